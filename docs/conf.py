@@ -1,0 +1,46 @@
+"""How the documentation is built: ``sphinx-build -W -n docs docs/_build``."""
+
+import importlib.metadata
+from typing import Any
+
+import privacy
+
+project = "dpcalib"
+author = "the dpcalib authors"
+copyright = author
+release = importlib.metadata.version("dpcalib")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = "dpcalib"
+
+# A single backtick in a docstring is code, not a reference.
+default_role = "code"
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+# Type variables and the base of all mechanisms have no page of their own.
+nitpick_ignore_regex = [
+    ("py:.*", r"(.*\.)?(Mechanism|Cells|Notion|Conversion|Self|Result|T|M)"),
+    ("py:.*", r"(collections\.abc|typing|numpy)\..*"),
+]
+
+
+def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Point ``privacy.module.Name`` at the page of ``privacy.Name``, where readers find it."""
+    name = node.get("reftarget", "").rpartition(".")[2]
+    if name not in privacy.__all__:
+        return None
+    return env.get_domain("py").resolve_xref(
+        env, node["refdoc"], env.app.builder, "obj", f"privacy.{name}", node, content
+    )
+
+
+def setup(app: Any) -> None:
+    """Connect the resolver of names."""
+    app.connect("missing-reference", to_public_name)

@@ -1,0 +1,117 @@
+"""How private a release is: exact accounting and calibration for differential privacy.
+
+Every public name is imported on first use, so that ``import privacy`` costs nothing and a
+closed form never loads numpy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privacy.accounting import account, support_matrix
+    from privacy.calibration import (
+        Infeasible,
+        calibrate,
+        max_sampling_probability,
+        max_steps,
+        noise_multiplier,
+        recalibrate,
+    )
+    from privacy.certification import NotCertified
+    from privacy.guarantees import Curve, Guarantee
+    from privacy.mechanisms import (
+        ApproximateDP,
+        Gaussian,
+        Laplace,
+        PoissonSampled,
+        PureDP,
+        RandomizedResponse,
+        UnsupportedMechanism,
+        ZeroConcentratedDP,
+        compose,
+        mechanism_from_json,
+        parallel,
+        repeat,
+    )
+    from privacy.notions.gaussian import (
+        mu_from_noise_multiplier,
+        mu_from_rho,
+        noise_multiplier_from_mu,
+    )
+    from privacy.notions.printed import printed_subsampling_formula_not_a_bound
+    from privacy.notions.zcdp import (
+        delta_from_rho,
+        epsilon_from_rho,
+        noise_multiplier_from_rho,
+        rho_from_epsilon,
+        rho_from_mu,
+        rho_from_noise_multiplier,
+    )
+    from privacy.relations import NeighboringRelation
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ApproximateDP",
+    "Curve",
+    "Gaussian",
+    "Guarantee",
+    "Infeasible",
+    "Laplace",
+    "NeighboringRelation",
+    "NotCertified",
+    "PoissonSampled",
+    "PureDP",
+    "RandomizedResponse",
+    "UnsupportedMechanism",
+    "ZeroConcentratedDP",
+    "account",
+    "calibrate",
+    "compose",
+    "delta_from_rho",
+    "epsilon_from_rho",
+    "max_sampling_probability",
+    "max_steps",
+    "mechanism_from_json",
+    "mu_from_noise_multiplier",
+    "mu_from_rho",
+    "noise_multiplier",
+    "noise_multiplier_from_mu",
+    "noise_multiplier_from_rho",
+    "parallel",
+    "printed_subsampling_formula_not_a_bound",
+    "recalibrate",
+    "repeat",
+    "rho_from_epsilon",
+    "rho_from_mu",
+    "rho_from_noise_multiplier",
+    "support_matrix",
+]
+
+_HOMES = {
+    "accounting": "account support_matrix",
+    "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
+    "recalibrate",
+    "certification": "NotCertified",
+    "guarantees": "Curve Guarantee",
+    "mechanisms": "ApproximateDP Gaussian Laplace PoissonSampled PureDP RandomizedResponse "
+    "UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json parallel repeat",
+    "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
+    "notions.printed": "printed_subsampling_formula_not_a_bound",
+    "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
+    "rho_from_mu rho_from_noise_multiplier",
+    "relations": "NeighboringRelation",
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'privacy' has no attribute {name!r}")
+    value = getattr(import_module(f"privacy.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,96 @@
+"""Validation: one error for one bad input, raised where the value comes in.
+
+Every message names the argument, the value, the rule, and the remedy:
+``Expected noise_multiplier=-1 to be > 0. Pass the standard deviation of ...``
+"""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def expected(name: str, value: object, rule: str, remedy: str) -> str:
+    """Return the one message shape that every validation error has."""
+    return f"Expected {name}={value!r} to be {rule}. {remedy}"
+
+
+def real(
+    name: str,
+    value: Any,
+    remedy: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> float:
+    """Return `value` as a finite float inside its domain, or raise.
+
+    Raises
+    ------
+    TypeError
+        `value` is not a real number (a bool or a string is not).
+    ValueError
+        `value` is NaN, infinite, or outside the domain.
+    """
+    bounds = [
+        f"{sign} {limit:g}"
+        for sign, limit in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+        if limit is not None
+    ]
+    rule = " and ".join(bounds) or "finite"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(expected(name, value, f"a number {rule}", remedy))
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    inside = (
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (below is None or number < below)
+        and (at_most is None or number <= at_most)
+    )
+    if not inside:
+        raise ValueError(expected(name, value, rule, remedy))
+    return number
+
+
+def count(name: str, value: Any, remedy: str) -> int:
+    """Return `value` as a whole number >= 1, or raise (1000.0 and 1e12 are whole)."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(expected(name, value, "a whole number >= 1", remedy))
+    exact = int(value) if isinstance(value, Integral) else float(value)
+    whole = isinstance(exact, int) or exact.is_integer()
+    if not whole or exact < 1:
+        raise ValueError(expected(name, value, "a whole number >= 1", remedy))
+    return int(exact)
+
+
+def epsilon(value: Any, name: str = "epsilon") -> float:
+    """Check a target or claimed epsilon (> 0)."""
+    return real(name, value, "Pass the privacy loss bound, such as epsilon=1.", above=0)
+
+
+def delta(value: Any, name: str = "delta") -> float:
+    """Check a delta in (0, 1); a value such as 1e-5 is usual."""
+    hint = "Pass a small probability, such as delta=1e-5, well below 1 / (number of records)."
+    return real(name, value, hint, above=0, below=1)
+
+
+def query_delta(value: Any) -> float:
+    """Check a delta that is asked about, in [0, 1)."""
+    remedy = "Pass a small probability, such as delta=1e-5, or 0 for pure differential privacy."
+    return real("delta", value, remedy, at_least=0, below=1)
+
+
+def probability(value: Any, name: str = "sampling_probability") -> float:
+    """Check a Poisson sampling probability in (0, 1]."""
+    remedy = "Pass a fraction between 0 and 1: expected batch size / number of records."
+    number = real(name, value, remedy, above=0)
+    if number > 1:
+        if number <= 100:
+            remedy += f" If {value!r} was a percentage, pass {number / 100:g}."
+        raise ValueError(expected(name, value, "> 0 and <= 1", remedy))
+    return number

@@ -1,0 +1,84 @@
+"""The Gaussian privacy profile in plain `math`, without cancellation.
+
+With m_n(x) = integral over y > 0 of y^n exp(-x y - y^2 / 2), m_0 is Mills'
+ratio R(x) = (1 - Phi(x)) / phi(x), and the profile of mu-GDP is
+delta(epsilon) = phi(a) (R(a) - R(b)), a = epsilon / mu - mu / 2, b = a + mu.
+"""
+
+import math
+
+_U = 2.0**-53
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_SQRT_HALF = math.sqrt(0.5)
+
+
+def _moment_ratios(x: float, count: int) -> list[float]:
+    """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 2.
+
+    r_n = n / (x + r_{n+1}), all terms positive. Run downwards from a far n, the start's
+    error dies like exp(-2 x sqrt(2 n)).
+    """
+    start = count + 12 + int(330 / (x * x))
+    ratio = 0.5 * (math.sqrt(x * x + 4 * start) - x)
+    ratios = [0.0] * start
+    for n in range(start, 0, -1):
+        ratio = n / (x + ratio)
+        ratios[n - 1] = ratio
+    return ratios[:count]
+
+
+def mills_ratio(x: float) -> float:
+    """Return (1 - Phi(x)) / phi(x) for x >= 0, to a few units in the last place."""
+    if x < 2:
+        return math.sqrt(math.pi / 2) * math.exp(0.5 * x * x) * math.erfc(x * _SQRT_HALF)
+    return 1 / (x + _moment_ratios(x, 1)[0])
+
+
+def _odd_moments(x: float) -> list[float]:
+    """Return m_n(x) / n! for n = 1, 3, .., 15, x >= 0."""
+    moments = [mills_ratio(x)]
+    if x < 2:
+        # upward; the error grows, but slower than the series' weights fall
+        moments.append(1 - x * moments[0])
+        for n in range(1, 15):
+            moments.append(max(0.0, n * moments[n - 1] - x * moments[n]))
+    else:
+        for ratio in _moment_ratios(x, 15):
+            moments.append(moments[-1] * ratio)
+    return [moments[n] / math.factorial(n) for n in range(1, 16, 2)]
+
+
+def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
+    """Return log delta of mu-GDP at `epsilon` >= 0, and a bound of the log's error.
+
+    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
+    (Balle and Wang 2018, Theorem 8).
+    """
+    middle, half = epsilon / mu, 0.5 * mu
+    a, b = middle - half, middle + half
+    if a > 1e150:  # a^2 overflows: delta is far below the smallest float
+        return -math.inf, 0.0
+    log_density = -0.5 * a * a - _LOG_SQRT_2PI
+    # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
+    error = _U * (48 + 6 * (abs(a) + 1) * b)
+    if mu < 0.5:
+        odd = _odd_moments(middle)
+        series = 0.0
+        for coefficient in reversed(odd):
+            series = series * half * half + coefficient
+        # terms after the 15th are below 1e-20 of the first
+        return log_density + math.log(2 * half * series), error + _U * 64
+    if a < 0:
+        tail = 0.5 * math.erfc(a * _SQRT_HALF)
+        delta = tail - math.exp(log_density) * mills_ratio(b)
+        return math.log(delta), error + _U * 32 * tail / delta
+    upper = mills_ratio(a)
+    difference = upper - mills_ratio(b)
+    return log_density + math.log(difference), error + _U * 32 * upper / difference
+
+
+def log_tail(x: float) -> float:
+    """Return log(1 - Phi(x)), to a few units in the last place of max(1, x^2)."""
+    if x < 0:
+        return math.log(0.5 * math.erfc(x * _SQRT_HALF))
+    return -0.5 * x * x - _LOG_SQRT_2PI + math.log(mills_ratio(x))

@@ -1,0 +1,120 @@
+"""Monotone inversion that always ends on the safe side.
+
+`scipy.optimize` costs half a second to import, more than a whole calibration,
+and its root finders may stop on either side of the root.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+_ULP = 2.0**-52
+
+
+def safe_root(
+    excess: Callable[[float], float],
+    safe: float,
+    unsafe: float,
+    *,
+    at_safe: float | None = None,
+    at_unsafe: float | None = None,
+    rtol: float = 1e-14,
+    atol: float = 0.0,
+) -> float:
+    """Return the safe end of a bracket that is `rtol` (or `atol`) wide.
+
+    Parameters
+    ----------
+    excess
+        A monotone function, <= 0 where the target is met. Infinite values
+        are fine; they are bisected away.
+    safe, unsafe
+        Points on the two sides, ``excess(safe) <= 0 < excess(unsafe)``.
+    at_safe, at_unsafe
+        Their values where they are known already.
+    rtol
+        Width of the final bracket, relative to the larger end.
+    atol
+        Width of the final bracket that is enough, absolute.
+
+    Returns
+    -------
+    float
+        A point that was evaluated and found <= 0.
+
+    Notes
+    -----
+    Inverse quadratic interpolation guarded by bisection (Chandrupatla 1997,
+    Advances in Engineering Software 28). Each interpolated point is pushed half the
+    tolerance to the far side of the root, so that both ends close in.
+    """
+    f_safe = excess(safe) if at_safe is None else at_safe
+    f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe
+    older, f_older = safe, f_safe
+    newest, other, f_newest, f_other = unsafe, safe, f_unsafe, f_safe
+    fraction = 0.5
+    for _ in range(200):
+        width = abs(unsafe - safe)
+        tolerance = max(atol, rtol * max(abs(safe), abs(unsafe)))
+        if width <= tolerance or f_safe == 0:
+            break
+        point = newest + fraction * (other - newest)
+        # Land one tolerance past the estimate of the root, on the side that is still far away.
+        if abs(point - safe) > abs(point - unsafe):
+            point += math.copysign(min(0.5 * tolerance, 0.25 * width), safe - unsafe)
+        else:
+            point -= math.copysign(min(0.5 * tolerance, 0.25 * width), safe - unsafe)
+        if point in (safe, unsafe):
+            point = 0.5 * (safe + unsafe)
+            if point in (safe, unsafe):
+                break
+        value = excess(point)
+        if (value <= 0) == (f_newest <= 0):
+            older, f_older = newest, f_newest
+        else:
+            older, f_older = other, f_other
+            other, f_other = newest, f_newest
+        newest, f_newest = point, value
+        if value <= 0:
+            safe, f_safe = point, value
+        else:
+            unsafe, f_unsafe = point, value
+        fraction = _interpolate(newest, f_newest, other, f_other, older, f_older)
+    return safe
+
+
+def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
+    """Return where in [a, b], as a fraction, the next point goes (Chandrupatla's test)."""
+    if not all(map(math.isfinite, (fa, fb, fc))) or b == a or fb == fa or fc in (fa, fb) or c == b:
+        return 0.5
+    xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+    if not (1 - math.sqrt(max(0.0, 1 - xi)) < phi < math.sqrt(max(0.0, xi))):
+        return 0.5
+    fraction = fa / (fb - fa) * fc / (fb - fc)
+    fraction += (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    return min(max(fraction, 1e-6), 1 - 1e-6)
+
+
+def round_up(value: float, relative: float = 0.0) -> float:
+    """Return `value` (>= 0) moved up by a relative error bound and one float more."""
+    return math.nextafter(value * (1 + relative), math.inf)
+
+
+def round_down(value: float, relative: float = 0.0) -> float:
+    """Return `value` (>= 0) moved down by a relative error bound and one float more."""
+    return max(0.0, math.nextafter(value * (1 - relative), 0.0))
+
+
+def ratio_up(numerator: float, denominator: float) -> float:
+    """Return the smallest float >= numerator / denominator (both > 0, possibly infinite)."""
+    ratio = numerator / denominator if denominator > 1e-308 else math.inf
+    if not math.isfinite(ratio) or Fraction(ratio) * Fraction(denominator) >= Fraction(numerator):
+        return ratio
+    return math.nextafter(ratio, math.inf)
+
+
+def exp_up(log_value: float, error: float = 0.0) -> float:
+    """Return an upper bound of exp(log_value) for a log known to `error`, at most 1."""
+    # exp itself and the argument's own rounding cost a few units in the last place
+    bound = log_value + error + 4 * _ULP * (1 + abs(log_value))
+    return 1.0 if bound >= 0 else max(math.exp(bound), math.ulp(0.0))

@@ -1,0 +1,230 @@
+"""Mechanism -> curve: one fold over the tree, and the registry of rules it uses.
+
+Composition arithmetic lives in `_fold` and nowhere else: a *rule* describes ONE
+application of one kind of mechanism in one notion and never sees a count.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Literal, TypeVar, get_args
+
+from privacy import _checks
+from privacy.guarantees import Curve, Guarantee
+from privacy.mechanisms import Composed, Mechanism, Parallel, Repeated, UnsupportedMechanism
+from privacy.mechanisms import compose, parallel, repeat
+from privacy.relations import NeighboringRelation
+
+Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
+Rule = Callable[[Any, NeighboringRelation], Curve]
+_R = TypeVar("_R", bound=Rule)
+
+# In the order in which "tightest" tries them: closed forms first, moment bounds last.
+NOTION_MODULES = {
+    "gaussian": "privacy.notions.gaussian",
+    "approximate": "privacy.notions.approximate",
+    # "contour": "privacy.notions.contour",
+    "zcdp": "privacy.notions.zcdp",
+    "rdp": "privacy.notions.renyi",
+}
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_rules: dict[tuple[str, type[Mechanism]], Rule] = {}
+
+
+def rule(notion: str, *kinds: type[Mechanism]) -> Callable[[_R], _R]:
+    """Register a function ``(mechanism, relation) -> Curve`` for `kinds` in `notion`."""
+
+    def register(function: _R) -> _R:
+        for kind in kinds:
+            _rules[notion, kind] = function
+        return function
+
+    return register
+
+
+def rules_of(notion: str) -> dict[type[Mechanism], Rule]:
+    """Return the rules of one notion, by kind of mechanism."""
+    import_module(NOTION_MODULES[notion])
+    return {kind: function for (name, kind), function in _rules.items() if name == notion}
+
+
+def account(
+    mechanism: Mechanism,
+    *,
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    orders: Sequence[float] | None = None,
+) -> Curve:
+    """Return the privacy curve of a mechanism.
+
+    Parameters
+    ----------
+    mechanism
+        What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
+    notion
+        ``"tightest"`` (the smallest valid answer over the others), or one of
+        ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"zcdp"``, ``"rdp"``.
+    relation
+        Which data sets count as neighbours.
+    orders
+        Rényi orders (> 1) to use with ``notion="rdp"``, such as
+        ``range(2, 65)``; without them all orders are searched.
+
+    Returns
+    -------
+    Curve
+        Ask it ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)``.
+
+    Raises
+    ------
+    UnsupportedMechanism
+        No proven rule answers a part of the mechanism in this notion.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> round(dp.account(dp.Gaussian(2.0)).epsilon(1e-5), 4)
+    1.9931
+    """
+    if not isinstance(mechanism, Mechanism):
+        remedy = "Pass a mechanism, such as Gaussian(1.0)."
+        raise TypeError(_checks.expected("mechanism", mechanism, "a mechanism", remedy))
+    names = get_args(Notion)
+    if notion not in names:
+        remedy = "Use the default, 'tightest', when in doubt."
+        raise ValueError(_checks.expected("notion", notion, f"one of {names}", remedy))
+    try:
+        relation = NeighboringRelation(relation)
+    except ValueError:
+        known = tuple(map(str, NeighboringRelation))
+        remedy = "Say which data sets count as neighbours."
+        raise ValueError(
+            _checks.expected("relation", relation, f"one of {known}", remedy)
+        ) from None
+    if orders is not None:
+        if notion != "rdp":
+            remedy = 'Orders belong to notion="rdp"; leave them out otherwise.'
+            raise ValueError(_checks.expected("orders", orders, "None", remedy))
+        from privacy.notions.renyi import with_orders
+
+        curve: Curve = with_orders(_fold(mechanism, notion, relation), orders)
+    elif notion == "tightest":
+        curve = TightestCurve(mechanism, relation)
+    else:
+        curve = _fold(mechanism, notion, relation)
+    curve.mechanism = mechanism
+    return curve
+
+
+def support_matrix() -> dict[str, tuple[str, ...]]:
+    """Return, for every kind of mechanism, the notions that have a rule for it."""
+    kinds = {kind for notion in NOTION_MODULES for kind in rules_of(notion)}
+    return {
+        kind.__name__: tuple(name for name in NOTION_MODULES if kind in rules_of(name))
+        for kind in sorted(kinds, key=lambda kind: kind.__name__)
+    }
+
+
+def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
+    if isinstance(node, Repeated):
+        return node.count * _fold(node.mechanism, notion, relation)
+    if isinstance(node, Composed):
+        curve, *rest = (_fold(part, notion, relation) for part in node.parts)
+        for other in rest:
+            curve = curve + other
+        return curve
+    if isinstance(node, Parallel):
+        return _fold_parallel(node, notion, relation)
+    import_module(NOTION_MODULES[notion])
+    found = _rules.get((notion, type(node)))
+    if found is None:
+        raise UnsupportedMechanism(
+            f"No rule for {node!r} in notion {notion!r}. Use notion 'tightest', or see "
+            "support_matrix() for the notions that have one."
+        )
+    return found(node, relation)
+
+
+def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
+    curves = [_fold(part, notion, relation) for part in dict.fromkeys(node.parts)]
+    if relation is NeighboringRelation.REPLACE_ONE and node.cells == "by_record":
+        # the replaced record may leave cell i and enter cell j: both cells change
+        once = {part: _fold(part, notion, _ADD_OR_REMOVE_ONE) for part in set(node.parts)}
+        curves += [
+            once[leaves].moved(once[enters])
+            for leaves in once
+            for enters in once
+            if leaves != enters or node.parts.count(leaves) > 1
+        ]
+    worst, *rest = curves
+    for other in rest:
+        worst = worst.worst_of(other)
+    return worst
+
+
+class TightestCurve(Curve):
+    """The smallest valid answer over all notions, taken at each query.
+
+    Holds the mechanism, so that composing two of these accounts the composed
+    mechanism in every notion afresh and no minimum is taken too early.
+    """
+
+    notion = "tightest"
+    theorem = "the smallest of several valid bounds is a valid bound"
+    mechanism: Mechanism
+
+    def __init__(self, mechanism: Mechanism, relation: NeighboringRelation) -> None:
+        self.mechanism = mechanism
+        self.relation = relation
+        self.members: tuple[Curve, ...] = self._members()
+        self.resolution = max(member.resolution for member in self.members)
+
+    def _members(self) -> tuple[Curve, ...]:
+        members: list[Curve] = []
+        refusals: dict[str, UnsupportedMechanism] = {}
+        for notion in NOTION_MODULES:
+            try:
+                curve = _fold(self.mechanism, notion, self.relation)
+            except UnsupportedMechanism as refusal:
+                refusals[notion] = refusal
+                continue
+            if curve.exact:  # nothing that follows can be smaller
+                return (curve,)
+            members.append(curve)
+        if not members:
+            reasons = "".join(f"\n  {notion}: {why}" for notion, why in refusals.items())
+            raise UnsupportedMechanism(
+                f"No notion answers {self.mechanism!r} under {self.relation}.{reasons}"
+            )
+        return tuple(members)
+
+    def _log_delta(self, epsilon: float) -> float:
+        return min(member._log_delta(epsilon) for member in self.members)
+
+    def _least_delta(self) -> float:
+        return min(member._least_delta() for member in self.members)
+
+    def _epsilon(self, delta: float) -> float:
+        return min(member._epsilon(delta) for member in self.members)
+
+    def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
+        def ours(member: Curve) -> tuple[float, float]:
+            log_delta = member._log_delta(epsilon) if math.isfinite(epsilon) else 0.0
+            return log_delta, member._epsilon(delta)
+
+        return min(self.members, key=ours)._guarantee(epsilon, delta)
+
+    def __add__(self, other: "TightestCurve") -> "TightestCurve":
+        """Return the curve of both mechanisms on the same records."""
+        self._check_same(other)
+        return TightestCurve(compose(self.mechanism, other.mechanism), self.relation)
+
+    def __mul__(self, count: int) -> "TightestCurve":
+        """Return the curve of `count` runs of the mechanism."""
+        return TightestCurve(repeat(self.mechanism, count), self.relation)
+
+    def worst_of(self, other: "TightestCurve") -> "TightestCurve":
+        """Return the curve of both mechanisms, each record seeing one, fixed by public data."""
+        self._check_same(other)
+        both = parallel(self.mechanism, other.mechanism, cells="by_public_index")
+        return TightestCurve(both, self.relation)

@@ -1,0 +1,442 @@
+"""The inverse of `account`: the smallest noise (or largest q, T, ...) that meets a target.
+
+Every answer is on the private side and was evaluated there.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, overload
+
+from privacy import _checks
+from privacy._normal import log_gaussian_delta
+from privacy._solve import safe_root
+from privacy.accounting import Notion, account
+from privacy.guarantees import Curve
+from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
+from privacy.relations import NeighboringRelation
+
+Seek = Literal["smallest", "largest"]
+Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
+_Excess = Callable[[float], float]
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_LOWEST, _HIGHEST = 1e-9, 1e200
+"""Where the search ends when the domain is unbounded."""
+
+
+class Infeasible(ValueError):
+    """No value in the domain meets the target.
+
+    Attributes
+    ----------
+    best_epsilon
+        The smallest epsilon that was reached at the target delta.
+    """
+
+    def __init__(self, message: str, best_epsilon: float) -> None:
+        super().__init__(message)
+        self.best_epsilon = best_epsilon
+
+
+@overload
+def calibrate(
+    make: Callable[[int], Mechanism],
+    *,
+    epsilon: float,
+    delta: float,
+    integer: Literal[True],
+    seek: Seek = ...,
+    domain: tuple[float, float] = ...,
+    notion: Notion = ...,
+    relation: NeighboringRelation = ...,
+    certify: bool = ...,
+) -> int: ...
+@overload
+def calibrate(
+    make: Callable[[float], Mechanism],
+    *,
+    epsilon: float,
+    delta: float,
+    integer: Literal[False] = ...,
+    seek: Seek = ...,
+    domain: tuple[float, float] = ...,
+    notion: Notion = ...,
+    relation: NeighboringRelation = ...,
+    certify: bool = ...,
+) -> float: ...
+def calibrate(
+    make: Make,
+    *,
+    epsilon: float,
+    delta: float,
+    seek: Seek = "smallest",
+    domain: tuple[float, float] = (0, math.inf),
+    integer: bool = False,
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    certify: bool = False,
+) -> float:
+    """Return the smallest (or largest) parameter whose mechanism is private enough.
+
+    Parameters
+    ----------
+    make
+        Function from the parameter to a mechanism, monotone in privacy.
+    epsilon
+        Target privacy loss, > 0.
+    delta
+        Target probability in [0, 1).
+    seek
+        ``"smallest"``: larger parameters are more private (noise).
+        ``"largest"``: smaller ones are (sampling probability, steps).
+    domain
+        Ends of the search, 0 <= low < high. A finite end other than 0 may itself be the
+        answer. Where every value is private, the end is returned (1e-9 stands for 0).
+    integer
+        Whether the parameter is a whole number.
+    notion, relation
+        As in `account`.
+    certify
+        Prove the answer with interval arithmetic (needs python-flint), moving it to the
+        private side by a few units in the last place where needed.
+
+    Returns
+    -------
+    float or int
+        A parameter on the private side, evaluated there.
+
+    Raises
+    ------
+    Infeasible
+        No value in the domain meets the target.
+    NotCertified
+        `certify` was asked and no proof exists or was found.
+    ValueError
+        The family is not monotone, or an argument is outside its domain.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> round(dp.calibrate(dp.Gaussian, epsilon=1, delta=1e-5), 4)
+    3.7307
+    >>> dp.calibrate(dp.Laplace, epsilon=0.5, delta=0)
+    2.0
+    """
+    low, high = domain
+    if not 0 <= low < high:
+        remedy = "Pass the ends of the search, such as (0, math.inf)."
+        raise ValueError(_checks.expected("domain", domain, "0 <= low < high", remedy))
+    family = _Family(make, epsilon, delta, seek, notion, relation)
+    return family.solve(low, high, None, integer=integer, certify=certify)
+
+
+class _Family:
+    """Mechanisms by a parameter, and the (epsilon, delta) that they have to meet."""
+
+    def __init__(
+        self,
+        make: Make,
+        epsilon: float,
+        delta: float,
+        seek: Seek = "smallest",
+        notion: Notion = "tightest",
+        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    ) -> None:
+        if seek not in ("smallest", "largest"):
+            remedy = "Seek the smallest noise, or the largest number of steps."
+            raise ValueError(_checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
+        self.make = make
+        self.epsilon = _checks.epsilon(epsilon)
+        self.delta = _checks.query_delta(delta)
+        self.notion: Notion = notion
+        self.relation = relation
+        self.grows = seek == "smallest"  # privacy grows with the parameter
+        self.tried: list[tuple[float, float]] = []
+
+    def curve(self, value: float) -> Curve:
+        mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
+        return account(mechanism, notion=self.notion, relation=self.relation)
+
+    def excess(self, value: float) -> float:
+        """Return how far the target is missed, on a log scale; <= 0 where it is met."""
+        curve = self.curve(value)
+        if self.delta > 0:
+            excess = curve._log_delta(self.epsilon) - math.log(self.delta)
+        else:
+            loss = curve.epsilon(0)
+            excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
+        self.tried.append((value if self.grows else -value, excess))
+        return excess
+
+    def solve(
+        self, low: float, high: float, start: float | None, *, integer: bool, certify: bool
+    ) -> float:
+        found = self._whole(low, high) if integer else self._real(low, high, start)
+        self._check_monotone()
+        if found is None:
+            raise self._infeasible()
+        return self._certified(found) if certify else found
+
+    def _real(self, low: float, high: float, start: float | None) -> float | None:
+        """Bracket by growing factors from `start`, then solve on a log scale."""
+        low, high = max(low, _LOWEST), min(high, _HIGHEST)
+        if start is None or not low < start < high:
+            start = 1.0 if low < 1 < high else math.sqrt(low) * math.sqrt(high)
+        point, at_point = start, self.excess(start)
+        upward = (at_point > 0) == self.grows
+        factor = 1.05
+        while True:
+            beyond = min(point * factor, high) if upward else max(point / factor, low)
+            if beyond == point:  # at the end of the domain, and still on the same side
+                return point if at_point <= 0 else None
+            at_beyond = self.excess(beyond)
+            if (at_beyond <= 0) != (at_point <= 0):
+                break
+            point, at_point, factor = beyond, at_beyond, min(factor**4, 1e60)
+        (safe, at_safe), (unsafe, at_unsafe) = sorted(
+            ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
+        )
+        log_safe = safe_root(
+            lambda log_value: self.excess(math.exp(log_value)),
+            math.log(safe),
+            math.log(unsafe),
+            at_safe=at_safe,
+            at_unsafe=at_unsafe,
+            atol=self.curve(safe).resolution,
+        )
+        return safe if log_safe == math.log(safe) else math.exp(log_safe)
+
+    def _whole(self, low: float, high: float) -> int | None:
+        """Gallop up from the lower end until the side changes, then bisect."""
+        point, last = max(1, math.ceil(low)), int(min(high, 2**53))
+        met = self.excess(point) <= 0
+        if met == self.grows:
+            return point if met else None
+        width = 1
+        while (beyond := min(point + width, last)) != point:
+            if (self.excess(beyond) <= 0) != met:
+                break
+            point, width = beyond, 4 * width
+        else:
+            return point if met else None
+        while beyond - point > 1:
+            middle = (point + beyond) // 2
+            if (self.excess(middle) <= 0) == met:
+                point = middle
+            else:
+                beyond = middle
+        return point if met else beyond
+
+    def _check_monotone(self) -> None:
+        ordered = sorted(self.tried)
+        for (_, before), (_, after) in zip(ordered, ordered[1:], strict=False):
+            if after > before + 1e-6 * (1 + abs(before)):
+                remedy = "Pass a family that is monotone in privacy, and the right seek=."
+                raise ValueError(_checks.expected("make", self.make, "monotone", remedy))
+
+    def _infeasible(self) -> Infeasible:
+        value = abs(max(self.tried)[0])
+        best = self.curve(value).epsilon(self.delta)
+        return Infeasible(
+            f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
+            f"epsilon at that delta is {best:.6g}, at {value:g}. Raise epsilon or delta, or widen "
+            "the domain.",
+            best,
+        )
+
+    def _certified(self, value: float) -> float:
+        """Move `value` to the private side until interval arithmetic proves it."""
+        from privacy.certification import NotCertified, nudges, proves_guarantee
+
+        for step in nudges():
+            moved = value * (1 + step if self.grows else 1 - step)
+            curve = self.curve(moved)
+            found = curve._guarantee(self.epsilon, self.delta)
+            if proves_guarantee(replace(found, mechanism=curve.mechanism)):
+                return moved
+        raise NotCertified(
+            f"No proof found near {value!r} for {curve.mechanism!r} in notion {found.notion!r}. "
+            "Leave certify out to take the float result."
+        )
+
+
+def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
+    return PoissonSampled(Gaussian(noise_multiplier), sampling_probability=sampling_probability)
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    sampling_probability: float = 1,
+    steps: int = 1,
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    certify: bool = False,
+) -> float:
+    """Return the smallest Gaussian noise for a (sampled, repeated) release.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target, epsilon > 0 and 0 < delta < 1.
+    sampling_probability
+        Poisson sampling probability q in (0, 1].
+    steps
+        Number of releases T >= 1, each with a fresh sample.
+    notion, relation, certify
+        As in `calibrate`.
+
+    Returns
+    -------
+    float
+        Standard deviation over the clip norm of one record, on the private side.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> sigma = dp.noise_multiplier(epsilon=1, delta=1e-5, sampling_probability=0.01, steps=1000)
+    """
+    q = _checks.probability(sampling_probability)
+    steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
+    family = _Family(
+        lambda value: repeat(_sampled(value, q), steps),
+        _checks.epsilon(epsilon),
+        _checks.delta(delta),
+        notion=notion,
+        relation=relation,
+    )
+    start = _rough_noise_multiplier(epsilon, delta, q, steps)
+    return family.solve(0, math.inf, start, integer=False, certify=certify)
+
+
+def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
+    """Return a start for the search: 1 / sqrt(log(1 + mu^2 / (q^2 T))).
+
+    The central limit of sampled releases has mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong, Long and
+    Su 2020, Theorem 5); good to some percent, and a start only.
+    """
+
+    def excess(log_mu: float) -> float:
+        return log_gaussian_delta(epsilon, math.exp(log_mu))[0] - math.log(delta)
+
+    log_mu = safe_root(excess, -20.0 + math.log(epsilon), 25.0, rtol=1e-3)
+    ratio = math.exp(log_mu) / q / math.sqrt(steps)
+    return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
+
+
+def max_steps(
+    *,
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    sampling_probability: float = 1,
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> int:
+    """Return the largest number of sampled Gaussian releases that meets the target.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target.
+    noise_multiplier
+        Standard deviation over the clip norm of one record.
+    sampling_probability
+        Poisson sampling probability q in (0, 1].
+    notion, relation
+        As in `account`.
+
+    Raises
+    ------
+    Infeasible
+        One release already loses more.
+    """
+    one = _sampled(noise_multiplier, sampling_probability)
+    return calibrate(
+        lambda steps: repeat(one, steps),
+        epsilon=epsilon,
+        delta=_checks.delta(delta),
+        seek="largest",
+        integer=True,
+        notion=notion,
+        relation=relation,
+    )
+
+
+def max_sampling_probability(
+    *,
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    steps: int = 1,
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> float:
+    """Return the largest Poisson sampling probability in (0, 1] that meets the target.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target.
+    noise_multiplier
+        Standard deviation over the clip norm of one record.
+    steps
+        Number of releases T >= 1, each with a fresh sample.
+    notion, relation
+        As in `account`.
+    """
+    steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
+    return calibrate(
+        lambda q: repeat(_sampled(noise_multiplier, q), steps),
+        epsilon=epsilon,
+        delta=_checks.delta(delta),
+        seek="largest",
+        domain=(0, 1),
+        notion=notion,
+        relation=relation,
+    )
+
+
+def recalibrate(
+    done: Mechanism,
+    rest: Callable[[float], Mechanism],
+    *,
+    epsilon: float,
+    delta: float,
+    seek: Seek = "smallest",
+    domain: tuple[float, float] = (0, math.inf),
+    notion: Notion = "tightest",
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> float:
+    """Return the parameter for the rest of a plan of which a part has already run.
+
+    The rest must be chosen without looking at the outputs of `done`: choosing it by them
+    needs a privacy filter.
+
+    Parameters
+    ----------
+    done
+        What has run.
+    rest
+        Function from the parameter to the mechanism that is still to run.
+    epsilon, delta
+        The target for both together.
+    seek, domain, notion, relation
+        As in `calibrate`.
+
+    Raises
+    ------
+    Infeasible
+        What has run leaves no room.
+    """
+    return calibrate(
+        lambda value: compose(done, rest(value)),
+        epsilon=epsilon,
+        delta=delta,
+        seek=seek,
+        domain=domain,
+        notion=notion,
+        relation=relation,
+    )

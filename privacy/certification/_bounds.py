@@ -1,0 +1,259 @@
+"""The theorems in ball arithmetic: the delta of a mechanism at an exact epsilon.
+
+Every function returns a ball that holds the true value at the working precision
+of `flint.ctx`; a ball that could not be computed is NaN or infinite and proves
+nothing. The trees come checked by `privacy.certification.can_prove`.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+
+from flint import arb, ctx
+
+from privacy.certification._coverage import record_can_move
+from privacy.certification._sampled_gaussian import moment
+from privacy.mechanisms import (
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    Repeated,
+    ZeroConcentratedDP,
+)
+from privacy.relations import NeighboringRelation
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
+_PRECISIONS = (128, 256, 512, 1024)
+
+_Loss = Callable[[Mechanism, NeighboringRelation], arb]
+
+
+def at_most(bound: Callable[[], arb], delta: float) -> bool:
+    """Return whether ``bound() <= delta`` is proven, at the first precision that decides."""
+    limit = arb(delta)
+    for bits in _PRECISIONS:
+        with ctx.workprec(bits):
+            ball = bound()
+            if ball <= limit:
+                return True
+            if ball > limit:
+                return False
+    return False
+
+
+def delta_bound(
+    notion: str,
+    mechanism: Mechanism,
+    epsilon: float,
+    relation: NeighboringRelation,
+    order: float | None,
+) -> arb:
+    """Return the delta that the theorem of `notion` gives at `epsilon`."""
+    if notion in ("gaussian", "approximate"):
+        return _profile(mechanism, arb(epsilon), relation)
+    if notion == "rdp" and order is not None:
+        excess = arb(order) - 1
+        divergence = _total(mechanism, relation, partial(_divergence, order))
+    else:
+        rho = _total(mechanism, relation, _rho)
+        excess = arb(_best_excess(float(rho), epsilon)) if order is None else arb(order) - 1
+        divergence = (1 + excess) * rho
+    return _delta_from_divergence(divergence, excess, arb(epsilon))
+
+
+def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> arb:
+    """Add up a loss that composes by addition."""
+    match mechanism:
+        case Repeated():
+            return _total(mechanism.mechanism, relation, leaf) * mechanism.count
+        case Composed():
+            return sum((_total(part, relation, leaf) for part in mechanism.parts), arb(0))
+        case Parallel():
+            return _worst_cell(mechanism, relation, leaf)
+    return leaf(mechanism, relation)
+
+
+def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> arb:
+    """Return the loss of the worst cell, or of the worst two between which a record moves."""
+    parts = dict.fromkeys(cells.parts)
+    worst = reduce(arb.max, (_total(part, relation, leaf) for part in parts))
+    if not record_can_move(cells, relation):
+        return worst
+    once = {part: _total(part, _ADD_OR_REMOVE_ONE, leaf) for part in parts}
+    first = second = arb(0)
+    for loss in map(once.__getitem__, cells.parts):
+        first, second = first.max(loss), second.max(first.min(loss))
+    return worst.max(first + second)
+
+
+def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
+    """Return how far one record moves the query, in clip norms."""
+    return arb(mechanism.replace_distance if relation is _REPLACE_ONE else 1)
+
+
+def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
+    """Return mu^2 of the one Gaussian that a tree of Gaussians is.
+
+    A larger mu is worse at every epsilon, so that the worst parallel cell stays the worst
+    inside a composition.
+    """
+    return 2 * _total(mechanism, relation, _rho)
+
+
+# -- privacy profiles: "gaussian" and "approximate" ------------------------------------
+
+
+def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) -> arb:
+    """Return delta(epsilon) of a Gaussian tree or of one release, larger of both directions.
+
+    Poisson sampling, add/remove and zero-out: let u = e^epsilon - 1, P the output on a
+    sample with the record and Q on the same sample without it. Removing the record gives
+    sup_E w (P(E) - Q(E)) - u Q(E) with w = q; adding it gives the same with P and Q
+    exchanged, which changes none of these profiles, and w = q - u (1 - q). The supremum
+    grows with w, so removing is the worse: q times the unsampled delta at log(1 + u / q)
+    (Balle, Barthe and Gaboardi 2018, Theorem 8).
+    """
+    match mechanism:
+        case Parallel() if not record_can_move(mechanism, relation):
+            parts = dict.fromkeys(mechanism.parts)
+            return reduce(arb.max, (_profile(part, epsilon, relation) for part in parts))
+        case PoissonSampled():
+            q, inner = arb(mechanism.sampling_probability), mechanism.mechanism
+            if relation is _REPLACE_ONE:
+                return _antipodal_delta(epsilon, q, _mu_squared(inner, _ADD_OR_REMOVE_ONE))
+            return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
+        case Laplace():
+            return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)
+        case RandomizedResponse() | PureDP() | ApproximateDP():
+            return _response_delta(epsilon, mechanism)
+    return _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+
+
+def _upper_tail(x: arb) -> arb:
+    return (x / arb(2).sqrt()).erfc() / 2
+
+
+def _gaussian_delta(epsilon: arb, mu: arb) -> arb:
+    """Return Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+
+    Balle and Wang 2018, Theorem 8.
+    """
+    middle, half = epsilon / mu, mu / 2
+    return _upper_tail(middle - half) - epsilon.exp() * _upper_tail(middle + half)
+
+
+def _antipodal_delta(epsilon: arb, q: arb, mu_squared: arb) -> arb:
+    """Return delta of (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
+
+    Worst pair of a sampled Gaussian whose record is replaced (Lebeda, Regehr, Kamath and
+    Steinke 2024, arXiv 2405.20769): with P, N, R the outputs for the record, for none,
+    and for its replacement, delta = sup_E q P(E) - q e^epsilon R(E)
+    - (1 - q)(e^epsilon - 1) N(E). Given P(E) = p, N(E) >= Phi(Phi^-1(p) - mu) and
+    R(E) >= Phi(Phi^-1(p) - 2 mu), and E = {x > t} meets both for the antipodal pair.
+    The supremum is where q e^(-mu^2/2) (y - e^epsilon / y) = (1 - q)(e^epsilon - 1),
+    y = e^(mu t).
+    """
+    mu, gamma, u = mu_squared.sqrt(), epsilon.exp(), epsilon.expm1()
+    half = (1 - q) / q * u * (mu_squared / 2).exp() / 2
+    t = (half + (half * half + gamma).sqrt()).log() / mu
+    replaced = _upper_tail(t - mu) - gamma * _upper_tail(t + mu)
+    return q * replaced - (1 - q) * u * _upper_tail(t)
+
+
+def _laplace_delta(epsilon: arb, loss: arb) -> arb:
+    """Return 1 - exp((epsilon - loss) / 2) where positive, loss = shift / scale.
+
+    Balle, Barthe and Gaboardi 2018, Theorem 3.
+    """
+    return (-((epsilon - loss) / 2).expm1()).max(arb(0))
+
+
+def _response_delta(epsilon: arb, mechanism: RandomizedResponse | PureDP | ApproximateDP) -> arb:
+    """Return d + (1 - d) (e^c - e^epsilon) / (e^c + k - 1), where epsilon < c, d beyond.
+
+    c is the mechanism's own epsilon, d its delta, and k its categories. For a claim k = 2:
+    P(E) <= e^c Q(E) + d and 1 - Q(E) <= e^c (1 - P(E)) + d bound P(E) - e^epsilon Q(E) so,
+    which randomized response reaches (Kairouz, Oh and Viswanath 2015).
+    """
+    claim = arb(mechanism.epsilon)
+    failed = arb(mechanism.delta if isinstance(mechanism, ApproximateDP) else 0)
+    truth = 1 / (1 + (_categories(mechanism) - 1) * (-claim).exp())
+    return failed + (1 - failed) * (-truth * (epsilon - claim).expm1()).max(arb(0))
+
+
+def _categories(mechanism: RandomizedResponse | PureDP | ApproximateDP) -> int:
+    return mechanism.categories if isinstance(mechanism, RandomizedResponse) else 2
+
+
+# -- moments: "zcdp" and "rdp" ----------------------------------------------------------
+
+
+def _delta_from_divergence(divergence: arb, excess: arb, epsilon: arb) -> arb:
+    """Return exp((a - 1)(D_a - epsilon)) / (a - 1) (1 - 1/a)^a, excess = a - 1.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12.
+    """
+    order = 1 + excess
+    return (excess * (divergence - epsilon) + excess * excess.log() - order * order.log()).exp()
+
+
+def _best_excess(rho: float, epsilon: float) -> float:
+    """Return about the a - 1 that gives the smallest delta under rho-zCDP.
+
+    There (2a - 1) rho - epsilon + log(1 - 1/a), which grows with a, is 0. Any order is
+    sound; a float's distance from the best one changes delta in second order only.
+    """
+    low, high = 1e-300, 1e300
+    for _ in range(80):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if (2 * middle + 1) * rho - math.log1p(1 / middle) < epsilon:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
+    """Return rho of one release: mu^2 / 2 of a Gaussian, epsilon^2 / 2 of a pure one.
+
+    Bun and Steinke 2016, Propositions 1.6 and 1.4.
+    """
+    match mechanism:
+        case ZeroConcentratedDP():
+            return arb(mechanism.rho)
+        case Gaussian():
+            loss = _shift(mechanism, relation) / mechanism.noise_multiplier
+        case Laplace():
+            loss = _shift(mechanism, relation) / mechanism.scale
+        case PureDP() | RandomizedResponse():
+            loss = arb(mechanism.epsilon)
+    return loss * loss / 2
+
+
+def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelation) -> arb:
+    """Return the Rényi divergence of one release at `order`, larger of both directions.
+
+    Sampled Gaussians: removing is the worse (Mironov, Talwar and Zhang 2019, Theorem 5).
+    Laplace, and responses with two categories: Mironov 2017, Propositions 5 and 6.
+    """
+    a = arb(order)
+    match mechanism:
+        case Gaussian() | ZeroConcentratedDP():
+            return a * _rho(mechanism, relation)
+        case PoissonSampled():
+            mu_squared = _mu_squared(mechanism.mechanism, relation)
+            power = moment(order, mechanism.sampling_probability, mu_squared)
+        case Laplace():
+            loss = _shift(mechanism, relation) / mechanism.scale
+            power = (a * ((a - 1) * loss).exp() + (a - 1) * (-a * loss).exp()) / (2 * a - 1)
+        case PureDP() | RandomizedResponse():
+            k, odds = _categories(mechanism), arb(mechanism.epsilon)
+            power = ((a * odds).exp() + ((1 - a) * odds).exp() + (k - 2)) / (odds.exp() + (k - 1))
+    return power.log() / (a - 1)

@@ -1,0 +1,94 @@
+"""Which trees have a formula in `privacy.certification._bounds`; read off the tree alone."""
+
+from collections.abc import Callable
+
+from privacy.mechanisms import (
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Parallel,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    Repeated,
+    ZeroConcentratedDP,
+)
+from privacy.relations import NeighboringRelation
+
+Covers = Callable[[Mechanism, NeighboringRelation], bool]
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
+
+
+def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
+    """Return whether a replaced record can leave one cell and enter another."""
+    return relation is _REPLACE_ONE and cells.cells == "by_record"
+
+
+def _trees_of(covers: Covers) -> Covers:
+    """Return the test that each leaf of a tree is covered, in every relation it is used in."""
+
+    def every(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+        match mechanism:
+            case Repeated():
+                return every(mechanism.mechanism, relation)
+            case Composed():
+                return all(every(part, relation) for part in mechanism.parts)
+            case Parallel():
+                used = {relation}
+                if record_can_move(mechanism, relation):
+                    used.add(_ADD_OR_REMOVE_ONE)
+                return all(every(part, each) for part in mechanism.parts for each in used)
+        return covers(mechanism, relation)
+
+    return every
+
+
+@_trees_of
+def _gaussian(mechanism: Mechanism, _: NeighboringRelation) -> bool:
+    return isinstance(mechanism, Gaussian)
+
+
+@_trees_of
+def _antipodal(mechanism: Mechanism, _: NeighboringRelation) -> bool:
+    return isinstance(mechanism, Gaussian) and mechanism.replace_distance == 2
+
+
+def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    match mechanism:
+        case Gaussian() | Laplace() | RandomizedResponse():
+            return True
+        case PureDP() | ZeroConcentratedDP():
+            return mechanism.relation is relation
+    return False
+
+
+def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    if isinstance(mechanism, PoissonSampled):
+        return relation is not _REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+    return _is_concentrated(mechanism, relation)
+
+
+def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    match mechanism:
+        case PoissonSampled():
+            covers = _antipodal if relation is _REPLACE_ONE else _one_release
+            return covers(mechanism.mechanism, relation)
+        case Parallel() if not record_can_move(mechanism, relation):
+            return all(_one_release(part, relation) for part in mechanism.parts)
+        case Laplace() | RandomizedResponse():
+            return True
+        case PureDP() | ApproximateDP():
+            return mechanism.relation is relation
+    return _gaussian(mechanism, relation)
+
+
+COVERS: dict[str, Covers] = {
+    "approximate": _one_release,
+    "gaussian": _gaussian,
+    "rdp": _trees_of(_has_divergence),
+    "zcdp": _trees_of(_is_concentrated),
+}

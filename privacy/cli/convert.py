@@ -1,0 +1,89 @@
+"""`dpcalib convert`: epsilon, rho, mu and sigma of one Gaussian release."""
+
+from typing import Any
+
+import privacy as dp
+from privacy.cli.options import Values
+from privacy.cli.output import Record, record, table
+from privacy.cli.questions import question
+from privacy.cli.runs import sigma_of
+from privacy.relations import NeighboringRelation
+
+
+def _show(answer: Record) -> None:
+    # what follows from a budget is a budget: rounding it up would overspend
+    table(answer, down=("rho", "mu") if answer["given"] in {"epsilon", "rho"} else ())
+
+
+@question(
+    one_of=("epsilon", "rho", "mu", "noise_multiplier", "sigma"),
+    takes=("delta", "conversion", "clip_norm", "relation"),
+    show=_show,
+)
+def convert(values: Values) -> Record:
+    """Convert between epsilon, rho (zCDP), mu (Gaussian DP) and the noise.
+
+    Give one of --epsilon, --rho, --mu, --noise-multiplier and --sigma; the
+    others are those of one Gaussian release. Epsilon needs --delta.
+
+    An epsilon by --conversion optimal or classic holds for every rho-zCDP
+    mechanism; by --conversion gaussian it is exact and holds for Gaussian
+    noise alone. mu and sigma hold for Gaussian noise alone.
+    """
+    given = next(name for name in ("epsilon", "rho", "mu", "noise_multiplier") if name in values)
+    release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
+    if given == "epsilon":
+        release |= _of_epsilon(values)
+    # a replaced record moves the sum by two clip norms, so that twice the noise is as private
+    moves = 2 if values["relation"] is NeighboringRelation.REPLACE_ONE else 1
+    match release:
+        case {"rho": float(rho)}:
+            release["mu"] = dp.mu_from_rho(rho)
+            release["noise_multiplier"] = moves * dp.noise_multiplier_from_rho(rho)
+        case {"mu": float(mu)}:
+            release["rho"] = dp.rho_from_mu(mu)
+            release["noise_multiplier"] = moves * dp.noise_multiplier_from_mu(mu)
+        case {"noise_multiplier": float(noise)}:
+            release["rho"] = dp.rho_from_noise_multiplier(noise / moves)
+            release["mu"] = dp.mu_from_noise_multiplier(noise / moves)
+    if given != "epsilon" and "delta" in values:
+        release["epsilon"] = _epsilon(release, given)
+    return record(
+        "convert",
+        {
+            "given": given,
+            "epsilon": release.get("epsilon"),
+            "delta": release.get("delta"),
+            "rho": release["rho"],
+            "mu": release["mu"],
+            "noise_multiplier": release["noise_multiplier"],
+            "sigma": sigma_of(release),
+            "clip_norm": release["clip_norm"],
+            "relation": release["relation"],
+            "conversion": release["conversion"] if "delta" in values else None,
+        },
+    )
+
+
+def _of_epsilon(values: Values) -> dict[str, Any]:
+    if "delta" not in values:
+        raise ValueError("Missing --delta. An epsilon means nothing without its delta.")
+    epsilon, delta, conversion = values["epsilon"], values["delta"], values["conversion"]
+    if conversion != "gaussian":
+        return {"rho": dp.rho_from_epsilon(epsilon, delta, conversion=conversion)}
+    noise = dp.noise_multiplier(
+        epsilon=epsilon, delta=delta, notion="gaussian", relation=values["relation"]
+    )
+    return {"noise_multiplier": noise}
+
+
+def _epsilon(release: Values, given: str) -> float:
+    delta, conversion = release["delta"], release["conversion"]
+    if conversion != "gaussian":
+        return dp.epsilon_from_rho(release["rho"], delta, conversion=conversion)
+    noise = release["noise_multiplier"]
+    if given != "noise_multiplier":
+        # noise that was derived is rounded up; a little less of it bounds the loss that was given
+        noise *= 1 - 2e-15
+    curve = dp.account(dp.Gaussian(noise), notion="gaussian", relation=release["relation"])
+    return curve.epsilon(delta)

@@ -1,0 +1,152 @@
+"""From a function of checked values to a command: sources, batches, exit codes."""
+
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+import privacy as dp
+from privacy.cli import options, output
+from privacy.cli.options import Values
+from privacy.cli.output import Record
+
+Answer = Callable[[Values], Record]
+Show = Callable[[Record], None]
+
+USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
+
+_SOURCES = (
+    click.Option(
+        ["--config"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="TOML file of options; the command line wins.",
+    ),
+    click.Option(
+        ["--batch"],
+        is_flag=True,
+        help="Read one JSON object of options a line from stdin; write one answer a line.",
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+)
+
+
+class _Failure(click.ClickException):
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, dp.Infeasible):
+        return INFEASIBLE
+    return NOT_CERTIFIED if isinstance(error, dp.NotCertified) else USAGE
+
+
+def question(
+    *,
+    needs: tuple[str, ...] = (),
+    one_of: tuple[str, ...] = (),
+    takes: tuple[str, ...] = (),
+    show: Show = output.table,
+) -> Callable[[Answer], click.Command]:
+    """Turn a function of checked values into a command named after it.
+
+    Parameters
+    ----------
+    needs, takes
+        Options that must, or can, be given. Those with a default are always
+        among the values.
+    one_of
+        Options of which exactly one must be given.
+    show
+        Prints the answer for people.
+    """
+
+    def command(answer: Answer) -> click.Command:
+        names = (*one_of, *needs, *takes)
+        defaults = {name: options.DEFAULTS.get(name) for name in takes}
+
+        def reply(*layers: Mapping[str, Any]) -> Record:
+            return answer(options.settle((defaults, *layers), needs=needs, one_of=one_of))
+
+        def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
+            try:
+                layers = (_from_file(config, names), typed)
+                if batch:
+                    lines = click.get_binary_stream("stdin")
+                    worst = _run_batch(lines, names, lambda line: reply(*layers, line))
+                    click.get_current_context().exit(worst)
+                answered = reply(*layers)
+            except (ValueError, TypeError, dp.UnsupportedMechanism) as error:
+                raise _Failure(str(error), _exit_code(error)) from error
+            if as_json:
+                click.echo(output.to_json(answered))
+            else:
+                show(answered)
+
+        return click.Command(
+            answer.__name__.replace("_", "-"),
+            params=[*(options.OPTIONS[name] for name in names), *_SOURCES],
+            callback=run,
+            help=inspect.getdoc(answer),
+        )
+
+    return command
+
+
+def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
+    """Return the options of a TOML file that this command has.
+
+    A file describes a run and serves several commands, so that options of the
+    others are passed over; a name that no command has is a mistake.
+    """
+    if path is None:
+        return {}
+    try:
+        values = _by_name(tomllib.loads(path.read_text(encoding="utf-8")), tuple(options.OPTIONS))
+    except ValueError as error:
+        raise ValueError(f"In {path}: {error}") from error
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _by_name(values: Mapping[str, Any], names: tuple[str, ...]) -> Values:
+    named = {name.replace("-", "_"): value for name, value in values.items()}
+    unknown = [name for name in named if name not in names]
+    if unknown:
+        raise ValueError(f"Unknown option {', '.join(unknown)}. Known: {', '.join(names)}.")
+    return named
+
+
+def _run_batch(
+    lines: IO[bytes], names: tuple[str, ...], reply: Callable[[Values], Record]
+) -> int:
+    """Answer every line, an error in its place, and return the highest exit code."""
+    worst = 0
+    for number, line in _numbered(lines):
+        try:
+            answered = reply(_by_name(_parsed(line), names))
+        except (ValueError, TypeError, dp.UnsupportedMechanism) as error:
+            code = _exit_code(error)
+            worst = max(worst, code)
+            problem = {"line": number, "error": str(error), "exit_code": code}
+            answered = output.record("error", problem)
+        click.echo(output.to_json(answered))
+    return worst
+
+
+def _numbered(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+
+
+def _parsed(line: bytes) -> Mapping[str, Any]:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Not a JSON object: {error}") from error
+    if not isinstance(values, dict):
+        raise TypeError(f"Not a JSON object: {line.decode().strip()}")
+    return values

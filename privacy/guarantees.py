@@ -1,0 +1,264 @@
+"""What a mechanism guarantees: the `Curve` of a notion, the `Guarantee` a person reads."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from privacy import _checks
+from privacy._solve import safe_root
+from privacy.mechanisms import Mechanism, UnsupportedMechanism
+from privacy.relations import NeighboringRelation
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """An (epsilon, delta) guarantee with everything needed to read it.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The guarantee: P(event) <= e^epsilon P'(event) + delta for every event.
+    relation
+        Which data sets count as neighbours.
+    notion
+        The notion that gave the number.
+    order
+        The Rényi order used, where the notion has one.
+    theorem
+        Where the formula is proven.
+    certified
+        Whether interval arithmetic proved this pair of floats.
+    mechanism
+        What was accounted, where known.
+    """
+
+    epsilon: float
+    delta: float
+    relation: NeighboringRelation
+    notion: str
+    order: float | None = None
+    theorem: str = ""
+    certified: bool = False
+    mechanism: Mechanism | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form; an unbounded epsilon is the string ``"inf"``."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "delta": self.delta,
+            "relation": str(self.relation),
+            "notion": self.notion,
+            "order": self.order,
+            "theorem": self.theorem,
+            "certified": self.certified,
+            "mechanism": None if self.mechanism is None else self.mechanism.to_json(),
+        }
+
+    def __str__(self) -> str:
+        kind = "certified" if self.certified else "an upper bound"
+        return (
+            f"({_shown(self.epsilon)}, {_shown(self.delta)})-DP, {self.relation}, "
+            f"by {self.notion} ({kind})"
+        )
+
+
+def _shown(value: float) -> str:
+    """Print five digits, rounded up."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 4)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.5g}"
+
+
+class Curve(ABC):
+    """A guarantee in one notion, for every delta (or epsilon) at once.
+
+    A curve is closed under composition: ``a + b``, ``n * a``, and
+    ``a.worst_of(b)`` for parts that see disjoint records. It belongs to one
+    neighbouring relation and refuses to mix two.
+
+    Attributes
+    ----------
+    relation
+        The neighbouring relation.
+    exact
+        Whether no other notion can give a smaller number for the mechanism.
+    mechanism
+        What was accounted; None for a curve that was put together from others.
+    """
+
+    notion: ClassVar[str]
+    theorem: ClassVar[str]
+    resolution: float = 4e-16
+    """Relative accuracy that a parameter calibrated with this curve deserves."""
+    relation: NeighboringRelation
+    exact: bool = False
+    mechanism: Mechanism | None = None
+
+    @abstractmethod
+    def _log_delta(self, epsilon: float) -> float:
+        """Return an upper bound of log delta(epsilon), epsilon >= 0; -inf for zero."""
+
+    @abstractmethod
+    def __add__(self, other: Self) -> Self:
+        """Return the curve of both releases on the same records."""
+
+    @abstractmethod
+    def __mul__(self, count: int) -> Self:
+        """Return the curve of `count` releases."""
+
+    def __rmul__(self, count: int) -> Self:
+        """Return the curve of `count` releases."""
+        return self * count
+
+    def worst_of(self, other: Self) -> Self:
+        """Return the curve of two releases of which each record sees only one."""
+        raise UnsupportedMechanism(f"Parallel parts cannot be answered by notion {self.notion!r}.")
+
+    def moved(self, other: Self) -> Self:
+        """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.
+
+        Both curves are of ADD_OR_REMOVE_ONE: removed here, added to `other`.
+        """
+        raise UnsupportedMechanism(
+            f"A replaced record that changes its cell cannot be answered by notion {self.notion!r}."
+        )
+
+    def group(self, size: int) -> Self:
+        """Return the curve for `size` records that change together."""
+        raise UnsupportedMechanism(f"Group privacy cannot be answered by notion {self.notion!r}.")
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta proven for `epsilon`: the privacy profile.
+
+        Parameters
+        ----------
+        epsilon
+            Privacy loss bound, >= 0.
+
+        Returns
+        -------
+        float
+            An upper bound in [0, 1]; positive where the truth is, however small.
+        """
+        remedy = "Pass the privacy loss bound, such as epsilon=1."
+        log_delta = self._log_delta(_checks.real("epsilon", epsilon, remedy, at_least=0))
+        if log_delta == -math.inf:
+            return self._least_delta()
+        return 1.0 if log_delta >= 0 else max(math.exp(log_delta) * (1 + 4e-16), math.ulp(0.0))
+
+    def _least_delta(self) -> float:
+        """Return what a log delta of -inf means: underflow, unless losses are bounded."""
+        return math.ulp(0.0)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon proven for `delta`.
+
+        Parameters
+        ----------
+        delta
+            Probability in [0, 1). At 0 the answer is infinite unless the
+            privacy loss is bounded.
+
+        Returns
+        -------
+        float
+            An upper bound, >= 0, possibly infinite.
+        """
+        return self._epsilon(_checks.query_delta(delta))
+
+    def _epsilon(self, delta: float) -> float:
+        if delta == 0:
+            return math.inf
+        return invert(self._log_delta, math.log(delta))
+
+    def order(self, epsilon: float) -> float | None:
+        """Return the Rényi order that answers at `epsilon`, where the notion has one."""
+        return None
+
+    def guarantee(
+        self, *, delta: float | None = None, epsilon: float | None = None, certify: bool = False
+    ) -> Guarantee:
+        """Return the full answer for one `delta` or one `epsilon`.
+
+        Parameters
+        ----------
+        delta, epsilon
+            Exactly one of the two; the other is computed.
+        certify
+            Prove the pair with interval arithmetic (needs python-flint). The
+            answer may move up by a few units in the last place.
+
+        Raises
+        ------
+        NotCertified
+            `certify` was asked and no proof exists or was found.
+        """
+        if (delta is None) == (epsilon is None):
+            raise ValueError(
+                _checks.expected(
+                    "delta, epsilon", (delta, epsilon), "one value", "Pass exactly one of the two."
+                )
+            )
+        asked_delta = delta is not None
+        if delta is not None:
+            epsilon = self.epsilon(delta)
+        else:
+            assert epsilon is not None
+            delta = self.delta(epsilon)
+        found = replace(self._guarantee(epsilon, delta), mechanism=self.mechanism)
+        if not certify:
+            return found
+        from privacy.certification import certified
+
+        return certified(found, "epsilon" if asked_delta else "delta")
+
+    def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
+        order = self.order(epsilon) if math.isfinite(epsilon) else None
+        return Guarantee(epsilon, delta, self.relation, self.notion, order, self.theorem)
+
+    def _check_same(self, other: "Curve") -> None:
+        if type(other) is not type(self) or other.relation is not self.relation:
+            raise ValueError(
+                _checks.expected(
+                    "other",
+                    other,
+                    f"a {self.notion} curve of {self.relation}",
+                    "Account both mechanisms with one notion and one relation, then add.",
+                )
+            )
+
+
+def invert(log_delta: Callable[[float], float], target: float) -> float:
+    """Return the smallest epsilon >= 0 with ``log_delta(epsilon) <= target``.
+
+    `log_delta` is a decreasing upper bound; the answer is a point at which it
+    was evaluated, or infinity.
+    """
+
+    def excess(epsilon: float) -> float:
+        return log_delta(epsilon) - target
+
+    at_low = excess(0.0)
+    if at_low <= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    at_high = excess(high)
+    if at_high <= 0:  # look for small epsilons on a log scale, so that they keep their digits
+        while high > 1e-300:
+            smaller = high / 16
+            at_smaller = excess(smaller)
+            if at_smaller > 0:
+                low, at_low = smaller, at_smaller
+                break
+            high, at_high = smaller, at_smaller
+    else:
+        while at_high > 0:
+            low, at_low = high, at_high
+            high *= 2
+            if high > 1e300:
+                return math.inf
+            at_high = excess(high)
+    return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low)

@@ -1,0 +1,226 @@
+"""Rényi divergences of one release, at many orders at once.
+
+Every divergence is an upper bound of max over both directions' truth or, where the two
+directions differ and may cross, one row a direction: "remove" first, "add" second.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from privacy.notions._moments import (
+    AntipodalGaussian,
+    Array,
+    LossModel,
+    SampledGaussian,
+    SampledLaplace,
+    log_moment,
+)
+
+_U = 2.0**-53
+_TABLE = 64  # integer orders up to here share one table of binomial coefficients
+_TABLE_SIZE = 20_000  # entries up to which larger orders share one
+
+
+class Divergence:
+    """The Rényi divergence of one release as a function of the order."""
+
+    __slots__ = ()
+
+    def at(self, orders: Array) -> Array:
+        """Return upper bounds at `orders` > 1, shape (n,), or (2, n) by direction."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Linear(Divergence):
+    """order * rho: the Gaussian mechanism exactly, any zCDP claim as a bound."""
+
+    rho: float
+
+    def at(self, orders: Array) -> Array:
+        """Return order * rho."""
+        return orders * (self.rho * (1 + 4 * _U))
+
+
+@dataclass(frozen=True)
+class Response(Divergence):
+    """Randomized response among `categories`: the worst pure-DP mechanism when 2.
+
+    log(p^a r^(1-a) + r^a p^(1-a) + (categories - 2) r) / (a - 1) with
+    p = e^loss / (e^loss + categories - 1), r = p e^-loss (Mironov 2017, Proposition 5).
+    """
+
+    loss: float
+    categories: int = 2
+
+    def at(self, orders: Array) -> Array:
+        """Return the divergence, from M - 1 >= 0 so that small losses keep their digits."""
+        loss, t = self.loss, orders - 1
+        # E_P psi-like form of M - 1: P puts p on +loss, r on -loss, the rest on 0
+        r = 1 / (math.exp(min(loss, 700.0)) + self.categories - 1)
+        if loss * float(t.max(initial=0)) < 600 and loss < 600:
+            p = r * math.exp(loss)
+            # p (e^(t loss) - 1) + r (e^(-t loss) - 1) = r (e^loss - e^(-t loss)) (e^(t loss) - 1)
+            excess = np.where(
+                t * loss < 1e-3,
+                r * np.expm1(t * loss) * -np.expm1(-orders * loss) * math.exp(loss),
+                p * np.expm1(t * loss) + r * np.expm1(-t * loss),
+            )
+            value = np.log1p(excess) / t
+        else:
+            # log(p + ...) + t loss, the small terms bounded by their sum
+            small = np.exp(-np.minimum(t * loss, 700.0)) * (self.categories - 1)
+            value = loss + np.log1p(small) / t
+        return np.minimum(value * (1 + 64 * _U), loss)
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(Divergence):
+    """Two Laplace distributions `loss` scales apart (Mironov 2017, Proposition 6).
+
+    log(a / (2a - 1) e^((a-1) loss) + (a - 1) / (2a - 1) e^(-a loss)) / (a - 1)
+    """
+
+    loss: float
+
+    def at(self, orders: Array) -> Array:
+        """Return the divergence, by quadrature where the closed form would cancel."""
+        t = orders - 1
+        if self.loss * float(orders.max(initial=1)) < 30:
+            return _by_moments(SampledLaplace(1.0, 1 / self.loss), orders)
+        value = self.loss + np.log(orders / (2 * orders - 1)) / t
+        value += np.log1p(t / orders * np.exp(-(2 * orders - 1) * self.loss)) / t
+        return np.minimum(value * (1 + 16 * _U) + 16 * _U / t, self.loss)
+
+
+@dataclass(frozen=True)
+class SampledNoise(Divergence):
+    """Poisson-sampled noise whose log moments come from quadrature, both directions."""
+
+    model: LossModel
+
+    def at(self, orders: Array) -> Array:
+        """Return one row a direction."""
+        return np.stack([_by_moments(self.model, orders, way) for way in ("remove", "add")])
+
+
+@dataclass(frozen=True)
+class SampledGaussianNoise(Divergence):
+    """The Poisson-sampled Gaussian mechanism when a record is removed.
+
+    At integer orders a the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
+    A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
+    in which nothing cancels; at fractional ones quadrature of the same expectation.
+    Removing is never below adding, at any order (their Theorem 5).
+    """
+
+    mu: float
+    q: float
+
+    def at(self, orders: Array) -> Array:
+        """Return the divergence at integer and fractional orders."""
+        value = np.empty_like(orders)
+        whole = orders == np.floor(orders)
+        small = whole & (orders <= _TABLE)
+        if small.any():
+            value[small] = self._by_sum(orders[small], _small_binomials())
+        if not whole.all():
+            value[~whole] = self._fractional(orders[~whole])
+        large = np.flatnonzero(whole & ~small)
+        for block in _blocks(orders[large]):
+            rows = large[block]
+            value[rows] = self._by_sum(orders[rows], _log_binomials(tuple(orders[rows])))
+        return value
+
+    def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
+        """Return k log(q / (1-q)) + log(e^x - 1), x = k (k-1) mu^2 / 2, for k = 2 .. last."""
+        k = _counts(last)
+        x = k * (k - 1) * (0.5 * self.mu * self.mu)
+        with np.errstate(divide="ignore"):  # x underflows to 0: the term is 0
+            growth = x + np.log(-np.expm1(-x))
+        odds = k * (math.log(self.q) - math.log1p(-self.q))
+        return odds + growth, np.abs(odds) + np.abs(growth)
+
+    def _by_sum(self, orders: Array, log_binomials: Array) -> Array:
+        """Return the divergence from a table of log C(a, k), a row an order (or a <= 64)."""
+        last = int(orders.max())
+        terms, size = self._log_odds_terms(last)
+        rows = log_binomials[orders.astype(int)] if last <= _TABLE else log_binomials
+        rest = orders * math.log1p(-self.q)
+        exponents = rows[:, 2 : last + 1] + terms
+        top = exponents.max(axis=1)
+        exponents -= top[:, None]
+        total = np.exp(exponents, out=exponents).sum(axis=1)
+        log_sum = top + np.log(total) + rest
+        # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
+        scale = size[orders.astype(int) - 2] + np.abs(rest) + orders
+        if last > _TABLE:  # log C is a difference of log-gammas there
+            scale += orders * np.log(2 * orders)
+        rounding = _U * (32 + 4 * scale + 4 * np.abs(log_sum))
+        value = np.logaddexp(0.0, log_sum)
+        # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
+        value += rounding * np.minimum(1.0, 1.6 * value) + 4 * _U * value
+        return np.asarray(value / (orders - 1))
+
+    def _fractional(self, orders: Array) -> Array:
+        try:
+            return _by_moments(SampledGaussian(self.q, 1 / self.mu), orders)
+        except OverflowError:
+            # (a - 1) D is convex in a and 0 at 1 (van Erven and Harremoës 2014, Corollary 2)
+            low, high = np.floor(orders), np.ceil(orders)
+            below = np.where(low > 1, (low - 1) * self.at(np.maximum(low, 2.0)), 0.0)
+            above = (high - 1) * self.at(high)
+            chord = below + (orders - low) * (above - below)
+            return chord * (1 + 8 * _U) / (orders - 1)
+
+
+def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> Array:
+    value, error = log_moment(model, orders - 1, direction)  # type: ignore[arg-type]
+    return (value + error + 8 * _U * value) / (orders - 1)
+
+
+def antipodal(mu: float, q: float) -> SampledNoise:
+    """Return the divergence of the sampled Gaussian when one record is replaced."""
+    return SampledNoise(AntipodalGaussian(q, 1 / mu))
+
+
+def sampled_laplace(loss: float, q: float) -> SampledNoise:
+    """Return the divergence of sampled Laplace noise `loss` scales from the record."""
+    return SampledNoise(SampledLaplace(q, 1 / loss))
+
+
+@lru_cache(maxsize=64)
+def _counts(last: int) -> Array:
+    return np.arange(2, last + 1, dtype=float)
+
+
+def _blocks(orders: Array) -> list[slice]:
+    """Cut sorted orders into runs whose tables stay small."""
+    if orders.size * orders.max(initial=0) <= _TABLE_SIZE:
+        return [slice(0, orders.size)] if orders.size else []
+    return [slice(i, i + 1) for i in range(orders.size)]
+
+
+@lru_cache(maxsize=1)
+def _small_binomials() -> Array:
+    """Return log C(a, k), row a <= 64, column k, -inf outside of the triangle."""
+    table = np.full((_TABLE + 1, _TABLE + 1), -np.inf)
+    for a in range(_TABLE + 1):
+        table[a, : a + 1] = [math.log(math.comb(a, k)) for k in range(a + 1)]
+    return table
+
+
+@lru_cache(maxsize=32)
+def _log_binomials(orders: tuple[float, ...]) -> Array:
+    """Return log C(a, k), a row an order, column k, -inf outside of the triangle."""
+    from scipy.special import gammaln
+
+    factorials = gammaln(np.arange(max(orders) + 1) + 1)
+    table = np.full((len(orders), factorials.size), -np.inf)
+    for row, order in zip(table, map(int, orders), strict=True):
+        down = factorials[: order + 1]
+        row[: order + 1] = down[order] - down - down[::-1]
+    return table

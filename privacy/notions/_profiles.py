@@ -1,0 +1,199 @@
+"""Privacy profiles in closed form: delta as a function of epsilon for ONE release.
+
+Each `log_delta` is an upper bound: the rounding of the formula is bounded and added.
+"""
+
+import math
+from dataclasses import dataclass
+
+from privacy._normal import log_gaussian_delta, log_tail
+
+_U = 2.0**-53
+
+
+class Profile:
+    """The privacy profile of one release, worst of both directions."""
+
+    __slots__ = ()
+
+    supremum = math.inf
+    """The largest privacy loss: delta is 0 from here on."""
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return an upper bound of log delta at `epsilon` >= 0; -inf for zero."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GaussianProfile(Profile):
+    """N(0, 1) against N(mu, 1) (Balle and Wang 2018, Theorem 8)."""
+
+    mu: float
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound; a mu beyond 1e150 hides nothing."""
+        if self.mu > 1e150:
+            return 0.0
+        log_delta, error = log_gaussian_delta(epsilon, self.mu)
+        return min(0.0, log_delta + error)
+
+
+@dataclass(frozen=True)
+class LaplaceProfile(Profile):
+    """Two Laplace distributions `loss` scales apart: 1 - exp((epsilon - loss) / 2)."""
+
+    loss: float
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The distance in scales."""
+        return self.loss
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound (Balle, Barthe and Gaboardi 2018, Theorem 3)."""
+        if epsilon >= self.loss:
+            return -math.inf
+        return _log_up(-math.expm1(0.5 * (epsilon - self.loss)), _U * self.loss)
+
+
+@dataclass(frozen=True)
+class ClaimProfile(Profile):
+    """The worst (loss, mass)-DP mechanism: randomized response, or failure with `mass`.
+
+    (e^loss - e^epsilon) / (e^loss + categories - 1) (Kairouz, Oh and Viswanath 2015,
+    Theorem 3.3, for 2 categories).
+    """
+
+    loss: float
+    mass: float = 0.0
+    categories: int = 2
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The claimed epsilon; infinite when there is a mass at infinity."""
+        return math.inf if self.mass else self.loss
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound of both parts together."""
+        rest = 0.0
+        if epsilon < self.loss:
+            rest = -math.expm1(epsilon - self.loss)
+            rest = (rest + _U * self.loss) / (1 + (self.categories - 1) * math.exp(-self.loss))
+        total = self.mass + (1 - self.mass) * rest
+        return _log_up(total, 0.0) if total > 0 else -math.inf
+
+
+@dataclass(frozen=True)
+class SampledProfile(Profile):
+    """A symmetric pair P, Q under Poisson sampling: (1 - q) Q + q P against Q, and back.
+
+    Removing: q delta(log(1 + (e^epsilon - 1) / q)) (Balle, Barthe and Gaboardi 2018,
+    Theorem 2). Adding, with c = q - (1 - q)(e^epsilon - 1) > 0: c delta(log(q e^epsilon / c)),
+    and 0 for c <= 0. Both follow from the hockey-stick divergence's definition.
+    """
+
+    inner: Profile
+    q: float
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """log(1 + q (e^loss - 1)), reached when removing."""
+        return _amplified(self.inner.supremum, self.q)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the larger of the two directions."""
+        return max(self._removing(epsilon), self._adding(epsilon))
+
+    def _removing(self, epsilon: float) -> float:
+        if epsilon < 1:
+            deep = math.log1p(math.expm1(epsilon) / self.q)
+        else:
+            deep = epsilon - math.log(self.q) + math.log1p(-(1 - self.q) * math.exp(-epsilon))
+        return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(self.q))
+
+    def _adding(self, epsilon: float) -> float:
+        if epsilon > 40:  # e^epsilon (1 - q) > 1 for every float q < 1
+            return -math.inf
+        weight = self.q - (1 - self.q) * math.expm1(epsilon)
+        weight += 8 * _U * (self.q + math.expm1(epsilon))
+        if weight <= 0:
+            return -math.inf
+        # log(q e^epsilon / weight), whose rounding must not raise it
+        deep = math.log1p(max(0.0, (self.q * math.exp(epsilon) - weight) / weight))
+        return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(weight))
+
+
+@dataclass(frozen=True)
+class AntipodalProfile(Profile):
+    """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
+
+    The dominating pair of the Poisson-sampled Gaussian mechanism when one record is replaced
+    (Lebeda, Regehr, Kamath and Steinke 2024, Theorem 9). Its loss grows with x, so delta is
+    P(X > x) - e^epsilon Q(X > x) at the x where the loss is epsilon.
+    """
+
+    mu: float
+    q: float
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound; delta is flat in x at its x, so that x needs no bound."""
+        mu, q = self.mu, self.q
+        if mu > 1e100:
+            return 0.0 if q > 0 else -math.inf
+        # y = e^(mu x) solves k y^2 - (1 - q)(e^epsilon - 1) y - e^epsilon k = 0
+        log_k = math.log(q) - 0.5 * mu * mu
+        b = (1 - q) * -math.expm1(-epsilon)
+        root = b + math.hypot(b, 2 * math.exp(log_k - 0.5 * epsilon))
+        x = (epsilon + math.log(0.5 * root) - log_k) / mu if epsilon > 0 and root > 0 else 0.0
+        ours = math.log(q) + log_tail(x - mu)
+        theirs = math.log(q) + epsilon + log_tail(x + mu)
+        common = -math.inf
+        if epsilon > 0:
+            log_expm1 = epsilon + math.log(-math.expm1(-epsilon))
+            common = math.log1p(-q) + log_expm1 + log_tail(x)
+        rounding = _U * (32 + 8 * (abs(x) + mu) ** 2 + 16 * epsilon + 8 * abs(log_k))
+        share = 1 - math.exp(min(0.0, theirs - ours)) - math.exp(min(0.0, common - ours))
+        return min(0.0, ours + math.log(max(share, 0.0) + 3 * rounding))
+
+
+@dataclass(frozen=True)
+class WorstProfile(Profile):
+    """The pointwise maximum of profiles: releases of which a record sees one."""
+
+    profiles: tuple[Profile, ...]
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The largest of the suprema."""
+        return max(profile.supremum for profile in self.profiles)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the largest of the bounds."""
+        return max(profile.log_delta(epsilon) for profile in self.profiles)
+
+
+def amplified(claim: ClaimProfile, q: float) -> ClaimProfile:
+    """Return the claim after Poisson sampling: (log(1 + q (e^loss - 1)), q mass).
+
+    Balle, Barthe and Gaboardi 2018, Theorem 8.
+    """
+    return ClaimProfile(_amplified(claim.loss, q), math.nextafter(q * claim.mass, 1.0))
+
+
+def _amplified(loss: float, q: float) -> float:
+    if loss == math.inf:
+        return math.inf
+    if loss < 1:
+        value = math.log1p(q * math.expm1(loss))
+    else:
+        value = loss + math.log(q + (1 - q) * math.exp(-loss))
+    return value * (1 + 4 * _U) + 4 * _U * min(loss, 1.0) * q
+
+
+def _log_up(value: float, error: float) -> float:
+    return min(0.0, math.log(value + error) + 8 * _U * (1 + abs(math.log(value + error))))
+
+
+def _add_log(log_value: float, log_factor: float) -> float:
+    total = log_value + log_factor
+    return total + 8 * _U * (abs(log_value) + abs(log_factor)) if math.isfinite(total) else total

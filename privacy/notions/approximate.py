@@ -1,0 +1,226 @@
+"""(epsilon, delta): exact profiles of one release, and sums of claims.
+
+One release in closed form is exact. Several pure or approximate claims compose by the
+optimal sum of Kairouz, Oh and Viswanath 2015 (Theorem 3.3) when their epsilons are equal, by
+basic composition when they are not; any other profile does not compose in this notion.
+"""
+
+import math
+from collections.abc import Mapping
+
+from privacy import _checks
+from privacy._solve import ratio_up, round_up
+from privacy.accounting import rule
+from privacy.guarantees import Curve, invert
+from privacy.mechanisms import (
+    ApproximateDP,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    UnsupportedMechanism,
+)
+from privacy.notions._profiles import (
+    AntipodalProfile,
+    ClaimProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    Profile,
+    SampledProfile,
+    WorstProfile,
+    amplified,
+)
+from privacy.notions._trees import check_claim, mu_squared, refused, sampled_mu, shift
+from privacy.relations import NeighboringRelation
+
+_U = 2.0**-53
+_LARGEST_SUM = 1_000_000
+"""Releases up to which the optimal sum is taken; beyond, basic composition."""
+
+
+class ApproximateCurve(Curve):
+    """The profile of one release, or of several (epsilon, delta) claims together.
+
+    Parameters
+    ----------
+    parts
+        How often each profile is released on the same records.
+    relation
+        The neighbouring relation.
+    exact
+        Whether the profile of a single part is the truth, not only a bound.
+    """
+
+    notion = "approximate"
+    theorem = "Kairouz, Oh and Viswanath 2015, Theorem 3.3; Balle, Barthe and Gaboardi 2018"
+
+    def __init__(
+        self, parts: Mapping[Profile, int], relation: NeighboringRelation, *, exact: bool = False
+    ) -> None:
+        self.parts = dict(parts)
+        self.relation = relation
+        self.exact = exact and (self._total() == 1 or self._equal())
+
+    def _total(self) -> int:
+        return sum(self.parts.values())
+
+    def _equal(self) -> bool:
+        """Whether all parts are binary claims of one epsilon, few enough to sum."""
+        shapes = {(p.loss, p.categories) for p in self.parts if isinstance(p, ClaimProfile)}
+        binary = len(shapes) == 1 and next(iter(shapes))[1] == 2
+        return binary and self._total() <= _LARGEST_SUM
+
+    def _mass(self) -> float:
+        """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up."""
+        claims = ((p.mass, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
+        log_none = sum(n * math.log1p(-mass) for mass, n in claims)
+        return round_up(-math.expm1(log_none), 8 * _U) if log_none else 0.0
+
+    @property
+    def _supremum(self) -> float:
+        total = sum(n * profile.supremum for profile, n in self.parts.items())
+        return round_up(total, 4 * _U) if len(self.parts) > 1 or self._total() > 1 else total
+
+    def _log_delta(self, epsilon: float) -> float:
+        if self._total() == 1:
+            return next(iter(self.parts)).log_delta(epsilon)
+        if epsilon >= self._supremum:
+            return -math.inf
+        losses = [(p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile)]
+        total = sum(n * loss for loss, n in losses)
+        if self._equal():
+            rest = _optimal_sum(losses[0][0], self._total(), epsilon)
+        else:
+            rest = math.exp(ClaimProfile(total).log_delta(epsilon))
+        mass = self._mass()
+        delta = mass + (1 - mass) * rest
+        return min(0.0, math.log(delta) + 16 * _U) if delta > 0 else -math.inf
+
+    def _least_delta(self) -> float:
+        return math.ulp(0.0) if math.isinf(self._supremum) else 0.0
+
+    def _epsilon(self, delta: float) -> float:
+        if delta == 0:
+            return self._supremum
+        return min(self._supremum, invert(self._log_delta, math.log(delta)))
+
+    def _claims(self) -> None:
+        for profile in self.parts:
+            if not isinstance(profile, ClaimProfile):
+                raise UnsupportedMechanism(
+                    f"Only (epsilon, delta) claims compose in notion {self.notion!r}, not "
+                    f"{profile!r}. Use notion 'tightest'."
+                )
+
+    def __add__(self, other: "ApproximateCurve") -> "ApproximateCurve":
+        """Return the curve of both sets of claims."""
+        self._check_same(other)
+        self._claims()
+        other._claims()
+        parts = dict(self.parts)
+        for profile, count in other.parts.items():
+            parts[profile] = parts.get(profile, 0) + count
+        return ApproximateCurve(parts, self.relation, exact=self.exact and other.exact)
+
+    def __mul__(self, count: int) -> "ApproximateCurve":
+        """Return the curve of `count` releases."""
+        count = _checks.count("count", count, "Pass the number of releases.")
+        if count > 1:
+            self._claims()
+        parts = {profile: count * n for profile, n in self.parts.items()}
+        return ApproximateCurve(parts, self.relation, exact=self.exact)
+
+    def worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
+        """Return the pointwise maximum of two single releases."""
+        self._check_same(other)
+        if self.parts == other.parts:
+            return self
+        if self._total() > 1 or other._total() > 1:
+            raise UnsupportedMechanism(
+                f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}."
+            )
+        worst = WorstProfile((*self.parts, *other.parts))
+        return ApproximateCurve({worst: 1}, self.relation, exact=self.exact and other.exact)
+
+    def moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
+        """Return the REPLACE_ONE curve of a record that changes its cell."""
+        both = self + other
+        return ApproximateCurve(both.parts, NeighboringRelation.REPLACE_ONE)
+
+
+def _optimal_sum(loss: float, count: int, epsilon: float) -> float:
+    """Return an upper bound of the delta of `count` releases of loss +-`loss` each.
+
+    sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
+    with p = e^loss / (1 + e^loss).
+    """
+    import numpy as np
+    from scipy.special import gammaln
+
+    # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
+    epsilon -= 4 * _U * (count * loss + epsilon)
+    i = np.arange(min(count, math.ceil((count - epsilon / loss) / 2)) + 1, dtype=float)
+    whole = float(gammaln(count + 1.0))
+    log_choose = whole - gammaln(i + 1) - gammaln(count - i + 1)
+    log_weight = log_choose - count * math.log1p(math.exp(-loss)) - i * loss
+    gap = np.minimum(epsilon - (count - 2 * i) * loss, 0.0)
+    total = float(np.sum(np.exp(log_weight) * -np.expm1(gap)))
+    return min(1.0, total * (1 + _U * (16 * whole + 8 * count * (1 + loss) + 64)))
+
+
+@rule("approximate", PureDP, ApproximateDP)
+def _claim(mechanism: PureDP | ApproximateDP, relation: NeighboringRelation) -> ApproximateCurve:
+    check_claim(mechanism, relation)
+    mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0
+    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}, relation, exact=True)
+
+
+@rule("approximate", RandomizedResponse)
+def _response(mechanism: RandomizedResponse, relation: NeighboringRelation) -> ApproximateCurve:
+    profile = ClaimProfile(mechanism.epsilon, categories=mechanism.categories)
+    return ApproximateCurve({profile: 1}, relation, exact=True)
+
+
+@rule("approximate", Gaussian, Laplace)
+def _noise(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> ApproximateCurve:
+    profile = _noise_profile(mechanism, relation)
+    return ApproximateCurve({profile: 1}, relation, exact=True)
+
+
+def _noise_profile(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> Profile:
+    if isinstance(mechanism, Laplace):
+        return LaplaceProfile(ratio_up(shift(mechanism, relation), mechanism.scale))
+    squared = mu_squared(mechanism, relation)
+    assert squared is not None
+    return GaussianProfile(round_up(math.sqrt(squared), 4 * _U))
+
+
+@rule("approximate", PoissonSampled)
+def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> ApproximateCurve:
+    inner, q = mechanism.mechanism, mechanism.sampling_probability
+    profile: Profile
+    mu = sampled_mu(mechanism, relation)
+    if mu is not None:
+        mu = round_up(mu, 8 * _U)
+        if relation is NeighboringRelation.REPLACE_ONE:
+            profile = AntipodalProfile(mu, q)
+        else:
+            profile = SampledProfile(GaussianProfile(mu), q)
+        return ApproximateCurve({profile: 1}, relation, exact=True)
+    if relation is NeighboringRelation.REPLACE_ONE:
+        raise refused(repr(mechanism), relation, "Sampling is proven for Gaussians alone there.")
+    if isinstance(inner, Laplace):
+        profile = SampledProfile(_noise_profile(inner, relation), q)
+        return ApproximateCurve({profile: 1}, relation, exact=True)
+    if isinstance(inner, PureDP | ApproximateDP):
+        if relation is not NeighboringRelation.ADD_OR_REMOVE_ONE:
+            raise refused(repr(mechanism), relation, "Sampling a claim is proven for add/remove.")
+        check_claim(inner, relation)
+        mass = inner.delta if isinstance(inner, ApproximateDP) else 0.0
+        claim = amplified(ClaimProfile(inner.epsilon, mass), q)
+        return ApproximateCurve({claim: 1}, relation)
+    raise UnsupportedMechanism(
+        f"No rule for {inner!r} under one Poisson sample. "
+        "Gaussians, a Laplace, and (epsilon, delta) claims have one."
+    )

@@ -1,0 +1,116 @@
+"""Gaussian differential privacy: the exact profile of any number of Gaussians.
+
+A tree of Gaussian mechanisms has exactly the privacy of ONE with
+mu^2 = sum of (shift / noise_multiplier)^2 (Dong, Roth and Su 2022, Corollary 3.3), and
+mu-GDP has the profile of Balle and Wang 2018, Theorem 8.
+"""
+
+import math
+
+from privacy import _checks
+from privacy._normal import log_gaussian_delta
+from privacy._solve import round_down, round_up
+from privacy.accounting import rule
+from privacy.guarantees import Curve, invert
+from privacy.mechanisms import Gaussian
+from privacy.notions._trees import mu_squared
+from privacy.relations import NeighboringRelation
+
+_ROUNDING = 4 * 2.0**-53
+
+
+class GaussianCurve(Curve):
+    """mu-GDP: the trade-off between N(0, 1) and N(mu, 1).
+
+    Parameters
+    ----------
+    mu_squared
+        mu^2 >= 0, which adds up under composition.
+    relation
+        The neighbouring relation.
+    """
+
+    notion = "gaussian"
+    theorem = "Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3"
+    exact = True
+
+    def __init__(self, mu_squared: float, relation: NeighboringRelation) -> None:
+        self.mu_squared = mu_squared
+        self.relation = relation
+
+    @property
+    def mu(self) -> float:
+        """An upper bound of mu, one unit in the last place above."""
+        return round_up(math.sqrt(self.mu_squared), _ROUNDING)
+
+    def _log_delta(self, epsilon: float) -> float:
+        mu = self.mu
+        if mu > 1e150:
+            return 0.0
+        log_delta, error = log_gaussian_delta(epsilon, mu)
+        return min(0.0, log_delta + error)
+
+    def _epsilon(self, delta: float) -> float:
+        if delta == 0 or self.mu_squared > 1e300:
+            return math.inf
+        return invert(self._log_delta, math.log(delta))
+
+    def __add__(self, other: "GaussianCurve") -> "GaussianCurve":
+        """Return the curve of both: mu^2 adds."""
+        self._check_same(other)
+        return GaussianCurve(round_up(self.mu_squared + other.mu_squared), self.relation)
+
+    def __mul__(self, count: int) -> "GaussianCurve":
+        """Return the curve of `count` releases."""
+        count = _checks.count("count", count, "Pass the number of releases.")
+        return GaussianCurve(round_up(count * self.mu_squared), self.relation)
+
+    def worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
+        """Return the larger of the two: Gaussian trade-off curves never cross."""
+        self._check_same(other)
+        return self if self.mu_squared >= other.mu_squared else other
+
+    def moved(self, other: "GaussianCurve") -> "GaussianCurve":
+        """Return the REPLACE_ONE curve of a record that changes its cell."""
+        both = self + other
+        return GaussianCurve(both.mu_squared, NeighboringRelation.REPLACE_ONE)
+
+    def group(self, size: int) -> "GaussianCurve":
+        """Return size * mu (Dong, Roth and Su 2022, Theorem 2.14)."""
+        size = _checks.count("size", size, "Pass the number of records in the group.")
+        return GaussianCurve(round_up(size * (size * self.mu_squared), _ROUNDING), self.relation)
+
+
+@rule("gaussian", Gaussian)
+def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> GaussianCurve:
+    mu = mu_squared(mechanism, relation)
+    assert mu is not None
+    return GaussianCurve(round_up(mu, _ROUNDING), relation)
+
+
+_MULTIPLIER = "Pass the standard deviation of the noise divided by the clip norm."
+
+
+def mu_from_noise_multiplier(noise_multiplier: float) -> float:
+    """Return mu = 1 / noise_multiplier of one Gaussian, rounded up.
+
+    The record's contribution moves the query by at most one clip norm
+    (ADD_OR_REMOVE_ONE or REPLACE_SPECIAL).
+    """
+    noise_multiplier = _checks.real("noise_multiplier", noise_multiplier, _MULTIPLIER, above=0)
+    return round_up(1 / noise_multiplier)
+
+
+def noise_multiplier_from_mu(mu: float) -> float:
+    """Return noise_multiplier = 1 / mu, rounded up (the private side)."""
+    return round_up(1 / _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0))
+
+
+def mu_from_rho(rho: float) -> float:
+    """Return the mu = sqrt(2 rho) of the Gaussian mechanism with that rho.
+
+    Only for a Gaussian mechanism: rho-zCDP alone does not imply mu-GDP. Rounded down, so
+    that spending mu spends no more than rho.
+    """
+    rho = _checks.real("rho", rho, "Pass the rho of a Gaussian mechanism.", above=0)
+    return round_down(math.sqrt(2 * rho), _ROUNDING)

@@ -1,0 +1,287 @@
+"""Zero-concentrated differential privacy: rho, and its conversions to (epsilon, delta).
+
+rho-zCDP bounds the Rényi divergence of every order a > 1 by a rho (Bun and Steinke 2016).
+`conversion="optimal"` takes the best real order of Canonne, Kamath and Steinke 2020,
+Proposition 12; `"classic"` is the closed form epsilon = rho + 2 sqrt(rho log(1/delta)) of Bun
+and Steinke 2016, Proposition 1.3, valid and loose.
+"""
+
+import math
+from typing import Literal
+
+from privacy import _checks
+from privacy._solve import exp_up, ratio_up, round_down, round_up, safe_root
+from privacy.accounting import rule
+from privacy.guarantees import Curve
+from privacy.mechanisms import Gaussian, Laplace, PureDP, RandomizedResponse, ZeroConcentratedDP
+from privacy.notions._trees import check_claim, mu_squared, shift
+from privacy.relations import NeighboringRelation
+
+Conversion = Literal["optimal", "classic"]
+
+_U = 2.0**-53
+_RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
+
+
+def _check_conversion(conversion: str) -> None:
+    if conversion not in ("optimal", "classic"):
+        remedy = "Use 'optimal' unless you must match a printed closed form."
+        raise ValueError(
+            _checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
+        )
+
+
+def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
+    """Return a - 1 for the best order a: the root of rho x^2 + log(1 + x) = log(1/delta)."""
+    # both starts lie above the root, where Newton descends; a few steps are enough because
+    # every order is valid and the bound is flat at the best one
+    x = min(math.sqrt(log_inverse_delta / rho), math.expm1(min(log_inverse_delta, 700.0)))
+    for _ in range(60):
+        excess = rho * x * x + math.log1p(x) - log_inverse_delta
+        step = excess / (2 * rho * x + 1 / (1 + x))
+        x = max(x - step, x / 16)
+        if abs(step) <= 1e-9 * x:
+            break
+    return x
+
+
+def _epsilon_at(rho: float, delta: float, x: float) -> float:
+    """Return an upper bound of the epsilon that order 1 + x gives."""
+    loss, gain = (1 + x) * rho, -math.log1p(1 / x)
+    # log(1 - 1/a) = -log(1 + 1/x)
+    mass = -(math.log1p(x) + math.log(delta)) / x
+    rounding = _U * (8 * (loss - gain + abs(mass)) + 4 * abs(math.log(delta)) / x)
+    return loss + gain + mass + rounding
+
+
+def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
+    """Return a - 1 for the best order: the root of (2a - 1) rho + log(1 - 1/a) = epsilon."""
+
+    def excess(log_x: float) -> float:
+        x = math.exp(log_x)
+        return (1 + 2 * x) * rho - math.log1p(1 / x) - epsilon
+
+    low, high = -1.0, 1.0
+    while excess(low) > 0 and low > -700:
+        low *= 2
+    while excess(high) < 0 and high < 700:
+        high *= 2
+    return math.exp(safe_root(excess, max(low, -700.0), min(high, 700.0), rtol=1e-10))
+
+
+def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
+    """Return an upper bound of the log delta that order 1 + x gives."""
+    order = 1 + x
+    loss, gain = x * (order * rho - epsilon), -x * math.log1p(1 / x)
+    rounding = 8 * _U * (x * (order * rho + epsilon) - gain + math.log1p(x) + 1)
+    return loss + gain - math.log1p(x) + rounding
+
+
+def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "optimal") -> float:
+    """Return the epsilon that rho-zCDP guarantees at `delta`, rounded up.
+
+    Parameters
+    ----------
+    rho
+        zCDP parameter, > 0.
+    delta
+        Probability in [0, 1); 0 gives infinity.
+    conversion
+        ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1)
+        (Canonne, Kamath and Steinke 2020, Proposition 12), never below 0.
+        ``"classic"``: rho + 2 sqrt(rho log(1/delta)).
+
+    Examples
+    --------
+    >>> round(epsilon_from_rho(0.1, 1e-5), 4)
+    1.9142
+    """
+    _check_conversion(conversion)
+    rho = _checks.real("rho", rho, _RHO, above=0)
+    delta = _checks.query_delta(delta)
+    if delta == 0:
+        return math.inf
+    if conversion == "classic":
+        return round_up(rho + 2 * math.sqrt(rho * -math.log(delta)), 8 * _U)
+    x = _best_order_for_delta(rho, -math.log(delta))
+    return max(0.0, math.nextafter(_epsilon_at(rho, delta, x), math.inf))
+
+
+def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "optimal") -> float:
+    """Return the delta that rho-zCDP guarantees at `epsilon`, rounded up.
+
+    Parameters
+    ----------
+    rho
+        zCDP parameter, > 0.
+    epsilon
+        Privacy loss bound, >= 0.
+    conversion
+        ``"optimal"``: min over a > 1 of exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1/a)^a
+        (Canonne, Kamath and Steinke 2020, Corollary 13).
+        ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1.
+    """
+    _check_conversion(conversion)
+    rho = _checks.real("rho", rho, _RHO, above=0)
+    epsilon = _checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
+    if conversion == "classic":
+        if epsilon <= rho:
+            return 1.0
+        gap = (epsilon - rho) / math.sqrt(rho)
+        return exp_up(-0.25 * gap * gap, 8 * _U * (1 + gap * (epsilon + rho) / math.sqrt(rho)))
+    return exp_up(_log_delta_at(rho, epsilon, _best_order_for_epsilon(rho, epsilon)))
+
+
+def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "optimal") -> float:
+    """Return the largest rho that guarantees (epsilon, delta), rounded down.
+
+    Parameters
+    ----------
+    epsilon
+        Target privacy loss, > 0.
+    delta
+        Target probability in (0, 1).
+    conversion
+        ``"optimal"``: inverse of `epsilon_from_rho`. ``"classic"``: the closed form
+        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta).
+
+    Examples
+    --------
+    >>> round(rho_from_epsilon(1, 1e-5, conversion="classic"), 6)
+    0.020817
+    """
+    _check_conversion(conversion)
+    epsilon, delta = _checks.epsilon(epsilon), _checks.delta(delta)
+    inverse = -math.log(delta)
+    root = epsilon / (math.sqrt(epsilon + inverse) + math.sqrt(inverse))
+    classic = round_down(root * root, 16 * _U)
+    if conversion == "classic" or classic == 0:
+        return classic
+
+    def excess(rho: float) -> float:
+        return _epsilon_at(rho, delta, _best_order_for_delta(rho, inverse)) - epsilon
+
+    safe, unsafe = classic, 2 * classic
+    while excess(unsafe) <= 0:
+        safe, unsafe = unsafe, 2 * unsafe
+    return safe_root(excess, safe, unsafe)
+
+
+def rho_from_noise_multiplier(noise_multiplier: float) -> float:
+    """Return rho = 1 / (2 noise_multiplier^2) of one Gaussian, rounded up.
+
+    For a record that moves the query by at most one clip norm (Bun and Steinke 2016,
+    Proposition 1.6).
+    """
+    remedy = "Pass the standard deviation of the noise divided by the clip norm."
+    noise_multiplier = _checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
+    inverse = 1 / noise_multiplier
+    return round_up(0.5 * inverse * inverse, 4 * _U) if inverse < 1e154 else math.inf
+
+
+def noise_multiplier_from_rho(rho: float) -> float:
+    """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (the private side)."""
+    rho = _checks.real("rho", rho, _RHO, above=0)
+    return round_up(1 / math.sqrt(2 * rho), 4 * _U)
+
+
+def rho_from_mu(mu: float) -> float:
+    """Return rho = mu^2 / 2: what mu-GDP guarantees in zCDP, rounded up."""
+    mu = _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
+    return round_up(0.5 * mu * mu, 4 * _U) if mu < 1e154 else math.inf
+
+
+class ZeroConcentratedCurve(Curve):
+    """rho-zCDP: Rényi divergence at most order * rho at every order > 1.
+
+    Parameters
+    ----------
+    rho
+        The parameter, >= 0, which adds up under composition.
+    relation
+        The neighbouring relation.
+    exact
+        Whether the mechanism is known by its rho alone, so that no notion can do better.
+    """
+
+    notion = "zcdp"
+    theorem = "Canonne, Kamath and Steinke 2020, Proposition 12"
+
+    def __init__(self, rho: float, relation: NeighboringRelation, *, exact: bool = False) -> None:
+        self.rho = rho
+        self.relation = relation
+        self.exact = exact
+
+    def _log_delta(self, epsilon: float) -> float:
+        if self.rho > 1e300:
+            return 0.0
+        best = _best_order_for_epsilon(self.rho, epsilon)
+        return min(0.0, _log_delta_at(self.rho, epsilon, best))
+
+    def _epsilon(self, delta: float) -> float:
+        return epsilon_from_rho(self.rho, delta) if self.rho < 1e300 else math.inf
+
+    def divergence(self, order: float) -> float:
+        """Return the bound order * rho of the Rényi divergence, order > 1."""
+        order = _checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
+        return round_up(order * self.rho)
+
+    def order(self, epsilon: float) -> float | None:
+        """Return the order whose delta at `epsilon` is smallest."""
+        return 1 + _best_order_for_epsilon(self.rho, epsilon) if self.rho < 1e300 else None
+
+    def __add__(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
+        """Return the curve of both: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
+        self._check_same(other)
+        exact = self.exact and other.exact
+        return ZeroConcentratedCurve(round_up(self.rho + other.rho), self.relation, exact=exact)
+
+    def __mul__(self, count: int) -> "ZeroConcentratedCurve":
+        """Return the curve of `count` releases."""
+        count = _checks.count("count", count, "Pass the number of releases.")
+        return ZeroConcentratedCurve(round_up(count * self.rho), self.relation, exact=self.exact)
+
+    def worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
+        """Return the larger rho."""
+        self._check_same(other)
+        exact = self.exact and other.exact
+        return ZeroConcentratedCurve(max(self.rho, other.rho), self.relation, exact=exact)
+
+    def moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
+        """Return the REPLACE_ONE curve of a record that changes its cell."""
+        both = self + other
+        return ZeroConcentratedCurve(both.rho, NeighboringRelation.REPLACE_ONE, exact=both.exact)
+
+    def group(self, size: int) -> "ZeroConcentratedCurve":
+        """Return size^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
+        size = _checks.count("size", size, "Pass the number of records in the group.")
+        return ZeroConcentratedCurve(round_up(size * (size * self.rho), 4 * _U), self.relation)
+
+
+@rule("zcdp", ZeroConcentratedDP)
+def _claim(mechanism: ZeroConcentratedDP, relation: NeighboringRelation) -> ZeroConcentratedCurve:
+    check_claim(mechanism, relation)
+    return ZeroConcentratedCurve(mechanism.rho, relation, exact=True)
+
+
+@rule("zcdp", Gaussian)
+def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ZeroConcentratedCurve:
+    squared = mu_squared(mechanism, relation)
+    assert squared is not None
+    # beside a zCDP claim the Gaussian counts by its rho; alone, notion "gaussian" answers first
+    return ZeroConcentratedCurve(round_up(0.5 * squared, 4 * _U), relation, exact=True)
+
+
+@rule("zcdp", PureDP, RandomizedResponse, Laplace)
+def _pure(
+    mechanism: PureDP | RandomizedResponse | Laplace, relation: NeighboringRelation
+) -> ZeroConcentratedCurve:
+    """Return epsilon^2 / 2 of a pure guarantee (Bun and Steinke 2016, Proposition 1.4)."""
+    if isinstance(mechanism, PureDP):
+        check_claim(mechanism, relation)
+    if isinstance(mechanism, Laplace):
+        loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    else:
+        loss = mechanism.epsilon
+    rho = round_up(0.5 * loss * loss, 6 * _U) if loss < 1e154 else math.inf
+    return ZeroConcentratedCurve(rho, relation)

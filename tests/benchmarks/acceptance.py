@@ -1,0 +1,221 @@
+"""Measure what is promised: ``python tests/benchmarks/acceptance.py NAME [--draws N]``.
+
+Prints one line a figure and leaves with status 1 when one is short of its limit.
+Times are CPU times; a comparison runs both sides in turn in the same run. NAME is
+one of the functions below with the mark `benchmark`, or ``all``.
+"""
+
+import argparse
+import itertools
+import math
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import privacy as dp
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number and the largest value that is good enough, if there is one."""
+
+    name: str
+    value: float
+    unit: str = ""
+    limit: float | None = None
+
+    @property
+    def short(self) -> bool:
+        # `not <=` so that a NaN falls short
+        return self.limit is not None and not self.value <= self.limit
+
+    def __str__(self) -> str:
+        wanted = "" if self.limit is None else f"  (<= {self.limit:g})"
+        verdict = "SHORT" if self.short else "ok" if self.limit is not None else ""
+        return f"{self.name:<58} {self.value:12.6g} {self.unit:<3}{wanted:<14} {verdict}".rstrip()
+
+
+Benchmark = Callable[[argparse.Namespace], Iterator[Figure]]
+BENCHMARKS: dict[str, Benchmark] = {}
+
+
+def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
+    """Register a function that yields figures under a name for the command line."""
+
+    def register(function: Benchmark) -> Benchmark:
+        BENCHMARKS[name] = function
+        return function
+
+    return register
+
+
+def median_cpu(call: Callable[[float], Any], repeats: int) -> float:
+    """Return the median CPU seconds of `call`, each time with an argument not seen before."""
+    times = []
+    call(0.77)  # imports and shared tables
+    for turn in range(repeats):
+        fresh = 1 + 1e-3 * (turn + 1) / repeats
+        start = time.process_time_ns()
+        call(fresh)
+        times.append((time.process_time_ns() - start) * 1e-9)
+    return statistics.median(times)
+
+
+def sampled(noise_multiplier: float, q: float, steps: int) -> Any:
+    """Return `steps` fresh Poisson samples with Gaussian noise."""
+    step = dp.PoissonSampled(dp.Gaussian(noise_multiplier), sampling_probability=q)
+    return dp.repeat(step, steps)
+
+
+@benchmark("rdp-evaluation")
+def rdp_evaluation(_: argparse.Namespace) -> Iterator[Figure]:
+    """All default orders of one sampled Gaussian, fresh noise each time."""
+    for q, sigma in ((0.001, 0.6), (0.01, 1.0), (0.1, 2.0)):
+
+        def evaluate(fresh: float, q: float = q, sigma: float = sigma) -> Any:
+            return dp.account(sampled(sigma * fresh, q, 1), notion="rdp").divergences()
+
+        microseconds = 1e6 * median_cpu(evaluate, 301)
+        yield Figure(f"rdp, all default orders, q={q:g} sigma={sigma:g}", microseconds, "us", 300)
+
+
+def child_cpu(command: list[str]) -> float:
+    """Return the CPU seconds of one child process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@benchmark("startup")
+def startup(_: argparse.Namespace) -> Iterator[Figure]:
+    """The whole command against the imports that it cannot do without."""
+    command = str(Path(sys.executable).parent / "dpcalib")
+    plain = [command, "sigma", "--epsilon", "1", "--delta", "1e-5"]
+    for name, ours, imports, limit in (
+        ("plain", plain, "click, flint", 2.5),
+        ("sampled", [*plain, "-q", "0.01", "--steps", "1000"], "click, scipy.special", 1.5),
+    ):
+        theirs = [sys.executable, "-c", f"import {imports}"]
+        pairs = [(child_cpu(ours), child_cpu(theirs)) for _ in range(11)]
+        mine, other = (1e3 * statistics.median(column) for column in zip(*pairs, strict=True))
+        yield Figure(f"dpcalib sigma, {name}", mine, "ms")
+        yield Figure(f"python -c 'import {imports}'", other, "ms")
+        yield Figure(f"ratio, {name}", mine / other, "x", limit)
+
+
+def gaussian_slack(epsilon: float, delta: float, sigma: float) -> tuple[bool, float]:
+    """Return whether sigma meets the target, and how much larger than needed it is.
+
+    The profile with both tails by erfc, in 256-bit balls of the floats themselves. The
+    slack is to first order, with d delta / d mu = phi(epsilon/mu - mu/2).
+    """
+    from flint import arb, ctx
+
+    ctx.prec = 256
+    mu, loss = 1 / arb(sigma), arb(epsilon)
+    above, below = loss / mu - mu / 2, loss / mu + mu / 2
+    root = arb(2).sqrt()
+    spent = ((above / root).erfc() - loss.exp() * (below / root).erfc()) / 2
+    density = (-above * above / 2).exp() / (2 * arb.pi()).sqrt()
+    slack = (arb(delta) - spent) / (mu * density)
+    return bool(spent <= arb(delta)), float(slack)
+
+
+@benchmark("unsafe")
+def unsafe(options: argparse.Namespace) -> Iterator[Figure]:
+    """Calibrated noise judged by interval arithmetic, over the whole plane of targets."""
+    draw = random.Random(20201)
+    bad, worst = 0, 0.0
+    for _ in range(options.draws):
+        epsilon = math.exp(draw.uniform(math.log(1e-6), math.log(100)))
+        delta = math.exp(draw.uniform(math.log(1e-30), math.log(0.5)))
+        sigma = dp.calibrate(dp.Gaussian, epsilon=epsilon, delta=delta)
+        safe, slack = gaussian_slack(epsilon, delta, sigma)
+        if not safe:
+            bad += 1
+            if bad <= 10:
+                print(
+                    f"unsafe: epsilon={epsilon!r} delta={delta!r} sigma={sigma!r} by {-slack:.3g}"
+                )
+        worst = max(worst, slack)
+    yield Figure(f"unsafe sigmas of {options.draws}", bad, "", 0)
+    yield Figure("largest relative slack of sigma", worst, "", 1e-9)
+
+
+@benchmark("tight-epsilon")
+def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
+    """The tight epsilon of sampled Gaussians, fresh noise each time."""
+    delta = 1e-6
+    for q, steps in itertools.product((0.001, 0.01, 0.1), (1000, 100_000)):
+        sigma = dp.noise_multiplier(
+            epsilon=1, delta=delta, sampling_probability=q, steps=steps, notion="rdp"
+        )
+
+        def evaluate(fresh: float, q: float = q, steps: int = steps, sigma: float = sigma) -> float:
+            return dp.account(sampled(sigma * fresh, q, steps)).epsilon(delta)
+
+        milliseconds = 1e3 * median_cpu(evaluate, 51)
+        yield Figure(f"tight epsilon, q={q:g} T={steps}", milliseconds, "ms", 3)
+
+
+MEMORY = """
+import resource
+import privacy as dp
+dp.noise_multiplier(epsilon=0.001, delta=1e-6, sampling_probability=0.01, steps=1_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@benchmark("memory")
+def memory(_: argparse.Namespace) -> Iterator[Figure]:
+    """The peak of one tight calibration to a tiny epsilon over a million steps."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True
+    )
+    yield Figure("peak memory, epsilon=0.001 T=1e6", float(done.stdout), "MB", 200)
+
+
+@benchmark("certified")
+def certified(_: argparse.Namespace) -> Iterator[Figure]:
+    """A proof with every number."""
+
+    def sigma(fresh: float) -> float:
+        return dp.noise_multiplier(epsilon=fresh, delta=1e-5, certify=True)
+
+    yield Figure("certified Gaussian sigma", 1e3 * median_cpu(sigma, 201), "ms", 1)
+
+    def epsilon(fresh: float) -> dp.Guarantee:
+        curve = dp.account(sampled(1.5 * fresh, 0.01, 1000), notion="rdp")
+        answer = curve.guarantee(delta=1e-5, certify=True)
+        assert answer.certified
+        return answer
+
+    yield Figure("certified RDP epsilon", 1e3 * median_cpu(epsilon, 51), "ms", 15)
+
+
+def main() -> int:
+    """Run the named benchmarks and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=[*BENCHMARKS, "all"])
+    parser.add_argument("--draws", type=int, default=100_000, help="draws of `unsafe`")
+    options = parser.parse_args()
+    names = list(BENCHMARKS) if options.name == "all" else [options.name]
+    short = 0
+    for name in names:
+        for figure in BENCHMARKS[name](options):
+            print(figure, flush=True)
+            short += figure.short
+    print(f"{short} short of its limit" if short else "all within their limits")
+    return int(short > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

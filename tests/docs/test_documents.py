@@ -1,0 +1,150 @@
+"""Everything that the documents print is run: Python, console, tables, docstrings, examples."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import math
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bandits
+import privacy as dp
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FENCE = re.compile(r"^```(?P<kind>python|console)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+# A row of a table of decisions: an expression, and its value or the error that it raises.
+DECISION = re.compile(r"^\| `(?P<call>dp\..+?)` \| `(?P<answer>\S+?)`", re.MULTILINE)
+ERRORS = {"ValueError": ValueError, "TypeError": TypeError, "Infeasible": dp.Infeasible}
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def blocks(path, kind):
+    """Yield (line number, text) of the fenced blocks of one kind."""
+    text = path.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        if match["kind"] == kind:
+            yield text.count("\n", 0, match.start()) + 2, match["text"]
+
+
+def holding(kind):
+    return [path for path in DOCUMENTS if any(blocks(path, kind))]
+
+
+def run_doctest(test):
+    complaints = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=complaints.write, clear_globs=False)
+    if complaints.getvalue():
+        pytest.fail(complaints.getvalue(), pytrace=False)
+
+
+@pytest.mark.parametrize("path", holding("python"), ids=named)
+def test_python_blocks_run_in_order(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for line, text in blocks(path, "python"):
+        if text.startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(text, {}, named(path), str(path), line - 1)
+            test.globs = namespace
+            run_doctest(test)
+        else:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile("\n" * (line - 1) + text, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", holding("console"), ids=named)
+def test_console_blocks_print_what_they_show(path, tmp_path):
+    scripts = str(Path(sys.executable).parent)
+    environment = os.environ | {"PATH": scripts + os.pathsep + os.environ["PATH"], "COLUMNS": "100"}
+    for line, text in blocks(path, "console"):
+        for exchange in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            command, _, shown = exchange.partition("\n")
+            while command.endswith("\\"):
+                more, _, shown = shown.partition("\n")
+                command = command[:-1] + more.removeprefix(">").lstrip()
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            printed = [row.rstrip() for row in done.stdout.strip().splitlines()]
+            assert printed == [row.rstrip() for row in shown.strip().splitlines()], (line, command)
+
+
+def modules(*packages):
+    for package in packages:
+        yield package.__name__
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            yield found.name
+
+
+@pytest.mark.parametrize("name", sorted(modules(dp, bandits)))
+def test_docstring_examples(name):
+    module = importlib.import_module(name)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+        if test.examples:
+            run_doctest(test)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+def test_examples_run(path, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def decisions():
+    text = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
+    return [pytest.param(*match.groups(), id=match["call"]) for match in DECISION.finditer(text)]
+
+
+@pytest.mark.parametrize(("call", "answer"), decisions())
+def test_bad_input_is_answered_as_decided(call, answer):
+    names = {"dp": dp, "inf": math.inf, "nan": math.nan}
+    if answer in ERRORS:
+        with pytest.raises(ERRORS[answer]) as caught:
+            eval(call, names)
+        assert type(caught.value) is ERRORS[answer]
+        if answer == "ValueError":
+            assert str(caught.value).startswith("Expected ")
+    else:
+        assert eval(call, names) == pytest.approx(float(answer), rel=5e-5, abs=0)
+
+
+def test_the_table_of_decisions_is_read():
+    assert len(decisions()) > 30
+
+
+def test_mechanisms_page_shows_the_registered_rules():
+    text = (ROOT / "docs" / "mechanisms.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
+    (notions,) = (row[1:] for row in rows if row and row[0] == "mechanism")
+    shown = {
+        row[0].strip("`"): {notion for notion, cell in zip(notions, row[1:], strict=True) if cell}
+        for row in rows
+        if "yes" in row
+    }
+    assert shown == {kind: set(found) for kind, found in dp.support_matrix().items()}

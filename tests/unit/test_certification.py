@@ -1,0 +1,677 @@
+"""Proofs against mpmath: the neighbouring floats on the two sides of every boundary."""
+
+import math
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+
+import flint
+import mpmath as mp
+import pytest
+
+from privacy.certification import NotCertified, _sampled_gaussian, can_prove, proves
+from privacy.mechanisms import (
+    ApproximateDP,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    ZeroConcentratedDP,
+    compose,
+    parallel,
+    repeat,
+)
+from privacy.relations import NeighboringRelation
+
+ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
+ONE = NeighboringRelation.REPLACE_ONE
+SPECIAL = NeighboringRelation.REPLACE_SPECIAL
+
+Profile = Callable[[mp.mpf], mp.mpf]
+
+
+@pytest.fixture(autouse=True)
+def _digits():
+    with mp.workdps(100):
+        yield
+
+
+def boundary(profile: Profile, delta: float, low: float = 0.0, high: float = 1e4):
+    """Return adjacent floats (unsafe, safe): profile(unsafe) > delta >= profile(safe)."""
+    assert profile(mp.mpf(low)) > delta >= profile(mp.mpf(high))
+    unsafe, safe = (struct.unpack("<q", struct.pack("<d", x))[0] for x in (low, high))
+    while safe - unsafe > 1:
+        middle = (unsafe + safe) // 2
+        (x,) = struct.unpack("<d", struct.pack("<q", middle))
+        unsafe, safe = (unsafe, middle) if profile(mp.mpf(x)) <= delta else (middle, safe)
+    return tuple(struct.unpack("<d", struct.pack("<q", x))[0] for x in (unsafe, safe))
+
+
+def assert_sharp(mechanism, profile, delta, *, relation=ADD, notion, order=None, high=1e4):
+    """The next float below the true epsilon is refused, the next one above proven."""
+    unsafe, safe = boundary(profile, delta, high=high)
+    assert can_prove(mechanism, relation=relation, notion=notion)
+    for epsilon, truth in ((unsafe, False), (safe, True)):
+        answer = proves(
+            mechanism, epsilon=epsilon, delta=delta, relation=relation, notion=notion, order=order
+        )
+        assert answer is truth, (epsilon, delta)
+    return safe
+
+
+def gaussian_profile(mu) -> Profile:
+    return lambda eps: mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-mu / 2 - eps / mu)
+
+
+# -- Gaussian ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-12, 1e-30])
+@pytest.mark.parametrize("sigma", [0.03, 0.7, 3.73, 1e3])
+def test_gaussian_next_float_on_each_side(sigma, delta):
+    profile = gaussian_profile(1 / mp.mpf(sigma))
+    if delta >= profile(mp.mpf(0)):
+        assert proves(Gaussian(sigma), epsilon=0, delta=delta, relation=ADD, notion="gaussian")
+    else:
+        assert_sharp(Gaussian(sigma), profile, delta, notion="gaussian")
+
+
+@pytest.mark.parametrize(
+    ("sigma", "delta", "high"),
+    [(1e-3, 1e-5, 1e7), (1e-3, 1e-30, 1e7), (1e9, 1e-10, 1.0), (1e9, 1e-30, 1.0)],
+)
+def test_gaussian_extreme_sigma(sigma, delta, high):
+    assert_sharp(
+        Gaussian(sigma), gaussian_profile(1 / mp.mpf(sigma)), delta, notion="gaussian", high=high
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1.0, 100.0, 800.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-30])
+def test_gaussian_next_sigma_on_each_side(epsilon, delta):
+    # seen from the other end: neighbouring noise multipliers at one target
+    def meets(sigma):
+        return gaussian_profile(1 / sigma)(mp.mpf(epsilon))
+
+    unsafe, safe = boundary(meets, delta, 1e-3, 1e12)
+    for sigma, truth in ((unsafe, False), (safe, True)):
+        mechanism = Gaussian(sigma)
+        assert truth is proves(
+            mechanism, epsilon=epsilon, delta=delta, relation=ADD, notion="gaussian"
+        )
+
+
+def test_gaussian_next_delta_on_each_side():
+    exact = gaussian_profile(1 / mp.mpf(2))(mp.mpf(1))
+    near = float(exact)
+    for delta in (math.nextafter(near, 0), near, math.nextafter(near, 1)):
+        answer = proves(Gaussian(2.0), epsilon=1.0, delta=delta, relation=ADD, notion="gaussian")
+        assert answer is (exact <= delta)
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_gaussians_composed_are_one_gaussian(relation):
+    plan = compose(
+        repeat(Gaussian(10.0, replace_distance=1.5), 7),
+        Gaussian(3.0),
+        parallel(Gaussian(2.0), Gaussian(1.0), cells="by_public_index"),
+    )
+    d15, d2 = (mp.mpf("1.5"), 2) if relation is ONE else (1, 1)
+    mu = mp.sqrt(7 * (d15 / 10) ** 2 + (d2 / mp.mpf(3)) ** 2 + d2**2)
+    assert_sharp(plan, gaussian_profile(mu), 1e-6, relation=relation, notion="gaussian")
+    assert_sharp(plan, gaussian_profile(mu), 1e-6, relation=relation, notion="approximate")
+
+
+def test_a_replaced_record_that_moves_pays_in_the_two_worst_cells():
+    near = dict(replace_distance=1.0)
+    cells = parallel(Gaussian(3.0, **near), Gaussian(1.0, **near), Gaussian(2.0, **near))
+    profile = gaussian_profile(mp.sqrt(mp.mpf(5) / 4))
+    assert_sharp(cells, profile, 1e-6, relation=ONE, notion="gaussian")
+    assert_sharp(cells, profile, 1e-6, relation=ONE, notion="approximate")
+    assert_sharp(cells, zcdp_profile(mp.mpf(5) / 8), 1e-6, relation=ONE, notion="zcdp")
+    twice = parallel(Gaussian(1.0, **near), Gaussian(1.0, **near))
+    assert_sharp(twice, gaussian_profile(mp.sqrt(2)), 1e-6, relation=ONE, notion="gaussian")
+
+
+def test_random_gaussians_agree_with_mpmath():
+    rng = random.Random(7)
+    for _ in range(200):
+        sigma, epsilon = 10 ** rng.uniform(-2, 4), 10 ** rng.uniform(-6, 2)
+        exact = gaussian_profile(1 / mp.mpf(sigma))(mp.mpf(epsilon))
+        delta = float(exact)
+        if not 1e-30 < delta < 0.5:
+            continue
+        delta = rng.choice([math.nextafter(delta, 0), delta, math.nextafter(delta, 1)])
+        answer = proves(
+            Gaussian(sigma), epsilon=epsilon, delta=delta, relation=ADD, notion="gaussian"
+        )
+        assert answer is (exact <= delta)
+
+
+# -- one release ------------------------------------------------------------------------
+
+
+def hockey_stick(upper, lower, gamma, split):
+    """Return integral of (upper - gamma lower) above `split`; both in (weight, mean) parts."""
+
+    def above(parts):
+        return sum(w * mp.ncdf(mean - split) for w, mean in parts)
+
+    return above(upper) - gamma * above(lower)
+
+
+def sampled_profile(mu, q) -> Profile:
+    """The larger direction, each from its own likelihood ratio's crossing."""
+
+    def profile(eps):
+        gamma = mp.exp(eps)
+        mixture, base = [(1 - q, 0), (q, mu)], [(1, 0)]
+        split = mp.log((gamma - 1 + q) / q) / mu + mu / 2
+        remove = hockey_stick(mixture, base, gamma, split)
+        if 1 / gamma <= 1 - q:
+            return remove
+        split = mp.log((1 / gamma - 1 + q) / q) / mu + mu / 2
+        # the set is below the crossing: mirror it
+        add = hockey_stick([(1, 0)], [(1 - q, 0), (q, -mu)], gamma, -split)
+        assert add <= remove * (1 + mp.mpf(10) ** -80)
+        return max(remove, add)
+
+    return profile
+
+
+@pytest.mark.parametrize("relation", [ADD, SPECIAL])
+@pytest.mark.parametrize(
+    ("sigma", "q", "delta"),
+    [
+        (1.26, 0.1, 1e-5),
+        (3.0, 0.7, 1e-5),
+        (0.3, 0.01, 1e-9),
+        (20.0, 0.999, 1e-30),
+        (0.05, 1e-4, 1e-8),
+    ],
+)
+def test_sampled_gaussian_release(sigma, q, delta, relation):
+    mechanism = PoissonSampled(Gaussian(sigma), sampling_probability=q)
+    profile = sampled_profile(1 / mp.mpf(sigma), mp.mpf(q))
+    assert_sharp(mechanism, profile, delta, relation=relation, notion="approximate")
+
+
+def test_one_sample_of_a_repetition_is_one_larger_gaussian():
+    mechanism = PoissonSampled(repeat(Gaussian(10.0), 100), sampling_probability=0.01)
+    safe = assert_sharp(
+        mechanism, sampled_profile(mp.mpf(1), mp.mpf(0.01)), 1e-6, notion="approximate"
+    )
+    assert safe == pytest.approx(0.364, abs=5e-4)  # not the .0344 of 100 fresh samples
+
+
+def antipodal_profile(mu, q) -> Profile:
+    def profile(eps):
+        gamma = mp.exp(eps)
+
+        def excess(t):
+            gain = q * mp.exp(mu * t - mu**2 / 2) - gamma * q * mp.exp(-mu * t - mu**2 / 2)
+            return gain - (1 - q) * (gamma - 1)
+
+        low, high = -(eps + 10) / mu, (eps + 10 + mu**2 - mp.log(q)) / mu
+        split = mp.findroot(excess, (low, high), solver="ridder", tol=1e-80)
+        return hockey_stick([(1 - q, 0), (q, mu)], [(1 - q, 0), (q, -mu)], gamma, split)
+
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "delta"), [(1.26, 0.1, 1e-5), (2.0, 0.5, 1e-12), (0.5, 0.01, 1e-7)]
+)
+def test_sampled_gaussian_replaced(sigma, q, delta):
+    mechanism = PoissonSampled(Gaussian(sigma), sampling_probability=q)
+    profile = antipodal_profile(1 / mp.mpf(sigma), mp.mpf(q))
+    assert_sharp(mechanism, profile, delta, relation=ONE, notion="approximate", high=50)
+
+
+def test_antipodal_pair_is_the_worst_replacement():
+    mu, q, eps = mp.mpf(1), mp.mpf("0.3"), mp.mpf("0.5")
+    worst = antipodal_profile(mu, q)(eps)
+    rng = random.Random(3)
+    with mp.workdps(20):
+        for _ in range(20):
+            u, w = rng.uniform(-1, 1), rng.uniform(-1, 1)
+
+            def gap(x, u=u, w=w):
+                shared = (1 - q) * mp.npdf(x)
+                p, r = shared + q * mp.npdf(x, u), shared + q * mp.npdf(x, w)
+                return max(mp.mpf(0), p - mp.exp(eps) * r)
+
+            step = mp.mpf("0.02")
+            assert step * sum(gap(step * k) for k in range(-400, 400)) <= worst
+
+
+def response_profile(odds, categories) -> Profile:
+    """Sum over the reports of max(0, P - e^eps Q)."""
+
+    def profile(eps):
+        total = mp.exp(odds) + categories - 1
+        p = [mp.exp(odds) / total] + [1 / total] * (categories - 1)
+        return sum(max(mp.mpf(0), a - mp.exp(eps) * b) for a, b in zip(p, p[::-1], strict=True))
+
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "profile"),
+    [
+        (PureDP(1.5), lambda: response_profile(mp.mpf(1.5), 2)),
+        (RandomizedResponse(1.5), lambda: response_profile(mp.mpf(1.5), 2)),
+        (RandomizedResponse(0.1, 7), lambda: response_profile(mp.mpf(0.1), 7)),
+        (Laplace(1.7), lambda: lambda eps: 1 - mp.exp((eps - 1 / mp.mpf(1.7)) / 2)),
+        (
+            ApproximateDP(1.5, 1e-7),
+            lambda: (
+                lambda e: mp.mpf(1e-7) + (1 - mp.mpf(1e-7)) * response_profile(mp.mpf(1.5), 2)(e)
+            ),
+        ),
+    ],
+)
+def test_pure_releases(mechanism, profile):
+    assert_sharp(mechanism, profile(), 1e-3, notion="approximate")
+
+
+def test_laplace_profile_is_its_hockey_stick():
+    eps, loss = mp.mpf("0.2"), mp.mpf("0.8")
+
+    def gap(x):
+        return (mp.exp(-abs(x - loss)) - mp.exp(eps - abs(x))) / 2
+
+    start = (loss + eps) / 2
+    exact = mp.quad(gap, [start, loss, loss + 40, mp.inf])
+    assert mp.almosteq(exact, 1 - mp.exp((eps - loss) / 2), 1e-30)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon", "relation"),
+    [
+        (PureDP(0.7), 0.7, ADD),
+        (PureDP(0.7, ONE), 0.7, ONE),
+        (Laplace(2.0), 0.5, ADD),
+        (Laplace(2.0), 1.0, ONE),
+        (Laplace(2.0, replace_distance=1.0), 0.5, ONE),
+        (RandomizedResponse(3.0, 5), 3.0, SPECIAL),
+    ],
+)
+def test_pure_releases_have_delta_zero_from_their_epsilon_on(mechanism, epsilon, relation):
+    for value, truth in ((epsilon, True), (math.nextafter(epsilon, 0), False)):
+        answer = proves(mechanism, epsilon=value, delta=0, relation=relation, notion="approximate")
+        assert answer is truth
+
+
+@pytest.mark.parametrize("relation", [ADD, SPECIAL])
+@pytest.mark.parametrize("delta", [0.0, 1e-7])
+def test_sampled_pure_and_approximate(relation, delta):
+    inner = ApproximateDP(1.5, delta, relation) if delta else PureDP(1.5, relation)
+    mechanism = PoissonSampled(inner, sampling_probability=0.25)
+    true_epsilon, true_delta = mp.log(1 + (mp.exp(mp.mpf(1.5)) - 1) / 4), mp.mpf(delta) / 4
+
+    def profile(eps):  # steps down at the true epsilon
+        return true_delta if eps >= true_epsilon else mp.mpf(1)
+
+    assert_sharp(mechanism, profile, delta / 4, relation=relation, notion="approximate")
+    assert not proves(
+        mechanism,
+        epsilon=2.0,
+        delta=math.nextafter(delta / 4, -1),
+        relation=relation,
+        notion="approximate",
+    )
+
+
+def test_parallel_releases_take_the_worst_cell():
+    weak = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
+    cells = parallel(weak, Laplace(5.0), Gaussian(9.0))
+    assert_sharp(cells, sampled_profile(mp.mpf(1), mp.mpf(0.1)), 1e-5, notion="approximate")
+    assert not can_prove(cells, relation=ONE, notion="approximate")
+
+
+# -- zCDP -------------------------------------------------------------------------------
+
+
+def conversion(divergence, order, eps):
+    return mp.exp((order - 1) * (divergence - eps)) / (order - 1) * (1 - 1 / order) ** order
+
+
+def zcdp_profile(rho) -> Profile:
+    def profile(eps):
+        def slope(log_excess):
+            x = mp.exp(log_excess)
+            return (2 * x + 1) * rho - eps - mp.log1p(1 / x)
+
+        root = mp.findroot(slope, (-300, 300), solver="ridder", tol=1e-60)
+        order = 1 + mp.exp(root)
+        return conversion(order * rho, order, eps)
+
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "rho"),
+    [
+        (ZeroConcentratedDP(0.031), lambda: mp.mpf(0.031)),
+        (ZeroConcentratedDP(1e-12), lambda: mp.mpf(1e-12)),
+        (ZeroConcentratedDP(50.0), lambda: mp.mpf(50)),
+        (
+            compose(
+                repeat(Gaussian(8.0), 5), Laplace(9.0), PureDP(0.1), RandomizedResponse(0.2, 4)
+            ),
+            lambda: (5 / mp.mpf(64) + 1 / mp.mpf(81) + mp.mpf(0.1) ** 2 + mp.mpf(0.2) ** 2) / 2,
+        ),
+    ],
+)
+@pytest.mark.parametrize("delta", [1e-7, 1e-30])
+def test_zcdp_at_the_best_order(mechanism, rho, delta):
+    assert_sharp(mechanism, zcdp_profile(rho()), delta, notion="zcdp")
+
+
+def test_zcdp_at_a_given_order():
+    assert_sharp(
+        ZeroConcentratedDP(0.05),
+        lambda eps: conversion(mp.mpf(8.5) * mp.mpf(0.05), mp.mpf(8.5), eps),
+        1e-6,
+        notion="zcdp",
+        order=8.5,
+    )
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_zcdp_relation(relation):
+    plan = compose(
+        Gaussian(5.0), Laplace(9.0, replace_distance=1.5), ZeroConcentratedDP(0.01, relation)
+    )
+    d, e = (2, mp.mpf(1.5)) if relation is ONE else (1, 1)
+    rho = mp.mpf(d) ** 2 / 50 + (e / mp.mpf(9)) ** 2 / 2 + mp.mpf(0.01)
+    assert_sharp(plan, zcdp_profile(rho), 1e-5, relation=relation, notion="zcdp")
+
+
+# -- RDP --------------------------------------------------------------------------------
+
+
+def divergence_by_quadrature(order, q, sigma, *, add=False):
+    """Rényi divergence of the sampled Gaussian, by integrating densities over x."""
+    q, sigma, order = mp.mpf(q), mp.mpf(sigma), mp.mpf(order)
+
+    def integrand(x):
+        base = mp.npdf(x, 0, sigma)
+        mixture = (1 - q) * base + q * mp.npdf(x, 1, sigma)
+        p, r = (base, mixture) if add else (mixture, base)
+        return p**order * r ** (1 - order)
+
+    low, high = -14 * sigma, (1 if add else order) + 14 * sigma
+    pieces = max(12, math.ceil((high - low) / min(sigma, 2 * sigma**2)))
+    return mp.log(mp.quad(integrand, mp.linspace(low, high, pieces + 1))) / (order - 1)
+
+
+def divergence_by_binomials(order, q, sigma):
+    q, sigma = mp.mpf(q), mp.mpf(sigma)
+    terms = (
+        mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) / (2 * sigma**2))
+        for k in range(order + 1)
+    )
+    return mp.log(mp.fsum(terms)) / (order - 1)
+
+
+def assert_sharp_rdp(mechanism, divergence, order, delta, *, relation=ADD, high=1e9):
+    def profile(eps):
+        return conversion(divergence, mp.mpf(order), eps)
+
+    assert_sharp(mechanism, profile, delta, relation=relation, notion="rdp", order=order, high=high)
+
+
+@pytest.mark.parametrize("relation", [ADD, SPECIAL])
+@pytest.mark.parametrize(
+    ("order", "q", "sigma", "steps", "delta"),
+    [
+        (64, 0.01, 4.0, 1000, 1e-5),
+        (64, 0.001, 1.0, 1, 1e-30),
+        (2, 0.5, 0.1, 3, 1e-5),
+        (11, 1e-5, 0.5, 10**6, 1e-8),
+        (3, 1e-9, 1e9, 10**12, 1e-2),
+        (900, 0.01, 50.0, 1000, 1e-6),
+        (5, 0.3, 1e-3, 1, 1e-5),
+    ],
+)
+def test_sampled_gaussian_at_whole_orders(order, q, sigma, steps, delta, relation):
+    mechanism = repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
+    divergence = steps * divergence_by_binomials(order, q, sigma)
+    assert_sharp_rdp(mechanism, divergence, float(order), delta, relation=relation)
+
+
+@pytest.mark.parametrize(
+    ("order", "q", "sigma", "steps", "delta"),
+    [(12.7, 0.01, 1.5, 1000, 1e-5), (1.3, 0.2, 0.4, 10, 1e-9), (40.25, 0.6, 7.0, 5, 1e-30)],
+)
+def test_sampled_gaussian_at_fractional_orders(order, q, sigma, steps, delta):
+    mechanism = repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
+    with mp.workdps(45):
+        divergence = steps * divergence_by_quadrature(order, q, sigma)
+    assert_sharp_rdp(mechanism, divergence, order, delta)
+
+
+@pytest.mark.parametrize(
+    ("order", "q", "sigma"), [(3.5, 0.1, 0.3), (1.2, 0.7, 1.0), (6.5, 0.5, 5.0)]
+)
+def test_removing_dominates_adding(order, q, sigma):
+    with mp.workdps(25):
+        remove = divergence_by_quadrature(order, q, sigma)
+        assert divergence_by_quadrature(order, q, sigma, add=True) <= remove
+
+
+@pytest.mark.parametrize("bits", [53, 128, 256])
+@pytest.mark.parametrize(
+    ("order", "q", "mu"),
+    [
+        (1.01, 0.3, 1.0),
+        (2.5, 0.01, 1.0),
+        (2.5, 0.5, 1e-3),
+        (7.9, 0.9, 0.4),
+        (17.3, 0.2, 3.0),
+        (1.05, 0.999, 8.0),
+        (4.5, 1e-9, 0.7),
+    ],
+)
+def test_trapezoid_and_series_enclose_the_same_moment(order, q, mu, bits):
+    with flint.ctx.workprec(bits):
+        square = flint.arb(mu) * flint.arb(mu)
+        grid = _sampled_gaussian._Grid(order, mu)
+        rule = _sampled_gaussian._trapezoid(order, flint.arb(q), square, grid)
+        series = _sampled_gaussian._series(order, flint.arb(q), square)
+        assert rule.overlaps(series)
+        for ball in (rule, series):
+            assert ball.rad() < ball * flint.arb(2) ** (20 - bits)
+
+
+@pytest.mark.parametrize(("order", "q", "mu"), [(2, 0.3, 1.0), (9, 0.01, 0.2), (40, 0.9, 2.0)])
+def test_trapezoid_and_binomials_enclose_the_same_moment(order, q, mu):
+    with flint.ctx.workprec(128):
+        square = flint.arb(mu) * flint.arb(mu)
+        grid = _sampled_gaussian._Grid(float(order), mu)
+        rule = _sampled_gaussian._trapezoid(float(order), flint.arb(q), square, grid)
+        assert rule.overlaps(_sampled_gaussian._binomial(float(order), flint.arb(q), square))
+
+
+def test_tiny_noise_at_a_fractional_order_is_the_gaussian_part():
+    # at sigma = 1e-3 the moment is q^a times that of the Gaussian, up to e^-100000
+    mechanism = PoissonSampled(Gaussian(1e-3), sampling_probability=0.3)
+    a = mp.mpf(1.0625)
+    divergence = a / (2 * mp.mpf(1e-3) ** 2) + a / (a - 1) * mp.log(mp.mpf(0.3))
+    assert_sharp_rdp(mechanism, divergence, 1.0625, 1e-5)
+
+
+def test_large_orders_are_proven_on_a_few_nodes():
+    # q = 1 is no sampling: just below it the divergence approaches the Gaussian's from below
+    mechanism = PoissonSampled(Gaussian(800.0), sampling_probability=1 - 1e-9)
+    divergence = 28000.5 / (2 * 800.0**2)
+    target = dict(delta=1e-6, relation=ADD, notion="rdp", order=28000.5)
+    epsilon = float(mp.findroot(lambda e: mp.log(conversion(divergence, 28000.5, e) / 1e-6), 0.02))
+    assert proves(mechanism, epsilon=epsilon * (1 + 1e-12), **target)
+    assert not proves(mechanism, epsilon=epsilon * (1 - 1e-7), **target)
+
+
+def test_rdp_parts_add_up():
+    a = mp.mpf(3.5)
+    plan = compose(
+        repeat(PureDP(0.4), 3),
+        RandomizedResponse(1.0, 5),
+        Laplace(2.0),
+        Gaussian(3.0),
+        ZeroConcentratedDP(0.02),
+    )
+
+    def discrete(p, r):
+        return mp.log(sum(x**a * y ** (1 - a) for x, y in zip(p, r, strict=True))) / (a - 1)
+
+    def response(odds, k):
+        total = mp.exp(odds) + k - 1
+        p = [mp.exp(odds) / total] + [1 / total] * (k - 1)
+        return discrete(p, p[::-1])
+
+    def laplace(x):
+        return mp.exp(-a * abs(x - 1) / 2 - (1 - a) * abs(x) / 2) / 4
+
+    with mp.workdps(45):
+        divergence = (
+            3 * response(mp.mpf(0.4), 2)
+            + response(mp.mpf(1), 5)
+            + mp.log(mp.quad(laplace, [-300, -50, -10, 0, 1, 10, 50, 300])) / (a - 1)
+            + a / 18
+            + a * mp.mpf(0.02)
+        )
+    assert_sharp_rdp(plan, divergence, 3.5, 1e-4)
+
+
+def test_parallel_divergences_take_the_worst_cell():
+    def cell(sigma):
+        return repeat(PoissonSampled(Gaussian(sigma), sampling_probability=0.1), 10)
+
+    divergence = 10 * divergence_by_binomials(8, 0.1, 2.0)
+    assert_sharp_rdp(parallel(cell(2.0), cell(3.0), PureDP(0.01)), divergence, 8.0, 1e-5)
+
+
+# -- refusals ---------------------------------------------------------------------------
+
+SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "notion", "relation"),
+    [
+        (PureDP(1.0), "zcdp", ONE),
+        (PureDP(1.0, ONE), "zcdp", ADD),
+        (PureDP(1.0), "approximate", SPECIAL),
+        (ApproximateDP(1.0, 1e-6), "approximate", ONE),
+        (ZeroConcentratedDP(1.0), "zcdp", SPECIAL),
+        (compose(Gaussian(1.0), ZeroConcentratedDP(1.0)), "rdp", ONE),
+        (PoissonSampled(PureDP(1.0, ONE), sampling_probability=0.1), "approximate", ONE),
+        (PoissonSampled(PureDP(1.0), sampling_probability=0.1), "approximate", SPECIAL),
+        (SAMPLED, "rdp", ONE),
+        (
+            PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1),
+            "approximate",
+            ONE,
+        ),
+        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "approximate", ONE),
+        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "rdp", ADD),
+        (SAMPLED, "zcdp", ADD),
+        (SAMPLED, "gaussian", ADD),
+        (repeat(SAMPLED, 2), "approximate", ADD),
+        (repeat(PureDP(1.0), 2), "approximate", ADD),
+        (compose(Laplace(1.0), Gaussian(1.0)), "gaussian", ADD),
+        (ApproximateDP(1.0, 1e-6), "rdp", ADD),
+        (ApproximateDP(1.0, 1e-6), "zcdp", ADD),
+        (ZeroConcentratedDP(1.0), "gaussian", ADD),
+        (ZeroConcentratedDP(1.0), "approximate", ADD),
+        (parallel(Gaussian(1.0), SAMPLED), "approximate", ONE),
+        (parallel(PureDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
+        (parallel(ZeroConcentratedDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
+        (Gaussian(1.0), "contour", ADD),
+        (Gaussian(1.0), "tightest", ADD),
+    ],
+)
+def test_no_proof_without_a_rule(mechanism: Mechanism, notion, relation):
+    assert not can_prove(mechanism, relation=relation, notion=notion)
+    assert not proves(
+        mechanism, epsilon=500.0, delta=0.9, relation=relation, notion=notion, order=2.0
+    )
+
+
+def test_relation_may_be_its_name():
+    assert can_prove(PureDP(1.0), relation="ADD_OR_REMOVE_ONE", notion="zcdp")
+    assert proves(
+        Gaussian(4.0), epsilon=1, delta=1e-5, relation="REPLACE_SPECIAL", notion="gaussian"
+    )
+    with pytest.raises(ValueError, match="REPLACE_TWO"):
+        can_prove(PureDP(1.0), relation="REPLACE_TWO", notion="zcdp")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(math.inf, 0.5), (math.nan, 0.5), (-1.0, 0.5), (1.0, math.nan), (1.0, -0.1), (1.0, 1.5)],
+)
+def test_a_pair_outside_its_domain_is_not_proven(epsilon, delta):
+    assert not proves(Gaussian(9.0), epsilon=epsilon, delta=delta, relation=ADD, notion="gaussian")
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e300])
+@pytest.mark.parametrize(
+    "mechanism", [lambda g: g, lambda g: PoissonSampled(g, sampling_probability=0.3)]
+)
+@pytest.mark.parametrize("order", [2.0, 2.5])
+def test_absurd_noise_is_answered_on_the_safe_side(sigma, mechanism, order):
+    tree = mechanism(Gaussian(sigma))
+    for notion in ("gaussian", "approximate", "zcdp", "rdp"):
+        answer = proves(tree, epsilon=1.0, delta=1e-5, relation=ADD, notion=notion, order=order)
+        assert answer <= (sigma > 1)
+    assert proves(Gaussian(1e300), epsilon=1.0, delta=1e-5, relation=ADD, notion="gaussian")
+
+
+def test_delta_zero_and_one():
+    ask = dict(epsilon=1.0, relation=ADD, order=2.0)
+    for notion in ("gaussian", "approximate", "zcdp", "rdp"):
+        assert not proves(Gaussian(5.0), delta=0.0, notion=notion, **ask)
+        assert proves(Gaussian(5.0), delta=1.0, notion=notion, **ask)
+
+
+def test_rdp_needs_an_order():
+    ask = dict(epsilon=1.0, delta=1e-5, relation=ADD, notion="rdp")
+    with pytest.raises(ValueError, match="order=None"):
+        proves(SAMPLED, **ask)
+    with pytest.raises(ValueError, match="order=1"):
+        proves(SAMPLED, order=1, **ask)
+
+
+def test_precision_of_the_caller_is_left_alone():
+    with flint.ctx.workprec(77):
+        proves(SAMPLED, epsilon=1.0, delta=1e-5, relation=ADD, notion="rdp", order=2.5)
+        assert flint.ctx.prec == 77
+
+
+def test_not_certified_is_a_value_error():
+    assert issubclass(NotCertified, ValueError)
+
+
+def test_flint_is_imported_by_the_first_proof():
+    program = """
+import sys
+from privacy.certification import can_prove, proves
+from privacy.mechanisms import Gaussian
+assert can_prove(Gaussian(1.0), relation="ADD_OR_REMOVE_ONE", notion="gaussian")
+assert not {"flint", "numpy", "scipy"} & set(sys.modules)
+sys.modules["flint"] = None
+try:
+    proves(Gaussian(1.0), epsilon=1.0, delta=0.1, relation="ADD_OR_REMOVE_ONE", notion="gaussian")
+except ImportError as error:
+    assert "python-flint" in str(error)
+else:
+    raise AssertionError("proved without interval arithmetic")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
