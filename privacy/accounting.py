@@ -11,8 +11,16 @@ from typing import Any, Literal, TypeVar, get_args
 
 from privacy import _checks
 from privacy.guarantees import Curve, Guarantee
-from privacy.mechanisms import Composed, Mechanism, Parallel, Repeated, UnsupportedMechanism
-from privacy.mechanisms import compose, parallel, repeat
+from privacy.mechanisms import (
+    Composed,
+    Mechanism,
+    Parallel,
+    Repeated,
+    UnsupportedMechanism,
+    compose,
+    parallel,
+    repeat,
+)
 from privacy.relations import NeighboringRelation
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
@@ -198,8 +206,15 @@ class TightestCurve(Curve):
             )
         return tuple(members)
 
+    def follow(self, order: float | None) -> None:
+        """Pass the hint on."""
+        for member in self.members:
+            member.follow(order)
+
     def _log_delta(self, epsilon: float) -> float:
-        return min(member._log_delta(epsilon) for member in self.members)
+        found = min(member._log_delta(epsilon) for member in self.members)
+        self.best_order = self.members[-1].best_order
+        return found
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)

@@ -6,6 +6,7 @@ Every answer is on the private side and was evaluated there.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal, overload
 
 from privacy import _checks
@@ -21,6 +22,8 @@ Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 _Excess = Callable[[float], float]
 
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_NOISE = 1e-3
+"""How far a log delta may rise before a family counts as not monotone."""
 _LOWEST, _HIGHEST = 1e-9, 1e200
 """Where the search ends when the domain is unbounded."""
 
@@ -153,6 +156,8 @@ class _Family:
         self.relation = relation
         self.grows = seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
+        self.order: float | None = None
+        self.first_factor = 1.05
 
     def curve(self, value: float) -> Curve:
         mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
@@ -161,8 +166,10 @@ class _Family:
     def excess(self, value: float) -> float:
         """Return how far the target is missed, on a log scale; <= 0 where it is met."""
         curve = self.curve(value)
+        curve.follow(self.order)
         if self.delta > 0:
             excess = curve._log_delta(self.epsilon) - math.log(self.delta)
+            self.order = curve.best_order
         else:
             loss = curve.epsilon(0)
             excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
@@ -185,7 +192,7 @@ class _Family:
             start = 1.0 if low < 1 < high else math.sqrt(low) * math.sqrt(high)
         point, at_point = start, self.excess(start)
         upward = (at_point > 0) == self.grows
-        factor = 1.05
+        factor = self.first_factor
         while True:
             beyond = min(point * factor, high) if upward else max(point / factor, low)
             if beyond == point:  # at the end of the domain, and still on the same side
@@ -193,7 +200,7 @@ class _Family:
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != (at_point <= 0):
                 break
-            point, at_point, factor = beyond, at_beyond, min(factor**4, 1e60)
+            point, at_point, factor = beyond, at_beyond, min(factor**8, 1e60)
         (safe, at_safe), (unsafe, at_unsafe) = sorted(
             ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
         )
@@ -230,8 +237,8 @@ class _Family:
 
     def _check_monotone(self) -> None:
         ordered = sorted(self.tried)
-        for (_, before), (_, after) in zip(ordered, ordered[1:], strict=False):
-            if after > before + 1e-6 * (1 + abs(before)):
+        for (_, before), (_, after) in pairwise(ordered):
+            if after > before + _NOISE * (1 + abs(before)):
                 remedy = "Pass a family that is monotone in privacy, and the right seek=."
                 raise ValueError(_checks.expected("make", self.make, "monotone", remedy))
 
@@ -307,7 +314,13 @@ def noise_multiplier(
         notion=notion,
         relation=relation,
     )
-    start = _rough_noise_multiplier(epsilon, delta, q, steps)
+    if notion == "rdp" and q < 1 and relation is not NeighboringRelation.REPLACE_ONE:
+        from privacy.notions._start import sampled_gaussian_start
+
+        start, family.order = sampled_gaussian_start(epsilon, delta, q, steps)
+        family.first_factor = 1 + (1e-9 if family.order.is_integer() else 1e-6)
+    else:
+        start = _rough_noise_multiplier(epsilon, delta, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)
 
 

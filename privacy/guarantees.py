@@ -96,6 +96,8 @@ class Curve(ABC):
     relation: NeighboringRelation
     exact: bool = False
     mechanism: Mechanism | None = None
+    best_order: float | None = None
+    """The order that answered the last query, where the notion has one."""
 
     @abstractmethod
     def _log_delta(self, epsilon: float) -> float:
@@ -173,6 +175,9 @@ class Curve(ABC):
         if delta == 0:
             return math.inf
         return invert(self._log_delta, math.log(delta))
+
+    def follow(self, order: float | None) -> None:
+        """Take a hint: the `best_order` of a curve of similar numbers. Only speed depends on it."""
 
     def order(self, epsilon: float) -> float | None:
         """Return the Rényi order that answers at `epsilon`, where the notion has one."""

@@ -277,7 +277,7 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     mechanism = _mechanism(mechanism, "mechanism")
     count = _checks.count("count", count, "Pass the number of runs (steps), at least 1.")
     if isinstance(mechanism, Repeated):
-        mechanism, count = mechanism.mechanism, mechanism.count * count
+        count, mechanism = count * mechanism.count, mechanism.mechanism
     return mechanism if count == 1 else Repeated(mechanism, count)
 
 

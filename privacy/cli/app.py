@@ -11,9 +11,12 @@ COMMANDS = "dpcalib.commands"
 
 
 @functools.cache
-def _found() -> dict[str, EntryPoint]:
+def found() -> dict[str, EntryPoint]:
+    """Return the entry points of all commands by name; nothing is imported."""
     # Ours come last, so that no other package can take the name of one of them.
-    found = sorted(entry_points(group=COMMANDS), key=lambda entry: entry.module.startswith(__package__))
+    found = sorted(
+        entry_points(group=COMMANDS), key=lambda entry: entry.module.startswith(__package__)
+    )
     return {entry.name: entry for entry in found}
 
 
@@ -21,18 +24,18 @@ class _Discovered(click.Group):
     """Lists the names in the metadata; imports the module of a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        if not _found():
+        if not found():
             raise click.ClickException(
                 "The commands are listed in the metadata of the installed package, and it is not "
                 "installed here. Run: pip install dpcalib (in a checkout: pip install -e .)"
             )
-        return sorted(_found())
+        return sorted(found())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         try:
-            command = _found()[cmd_name].load()
+            command = found()[cmd_name].load()
         except ImportError as error:
             return _unavailable(cmd_name, f"{cmd_name} could not be loaded: {error}.")
         assert isinstance(command, click.Command)
@@ -43,7 +46,7 @@ def _unavailable(name: str, why: str) -> click.Command:
     """Return a stand-in, so that one broken command leaves `--help` and the others alone."""
 
     def fail(**_: Any) -> None:
-        extras = _found()[name].extras
+        extras = found()[name].extras
         remedy = f" Run: pip install 'dpcalib[{','.join(extras)}]'" if extras else ""
         raise click.ClickException(why + remedy)
 
@@ -60,7 +63,7 @@ def _unavailable(name: str, why: str) -> click.Command:
 @click.version_option(package_name="dpcalib")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Calibrate and account for differentially private noise.
+    r"""Calibrate and account for differentially private noise.
 
     \b
     The noise for epsilon = 1 at delta = 1e-5 over 1000 sampled steps:

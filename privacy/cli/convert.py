@@ -15,22 +15,25 @@ def _show(answer: Record) -> None:
     table(answer, down=("rho", "mu") if answer["given"] in {"epsilon", "rho"} else ())
 
 
+_SOURCES = ("epsilon", "rho", "mu", "sigma", "noise_multiplier")
+
+
 @question(
-    one_of=("epsilon", "rho", "mu", "noise_multiplier", "sigma"),
+    one_of=_SOURCES,
     takes=("delta", "conversion", "clip_norm", "relation"),
     show=_show,
 )
 def convert(values: Values) -> Record:
-    """Convert between epsilon, rho (zCDP), mu (Gaussian DP) and the noise.
+    """Convert between epsilon, rho, mu and sigma.
 
-    Give one of --epsilon, --rho, --mu, --noise-multiplier and --sigma; the
-    others are those of one Gaussian release. Epsilon needs --delta.
+    Epsilon is that of differential privacy at --delta, rho that of zCDP, mu that
+    of Gaussian DP, and sigma the noise of one Gaussian release.
 
     An epsilon by --conversion optimal or classic holds for every rho-zCDP
     mechanism; by --conversion gaussian it is exact and holds for Gaussian
     noise alone. mu and sigma hold for Gaussian noise alone.
     """
-    given = next(name for name in ("epsilon", "rho", "mu", "noise_multiplier") if name in values)
+    given = next(name for name in _SOURCES if name in values)
     release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
     if given == "epsilon":
         release |= _of_epsilon(values)
@@ -82,7 +85,7 @@ def _epsilon(release: Values, given: str) -> float:
     if conversion != "gaussian":
         return dp.epsilon_from_rho(release["rho"], delta, conversion=conversion)
     noise = release["noise_multiplier"]
-    if given != "noise_multiplier":
+    if given in {"rho", "mu"}:
         # noise that was derived is rounded up; a little less of it bounds the loss that was given
         noise *= 1 - 2e-15
     curve = dp.account(dp.Gaussian(noise), notion="gaussian", relation=release["relation"])

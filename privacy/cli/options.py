@@ -8,11 +8,12 @@ was: the names here are the names of the public functions' parameters.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from privacy import _checks
+from privacy.cli.units import noise_multiplier_from_sigma
 from privacy.relations import NeighboringRelation
 
 Values = dict[str, Any]
@@ -49,59 +50,64 @@ def relation_names() -> list[str]:
 
 def notion_names() -> tuple[str, ...]:
     """Return the notions that `privacy.account` knows."""
-    from privacy.accounting import Notion
+    from privacy.accounting import NOTION_MODULES
 
-    return get_args(Notion)
+    return ("tightest", *NOTION_MODULES)
 
 
 CONVERSIONS = ("optimal", "classic", "gaussian")
 
 
-def _number_option(*flags: str, help: str) -> click.Option:
-    return click.Option(flags, metavar="NUMBER", callback=_read_number, help=help)
+def _number_option(*flags: str, text: str) -> click.Option:
+    return click.Option(flags, metavar="NUMBER", callback=_read_number, help=text)
 
 
-def _word_option(flag: str, words: Callable[[], Iterable[str]], help: str) -> click.Option:
+def _word_option(flag: str, words: Callable[[], Iterable[str]], text: str) -> click.Option:
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         return [word for word in words() if word.startswith(incomplete)]
 
-    return click.Option([flag], metavar="NAME", shell_complete=complete, help=help)
+    return click.Option([flag], metavar="NAME", shell_complete=complete, help=text)
 
 
 OPTIONS: dict[str, click.Option] = {
-    "epsilon": _number_option("--epsilon", help="Privacy loss bound, such as 1."),
-    "delta": _number_option("--delta", help="Failure probability, such as 1e-5."),
-    "rho": _number_option("--rho", help="zCDP loss bound."),
-    "mu": _number_option("--mu", help="Gaussian-DP loss bound."),
+    "epsilon": _number_option("--epsilon", text="Privacy loss bound, such as 1."),
+    "delta": _number_option("--delta", text="Failure probability, such as 1e-5."),
+    "rho": _number_option("--rho", text="zCDP loss bound."),
+    "mu": _number_option("--mu", text="Gaussian-DP loss bound."),
     "noise_multiplier": _number_option(
-        "--noise-multiplier", help="Noise standard deviation / clip norm (no unit)."
+        "--noise-multiplier", text="Noise standard deviation / clip norm (no unit)."
     ),
-    "sigma": _number_option("--sigma", help="Noise standard deviation, in the unit of --clip-norm."),
+    "sigma": _number_option(
+        "--sigma", text="Noise standard deviation, in the unit of --clip-norm."
+    ),
     "sampling_probability": _number_option(
         "-q",
         "--sampling-probability",
-        help="Poisson probability that a record takes part in a step.  [default: 1]",
+        text="Poisson probability that a record takes part in a step.  [default: 1]",
     ),
-    "steps": _number_option("--steps", help="Number of noisy releases.  [default: 1]"),
+    "steps": _number_option("--steps", text="Number of noisy releases.  [default: 1]"),
     "epochs": _number_option(
         "--epochs",
-        help="Most steps one record takes part in when batches are not Poisson samples.  "
+        text="Most steps one record takes part in when batches are not Poisson samples.  "
         "[default: the steps]",
     ),
     "clip_norm": _number_option(
-        "--clip-norm", help="L2 norm bound of one record's contribution.  [default: 1]"
+        "--clip-norm", text="L2 norm bound of one record's contribution.  [default: 1]"
     ),
     "relation": _word_option(
-        "--relation", relation_names,
-        help="add-or-remove-one (default), replace-one, or replace-special.",
+        "--relation",
+        relation_names,
+        text="add-or-remove-one (default), replace-one, or replace-special.",
     ),
     "notion": _word_option(
-        "--notion", notion_names,
-        help="How to account: tightest (default), or one notion by name.",
+        "--notion",
+        notion_names,
+        text="How to account: tightest (default), or one notion by name.",
     ),
     "conversion": _word_option(
-        "--conversion", lambda: CONVERSIONS,
-        help="Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; "
+        "--conversion",
+        lambda: CONVERSIONS,
+        text="Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; "
         "gaussian, exact, for Gaussian noise alone.",
     ),
     "certify": click.Option(
@@ -114,7 +120,8 @@ OPTIONS: dict[str, click.Option] = {
 
 
 def _sampling_probability(value: Any) -> float:
-    if _number(value) > 1 and float(value).is_integer():
+    number = _number(value)
+    if number > 1 and number.is_integer():
         remedy = f"If {value:g} is the batch size, pass batch size / number of records"
         remedy += f"; if it is a percentage, pass {value / 100:g}." if value <= 100 else "."
         raise ValueError(_checks.expected("sampling_probability", value, "> 0 and <= 1", remedy))
@@ -122,9 +129,10 @@ def _sampling_probability(value: Any) -> float:
 
 
 def _delta(value: Any) -> float:
-    if _number(value) >= 1:
+    number = _number(value)
+    if number >= 1:
         remedy = "Pass a probability well below 1 / (number of records), such as 1e-5."
-        if value <= 40 and float(value).is_integer():
+        if 1 < number <= 40 and number.is_integer():
             remedy += f" If you meant 10 to the power of -{value:g}, pass 1e-{value:g}."
         raise ValueError(_checks.expected("delta", value, "> 0 and < 1", remedy))
     return _checks.delta(value)
@@ -140,7 +148,7 @@ def _epsilon(value: Any) -> float:
 def _steps(value: Any) -> int:
     remedy = "Pass the number of noisy releases; a single one is steps=1."
     if 0 < _number(value) < 1:
-        remedy += f" If {value:g} is the sampling probability, pass it as sampling_probability (-q)."
+        remedy += f" If {value:g} is the sampling probability, pass -q {value:g}."
     return _checks.count("steps", value, remedy)
 
 
@@ -233,16 +241,14 @@ def settle(
     missing = [name for name in needs if name not in values]
     chosen = [name for name in one_of if name in values]
     if missing:
-        raise ValueError(f"Missing {flags(missing)}. {OPTIONS[missing[0]].help}")
+        hints = " ".join(f"{flags([name])}: {OPTIONS[name].help}" for name in missing)
+        raise ValueError(f"Missing {flags(missing, ' and ')}. {hints}")
     if one_of and len(chosen) != 1:
         found = f"{flags(chosen, ' and ')} were given" if chosen else "none was given"
         raise ValueError(f"Expected exactly one of {flags(one_of)}; {found}.")
     checked = {name: RULES[name](value) for name, value in values.items()}
     if "sigma" in checked:
-        ratio = checked["sigma"] / checked["clip_norm"]
-        # a ratio that is rounded up would claim more noise than there is
-        exact = checked["clip_norm"] == 1
-        noise = ratio if exact else math.nextafter(ratio, 0)
+        noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
         checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
     return checked
 
@@ -269,5 +275,10 @@ def _refuse_swapped(values: Values) -> None:
 
 
 def _number(value: Any) -> float:
-    """Return a real number as it is and anything else as NaN, which fails every comparison."""
-    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    """Return a real number as a float and anything else as NaN, which fails every comparison."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -6,8 +6,11 @@ Numbers of the table have six digits and are rounded to the private side.
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
+
+import click
 
 import privacy
 
@@ -49,7 +52,7 @@ def _finite(value: Any) -> Any:
 
 
 def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
-    """Print the labelled values of an answer.
+    """Print the labelled values of an answer, what was asked for first.
 
     Parameters
     ----------
@@ -59,24 +62,44 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
         Keys whose private side is the smaller one (a budget, a probability
         that is an upper limit). All others are rounded up.
     """
-    # rich costs as much CPU as click and is of no use to --json
+    name = _name(answer)
+    asked = name.replace("-", "_")
+    rows = [
+        (LABELS[key], _shown(key, answer[key], up=key not in down))
+        for key in sorted(LABELS, key=lambda key: key != asked)
+        if answer.get(key) is not None
+    ]
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        _framed(f"dpcalib {name}", rows)
+    else:
+        width = max(len(label) for label, _ in rows)
+        for label, value in rows:
+            click.echo(f"{label:{width}}  {value}")
+
+
+def _name(answer: Mapping[str, Any]) -> str:
+    return str(answer["schema"]).removeprefix("dpcalib.").partition("/")[0]
+
+
+def _framed(title: str, rows: list[tuple[str, str]]) -> None:
+    # half as slow to import as click: worth it for people alone
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold")
-    for key, label in LABELS.items():
-        if answer.get(key) is not None:
-            rows.add_row(label, _shown(answer[key], up=key not in down))
-    # NO_COLOR means no escape codes at all: rich on its own would still write bold and dim
-    plain = bool(os.environ.get("NO_COLOR"))
-    Console(color_system=None if plain else "auto", highlight=False, markup=False).print(rows)
+    frame = Table(title=title, box=box.ROUNDED, show_header=False)
+    frame.add_column(style="dim", no_wrap=True)
+    frame.add_column(style="bold", overflow="fold")
+    for row in rows:
+        frame.add_row(*row)
+    Console(highlight=False, markup=False).print(frame)
 
 
-def _shown(value: Any, *, up: bool) -> str:
+def _shown(key: str, value: Any, *, up: bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if key == "order":  # every order gives a valid bound
+        return f"{value:.3g}"
     return rounded(value, up=up) if isinstance(value, float) else str(value)
 
 

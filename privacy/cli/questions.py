@@ -2,10 +2,11 @@
 
 import inspect
 import json
+import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -13,11 +14,13 @@ import privacy as dp
 from privacy.cli import options, output
 from privacy.cli.options import Values
 from privacy.cli.output import Record
+from privacy.mechanisms import UnsupportedMechanism
 
 Answer = Callable[[Values], Record]
 Show = Callable[[Record], None]
 
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
+_REFUSALS = (ValueError, TypeError, ArithmeticError, UnsupportedMechanism)
 
 _SOURCES = (
     click.Option(
@@ -34,16 +37,16 @@ _SOURCES = (
 )
 
 
-class _Failure(click.ClickException):
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
 def _exit_code(error: Exception) -> int:
     if isinstance(error, dp.Infeasible):
         return INFEASIBLE
     return NOT_CERTIFIED if isinstance(error, dp.NotCertified) else USAGE
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ArithmeticError):
+        return f"The numbers are outside what can be computed ({error})."
+    return str(error)
 
 
 def question(
@@ -75,14 +78,14 @@ def question(
 
         def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
             try:
-                layers = (_from_file(config, names), typed)
+                layers: list[Mapping[str, Any]] = [_from_file(config, names), typed]
                 if batch:
-                    lines = click.get_binary_stream("stdin")
-                    worst = _run_batch(lines, names, lambda line: reply(*layers, line))
+                    worst = _run_batch(names, lambda line: reply(*layers, line))
                     click.get_current_context().exit(worst)
                 answered = reply(*layers)
-            except (ValueError, TypeError, dp.UnsupportedMechanism) as error:
-                raise _Failure(str(error), _exit_code(error)) from error
+            except _REFUSALS as error:
+                click.echo(f"Error: {_told(error)}", err=True)
+                click.get_current_context().exit(_exit_code(error))
             if as_json:
                 click.echo(output.to_json(answered))
             else:
@@ -93,9 +96,18 @@ def question(
             params=[*(options.OPTIONS[name] for name in names), *_SOURCES],
             callback=run,
             help=inspect.getdoc(answer),
+            options_metavar=" ".join([*_usage(one_of), *map(_flag, needs), "[OPTIONS]"]),
         )
 
     return command
+
+
+def _flag(name: str) -> str:
+    return f"{options.flags([name])} {options.OPTIONS[name].metavar}"
+
+
+def _usage(one_of: tuple[str, ...]) -> list[str]:
+    return [f"({' | '.join(map(_flag, one_of))})"] if one_of else []
 
 
 def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
@@ -121,25 +133,21 @@ def _by_name(values: Mapping[str, Any], names: tuple[str, ...]) -> Values:
     return named
 
 
-def _run_batch(
-    lines: IO[bytes], names: tuple[str, ...], reply: Callable[[Values], Record]
-) -> int:
+def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int:
     """Answer every line, an error in its place, and return the highest exit code."""
     worst = 0
-    for number, line in _numbered(lines):
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if not line.strip():
+            continue
         try:
             answered = reply(_by_name(_parsed(line), names))
-        except (ValueError, TypeError, dp.UnsupportedMechanism) as error:
+        except _REFUSALS as error:
             code = _exit_code(error)
             worst = max(worst, code)
-            problem = {"line": number, "error": str(error), "exit_code": code}
+            problem = {"line": number, "error": _told(error), "exit_code": code}
             answered = output.record("error", problem)
         click.echo(output.to_json(answered))
     return worst
-
-
-def _numbered(lines: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:

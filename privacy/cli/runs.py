@@ -10,6 +10,7 @@ from privacy.certification import can_prove, proves_guarantee
 from privacy.cli.options import Values
 from privacy.cli.output import Record, record, table
 from privacy.cli.questions import question
+from privacy.cli.units import sigma_from_noise_multiplier
 from privacy.mechanisms import Mechanism
 
 NOISE = ("noise_multiplier", "sigma")
@@ -19,31 +20,31 @@ REST = ("clip_norm", "relation", "notion", "certify")
 
 @question(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
 def sigma(values: Values) -> Record:
-    """Find the smallest noise that meets a target epsilon and delta."""
+    """Find the smallest noise that meets a target."""
     return calibrated("sigma", values)
 
 
 @question(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
 def epsilon(values: Values) -> Record:
-    """Find the epsilon that a noise gives at a delta."""
-    return proven(values, lambda certify: spent("epsilon", values, certify))
+    """Find the epsilon of a noise, at a delta."""
+    return proven(values, lambda certify: spent("epsilon", values, certify=certify))
 
 
 @question(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
 def delta(values: Values) -> Record:
-    """Find the delta that a noise gives at an epsilon."""
-    return proven(values, lambda certify: spent("delta", values, certify))
+    """Find the delta of a noise, at an epsilon."""
+    return proven(values, lambda certify: spent("delta", values, certify=certify))
 
 
 @question(one_of=NOISE, needs=("epsilon", "delta"), takes=("sampling_probability", *REST))
 def steps(values: Values) -> Record:
-    """Find the largest number of steps that a target epsilon and delta allow."""
+    """Find how many steps a target allows."""
     most = dp.max_steps(
         **_target(values),
         noise_multiplier=values["noise_multiplier"],
         sampling_probability=values["sampling_probability"],
     )
-    return proven(values, lambda certify: spent("steps", values | {"steps": most}, certify))
+    return proven(values, lambda certify: spent("steps", values | {"steps": most}, certify=certify))
 
 
 @question(
@@ -53,9 +54,9 @@ def steps(values: Values) -> Record:
     show=lambda answer: table(answer, down=("sampling_probability",)),
 )
 def sampling_probability(values: Values) -> Record:
-    """Find the largest sampling probability that a target epsilon and delta allow."""
+    """Find how much sampling a target allows."""
 
-    def solved(certify: bool) -> Record:
+    def solved(*, certify: bool) -> Record:
         most = dp.calibrate(
             lambda q: run_of(values | {"sampling_probability": q}),
             **_target(values),
@@ -64,7 +65,7 @@ def sampling_probability(values: Values) -> Record:
             certify=certify,
         )
         found = values | {"sampling_probability": most}
-        return spent("sampling-probability", found, certify)
+        return spent("sampling-probability", found, certify=certify)
 
     return proven(values, solved)
 
@@ -72,14 +73,14 @@ def sampling_probability(values: Values) -> Record:
 def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise for the target epsilon and delta."""
 
-    def solved(certify: bool) -> Record:
+    def solved(*, certify: bool) -> Record:
         noise = dp.noise_multiplier(
             **_target(values),
             sampling_probability=values["sampling_probability"],
             steps=values["steps"],
             certify=certify,
         )
-        return spent(name, values | {"noise_multiplier": noise}, certify)
+        return spent(name, values | {"noise_multiplier": noise}, certify=certify)
 
     return proven(values, solved)
 
@@ -97,22 +98,22 @@ def run_of(values: Values) -> Mechanism:
     return dp.repeat(step, values["steps"])
 
 
-def proven(values: Values, solve: Callable[[bool], Record]) -> Record:
-    """Return ``solve(certify)``, where nothing was asked certified if it is a closed form."""
+def proven(values: Values, solve: Callable[..., Record]) -> Record:
+    """Return ``solve(certify=...)``: as asked, else certified where that is a closed form."""
     if "certify" in values:
-        return solve(values["certify"])
-    found = solve(False)
+        return solve(certify=values["certify"])
+    found = solve(certify=False)
     run = run_of(values | {name: found[name] for name in ("noise_multiplier", *SAMPLING)})
     notion = found["notion"]
     if notion == "rdp" or not can_prove(run, relation=values["relation"], notion=notion):
         return found
     try:
-        return solve(True)
+        return solve(certify=True)
     except dp.NotCertified:
         return found
 
 
-def spent(name: str, values: Values, certify: bool) -> Record:
+def spent(name: str, values: Values, *, certify: bool) -> Record:
     """Return the record of what the run guarantees at its delta or, without one, its epsilon."""
     curve = dp.account(run_of(values), notion=values["notion"], relation=values["relation"])
     at = "delta" if "delta" in values else "epsilon"
@@ -124,10 +125,10 @@ def spent(name: str, values: Values, certify: bool) -> Record:
         )
     target = values.get("epsilon") if at == "delta" else None
     if target is not None and guarantee.epsilon > target:
-        # the calibration met the target; the way back ended some last digits above it
-        guarantee = replace(guarantee, epsilon=target)
-        if certify and not proves_guarantee(guarantee):
-            raise dp.NotCertified(f"No proof of {guarantee} for {guarantee.mechanism!r}.")
+        # a target that is met can be missed by some last digits when it is solved for anew
+        at_target = replace(guarantee, epsilon=target)
+        if proves_guarantee(at_target) if certify else curve.delta(target) <= guarantee.delta:
+            guarantee = at_target
     return record(
         name,
         {
@@ -151,5 +152,4 @@ def sigma_of(values: Values) -> float:
     """Return the noise in the unit of the clip norm, rounded up where it was computed."""
     if "sigma" in values:
         return float(values["sigma"])
-    noise, clip_norm = values["noise_multiplier"], values["clip_norm"]
-    return float(noise if clip_norm == 1 else math.nextafter(noise * clip_norm, math.inf))
+    return sigma_from_noise_multiplier(values["noise_multiplier"], values["clip_norm"])

@@ -20,6 +20,7 @@ from privacy.notions._moments import (
 )
 
 _U = 2.0**-53
+FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
 _TABLE = 64  # integer orders up to here share one table of binomial coefficients
 _TABLE_SIZE = 20_000  # entries up to which larger orders share one
 
@@ -132,12 +133,12 @@ class SampledGaussianNoise(Divergence):
         large = np.flatnonzero(whole & ~small)
         for block in _blocks(orders[large]):
             rows = large[block]
-            value[rows] = self._by_sum(orders[rows], _log_binomials(tuple(orders[rows])))
+            value[rows] = self._by_sum(orders[rows], log_binomials(tuple(orders[rows])))
         return value
 
     def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
         """Return k log(q / (1-q)) + log(e^x - 1), x = k (k-1) mu^2 / 2, for k = 2 .. last."""
-        k = _counts(last)
+        k = counts(last)
         x = k * (k - 1) * (0.5 * self.mu * self.mu)
         with np.errstate(divide="ignore"):  # x underflows to 0: the term is 0
             growth = x + np.log(-np.expm1(-x))
@@ -193,7 +194,7 @@ def sampled_laplace(loss: float, q: float) -> SampledNoise:
 
 
 @lru_cache(maxsize=64)
-def _counts(last: int) -> Array:
+def counts(last: int) -> Array:
     return np.arange(2, last + 1, dtype=float)
 
 
@@ -214,7 +215,7 @@ def _small_binomials() -> Array:
 
 
 @lru_cache(maxsize=32)
-def _log_binomials(orders: tuple[float, ...]) -> Array:
+def log_binomials(orders: tuple[float, ...]) -> Array:
     """Return log C(a, k), a row an order, column k, -inf outside of the triangle."""
     from scipy.special import gammaln
 

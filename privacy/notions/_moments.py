@@ -59,10 +59,14 @@ def _weighted_psi(log_weight: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class LossNodes:
-    """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L)."""
+    """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L).
+
+    Its error in M(s) is at most ``quadrature * |s (s + 1)|``.
+    """
 
     log_weight: Array
     loss: Array
+    quadrature: float = 0.0
 
     def log_moment(self, t: Array) -> tuple[Array, Array]:
         """Return K(t) and a bound of its rounding error, for each real t > 0."""
@@ -79,7 +83,8 @@ class LossNodes:
         terms *= self._weight
         excess = terms.sum(axis=1) + t * self._back
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
-        scale = 8 * excess + np.einsum("ij,ij->i", terms, np.abs(y, out=y))
+        scale = 8 * excess + terms @ np.abs(self.log_weight)
+        scale += np.einsum("ij,ij->i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
 
     def _large(self, t: Array) -> tuple[Array, Array]:
@@ -95,6 +100,23 @@ class LossNodes:
             excess = _weighted_psi(self.log_weight, y[i]).sum() + t[i] * self._back
             value[i], scale[i] = np.log1p(excess), excess * (scale[i] + 50)
         return value, 4 * _ULP * (scale + np.abs(value))
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        """Return K(t), K'(t) and K''(t): mean and variance of the loss tilted by exp(t L)."""
+        y = t * self.loss
+        if y.max() <= _LARGE:
+            growth = np.expm1(y)
+            growth *= self._weight
+            excess = float(self._weight @ psi(y)) + t * self._back
+            first = float(growth @ self.loss) + self._back
+            second = float((growth + self._weight) @ (self.loss * self.loss))
+            mean = first / (1 + excess)
+            return math.log1p(excess), mean, second / (1 + excess) - mean * mean
+        tilted, value = self.log_weight + y, float(self.log_moment(np.array([t]))[0][0])
+        tilted = np.exp(tilted - tilted.max())
+        tilted /= tilted.sum()
+        mean = float(tilted @ self.loss)
+        return value, mean, float(tilted @ (self.loss - mean) ** 2)
 
     @cached_property
     def _weight(self) -> Array:
@@ -137,20 +159,38 @@ def log_moment(model: LossModel, t: Array, direction: Direction) -> tuple[Array,
         The loss is spread too widely for a million nodes.
     """
     t = np.atleast_1d(np.asarray(t, dtype=float))
-    # nodes for t serve smaller t too: round up, so that a search over orders finds them again
-    doubled = 2.0 ** math.ceil(math.log2(t.max()))
-    for enough in (max(doubled, 16.0), doubled):
-        if model.compact(direction, enough):
-            return _shared_nodes(model, direction, enough).log_moment(t)
+    shared = shared_nodes(model, float(t.max()), direction)
+    if shared is not None:
+        return shared.log_moment(t)
     if t.size == 1:
         return model.nodes(direction, float(t[0])).log_moment(t)
     parts = [log_moment(model, s, direction) for s in t]
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
+def shared_nodes(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
+    """Return nodes that serve all smaller t too, None where there would be too many."""
+    # rounded up, so that a search over t finds them again
+    doubled = 2.0 ** math.ceil(math.log2(t))
+    for enough in (max(doubled, 16.0), doubled):
+        if model.compact(direction, enough):
+            return _shared_nodes(model, direction, enough)
+    return None
+
+
 @lru_cache(maxsize=16)
 def _shared_nodes(model: LossModel, direction: Direction, t: float) -> LossNodes:
+    if isinstance(model, SampledGaussian):
+        # a grid for slightly less noise is a little finer and wider: it serves this noise too
+        step = 2.0 ** (math.floor(32 * math.log2(model.noise_multiplier)) / 32)
+        grid = _shared_grid(SampledGaussian(model.sampling_probability, step), direction, t)
+        return model._nodes_at(direction, *grid)
     return model.nodes(direction, t)
+
+
+@lru_cache(maxsize=16)
+def _shared_grid(model: "SampledGaussian", direction: Direction, t: float) -> "_Grid":
+    return model._grid(direction, t, 0.0)
 
 
 class _GaussianPair:
@@ -171,11 +211,14 @@ class _GaussianPair:
         raise NotImplementedError
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
-        """Return log dP/dN and log dP/dQ at z, with N the standard normal law."""
+        """Return P's log density, up to log sqrt(2 pi), and log dP/dQ at z."""
         raise NotImplementedError
 
     def _on_line(self, direction: Direction, x: Array, angle: Array) -> tuple[Array, Array, Array]:
-        """Return log |dQ/dN|, log |dP/dQ| and arg dP/dQ at z = x + i angle / shift."""
+        """Return log |dQ/dN|, log |dP/dQ| and arg dP/dQ at z = x + i angle / shift.
+
+        N is the standard normal law.
+        """
         raise NotImplementedError
 
     def compact(self, direction: Direction, t: float) -> bool:
@@ -183,6 +226,16 @@ class _GaussianPair:
         return high - low < _FEW * 0.4 * min(1.0, 1 / self.shift)
 
     def nodes(self, direction: Direction, t: float, frequency: float = 0.0) -> LossNodes:
+        return self._nodes_at(direction, *self._grid(direction, t, frequency))
+
+    def _nodes_at(
+        self, direction: Direction, z: Array, h: float, quadrature: float = 0.0
+    ) -> LossNodes:
+        log_weight, loss = self._log_densities(direction, z)
+        return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss, quadrature)
+
+    def _grid(self, direction: Direction, t: float, frequency: float) -> "_Grid":
+        """Return the nodes z, their spacing, and the quadrature's error."""
         low, high = self._range(direction, t)
         _refuse_beyond(_MANY, (high - low) / _CELL)
         scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
@@ -202,8 +255,21 @@ class _GaussianPair:
             h = _CELL / inside
             _refuse_beyond(_MANY, cells.size * inside)
             z = (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel()
-        log_weight, loss = self._log_densities(direction, z)
-        return LossNodes(log_weight - 0.5 * z * z + math.log(h / math.sqrt(2 * math.pi)), loss)
+        # 2 F(d) / (exp(2 pi d / h) - 1) at the d that gave h, F(d) by the scan's sum
+        return z, h, math.exp(min(strip[0] - _DIGITS, 700.0)) * _CELL
+
+    def decay(self, direction: Direction, t: float, frequency: Array, depth: Array) -> Array:
+        """Return log bounds of |M(t + i w)| for every w >= frequency.
+
+        On the line Im z = d where arg(dP/dQ) > 0 the integrand of M carries
+        exp(-w arg), which falls in w; any d inside the strip will do.
+        """
+        z, h, _ = self._grid(direction, t, 0.0)
+        depth = np.minimum(depth, 0.6 * math.pi / self.shift)[:, None]
+        log_q, log_r, arg = self._on_line(direction, z, depth * self.shift)
+        base = log_q + (t + 1) * log_r + 0.5 * (depth**2 - z**2)
+        bounds = np.logaddexp.reduce(base - np.multiply.outer(frequency, np.abs(arg)), axis=-1)
+        return np.asarray(bounds.min(axis=1) + math.log(h / math.sqrt(2 * math.pi)))
 
     def _log_integrand(
         self, direction: Direction, x: Array, depth: Array | float, t: float, frequency: float
@@ -219,13 +285,16 @@ class _GaussianPair:
         square = (1 - away) ** 2 + 4 * away * np.sin(arg / 2) ** 2
         with np.errstate(divide="ignore"):  # r = 1: the integrand is 0
             log_square = 2 * np.maximum(log_r, 0) + np.log(square)
-        up, down = np.maximum(log_r, 0), np.minimum(log_r, 0)
+        up = np.maximum(log_r, 0)
         power = (t - 1) * up
-        if t < 1:  # the segment from 1 to r keeps away from 0
-            nearest = down + np.log(np.cos(np.minimum(np.abs(arg), 3.0) / 2))
-            power += np.log(np.maximum(up, 1)) + (t - 1) * nearest
+        if t < 1:  # |1 + v (r - 1)| >= cos(arg / 2) (1 - v + v |r|)
+            turned = np.log(np.cos(np.minimum(np.abs(arg), 3.0) / 2))
+            power += np.log(np.maximum(up, 1)) + (t - 1) * turned
         normal = 0.5 * (depth**2 - x**2)
         return log_q + log_square + power + frequency * np.abs(arg) + normal
+
+
+_Grid = tuple[Array, float, float]
 
 
 def _refuse_beyond(limit: int, count: float) -> None:
@@ -240,6 +309,12 @@ def _log_mixture(y: Array, q: float) -> Array:
     top = np.maximum(y, 100.0)
     near = np.log1p(q * np.expm1(np.minimum(y, 100.0)))
     return np.where(y < 100, near, top + math.log(q) + np.log1p((1 - q) / q * np.exp(-top)))
+
+
+def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
+    """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
+    near = math.log(q) - 0.5 * (z - shift) ** 2
+    return near if q == 1 else np.logaddexp(near, math.log1p(-q) - 0.5 * z * z)
 
 
 def _polar_mixture(y: Array, angle: Array, q: float) -> tuple[Array, Array]:
@@ -306,7 +381,9 @@ class SampledGaussian(_GaussianPair):
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m = self.shift
         ratio = _log_mixture(m * (z - m / 2), self.sampling_probability)
-        return (ratio, ratio) if direction == "remove" else (np.zeros_like(z), -ratio)
+        if direction == "remove":
+            return _log_normal_mixture(z, m, self.sampling_probability), ratio
+        return -0.5 * z * z, -ratio
 
     def _on_line(self, direction: Direction, x: Array, angle: Array) -> tuple[Array, Array, Array]:
         m = self.shift
@@ -345,7 +422,8 @@ class AntipodalGaussian(_GaussianPair):
         down = _log_mixture(m * (-z - m / 2), q)
         near = np.clip(m * z, -1.0, 1.0)
         odds = 2 * q * math.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
-        return up, np.where(np.abs(m * z) < 1, np.log1p(np.maximum(odds, -0.999)), up - down)
+        weight = _log_normal_mixture(z, m, q)
+        return weight, np.where(np.abs(m * z) < 1, np.log1p(np.maximum(odds, -0.999)), up - down)
 
     def _on_line(self, direction: Direction, x: Array, angle: Array) -> tuple[Array, Array, Array]:
         m, q = self.shift, self.sampling_probability

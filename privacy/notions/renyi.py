@@ -28,6 +28,7 @@ from privacy.mechanisms import (
     ZeroConcentratedDP,
 )
 from privacy.notions._divergences import (
+    FRACTIONAL,
     Divergence,
     LaplaceNoise,
     Linear,
@@ -44,7 +45,7 @@ from privacy.relations import NeighboringRelation
 Conversion = Literal["optimal", "classic"]
 
 _U = 2.0**-53
-_FRACTIONAL = 16  # from this order on only integers are tried: their steps are small enough
+_FLAT = 2e-4  # how far values in a bracket may differ for a parabola to end the search
 _LAST = 2**17
 
 
@@ -57,10 +58,10 @@ def _default_orders() -> Array:
 
 
 DEFAULT_ORDERS = _default_orders()
+_MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
+_NEAREST = 1e-3  # orders nearer to 1 than this are not searched
+_AROUND = np.arange(-2.0, 3.0)
 _SIXTHS = np.arange(1, 6) / 6
-_COARSE = np.array(
-    [1.002, 1.03, 1.1, 1.3, 1.6, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512]
-)
 _Objective = Callable[[Array, Array], Array]
 
 
@@ -78,7 +79,7 @@ class RenyiCurve(Curve):
     """
 
     notion = "rdp"
-    resolution = 1e-10
+    resolution = 1e-9
     theorem = "Mironov 2017, Proposition 1; Canonne, Kamath and Steinke 2020, Proposition 12"
 
     def __init__(
@@ -90,6 +91,7 @@ class RenyiCurve(Curve):
         self.parts = dict(parts)
         self.relation = relation
         self.orders = orders
+        self._expected: float | None = None
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
         """Return the divergence at each order, by direction where directions differ.
@@ -120,51 +122,45 @@ class RenyiCurve(Curve):
         rows = self.divergences(orders)
         return rows if rows.ndim == 1 else rows.max(axis=0)
 
-    @cached_property
-    def _first(self) -> tuple[Array, Array]:
-        """The orders that every query starts from, and their divergences."""
-        orders = _COARSE if self.orders is None else np.array(sorted(self.orders))
-        return orders, self._worst(orders)
-
     def _search(self, objective: _Objective) -> tuple[float, float]:
         """Return the smallest value of a quasi-convex objective, and its order."""
-        orders, worst = self._first
-        values = objective(orders, worst)
-        best = int(values.argmin())
         if self.orders is not None:
-            return float(values[best]), float(orders[best])
-        while best == orders.size - 1 and orders[best] < _LAST:  # the best order is at the edge
-            more = orders[-1] * np.array([2.0, 4.0])
-            orders = np.concatenate([orders[-2:], more])
-            values = np.concatenate([values[-2:], objective(more, self._worst(more))])
+            given = np.array(self.orders)
+            values = objective(given, self._worst(given))
             best = int(values.argmin())
-        # cut the bracket into sixths, three times; the objective is flat at its best
-        for _ in range(3):
-            low, high = orders[max(best - 1, 0)], orders[min(best + 1, orders.size - 1)]
-            inner = 1 + (low - 1) * ((high - 1) / (low - 1)) ** _SIXTHS
-            if low >= _FRACTIONAL:
-                inner = np.unique(np.floor(inner))
-            kept = slice(max(best - 1, 0), best + 2)
-            tried = objective(inner, self._worst(inner))
-            orders = np.concatenate([orders[kept], inner])
-            values = np.concatenate([values[kept], tried])
-            rank = np.argsort(orders)
-            orders, values = orders[rank], values[rank]
-            best = int(values.argmin())
-        return float(values[best]), float(orders[best])
+            return float(values[best]), float(given[best])
+        tried = _Tried(lambda orders: objective(orders, self._worst(orders)))
+        if self._expected is None:
+            tried.add(_MIDDLE)
+        else:
+            step = max(0.002 * self._expected, 1.0 if self._expected > FRACTIONAL else 0.0)
+            tried.add(np.maximum(self._expected + step * _AROUND, 1 + _NEAREST))
+        tried.widen()
+        tried.narrow()
+        self.best_order = tried.best()
+        return float(tried.values.min()), self.best_order
+
+    def follow(self, order: float | None) -> None:
+        """Search near this order."""
+        self._expected = order
 
     @cached_property
     def _log_total_variation(self) -> float:
-        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
+        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1, such as 2.
 
         Bretagnolle and Huber 1979, Lemma 2.1. It keeps tiny epsilons reachable, where every
         order's conversion is above zero.
         """
-        gap = -math.expm1(-float(self._first[1][0]))
+        first = np.array([2.0 if self.orders is None else min(self.orders)])
+        gap = -math.expm1(-float(self._worst(first)[0]))
         return 0.5 * math.log(gap) + 8 * _U if gap > 0 else -math.inf
 
     def _log_delta(self, epsilon: float) -> float:
-        value, _ = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders))
+        value, order = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders))
+        # far from the case that total variation decides, do not look at it
+        loss = epsilon + (value + math.log(order)) / (order - 1) - math.log1p(-1 / order)
+        if math.log(max(loss, 1e-300) / order) > 2 * value + 10:
+            return min(0.0, value)
         return min(0.0, value, self._log_total_variation)
 
     def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
@@ -230,6 +226,65 @@ class RenyiCurve(Curve):
 
     def _frozen(self) -> "_Parts":
         return tuple(self.parts.items())
+
+
+class _Tried:
+    """Orders tried so far, sorted, and a quasi-convex objective's values there."""
+
+    def __init__(self, objective: Callable[[Array], Array]) -> None:
+        self.objective = objective
+        self.orders = self.values = np.empty(0)
+
+    def add(self, orders: Array) -> bool:
+        """Try more orders; return whether there were any that are new."""
+        wanted = (round(a) if a >= FRACTIONAL else a for a in orders.tolist())
+        new = np.array(sorted({*map(float, wanted)}.difference(self.orders.tolist())))
+        if not new.size:
+            return False
+        both = np.concatenate([self.orders, new])
+        rank = both.argsort()
+        self.orders = both[rank]
+        self.values = np.concatenate([self.values, self.objective(new)])[rank]
+        return True
+
+    def best(self) -> float:
+        """Return the best order so far."""
+        return float(self.orders[self.values.argmin()])
+
+    def widen(self) -> None:
+        """Go on beyond an end while it is the best order, in growing steps."""
+        step = 0.2
+        while (best := self.best()) in (self.orders[0], self.orders[-1]):
+            upward = best == self.orders[-1]
+            if best >= _LAST if upward else best <= 1 + _NEAREST:
+                return
+            factors = np.exp(np.array([step, 2 * step]))
+            self.add(1 + (best - 1) * (factors if upward else 1 / factors))
+            step *= 1.5
+
+    def narrow(self) -> None:
+        """Shrink the bracket round the best order until the objective is flat inside."""
+        while True:
+            best = int(self.values.argmin())
+            around = slice(max(best - 1, 0), best + 2)
+            self.orders, self.values = self.orders[around], self.values[around]
+            low, high = self.orders[0] - 1, self.orders[-1] - 1
+            if self.orders.size < 3 or high - low < 1e-6 * high:
+                return
+            lowest = self.values.min()
+            if np.ptp(self.values) <= _FLAT * (1 + abs(lowest)):
+                self.add(np.array([_vertex(self.orders, self.values)]))
+                return
+            if not self.add(1 + low * (high / low) ** _SIXTHS):
+                return
+
+
+def _vertex(x: Array, y: Array) -> float:
+    """Return where the parabola through three points is smallest, inside them."""
+    left, right = np.diff(y) / np.diff(x)
+    bend = (right - left) / (x[2] - x[0])
+    lowest = 0.5 * (x[0] + x[1] - left / bend) if bend > 0 else x[1]
+    return float(min(max(lowest, x[0]), x[2]))
 
 
 _Parts = tuple[tuple[Divergence, int], ...]

@@ -1,0 +1,25 @@
+"""Between noise without a unit and sigma in the unit of the clip norm, on the safe side."""
+
+import math
+
+
+def noise_multiplier_from_sigma(sigma: float, clip_norm: float) -> float:
+    """Return sigma / clip_norm, rounded down: no more noise than there is."""
+    ratio = sigma / clip_norm
+    return math.nextafter(ratio, 0) if _exceeds(ratio, clip_norm, sigma) else ratio
+
+
+def sigma_from_noise_multiplier(noise_multiplier: float, clip_norm: float) -> float:
+    """Return noise_multiplier * clip_norm, rounded up: no less noise than is needed."""
+    sigma = noise_multiplier * clip_norm
+    return (
+        math.nextafter(sigma, math.inf) if _exceeds(noise_multiplier, clip_norm, sigma) else sigma
+    )
+
+
+def _exceeds(a: float, b: float, product: float) -> bool:
+    """Return whether a b > product, without rounding; False if one of them is infinite."""
+    if not all(map(math.isfinite, (a, b, product))):
+        return False
+    (an, ad), (bn, bd), (pn, pd) = (value.as_integer_ratio() for value in (a, b, product))
+    return an * bn * pd > pn * ad * bd

@@ -1,0 +1,145 @@
+"""More noise, a larger delta, fewer steps and rarer sampling never cost more privacy."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privacy as dp
+from privacy.accounting import NOTION_MODULES
+from tests.laws.strategies import (
+    claims,
+    deltas,
+    epsilons,
+    gaussians,
+    laplaces,
+    noise_multipliers,
+    parts,
+    plans,
+    relations,
+    responses,
+    sampled_gaussians,
+    sampling_probabilities,
+    steps,
+    trees,
+)
+
+ROUNDING = 1 + 1e-12
+larger = st.floats(1.0001, 100)
+
+
+def run(sigma, q, count):
+    return dp.repeat(dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q), count)
+
+
+@settings(max_examples=40)
+@given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
+def test_noise(sigma, q, count, delta, factor):
+    less, more = (dp.account(run(s, q, count)) for s in (sigma, sigma * factor))
+    assert more.epsilon(delta) <= less.epsilon(delta) * ROUNDING
+
+
+@settings(max_examples=40)
+@given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
+def test_steps(sigma, q, count, delta, factor):
+    fewer, more = (dp.account(run(sigma, q, n)) for n in (count, math.ceil(count * factor)))
+    assert fewer.epsilon(delta) <= more.epsilon(delta) * ROUNDING
+
+
+@settings(max_examples=40)
+@given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
+def test_sampling(sigma, q, count, delta, factor):
+    often, rarely = (dp.account(run(sigma, p, count), notion="rdp") for p in (q, q / factor))
+    assert rarely.epsilon(delta) <= often.epsilon(delta) * ROUNDING
+
+
+@settings(max_examples=40)
+@given(noise_multipliers, sampling_probabilities, relations, deltas, larger)
+def test_sampling_one_release(sigma, q, relation, delta, factor):
+    mechanisms = (run(sigma, p, 1) for p in (q, q / factor))
+    often, rarely = (dp.account(m, relation=relation).epsilon(delta) for m in mechanisms)
+    assert rarely <= often * ROUNDING
+
+
+@settings(max_examples=60)
+@given(plan=plans(), delta=deltas, factor=larger)
+def test_delta(plan, delta, factor):
+    curve = dp.account(plan)
+    assert curve.epsilon(min(delta * factor, 0.999)) <= curve.epsilon(delta) * ROUNDING
+
+
+@settings(max_examples=60)
+@given(plan=plans(), epsilon=epsilons, factor=larger)
+def test_epsilon(plan, epsilon, factor):
+    curve = dp.account(plan)
+    assert curve.delta(epsilon * factor) <= curve.delta(epsilon) * ROUNDING
+
+
+@settings(max_examples=40)
+@given(mechanism=st.one_of(gaussians, sampled_gaussians, laplaces), delta=deltas)
+def test_replacing_costs_no_less_than_removing(mechanism, delta):
+    try:
+        replaced = dp.account(mechanism, relation="REPLACE_ONE").epsilon(delta)
+    except dp.UnsupportedMechanism:
+        return
+    assert dp.account(mechanism).epsilon(delta) <= replaced * ROUNDING
+    assert dp.account(mechanism, relation="REPLACE_SPECIAL").epsilon(delta) <= replaced * ROUNDING
+
+
+# -- a curve -------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(plan=plans(), epsilon=epsilons, delta=deltas)
+def test_delta_and_epsilon_invert_each_other(plan, epsilon, delta):
+    curve = dp.account(plan)
+    found = curve.epsilon(delta)
+    assert curve.delta(found) <= delta * (1 + 1e-9)
+    if found > 1e-6:
+        assert curve.delta(found * (1 - 1e-3)) >= delta * (1 - 1e-9)
+    found = curve.delta(epsilon)
+    if 1e-300 < found < 1:
+        assert curve.epsilon(found) <= epsilon * (1 + 1e-9)
+
+
+@settings(max_examples=150)
+@given(tree=trees, relation=relations, epsilon=epsilons, delta=deltas)
+def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
+    """Any description: a refusal, or numbers that mean something, infinity included."""
+    for notion in ("tightest", *NOTION_MODULES):
+        try:
+            curve = dp.account(tree, notion=notion, relation=relation)
+            found = curve.epsilon(delta), curve.delta(epsilon)
+        except dp.UnsupportedMechanism:
+            continue
+        assert found[0] >= 0
+        assert 0 <= found[1] <= 1
+        assert str(curve.guarantee(delta=delta))
+
+
+@settings(max_examples=60)
+@given(plan=plans(st.one_of(parts, claims(), responses)), epsilon=epsilons, delta=deltas)
+def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
+    tightest = dp.account(plan)
+    answered = []
+    for notion in NOTION_MODULES:
+        try:
+            curve = dp.account(plan, notion=notion)
+        except dp.UnsupportedMechanism:
+            continue
+        answered.append(notion)
+        assert tightest.epsilon(delta) <= curve.epsilon(delta) * ROUNDING
+        assert tightest.delta(epsilon) <= curve.delta(epsilon) * (1 + 1e-9)
+    assert tightest.guarantee(delta=delta).notion in answered
+
+
+@settings(max_examples=30)
+@given(plan=plans(), delta=deltas)
+def test_the_guarantee_is_the_curve_s_answer(plan, delta):
+    curve = dp.account(plan)
+    found = curve.guarantee(delta=delta)
+    assert (found.epsilon, found.delta) == (curve.epsilon(delta), delta)
+    assert found.mechanism == plan
+    again = dp.account(plan, notion=found.notion).epsilon(delta)
+    assert again == pytest.approx(found.epsilon, rel=1e-6)

@@ -1,0 +1,94 @@
+"""What every Rényi divergence satisfies, whatever computed it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privacy as dp
+from tests.laws.strategies import (
+    deltas,
+    log_uniform,
+    orders,
+    parts,
+    plans,
+    sampled_gaussians,
+    steps,
+)
+
+ROUNDING = 1e-11
+
+
+def divergences(mechanism, several):
+    curve = dp.account(mechanism, notion="rdp")
+    return np.array([curve.divergence(order) for order in several])
+
+
+@settings(max_examples=60)
+@given(part=parts, several=st.lists(orders, min_size=2, max_size=6, unique=True))
+def test_nondecreasing_in_the_order(part, several):
+    values = divergences(part, sorted(several))
+    assert np.all(np.diff(values) >= -ROUNDING * values[1:])
+
+
+@settings(max_examples=60)
+@given(part=parts, low=orders, high=orders, weight=st.floats(0.05, 0.95))
+def test_moments_are_convex_in_the_order(part, low, high, weight):
+    """(a - 1) D(a) is the logarithm of a moment."""
+    middle = weight * low + (1 - weight) * high
+    ends = np.array([low - 1, high - 1]) * divergences(part, [low, high])
+    chord = weight * ends[0] + (1 - weight) * ends[1]
+    value = (middle - 1) * divergences(part, [middle])[0]
+    assert value <= chord * (1 + ROUNDING) + 1e-300
+
+
+@settings(max_examples=60)
+@given(part=sampled_gaussians, order=st.integers(2, 100))
+def test_whole_orders_are_the_limit_of_fractional_ones(part, order):
+    """A finite sum on one side, quadrature on the other."""
+    step = 1e-7
+    below, whole, above = divergences(part, [order - step, order, order + step])
+    # the divergence is smooth: its change over 2e-7 is small, its second difference is smaller
+    assert below * (1 - ROUNDING) <= whole <= above * (1 + ROUNDING)
+    assert whole == pytest.approx((below + above) / 2, rel=1e-10)
+
+
+@settings(max_examples=40)
+@given(part=parts, count=st.integers(1, 5000), delta=deltas)
+def test_a_grid_of_orders_never_beats_the_search(part, count, delta):
+    plan = dp.repeat(part, count)
+    grid = dp.account(plan, notion="rdp", orders=range(2, 65)).epsilon(delta)
+    assert grid >= dp.account(plan, notion="rdp").epsilon(delta) * (1 - ROUNDING)
+
+
+@settings(max_examples=25)
+@given(part=sampled_gaussians, count=steps, delta=deltas)
+def test_no_order_beats_the_search_by_much(part, count, delta):
+    """Every order is a valid bound; the search finds nearly the best one."""
+    curve = dp.account(dp.repeat(part, count), notion="rdp")
+    fine = 1 + np.exp(np.linspace(math.log(1e-3), math.log(500), 150))
+    best = dp.account(dp.repeat(part, count), notion="rdp", orders=fine).epsilon(delta)
+    assert curve.epsilon(delta) <= best * (1 + 1e-3) + 1e-12
+
+
+@settings(max_examples=25)
+@given(plan=plans(), delta=deltas)
+def test_the_classic_conversion_is_looser(plan, delta):
+    curve = dp.account(plan, notion="rdp")
+    assert curve.epsilon(delta) <= curve.epsilon(delta, conversion="classic")
+
+
+@settings(max_examples=40)
+@given(part=parts, order=st.one_of(orders, log_uniform(1e-12, 1e-3).map(lambda t: 1 + t)))
+def test_orders_near_one_stay_positive(part, order):
+    assert 0 < divergences(part, [order])[0] < math.inf
+
+
+@settings(max_examples=40)
+@given(part=parts, delta=deltas, near_one=log_uniform(1e-12, 1e-6))
+def test_an_order_near_one_never_hurts(part, delta, near_one):
+    plain = dp.account(part, notion="rdp", orders=range(2, 65)).epsilon(delta)
+    more = dp.account(part, notion="rdp", orders=[1 + near_one, *range(2, 65)]).epsilon(delta)
+    assert more <= plain

@@ -1,0 +1,535 @@
+"""The commands, called in this process: answers, tables, sources of values, refusals."""
+
+import json
+import math
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privacy as dp
+from privacy.cli import app, main, output, units
+
+TARGET = ("--epsilon", "1", "--delta", "1e-5")
+KEYS = [
+    "schema",
+    "version",
+    "noise_multiplier",
+    "sigma",
+    "clip_norm",
+    "epsilon",
+    "delta",
+    "target_epsilon",
+    "sampling_probability",
+    "steps",
+    "relation",
+    "notion",
+    "order",
+    "certified",
+]
+CONVERT_KEYS = [
+    "schema",
+    "version",
+    "given",
+    "epsilon",
+    "delta",
+    "rho",
+    "mu",
+    "noise_multiplier",
+    "sigma",
+    "clip_norm",
+    "relation",
+    "conversion",
+]
+COMMANDS = [
+    "completion",
+    "convert",
+    "delta",
+    "epsilon",
+    "explain",
+    "sampling-probability",
+    "sigma",
+    "steps",
+]
+ESCAPE = "\x1b"
+
+
+def call(*args, text=None):
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=text)
+
+
+def table(*args):
+    done = call(*args)
+    assert done.exit_code == 0, done.output
+    return dict(re.split(r"  +", line) for line in done.stdout.splitlines())
+
+
+def strict(text):
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def answer(*args):
+    done = call(*args, "--json")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    return strict(line)
+
+
+def batch(*args, lines):
+    done = call(*args, "--batch", text="".join(line + "\n" for line in lines))
+    assert done.stderr == ""
+    return [strict(line) for line in done.stdout.splitlines()], done.exit_code
+
+
+def refusal(*args, code=2):
+    done = call(*args)
+    assert done.exit_code == code, done.output
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+class TestAnswers:
+    def test_sigma_has_every_key_in_order(self):
+        found = answer("sigma", *TARGET)
+        assert list(found) == KEYS
+        assert found["schema"] == "dpcalib.sigma/1"
+        assert found["version"] == dp.__version__
+        assert found["noise_multiplier"] == found["sigma"]
+        assert found["noise_multiplier"] == dp.noise_multiplier(epsilon=1, delta=1e-5, certify=True)
+        assert 1 - 1e-9 < found["epsilon"] <= found["target_epsilon"] == 1
+        assert found["delta"] == 1e-5
+        assert (found["clip_norm"], found["sampling_probability"], found["steps"]) == (1, 1, 1)
+        assert found["relation"] == "ADD_OR_REMOVE_ONE"
+        assert (found["notion"], found["order"], found["certified"]) == ("gaussian", None, True)
+
+    def test_sigma_of_a_sampled_run(self):
+        found = answer("sigma", *TARGET, "-q", 0.01, "--steps", 1000, "--clip-norm", 0.5)
+        assert list(found) == KEYS
+        run = {"sampling_probability": 0.01, "steps": 1000}
+        assert found["noise_multiplier"] == dp.noise_multiplier(epsilon=1, delta=1e-5, **run)
+        assert found["sigma"] == found["noise_multiplier"] / 2
+        assert found["notion"] == "rdp"
+        assert found["order"] > 1
+        assert found["certified"] is False
+        assert {key: found[key] for key in run} == run
+
+    def test_epsilon_and_delta_are_each_others_inverse(self):
+        spent = answer("epsilon", "--noise-multiplier", 2, "--delta", 1e-5)
+        assert list(spent) == KEYS
+        assert spent["target_epsilon"] is None
+        assert spent["epsilon"] == pytest.approx(1.993092, rel=1e-6)
+        back = answer("delta", "--noise-multiplier", 2, "--epsilon", repr(spent["epsilon"]))
+        assert list(back) == KEYS
+        assert back["delta"] == pytest.approx(1e-5, rel=1e-9)
+
+    def test_steps_is_the_last_that_fits(self):
+        noise = ("--noise-multiplier", 20)
+        most = answer("steps", *TARGET, *noise)
+        assert list(most) == KEYS
+        assert most["epsilon"] <= 1
+        more = answer("epsilon", *noise, "--delta", 1e-5, "--steps", most["steps"] + 1)
+        assert more["epsilon"] > 1
+
+    def test_sampling_probability_is_the_largest_that_fits(self):
+        noise = ("--noise-multiplier", 2)
+        most = answer("sampling-probability", *TARGET, *noise)
+        assert list(most) == KEYS
+        assert 0 < most["sampling_probability"] < 1
+        assert most["epsilon"] <= 1
+        q = most["sampling_probability"] * (1 + 1e-6)
+        assert answer("epsilon", *noise, "--delta", 1e-5, "-q", q)["epsilon"] > 1
+
+    def test_sigma_is_read_in_the_unit_of_the_clip_norm(self):
+        given = answer("epsilon", "--sigma", 1.5, "--clip-norm", 0.5, "--delta", 1e-5)
+        assert (given["sigma"], given["noise_multiplier"], given["clip_norm"]) == (1.5, 3, 0.5)
+        unit = answer("epsilon", "--noise-multiplier", 3, "--delta", 1e-5)
+        assert given["epsilon"] == unit["epsilon"]
+
+    @pytest.mark.parametrize("spelling", ["replace-one", "REPLACE_ONE", "Replace_One"])
+    def test_relation(self, spelling):
+        found = answer("sigma", *TARGET, "--relation", spelling)
+        assert found["relation"] == "REPLACE_ONE"
+        assert found["sigma"] == pytest.approx(2 * answer("sigma", *TARGET)["sigma"], rel=1e-12)
+
+    @pytest.mark.parametrize("notion", ["gaussian", "zcdp", "rdp"])
+    def test_notion(self, notion):
+        assert answer("sigma", *TARGET, "--notion", notion)["notion"] == notion
+
+    def test_certify_insists_and_no_certify_leaves_out(self):
+        sampled = ("sigma", *TARGET, "-q", 0.1, "--steps", 10)
+        assert answer(*sampled, "--certify")["certified"] is True
+        assert answer("sigma", *TARGET, "--no-certify")["certified"] is False
+
+    def test_infinity_is_a_string(self):
+        assert answer("convert", "--noise-multiplier", "1e-200")["rho"] == "inf"
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            output.to_json({"epsilon": math.nan})
+
+
+class TestConvert:
+    def test_keys(self):
+        assert list(answer("convert", "--rho", 0.1)) == CONVERT_KEYS
+
+    def test_without_delta_there_is_no_epsilon(self):
+        found = answer("convert", "--mu", 0.5)
+        assert (found["epsilon"], found["delta"], found["conversion"]) == (None, None, None)
+        assert found["rho"] == pytest.approx(0.125)
+        assert found["noise_multiplier"] == pytest.approx(2)
+
+    @pytest.mark.parametrize("conversion", ["optimal", "classic", "gaussian"])
+    @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+    @pytest.mark.parametrize("source", ["epsilon", "rho", "mu", "noise_multiplier", "sigma"])
+    def test_every_source_describes_one_release(self, source, relation, conversion):
+        rest = ("--delta", 1e-5, "--relation", relation, "--conversion", conversion)
+        rest += ("--clip-norm", 2)
+        first = answer("convert", "--epsilon", 0.8, *rest)
+        again = answer("convert", f"--{source.replace('_', '-')}", repr(first[source]), *rest)
+        for key in ("epsilon", "rho", "mu", "noise_multiplier", "sigma"):
+            assert again[key] == pytest.approx(first[key], rel=1e-9)
+        assert again["given"] == source
+
+    def test_gaussian_conversion_is_exact(self):
+        found = answer("convert", *TARGET, "--conversion", "gaussian")
+        assert found["noise_multiplier"] == pytest.approx(3.730632, rel=1e-6)
+        assert found["rho"] == pytest.approx(0.5 * found["mu"] ** 2)
+
+    def test_a_budget_is_printed_rounded_down(self):
+        exact, shown = answer("convert", *TARGET), table("convert", *TARGET)
+        assert float(shown["rho (zCDP)"]) <= exact["rho"]
+        assert float(shown["mu (Gaussian DP)"]) <= exact["mu"]
+        assert float(shown["sigma"]) >= exact["sigma"]
+
+
+class TestExplain:
+    def test_names_what_it_must(self):
+        done = call("explain", *TARGET, "-q", 0.01, "--steps", 1000, "--epochs", 10)
+        assert done.exit_code == 0
+        text = " ".join(done.stdout.split())
+        for part in ("ADD_OR_REMOVE_ONE", "Poisson", "Without that assumption", "Not covered"):
+            assert part in text
+        assert "at most 10 of the 1000 steps" in text
+        assert max(map(len, done.stdout.splitlines())) <= 88
+
+    def test_without_poisson_the_record_takes_part_for_certain(self):
+        run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.01, "--steps", 100)
+        found = answer("explain", *run, "--epochs", 3)
+        assert list(found) == [*KEYS, "epochs", "epsilon_without_poisson", "statement"]
+        sure = dp.account(dp.repeat(dp.Gaussian(5), 3)).epsilon(1e-5)
+        assert found["epsilon_without_poisson"] == sure > found["epsilon"]
+        unknown = answer("explain", *run)
+        assert unknown["epochs"] == 100
+        assert unknown["epsilon_without_poisson"] > sure
+
+    def test_without_sampling_nothing_is_assumed(self):
+        statement = answer("explain", "--noise-multiplier", 5, "--delta", 1e-5)["statement"]
+        assert "Nothing is assumed" in statement
+        assert "proven by interval arithmetic" in statement
+
+    @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+    def test_every_relation_has_its_words(self, relation):
+        assert relation in answer("explain", *TARGET, "--relation", relation)["statement"]
+
+    def test_more_epochs_than_steps(self):
+        assert "epochs=3" in refusal("explain", *TARGET, "--epochs", 3)
+
+
+class TestTable:
+    def test_states_relation_and_notion(self):
+        rows = table("sigma", *TARGET)
+        assert rows["relation"] == "ADD_OR_REMOVE_ONE"
+        assert rows["notion"] == "gaussian"
+        assert rows["certified"] == "yes"
+
+    def test_what_was_asked_comes_first(self):
+        assert next(iter(table("steps", *TARGET, "--sigma", 9))) == "steps"
+
+    def test_has_no_escape_codes(self):
+        assert ESCAPE not in call("sigma", *TARGET).output
+
+    @given(
+        st.floats(min_value=5e-324, allow_infinity=False),
+        st.integers(min_value=1, max_value=17),
+    )
+    def test_rounding_never_passes_the_value(self, value, digits):
+        up = output.rounded(value, digits=digits)
+        down = output.rounded(value, up=False, digits=digits)
+        assert float(down) <= value <= float(up)
+        if 1e-290 < value < 1e290:
+            assert float(up) - float(down) <= 1.01 * value * 10.0 ** (1 - digits)
+
+    @pytest.mark.parametrize(
+        ("value", "up", "down"),
+        [
+            (1.0, "1", "1"),
+            (0.01, "0.01", "0.01"),
+            (1.00000001, "1.00001", "1"),
+            (0.99999999, "1", "0.999999"),
+            (3.73063163, "3.73064", "3.73063"),
+            (0.0, "0", "0"),
+            (math.inf, "inf", "inf"),
+        ],
+    )
+    def test_rounding(self, value, up, down):
+        assert output.rounded(value) == up
+        assert output.rounded(value, up=False) == down
+
+    @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
+    def test_units_are_rounded_to_the_safe_side(self, noise, clip_norm):
+        sigma = units.sigma_from_noise_multiplier(noise, clip_norm)
+        assert units.noise_multiplier_from_sigma(sigma, clip_norm) >= math.nextafter(noise, 0)
+        ratio = units.noise_multiplier_from_sigma(noise, clip_norm)
+        assert units.sigma_from_noise_multiplier(ratio, clip_norm) <= noise
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("args", "name", "meant"),
+        [
+            (("-q", 1.5), "sampling_probability=1.5", "percentage, pass 0.015"),
+            (("-q", 5), "sampling_probability=5", "percentage, pass 0.05"),
+            (("-q", 256), "sampling_probability=256", "batch size / number of records"),
+            (("-q", "1%"), "--sampling-probability", "For 1% pass 0.01"),
+            (("-q", "256/60000"), "--sampling-probability", "pass 0.004266666666666667"),
+            (("-q", 0), "sampling_probability=0", "between 0 and 1"),
+            (("-q", "nan"), "sampling_probability=nan", "between 0 and 1"),
+            (("-q", 1000, "--steps", 0.01), "sampling_probability=1000", "look swapped"),
+            (("--steps", 0), "steps=0", "steps=1"),
+            (("--steps", 0.01), "steps=0.01", "pass -q 0.01"),
+            (("--steps", 2.5), "steps=2.5", "whole number"),
+            (("--steps", "1e400"), "steps=inf", "whole number"),
+            (("--delta", 0), "delta=0", "small probability"),
+            (("--delta", 1), "delta=1", "such as 1e-5"),
+            (("--delta", 5), "delta=5", "pass 1e-5"),
+            (("--delta", "1e-5x"), "--delta", "not a number"),
+            (("--epsilon", 0), "epsilon=0", "No finite noise"),
+            (("--epsilon", -1), "epsilon=-1", "> 0"),
+            (("--epsilon", "nan"), "epsilon=nan", "> 0"),
+            (("--epsilon", "inf"), "epsilon=inf", "> 0"),
+            (("--epsilon", "1,5"), "--epsilon", "decimal point: 1.5"),
+            (("--epsilon", 1e-5, "--delta", 1), "epsilon=1e-05", "look swapped"),
+            (("--epsilon", 1e-5, "--delta", 0.5), "delta=0.5", "look swapped"),
+            (("--clip-norm", 0), "clip_norm=0", "norm bound"),
+            (("--relation", "neighbour"), "relation='neighbour'", "replace-one"),
+            (("--notion", "none"), "notion='none'", "tightest"),
+            (("--notion", "approximate", "--steps", 3), "approximate", "Use notion"),
+            (("--unknown", 1), "--unknown", "No such option"),
+        ],
+    )
+    def test_names_the_argument_and_what_was_meant(self, args, name, meant):
+        text = refusal("sigma", *TARGET, *args)
+        assert name in text
+        assert meant in text
+
+    def test_missing(self):
+        assert "--delta" in refusal("sigma", "--epsilon", 1)
+        text = refusal("sigma")
+        assert "--epsilon and --delta" in text
+        assert "--delta" in refusal("convert", "--epsilon", 1)
+        assert "none was given" in refusal("epsilon", "--delta", 1e-5)
+
+    def test_noise_given_twice(self):
+        text = refusal("epsilon", "--delta", 1e-5, "--sigma", 1, "--noise-multiplier", 1)
+        assert "--noise-multiplier and --sigma" in text
+
+    @pytest.mark.parametrize("value", [0, -1, "nan", "inf"])
+    @pytest.mark.parametrize("name", ["rho", "mu", "noise-multiplier", "sigma"])
+    def test_noise_and_loss_are_positive(self, name, value):
+        assert name.replace("-", "_") in refusal("convert", f"--{name}", value)
+
+
+class TestExitCodes:
+    def test_target_not_met(self):
+        text = refusal("steps", "--epsilon", 0.1, "--delta", 1e-5, "--sigma", 1, code=3)
+        assert "best epsilon" in text
+        refusal("epsilon", "--noise-multiplier", "1e-300", "--delta", 1e-5, code=3)
+
+    def test_not_certified(self, monkeypatch):
+        from privacy import certification
+
+        monkeypatch.setattr(certification, "proves", lambda *_, **__: False)
+        assert "No proof" in refusal("sigma", *TARGET, "--certify", code=4)
+        assert answer("sigma", *TARGET)["certified"] is False
+        found, code = batch("sigma", *TARGET, "--certify", lines=["{}", '{"certify": false}'])
+        assert code == found[0]["exit_code"] == 4
+        assert found[1]["certified"] is False
+
+    def test_failed_arithmetic_is_told(self, monkeypatch):
+        def fail(**_):
+            raise ZeroDivisionError("division by zero")
+
+        monkeypatch.setattr(dp, "noise_multiplier", fail)
+        assert "outside what can be computed" in refusal("sigma", *TARGET)
+
+    def test_unknown_command(self):
+        assert "sigm" in refusal("sigm")
+
+
+class TestBatch:
+    def test_a_bad_line_in_the_middle_loses_nothing(self):
+        lines = [
+            '{"steps": 10}',
+            '{"steps": 0}',
+            "not json",
+            "[1]",
+            '{"step": 10}',
+            '{"delta": NaN}',
+            '{"delta": "1e-5"}',
+            '{"steps": true}',
+            "",
+            '{"steps": 20, "sampling-probability": 0.5}',
+        ]
+        found, code = batch("sigma", *TARGET, lines=lines)
+        assert code == 2
+        assert [one.get("steps") for one in found] == [10, *[None] * 7, 20]
+        assert [one.get("line") for one in found] == [None, 2, 3, 4, 5, 6, 7, 8, None]
+        for one in found[1:-1]:
+            assert list(one) == ["schema", "version", "line", "error", "exit_code"]
+            assert one["schema"] == "dpcalib.error/1"
+        assert "step" in found[4]["error"]
+        assert found[0] == answer("sigma", *TARGET, "--steps", 10)
+        assert found[-1]["sampling_probability"] == 0.5
+
+    def test_all_well(self):
+        found, code = batch("epsilon", lines=['{"sigma": 2, "delta": 1e-5}'] * 3)
+        assert code == 0
+        assert len(found) == 3
+
+    def test_the_highest_exit_code_wins(self):
+        lines = ['{"sigma": -1}', '{"sigma": 0.1}', '{"sigma": 9}']
+        found, code = batch("steps", *TARGET, lines=lines)
+        assert code == 3
+        assert [one.get("exit_code") for one in found] == [2, 3, None]
+
+    def test_a_line_replaces_one_noise_by_the_other(self):
+        found, code = batch(
+            "epsilon", "--sigma", 2, "--delta", 1e-5, lines=['{"noise_multiplier": 3}', "{}"]
+        )
+        assert code == 0
+        assert [one["sigma"] for one in found] == [3, 2]
+
+    def test_bytes_that_are_no_text(self):
+        done = CliRunner().invoke(main, ["sigma", *TARGET, "--batch"], input=b"\xff\xfe\xff\n{}\n")
+        assert done.exit_code == 2
+        bad, good = map(strict, done.stdout.splitlines())
+        assert "Not a JSON object" in bad["error"]
+        assert good["certified"] is True
+
+    def test_empty(self):
+        assert batch("sigma", *TARGET, lines=[]) == ([], 0)
+
+
+class TestConfig:
+    @pytest.fixture
+    def config(self, tmp_path):
+        def write(text):
+            path = tmp_path / "run.toml"
+            path.write_text(text, encoding="utf-8")
+            return ("--config", path)
+
+        return write
+
+    def test_the_command_line_wins(self, config):
+        file = config('epsilon = 1\ndelta = 1e-5\nsteps = 10\nrelation = "replace-one"\n')
+        found = answer("sigma", *file)
+        assert (found["steps"], found["relation"]) == (10, "REPLACE_ONE")
+        assert found == answer("sigma", *TARGET, "--steps", 10, "--relation", "replace-one")
+        assert answer("sigma", *file, "--steps", 20)["steps"] == 20
+
+    def test_one_file_serves_several_commands(self, config):
+        file = config("noise-multiplier = 2\ndelta = 1e-5\nsampling-probability = 0.1\n")
+        assert answer("epsilon", *file)["sampling_probability"] == 0.1
+        assert answer("sigma", "--epsilon", 1, *file)["sampling_probability"] == 0.1
+        assert answer("epsilon", *file, "--sigma", 3)["sigma"] == 3
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("step = 10", "Unknown option step"),
+            ("steps = ", "run.toml"),
+            ("steps = 0", "steps=0"),
+            ("steps = '10'", "steps='10'"),
+            ("certify = 'yes'", "certify='yes'"),
+        ],
+    )
+    def test_mistakes(self, config, text, told):
+        assert told in refusal("sigma", *TARGET, *config(text))
+
+    def test_no_file(self):
+        assert "does not exist" in refusal("sigma", *TARGET, "--config", "nowhere.toml")
+
+    def test_batch_lines_win_over_both(self, config):
+        file = config("epsilon = 1\ndelta = 1e-5\nsteps = 10\n")
+        found, code = batch("sigma", *file, "--steps", 20, lines=["{}", '{"steps": 30}'])
+        assert code == 0
+        assert [one["steps"] for one in found] == [20, 30]
+
+
+class TestGroup:
+    @pytest.mark.parametrize("args", [(), ("--help",), ("-h",)])
+    def test_help_lists_every_command(self, args):
+        done = call(*args)
+        assert done.exit_code == 0
+        listed = re.findall(r"^  ([a-z-]+)  +[A-Z]", done.stdout, re.MULTILINE)
+        assert set(listed) >= set(COMMANDS)
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_has_help(self, name):
+        done = call(name, "--help")
+        assert done.exit_code == 0
+        assert f"Usage: main {name}" in done.stdout
+
+    def test_version(self):
+        assert dp.__version__ in call("--version").stdout
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_completion(self, shell):
+        assert "_DPCALIB_COMPLETE" in call("completion", shell).stdout
+
+    @pytest.fixture
+    def metadata(self, monkeypatch):
+        def replace(*entries):
+            app.found.cache_clear()
+            monkeypatch.setattr(app, "entry_points", lambda *, group: [*entries])  # noqa: ARG005
+
+        yield replace
+        app.found.cache_clear()
+
+    def test_another_package_adds_a_command(self, metadata):
+        metadata(
+            EntryPoint("extra", "privacy.cli.runs:sigma", app.COMMANDS),
+            EntryPoint("broken", "no_such_module:it [plot]", app.COMMANDS),
+            EntryPoint("sigma", "privacy.cli.runs:sigma", app.COMMANDS),
+            EntryPoint("sigma", "no_such_module:it", app.COMMANDS),
+        )
+        assert answer("extra", *TARGET) == answer("sigma", *TARGET)
+        done = call("--help")
+        assert done.exit_code == 0
+        assert "broken" in done.stdout
+        done = call("broken", "--anything", 3)
+        assert done.exit_code == 1
+        assert "no_such_module" in done.stderr
+        assert "dpcalib[plot]" in done.stderr
+
+    def test_without_metadata(self, metadata):
+        metadata()
+        assert "pip install" in call("sigma", *TARGET).stderr
+
+
+def test_the_documented_object_is_what_is_printed():
+    page = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+    (shown,) = re.findall(r"^```json\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    printed = answer("sigma", *TARGET)
+    assert list(strict(shown)) == list(printed)
+    for key, value in strict(shown).items():
+        if isinstance(value, float):
+            value = pytest.approx(value, rel=1e-6)
+        assert printed[key] == value or key == "version"
