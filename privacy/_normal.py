@@ -56,7 +56,7 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
     """
     middle, half = epsilon / mu, 0.5 * mu
     a, b = middle - half, middle + half
-    if a > 1e150:  # a^2 overflows: delta is far below the smallest float
+    if a > 1e100:  # a^2 is about to overflow: delta is far below the smallest float
         return -math.inf, 0.0
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
     # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
@@ -67,7 +67,7 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
         for coefficient in reversed(odd):
             series = series * half * half + coefficient
         # terms after the 15th are below 1e-20 of the first
-        return log_density + math.log(2 * half * series), error + _U * 64
+        return log_density + math.log(mu) + math.log(series), error + _U * 64
     if a < 0:
         tail = 0.5 * math.erfc(a * _SQRT_HALF)
         delta = tail - math.exp(log_density) * mills_ratio(b)

@@ -105,12 +105,21 @@ def round_down(value: float, relative: float = 0.0) -> float:
     return max(0.0, math.nextafter(value * (1 - relative), 0.0))
 
 
+def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
+    """Return the smallest float near `guess` for which an exact, monotone inequality holds."""
+    if not math.isfinite(guess):
+        return guess
+    while guess > 0 and holds(Fraction(math.nextafter(guess, 0.0))):
+        guess = math.nextafter(guess, 0.0)
+    while math.isfinite(guess) and not holds(Fraction(guess)):
+        guess = math.nextafter(guess, math.inf)
+    return guess
+
+
 def ratio_up(numerator: float, denominator: float) -> float:
     """Return the smallest float >= numerator / denominator (both > 0, possibly infinite)."""
     ratio = numerator / denominator if denominator > 1e-308 else math.inf
-    if not math.isfinite(ratio) or Fraction(ratio) * Fraction(denominator) >= Fraction(numerator):
-        return ratio
-    return math.nextafter(ratio, math.inf)
+    return least(ratio, lambda r: r * Fraction(denominator) >= Fraction(numerator))
 
 
 def exp_up(log_value: float, error: float = 0.0) -> float:

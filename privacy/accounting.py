@@ -31,7 +31,6 @@ _R = TypeVar("_R", bound=Rule)
 NOTION_MODULES = {
     "gaussian": "privacy.notions.gaussian",
     "approximate": "privacy.notions.approximate",
-    # "contour": "privacy.notions.contour",
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }

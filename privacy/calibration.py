@@ -169,6 +169,8 @@ class _Family:
         curve.follow(self.order)
         if self.delta > 0:
             excess = curve._log_delta(self.epsilon) - math.log(self.delta)
+            # a later look at this curve may find the best order a little less well
+            excess += curve.resolution * (1 - math.log(self.delta))
             self.order = curve.best_order
         else:
             loss = curve.epsilon(0)
@@ -183,7 +185,22 @@ class _Family:
         self._check_monotone()
         if found is None:
             raise self._infeasible()
-        return self._certified(found) if certify else found
+        if certify:
+            return self._certified(found, integer=integer)
+        return found if integer else self._rechecked(found)
+
+    def _rechecked(self, value: float) -> float:
+        """Return the value moved until the epsilon that its curve reports meets the target too.
+
+        Inverting a profile rounds once more than evaluating it. A curve of lower resolution
+        has that margin in `excess`.
+        """
+        curve = self.curve(value)
+        step = 2.0**-52
+        while curve.resolution < 1e-12 and curve.epsilon(self.delta) > self.epsilon:
+            value *= 1 + step if self.grows else 1 - step
+            curve, step = self.curve(value), 2 * step
+        return value
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
@@ -252,12 +269,13 @@ class _Family:
             best,
         )
 
-    def _certified(self, value: float) -> float:
+    def _certified(self, value: float, *, integer: bool) -> float:
         """Move `value` to the private side until interval arithmetic proves it."""
         from privacy.certification import NotCertified, nudges, proves_guarantee
 
+        away = 1 if self.grows else -1
         for step in nudges():
-            moved = value * (1 + step if self.grows else 1 - step)
+            moved = value + away * bool(step) if integer else value * (1 + away * step)
             curve = self.curve(moved)
             found = curve._guarantee(self.epsilon, self.delta)
             if proves_guarantee(replace(found, mechanism=curve.mechanism)):

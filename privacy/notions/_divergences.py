@@ -10,14 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from privacy.notions._moments import (
-    AntipodalGaussian,
-    Array,
-    LossModel,
-    SampledGaussian,
-    SampledLaplace,
-    log_moment,
-)
+from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.notions._moments import Array, LossModel, log_moment
 
 _U = 2.0**-53
 FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough

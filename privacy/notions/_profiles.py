@@ -145,6 +145,8 @@ class AntipodalProfile(Profile):
         b = (1 - q) * -math.expm1(-epsilon)
         root = b + math.hypot(b, 2 * math.exp(log_k - 0.5 * epsilon))
         x = (epsilon + math.log(0.5 * root) - log_k) / mu if epsilon > 0 and root > 0 else 0.0
+        if x > 1e6:  # the rounding of x^2 counts: P(X > x) alone bounds delta
+            return min(0.0, log_tail((x - mu) * (1 - 16 * _U)))
         ours = math.log(q) + log_tail(x - mu)
         theirs = math.log(q) + epsilon + log_tail(x + mu)
         common = -math.inf

@@ -27,7 +27,8 @@ def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | N
     """Return mu^2 of a tree of Gaussians on the same records, None for any other tree."""
     match mechanism:
         case Gaussian(noise_multiplier=multiplier):
-            ratio = shift(mechanism, relation) / multiplier
+            # noise beyond 1e150 counts as 1e150: the square must not underflow
+            ratio = shift(mechanism, relation) / min(multiplier, 1e150)
             return ratio * ratio if ratio < 1e154 else math.inf
         case Repeated(mechanism=inner, count=count):
             one = mu_squared(inner, relation)

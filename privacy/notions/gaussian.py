@@ -6,10 +6,11 @@ mu-GDP has the profile of Balle and Wang 2018, Theorem 8.
 """
 
 import math
+from fractions import Fraction
 
 from privacy import _checks
 from privacy._normal import log_gaussian_delta
-from privacy._solve import round_down, round_up
+from privacy._solve import least, ratio_up, round_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve, invert
 from privacy.mechanisms import Gaussian
@@ -98,12 +99,12 @@ def mu_from_noise_multiplier(noise_multiplier: float) -> float:
     (ADD_OR_REMOVE_ONE or REPLACE_SPECIAL).
     """
     noise_multiplier = _checks.real("noise_multiplier", noise_multiplier, _MULTIPLIER, above=0)
-    return round_up(1 / noise_multiplier)
+    return ratio_up(1.0, noise_multiplier)
 
 
 def noise_multiplier_from_mu(mu: float) -> float:
     """Return noise_multiplier = 1 / mu, rounded up (the private side)."""
-    return round_up(1 / _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0))
+    return ratio_up(1.0, _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0))
 
 
 def mu_from_rho(rho: float) -> float:
@@ -113,4 +114,6 @@ def mu_from_rho(rho: float) -> float:
     that spending mu spends no more than rho.
     """
     rho = _checks.real("rho", rho, "Pass the rho of a Gaussian mechanism.", above=0)
-    return round_down(math.sqrt(2 * rho), _ROUNDING)
+    guess = math.sqrt(2) * math.sqrt(rho)
+    above = least(guess, lambda mu: mu * mu > 2 * Fraction(rho))
+    return math.nextafter(above, 0.0)

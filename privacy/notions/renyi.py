@@ -45,8 +45,10 @@ from privacy.relations import NeighboringRelation
 Conversion = Literal["optimal", "classic"]
 
 _U = 2.0**-53
-_FLAT = 2e-4  # how far values in a bracket may differ for a parabola to end the search
+_FLAT = 2e-4  # how far values in a bracket may differ for parabolas to end the search
+_ACCURACY = 1e-10  # of the smallest value, relative to 1 + its size
 _LAST = 2**17
+_LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
 
 
 def _default_orders() -> Array:
@@ -135,8 +137,9 @@ class RenyiCurve(Curve):
         else:
             step = max(0.002 * self._expected, 1.0 if self._expected > FRACTIONAL else 0.0)
             tried.add(np.maximum(self._expected + step * _AROUND, 1 + _NEAREST))
-        tried.widen()
-        tried.narrow()
+        if math.isfinite(tried.values.min()):
+            tried.widen()
+            tried.narrow()
         self.best_order = tried.best()
         return float(tried.values.min()), self.best_order
 
@@ -238,7 +241,10 @@ class _Tried:
     def add(self, orders: Array) -> bool:
         """Try more orders; return whether there were any that are new."""
         wanted = (round(a) if a >= FRACTIONAL else a for a in orders.tolist())
-        new = np.array(sorted({*map(float, wanted)}.difference(self.orders.tolist())))
+        known = self.orders.tolist()
+        new = np.array(
+            sorted({float(a) for a in wanted if all(abs(a - b) > 1e-9 * a for b in known)})
+        )
         if not new.size:
             return False
         both = np.concatenate([self.orders, new])
@@ -269,22 +275,29 @@ class _Tried:
             around = slice(max(best - 1, 0), best + 2)
             self.orders, self.values = self.orders[around], self.values[around]
             low, high = self.orders[0] - 1, self.orders[-1] - 1
-            if self.orders.size < 3 or high - low < 1e-6 * high:
+            if self.orders.size < 3 or high - low < 1e-7 * high:
                 return
             lowest = self.values.min()
-            if np.ptp(self.values) <= _FLAT * (1 + abs(lowest)):
-                self.add(np.array([_vertex(self.orders, self.values)]))
-                return
+            accuracy = _ACCURACY * (1 + abs(lowest))
+            if np.ptp(self.values) <= max(_FLAT * (1 + abs(lowest)), accuracy):
+                vertex, foretold = _vertex(self.orders, self.values)
+                new = self.add(np.array([vertex]))
+                if new and abs(self.values.min() - foretold) <= accuracy:
+                    return
+                if self.values.min() < lowest - accuracy:
+                    continue
             if not self.add(1 + low * (high / low) ** _SIXTHS):
                 return
 
 
-def _vertex(x: Array, y: Array) -> float:
-    """Return where the parabola through three points is smallest, inside them."""
+def _vertex(x: Array, y: Array) -> tuple[float, float]:
+    """Return where the parabola through three points is smallest, inside them, and its value."""
     left, right = np.diff(y) / np.diff(x)
     bend = (right - left) / (x[2] - x[0])
-    lowest = 0.5 * (x[0] + x[1] - left / bend) if bend > 0 else x[1]
-    return float(min(max(lowest, x[0]), x[2]))
+    if not bend > 0:
+        return float(x[1]), float(y[1])
+    lowest = min(max(0.5 * (x[0] + x[1] - left / bend), x[0]), x[2])
+    return float(lowest), float(y[0] + (lowest - x[0]) * (left + (lowest - x[1]) * bend))
 
 
 _Parts = tuple[tuple[Divergence, int], ...]
@@ -383,14 +396,21 @@ def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> RenyiCurve:
     return _one(LaplaceNoise(ratio_up(shift(mechanism, relation), mechanism.scale)), relation)
 
 
+def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Divergence:
+    if mu > _LARGEST_MU:
+        return Linear(math.inf)
+    if relation is NeighboringRelation.REPLACE_ONE:
+        # more signal or more records only lose more privacy; quadrature needs some of both
+        return antipodal(max(mu, 1e-6), max(q, 1e-9))
+    return SampledGaussianNoise(max(mu, 1e-12), q)
+
+
 @rule("rdp", PoissonSampled)
 def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> RenyiCurve:
     inner, q = mechanism.mechanism, mechanism.sampling_probability
     mu = sampled_mu(mechanism, relation)
     if mu is not None:
-        mu = round_up(mu, 4 * _U)
-        replaced = relation is NeighboringRelation.REPLACE_ONE
-        return _one(antipodal(mu, q) if replaced else SampledGaussianNoise(mu, q), relation)
+        return _one(_sampled_gaussian(round_up(mu, 4 * _U), q, relation), relation)
     if relation is NeighboringRelation.REPLACE_ONE:
         raise refused(repr(mechanism), relation, "Sampling is proven for Gaussians alone there.")
     if isinstance(inner, Laplace):

@@ -7,10 +7,11 @@ and Steinke 2016, Proposition 1.3, valid and loose.
 """
 
 import math
+from fractions import Fraction
 from typing import Literal
 
 from privacy import _checks
-from privacy._solve import exp_up, ratio_up, round_down, round_up, safe_root
+from privacy._solve import exp_up, least, ratio_up, round_down, round_up, safe_root
 from privacy.accounting import rule
 from privacy.guarantees import Curve
 from privacy.mechanisms import Gaussian, Laplace, PureDP, RandomizedResponse, ZeroConcentratedDP
@@ -175,20 +176,26 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
     """
     remedy = "Pass the standard deviation of the noise divided by the clip norm."
     noise_multiplier = _checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
-    inverse = 1 / noise_multiplier
-    return round_up(0.5 * inverse * inverse, 4 * _U) if inverse < 1e154 else math.inf
+    ratio = ratio_up(1.0, noise_multiplier)
+    if not 1e-150 < ratio < 1e154:
+        return math.inf if ratio > 1 else math.ulp(0.0)
+    square = Fraction(noise_multiplier) ** 2
+    return least(0.5 * ratio * ratio, lambda rho: 2 * rho * square >= 1)
 
 
 def noise_multiplier_from_rho(rho: float) -> float:
     """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (the private side)."""
     rho = _checks.real("rho", rho, _RHO, above=0)
-    return round_up(1 / math.sqrt(2 * rho), 4 * _U)
+    guess = math.sqrt(0.5) / math.sqrt(rho)
+    return least(guess, lambda multiplier: 2 * Fraction(rho) * multiplier**2 >= 1)
 
 
 def rho_from_mu(mu: float) -> float:
     """Return rho = mu^2 / 2: what mu-GDP guarantees in zCDP, rounded up."""
     mu = _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
-    return round_up(0.5 * mu * mu, 4 * _U) if mu < 1e154 else math.inf
+    if not 1e-150 < mu < 1e154:
+        return math.inf if mu > 1 else math.ulp(0.0)
+    return least(0.5 * mu * mu, lambda rho: 2 * rho >= Fraction(mu) ** 2)
 
 
 class ZeroConcentratedCurve(Curve):

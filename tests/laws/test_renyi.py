@@ -59,8 +59,11 @@ def test_whole_orders_are_the_limit_of_fractional_ones(part, order):
 @given(part=parts, count=st.integers(1, 5000), delta=deltas)
 def test_a_grid_of_orders_never_beats_the_search(part, count, delta):
     plan = dp.repeat(part, count)
-    grid = dp.account(plan, notion="rdp", orders=range(2, 65)).epsilon(delta)
-    assert grid >= dp.account(plan, notion="rdp").epsilon(delta) * (1 - ROUNDING)
+    grid = dp.account(plan, notion="rdp", orders=range(2, 65))
+    search = dp.account(plan, notion="rdp")
+    assert grid.epsilon(delta) >= search.epsilon(delta) * (1 - ROUNDING)
+    epsilon = search.epsilon(delta)
+    assert grid.delta(epsilon) >= search.delta(epsilon) * (1 - 1e-9)
 
 
 @settings(max_examples=25)
@@ -70,7 +73,8 @@ def test_no_order_beats_the_search_by_much(part, count, delta):
     curve = dp.account(dp.repeat(part, count), notion="rdp")
     fine = 1 + np.exp(np.linspace(math.log(1e-3), math.log(500), 150))
     best = dp.account(dp.repeat(part, count), notion="rdp", orders=fine).epsilon(delta)
-    assert curve.epsilon(delta) <= best * (1 + 1e-3) + 1e-12
+    # beyond order 16 whole orders alone are searched, which costs up to a hundredth
+    assert curve.epsilon(delta) <= best * 1.01 + 1e-12
 
 
 @settings(max_examples=25)

@@ -1,0 +1,327 @@
+"""The privacy profile of a sum of losses, by one integral along a vertical line.
+
+For independent losses with log moments K_i, K = sum n_i K_i, and any c > 0,
+
+    delta(epsilon) = 1 / (2 pi i) * integral over Re t = c of F(t) dt,
+    F(t) = exp(K(t) - t epsilon) / (t (t + 1)).
+
+The trapezoid rule with spacing h returns, exactly,
+
+    sum over all integers n of exp(2 pi n c / h) delta(epsilon + 2 pi n / h),
+
+so that what it adds to delta is >= 0. Everything else that the computation leaves out or rounds
+is bounded and added. docs/theory/contour.md has the derivation.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privacy.notions._characteristic import centred_characteristic
+from privacy.notions._moments import (
+    Array,
+    Complex,
+    Direction,
+    LossModel,
+    LossNodes,
+    log_moment,
+    nodes_up_to,
+)
+
+_ULP = float(np.finfo(float).eps)
+_TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
+_LOOSE = 1e-7  # relative error beyond which a line is drawn anew
+_MOST_NODES = 2**16
+_BESIDE = np.array([0, 0.15, 0.3, 0.5, 0.65, 0.8, 0.9, 1.04, 1.1, 1.2, 1.4, 1.8])
+_DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
+_STRETCH = 1.25 ** np.arange(8)
+
+
+class Unresolved(ArithmeticError):
+    """The integral cannot be bounded to a useful accuracy with the nodes that are allowed."""
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """Independent privacy losses, added up in one direction.
+
+    Attributes
+    ----------
+    parts
+        Each step's model and how often it runs.
+    mu_squared
+        Sum of mu^2 over the unsampled Gaussians, whose K is mu^2 t (t + 1) / 2.
+    direction
+        Which distribution of each pair is P.
+    """
+
+    parts: tuple[tuple[LossModel, int], ...]
+    mu_squared: float
+    direction: Direction
+
+    @property
+    def supremum(self) -> float:
+        """The largest possible loss, rounded up."""
+        if self.mu_squared > 0:
+            return math.inf
+        each = (count * model.supremum(self.direction) for model, count in self.parts)
+        return sum(each) * (1 + 16 * _ULP)
+
+    def log_moment(self, t: Array) -> tuple[Array, Array]:
+        """Return K and a bound of its error at real t > 0."""
+        value = 0.5 * self.mu_squared * t * (t + 1)
+        error = 4 * _ULP * value
+        for model, count in self.parts:
+            one, off = log_moment(model, t, self.direction)
+            value = value + count * one
+            error += count * off + 2 * _ULP * value
+        return value, error
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        """Return K, K' and K'' at t > 0."""
+        half = 0.5 * self.mu_squared
+        total = [half * t * (t + 1), half * (2 * t + 1), 2 * half]
+        for model, count in self.parts:
+            for k, value in enumerate(self._nodes(model, t).cumulants(t)):
+                total[k] += count * value
+        return total[0], total[1], total[2]
+
+    def _nodes(self, model: LossModel, t: float) -> LossNodes:
+        shared = nodes_up_to(model, t, self.direction)
+        return model.nodes(self.direction, t) if shared is None else shared
+
+    def decay(self, c: float, frequency: Array, digits: float) -> Array:
+        """Return log bounds of |exp(K(c + i w) - K(c))| for every w >= frequency."""
+        total = -0.5 * self.mu_squared * frequency**2
+        for model, count in self.parts:
+            depth = math.sqrt(2 * digits / count) * _DEPTHS
+            here = self._nodes(model, c).cumulants(c)[0]
+            one = model.decay(self.direction, c, frequency, here, depth)
+            total = total + count * np.minimum(one + 64 * _ULP * (1 + abs(here)), 0.0)
+        return total
+
+    def saddle(self, epsilon: float, start: float = 1.0) -> float:
+        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
+
+        def step(t: float) -> tuple[float, float]:
+            _, mean, variance = self.cumulants(t)
+            bend = variance + t**-2 + (1 + t) ** -2
+            pull = epsilon + 1 / t + 1 / (1 + t)
+            slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
+            # the remaining distance in standard deviations, and the step of log t
+            return (mean - pull) / math.sqrt(bend), -math.log(mean / pull) / slope
+
+        return self._descend(step, start)
+
+    def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
+        """Return t, and the epsilon whose saddle it is, about where delta is reached."""
+        epsilon = math.inf
+
+        def step(t: float) -> tuple[float, float]:
+            nonlocal epsilon
+            value, mean, variance = self.cumulants(t)
+            bend = variance + t**-2 + (1 + t) ** -2
+            epsilon = mean - 1 / t - 1 / (1 + t)
+            size = value - t * epsilon - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * bend)
+            miss = log_delta - size  # d size / d log t = -t^2 bend, but for the root's change
+            if size < -1:  # size is about -t^2 times a constant
+                return miss, math.log(log_delta / size) * -size / (t * t * bend)
+            return miss, -miss / (t * t * bend)
+
+        rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
+        return self._descend(step, min(math.sqrt(-log_delta / rho), 16.0)), epsilon
+
+    def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
+        """Newton's method in log t, kept inside its bracket."""
+        low, high = 0.0, math.inf
+        for _ in range(200):
+            miss, change = step(t)
+            if abs(miss) < 0.1:
+                return t
+            low, high = (low, t) if change < 0 else (t, high)
+            t *= math.exp(min(max(change, -1.4), 1.4))
+            if not low < t < high:
+                t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
+            if not 1e-12 < t < 1e12:
+                break
+        raise Unresolved("the saddle point was not found")
+
+
+class Line:
+    """The integrand on Re t = c, at nodes that serve epsilons near the given one.
+
+    Sizes are relative to exp(K(c) - c epsilon) throughout.
+    """
+
+    def __init__(self, total: LossSum, c: float, epsilon: float) -> None:
+        self.c = c
+        self.value, self.mean, variance = total.cumulants(c)
+        width = variance + c**-2 + (1 + c) ** -2
+        self.log_size = -math.log(c * (1 + c)) - 0.5 * math.log(2 * math.pi * width)
+        self._beside = c * _BESIDE
+        t = self._beside[1:]
+        log_peak = t * np.log(t) - (t + 1) * np.log1p(t)
+        # delta(epsilon) <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and <= 1 (t = 0)
+        self._log_bound = np.concatenate([[0.0], total.log_moment(t)[0] + log_peak])
+        self.step = 2 * math.pi / self._period(epsilon)
+        reach, dummy = self._reach(total, variance)
+        self._evaluate(total, math.ceil(reach / self.step) + 2, dummy)
+        self._smoothing = math.expm1(dummy * (c + 1) ** 2)
+
+    def _period(self, epsilon: float) -> float:
+        """Return the distance of the aliases that keeps them small."""
+        excess = self._log_bound - self._beside * epsilon - (self.value - self.c * epsilon)
+        needed = (excess - self.log_size - math.log(_TARGET)) / np.abs(self.c - self._beside)
+        left = self._beside < self.c
+        return float(max(needed[left].min(), needed[~left].min()))
+
+    def _alias(self, epsilon: float) -> float:
+        excess = self._log_bound - self._beside * epsilon - (self.value - self.c * epsilon)
+        size = excess - np.abs(self.c - self._beside) * (2 * math.pi / self.step)
+        left = self._beside < self.c
+        return math.exp(min(size[left].min(), 0.0)) + math.exp(min(size[~left].min(), 0.0))
+
+    def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
+        """Return a frequency beyond which the integrand is negligible, and a dummy's mu^2.
+
+        Where that needs too many nodes, a small dummy Gaussian is composed, which never lowers
+        delta and makes the integrand fall off like a Gaussian.
+        """
+        log_target = math.log(_TARGET * math.pi) + self.log_size
+        digits = max(-log_target - math.log(self.c), 10.0)
+        first = math.sqrt(2 * digits / variance)
+        last = _MOST_NODES * self.step
+        while True:
+            frequency = np.minimum(first * _STRETCH, last)
+            log_decay = total.decay(self.c, frequency, digits)
+            missing = log_decay - log_target - np.log(frequency)
+            if missing.min() <= 0 or frequency[-1] == last:
+                break
+            first = float(frequency[-1])
+        k = int((missing <= 0).argmax()) if missing.min() <= 0 else -1
+        dummy = 2 * max(float(missing[k]), 0.0) / frequency[k] ** 2
+        self.rest = (
+            math.exp(log_decay[k] - 0.5 * dummy * frequency[k] ** 2) / math.pi / frequency[k]
+        )
+        return float(frequency[k]), dummy
+
+    def _evaluate(self, total: LossSum, count: int, dummy: float) -> None:
+        c, self.frequency = self.c, self.step * np.arange(count)
+        p, w = total.mu_squared + dummy, self.frequency
+        exponent = -0.5 * p * w * w + 0j
+        error = 4 * _ULP * -exponent.real
+        value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
+        for model, times in total.parts:
+            real = total._nodes(model, c)
+            (one,), (one_off,) = real.log_moment(np.array([c]))
+            _, one_mean, _ = real.cumulants(c)
+            nodes = model.line_nodes(total.direction, c, float(w[-1]), one)
+            loss = nodes.loss - one_mean
+            log_one = _log1p(centred_characteristic(nodes.weight, loss, self.step, count))
+            exponent += times * log_one
+            # |psi(i w x)| is at most (w x)^2 / 2 and 2 w |x|
+            rough, size = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)
+            psi_error = np.minimum(0.5 * float(rough @ size**2) * w, 2 * float(rough @ size)) * w
+            lost = nodes.quadrature * (c + 1 + w) ** 2 + _ULP * (psi_error + 8 * abs(one_mean) * w)
+            with np.errstate(over="ignore"):
+                error += times * (lost * np.exp(-log_one.real) + 2 * _ULP * np.abs(log_one))
+            value += times * one
+            mean += times * one_mean
+            off += times * (one_off + nodes.quadrature * (c + 1) ** 2)
+        self.value, self.mean, self.value_error = value, mean, off + 4 * _ULP * value
+        t = c + 1j * w
+        self._t = t
+        self._terms = np.exp(exponent) / (t * (t + 1)) * (self.step / math.pi)
+        self._terms[0] *= 0.5
+        self._error = error
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """Return an upper bound of log delta(epsilon), and its slope."""
+        drift = self.mean - epsilon
+        turned = self._terms * np.exp(1j * (drift * self.frequency))
+        total = float(turned.real.sum())
+        slope = -float((turned * self._t).real.sum()) / total
+        phase = 4 * _ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
+        size = np.abs(turned)
+        lost = float(size @ np.minimum(self._error + phase + 32 * _ULP, 2.0)) + self.rest
+        alias = self._alias(epsilon)
+        self.looseness = math.inf
+        if total > lost:
+            self.looseness = (2 * lost + alias) / total + self._smoothing
+        exponent = self.value - self.c * epsilon
+        exponent += self.value_error + 4 * _ULP * (self.value + self.c * epsilon)
+        return min(0.0, exponent + math.log(max(total, 0.0) + lost) + 4 * _ULP), slope
+
+
+def _log1p(x: Complex) -> Complex:
+    """Return log(1 + x), relatively accurate near 0 (NumPy's own is not)."""
+    real, imaginary = x.real, x.imag
+    square = np.maximum(2 * real + real * real + imaginary * imaginary, -0.75)
+    far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
+    out = np.empty_like(x)
+    out.real = np.where(square > -0.75, 0.5 * np.log1p(square), far)
+    out.imag = np.arctan2(imaginary, 1 + real)
+    return out
+
+
+def log_delta(total: LossSum, epsilon: float) -> float:
+    """Return an upper bound of log delta(epsilon) in one direction, epsilon >= 0; -inf for 0."""
+    if epsilon >= total.supremum:
+        return -math.inf
+    c = total.saddle(epsilon)
+    try:
+        return Line(total, c, epsilon).log_delta(epsilon)[0]
+    except (Unresolved, OverflowError):
+        return rough_log_delta(total, epsilon, c)
+
+
+def rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
+    """Return an upper bound of log delta(epsilon), some times the truth, from one real t > 0.
+
+    delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
+    of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
+    """
+    excess, error = _rough_excess(total, t)
+    return min(0.0, excess - t * epsilon + error + 4 * _ULP * t * epsilon)
+
+
+def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
+    (value,), (error,) = total.log_moment(np.array([t]))
+    peak = t * math.log(t) - (1 + t) * math.log1p(t)
+    return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
+
+
+def epsilon(total: LossSum, log_delta: float) -> float:
+    """Return the smallest epsilon >= 0 proven for a delta in one direction."""
+    c, guess = total.saddle_of_delta(log_delta)
+    try:
+        for _ in range(6):
+            line = Line(total, c, guess)
+            found = _on_line(line, guess, log_delta)
+            if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
+                return min(found, total.supremum)
+            guess, c = found, total.saddle(found, c)
+    except (Unresolved, OverflowError):
+        pass
+    excess, error = _rough_excess(total, c)
+    return min(max((excess + error - log_delta) / c * (1 + 4 * _ULP), 0.0), total.supremum)
+
+
+def _on_line(line: Line, guess: float, log_delta: float) -> float:
+    """Return an epsilon at which the line's bound meets the target, by Newton's method."""
+    for _ in range(30):
+        value, slope = line.log_delta(guess)
+        change = (log_delta - value) / slope
+        guess += change
+        if abs(change) < 1e-7 * abs(guess):  # the next step would be of 1e-14
+            break
+    nudge = 0.0
+    while nudge < 1e-3:
+        safe = max(guess + nudge * abs(guess), 0.0)
+        value, slope = line.log_delta(safe)
+        if value <= log_delta:
+            return safe
+        guess, nudge = safe + (log_delta - value) / slope, max(4 * nudge, 4 * _ULP)
+    raise Unresolved("no epsilon meets the delta on this line")

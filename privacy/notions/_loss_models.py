@@ -1,0 +1,451 @@
+"""The dominating pairs of one step, turned into nodes for log moments.
+
+Gaussian noise by the trapezoid rule, Laplace noise by Gauss-Legendre panels and two atoms.
+docs/theory/contour.md derives the spacing and the errors.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+
+from privacy.notions._moments import Array, Complex, Direction, LineNodes, LossNodes
+
+_TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
+_DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
+_EDGE = 0.95  # how much of the strip of analyticity is used
+_CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
+_FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
+_DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
+
+
+class _GaussianPair:
+    """Two mixtures of shifted standard normals, as functions of the noise z.
+
+    The trapezoid rule in z with spacing h, along Im z = d0, errs by at most
+    F(d) / (exp(2 pi |d - d0| / h) - 1) summed over one d above and one below d0, where F(d) is
+    the integral of |integrand| along Im z = d, inside the strip where a mixture has no zero:
+    |Im z| < pi / shift.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+
+    @property
+    def shift(self) -> float:
+        """Distance of the mixtures' centres, in standard deviations."""
+        return 1 / self.noise_multiplier
+
+    def supremum(self, direction: Direction) -> float:
+        """Return infinity: normal tails."""
+        return math.inf
+
+    @property
+    def _strip(self) -> float:
+        return min(_EDGE * math.pi / self.shift, 9.5)
+
+    def _side(self, direction: Direction) -> int:
+        """Return on which side of the real line arg dP/dQ > 0."""
+        return 1 if direction == "remove" else -1
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        """Return z outside of which the integrand is negligible."""
+        raise NotImplementedError
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        """Return P's log density, up to log sqrt(2 pi), and log dP/dQ at z."""
+        raise NotImplementedError
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        """Return log dQ/dN and log dP/dQ at z = x + i side depth, N the standard normal law."""
+        raise NotImplementedError
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the trapezoid rule's nodes for K(t)."""
+        return self._nodes_at(direction, *self._pruned_grid(direction, t))
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return nodes for (0, t], None when they would be more than some hundred."""
+        grid = self._shared_grid(direction, t)
+        return None if grid is None else self._nodes_at(direction, *grid)
+
+    def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
+        low, high = self._range(direction, t)
+        if high - low > _FEW * 0.4 * min(1.0, self.noise_multiplier):
+            return None
+        # a grid for slightly less noise is a little finer and wider: it serves this noise too
+        return _whole_grid(self._rounded(), direction, t)
+
+    def _rounded(self) -> Self:
+        step = 2.0 ** (math.floor(32 * math.log2(self.noise_multiplier)) / 32)
+        return replace(self, noise_multiplier=step)  # type: ignore[type-var]
+
+    def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
+        log_weight, loss = self._log_densities(direction, z)
+        return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss)
+
+    def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
+        """Return nodes on the real line for t alone, and their spacing."""
+        scan, size = self._scan(direction, t)
+        return _spaced(scan, size, self._spacing(direction, t, scan, size))
+
+    def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
+        """Return nodes on the real line for (0, t], and their spacing."""
+        scan, size = self._scan(direction, t)
+        h = self._spacing(direction, t, scan, size)
+        return np.arange(scan[0], scan[-1] + h, h), h
+
+    def _spacing(self, direction: Direction, t: float, scan: Array, size: Array) -> float:
+        within = scan[size > size.max() - 200]
+        depth = self._strip * _DEPTHS
+        base, _ = self._log_integrand(direction, within, depth[:, None], t)
+        strip = _log_sum(base)
+        return float((2 * math.pi * depth / (_DIGITS + strip - strip[0])).max())
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return nodes on the real line or, at high frequencies, above it.
+
+        There the integrand of M(t + i w) carries exp(-w arg(dP/dQ)), which is at most 1, while
+        an error bound that looks below the real line pays exp(w arg).
+        """
+        scan, size = self._scan(direction, t)
+        depth = self._strip * _DEPTHS
+        within = scan[size > size.max() - 200 - math.pi * frequency]
+        base, arg = self._log_integrand(direction, within, depth[:, None], t)
+        above = _DIGITS + _log_sum(base)
+        above -= above[0] - _DIGITS
+        below = _DIGITS + _log_sum(base + frequency * arg) - _log_sum(base[:1])
+        real = 2 * math.pi * depth / below
+        # d0 between 0 and d, with both errors equal
+        raised = 2 * math.pi * depth / (above + _DIGITS)
+        h, lift = float(real.max()), 0.0
+        if raised.max() > 1.5 * h:
+            k = int(raised.argmax())
+            h, lift = float(raised[k]), float(depth[k] * _DIGITS / (above[k] + _DIGITS))
+        x, h = _spaced(scan, size, h)
+        log_q, log_ratio = self._on_line(direction, x, lift)
+        z = x + 1j * self._side(direction) * lift
+        exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
+        weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
+        # twice F(d) / exp(2 pi d / h), F(d) by the scan's sum
+        error = 2 * math.exp(min(float(_log_sum(base[0])) - _DIGITS - log_moment, 700.0)) * _CELL
+        rounding = 16 + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
+        if lift:
+            return LineNodes(weight, log_ratio, rounding, error)
+        return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
+
+    def _scan(self, direction: Direction, t: float) -> tuple[Array, Array]:
+        """Return a coarse grid, and the log of the integrand there."""
+        low, high = self._range(direction, t)
+        _refuse_beyond(_MANY, (high - low) / _CELL)
+        scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
+        return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+
+    def _log_integrand(
+        self, direction: Direction, x: Array, depth: Array | float, t: float
+    ) -> tuple[Array, Array]:
+        """Return log of a bound of the integrand of M(t) - 1, and arg dP/dQ, at x + i depth.
+
+        With r = dP/dQ, M(s) - 1 = E_Q[r^p - 1 - p (r - 1)] at p = s + 1, and the
+        bracket is p (p - 1) times the integral over v in [0, 1] of
+        (1 - v) (r - 1)^2 (1 + v (r - 1))^(p - 2). Constant factors are left out;
+        s = t + i w has the factor exp(w |arg|).
+        """
+        log_q, log_ratio = self._on_line(direction, x, depth)
+        log_r, arg = log_ratio.real, np.abs(log_ratio.imag)
+        away = np.exp(-np.abs(log_r))
+        square = (1 - away) ** 2 + 4 * away * np.sin(arg / 2) ** 2
+        up = np.maximum(log_r, 0)
+        with np.errstate(divide="ignore"):  # r = 1: the integrand is 0
+            size = log_q.real + np.log(square) + (t + 1) * up
+        if t < 1:  # |1 + v (r - 1)| >= cos(arg / 2) (1 - v + v |r|)
+            turned = np.log(np.cos(np.minimum(arg, 3.0) / 2))
+            size += np.log(np.maximum(up, 1)) + (t - 1) * turned
+        return size + 0.5 * (np.square(depth) - x * x), arg
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+
+        On the line Im z = d, where arg(dP/dQ) > 0, the integrand of M carries
+        exp(-w arg), which falls in w; any d inside the strip will do.
+        """
+        shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
+        z, h = shared or self._pruned_grid(direction, t)
+        depth = np.minimum(depth, 0.6 * math.pi / self.shift)[:, None]
+        log_q, log_ratio = self._on_line(direction, z, depth)
+        base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
+        exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
+        return _log_sum(exponent).min(axis=1) + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
+
+
+@lru_cache(maxsize=64)
+def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[Array, float]:
+    return model.whole_grid(direction, t)
+
+
+def _spaced(scan: Array, size: Array, h: float) -> tuple[Array, float]:
+    """Return nodes with a spacing of at most h: all along the scan or, if many, where it lives."""
+    low, high = float(scan[0]), float(scan[-1])
+    count = math.ceil((high - low) / h) + 1
+    if count <= _FEW // 3:
+        return low + h * np.arange(count), h
+    live = np.flatnonzero(size > size.max() - _DIGITS - 8)
+    cells = np.unique(np.concatenate([live - 1, live]))
+    inside = math.ceil(_CELL / h)
+    h = _CELL / inside
+    _refuse_beyond(_MANY, cells.size * inside)
+    return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
+
+
+def _refuse_beyond(limit: int, count: float) -> None:
+    if count > limit:
+        raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
+
+
+def _log_sum(exponent: Array) -> Array:
+    """Return the log of the sum of exp over the last axis."""
+    top = exponent.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(exponent - top).sum(axis=-1)) + top[..., 0])
+
+
+def _log_mixture(y: Array, q: float) -> Array:
+    """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
+    if q == 1:
+        return y
+    top = np.maximum(y, 100.0)
+    near = np.log1p(q * np.expm1(np.minimum(y, 100.0)))
+    return np.where(y < 100, near, top + math.log(q) + np.log1p((1 - q) / q * np.exp(-top)))
+
+
+def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
+    """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
+    near = math.log(q) - 0.5 * (z - shift) ** 2
+    return near if q == 1 else np.logaddexp(near, math.log1p(-q) - 0.5 * z * z)
+
+
+def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
+    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1."""
+    out = np.empty(np.broadcast_shapes(y.shape, np.shape(angle)), dtype=complex)
+    if q == 1:
+        out.real, out.imag = y, angle
+        return out
+    low = np.minimum(y, 300.0)
+    r = q * np.exp(low)
+    real, imaginary = r * np.cos(angle) - q, r * np.sin(angle)
+    out.real = 0.5 * np.log1p(2 * real + real * real + imaginary * imaginary) + (y - low)
+    out.imag = np.arctan2(imaginary, 1 + real)
+    return out
+
+
+def _slope(y: float, q: float) -> float:
+    """Return d log(1 - q + q e^y) / dy, in [0, 1]."""
+    return 1 / (1 + (1 - q) / q * math.exp(min(-y, 700.0)))
+
+
+def _right_end(shift: float, q: float, p: float, extra: float = 0.0) -> float:
+    """Bound the mass of exp(-z^2/2 + extra z) mixture(z)^p from the right.
+
+    Where the exponent's slope is at most z0 - z beyond z0, the mass beyond
+    z0 + 9 is negligible; a bound of z tightens the bound of the slope.
+    """
+    end = math.inf
+    for _ in range(8):
+        pull = shift * _slope(shift * (end - shift / 2), q) if end < math.inf else shift
+        end = _TAIL + p * pull + extra
+    return max(end, _TAIL + 2 * shift)
+
+
+@dataclass(frozen=True)
+class SampledGaussian(_GaussianPair):
+    """Poisson-subsampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
+
+    "remove" is the mixture against the Gaussian, "add" the reverse.
+
+    References
+    ----------
+    Zhu, Dong and Wang 2022 (arXiv 2106.08567), theorem 11: the pair dominates.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        m, q = self.shift, self.sampling_probability
+        if direction == "remove":
+            return -_TAIL, _right_end(m, q, t + 1)
+        # the mode of -z^2/2 - t log mixture(z) is the root of a monotone function
+        low, high = -t * m * _slope(-m * m / 2, q), 0.0
+        for _ in range(30):
+            middle = (low + high) / 2
+            if -t * m * _slope(m * (middle - m / 2), q) > middle:
+                low = middle
+            else:
+                high = middle
+        return low - _TAIL, _TAIL + 2 * m
+
+    def supremum(self, direction: Direction) -> float:
+        """Return log(1 / (1 - q)) when adding: a record that was not sampled."""
+        q = self.sampling_probability
+        return math.inf if direction == "remove" or q == 1 else -math.log1p(-q)
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        m = self.shift
+        ratio = _log_mixture(m * (z - m / 2), self.sampling_probability)
+        if direction == "remove":
+            return _log_normal_mixture(z, m, self.sampling_probability), ratio
+        return -0.5 * z * z, -ratio
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        m = self.shift
+        angle = self._side(direction) * m * depth
+        ratio = _complex_log_mixture(m * (x - m / 2), angle, self.sampling_probability)
+        return (np.zeros(1, dtype=complex), ratio) if direction == "remove" else (ratio, -ratio)
+
+
+@dataclass(frozen=True)
+class AntipodalGaussian(_GaussianPair):
+    """(1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2).
+
+    One replaced record, v against -v, under Poisson sampling. Both directions
+    are the same by symmetry.
+
+    References
+    ----------
+    Lebeda, Regehr, Kamath and Steinke 2024 (arXiv 2405.20769).
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        m, q = self.shift, self.sampling_probability
+        # Q's own density has slope <= m _slope(...) in log, to the power -t
+        end = _right_end(m, q, t + 1, t * m * _slope(-m * m / 2, q))
+        return -_TAIL - 2 * m, end
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        m, q = self.shift, self.sampling_probability
+        up = _log_mixture(m * (z - m / 2), q)
+        down = _log_mixture(m * (-z - m / 2), q)
+        near = np.clip(m * z, -1.0, 1.0)
+        odds = 2 * q * math.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
+        weight = _log_normal_mixture(z, m, q)
+        return weight, np.where(np.abs(m * z) < 1, np.log1p(np.maximum(odds, -0.999)), up - down)
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        m, q = self.shift, self.sampling_probability
+        up = _complex_log_mixture(m * (x - m / 2), m * depth, q)
+        down = _complex_log_mixture(m * (-x - m / 2), -m * depth, q)
+        return down, up - down
+
+    def _side(self, direction: Direction) -> int:
+        """Return 1: both directions are the same pair."""
+        return 1
+
+
+@dataclass(frozen=True)
+class SampledLaplace:
+    """Poisson-subsampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
+
+    The densities' ratio is constant for noise x below 0 and above 1, so that the
+    loss has two atoms, and a density between them.
+    """
+
+    sampling_probability: float
+    scale: float
+
+    def supremum(self, direction: Direction) -> float:
+        """Return the loss of one of the two atoms."""
+        side = 1 if direction == "remove" else -1
+        return side * float(
+            _log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
+        )
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the two atoms and Gauss-Legendre panels between them."""
+        rate, q = 1 / self.scale, self.sampling_probability
+        # over a panel the exponent grows by 8 at most: 16 points are exact to 1e-25
+        panels = 2 * rate * (1 + (t + 1) / 8)
+        _refuse_beyond(_MANY, panels * 16)
+        x, weight = _panels(np.linspace(0.0, 1.0, math.ceil(panels) + 1))
+        log_base = np.concatenate(
+            [[-math.log(2)], np.log(weight * (rate / 2)) - rate * x, [-rate - math.log(2)]]
+        )
+        ratio = _log_mixture(rate * np.concatenate([[-1.0], 2 * x - 1, [1.0]]), q)
+        if direction == "remove":
+            return LossNodes(log_base + ratio, ratio)
+        return LossNodes(log_base, -ratio)
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return nodes for (0, t]."""
+        return self.nodes(direction, t)
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return the atoms, and panels along 0, i d, 1 + i d, 1.
+
+        On that path exp(i w L) falls off, so that the panels need not be finer as w grows: the
+        legs' panels double in length from 1 / w on.
+        """
+        rate, q = 1 / self.scale, self.sampling_probability
+        depth = min(0.25 * math.pi * self.scale, 1.0)
+        across = 2 * rate * (1 + (t + 1) / 8) + 5 * max(2 * rate, 1 / depth)
+        _refuse_beyond(_MANY, across * 16)
+        finest = max(0, math.ceil(math.log2(max(depth * 2 * rate * (t + 1 + frequency) / 8, 1))))
+        y, leg = _panels(depth * np.append(0.0, 2.0 ** np.arange(-finest, 1.0)))
+        x, top = _panels(np.linspace(0.0, 1.0, math.ceil(across) + 1))
+        place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
+        measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])
+        if direction == "add":
+            place, measure = place.conj(), measure.conj()
+        ratio = _complex_log_mixture(rate * (2 * place.real - 1), 2 * rate * place.imag, q)
+        log_p = ratio * (t + 1) if direction == "remove" else -t * ratio
+        weight = np.exp(log_p - rate * place - log_moment)
+        weight[:-2] *= measure
+        weight[-2:] *= 0.5
+        rounding = 16 + np.abs(log_p) + rate + abs(log_moment)
+        return LineNodes(weight, ratio if direction == "remove" else -ratio, rounding, 1e-20)
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+
+        The atoms do not decay, the panels do. Where |M(t + i w)| / M(t) <= b < 1 for all
+        w >= a, it is at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
+        """
+        spread = 2 / self.scale
+        a = 2.0 ** np.arange(-2.0, 12.0) / min(
+            spread, self.sampling_probability * math.expm1(spread)
+        )
+        line = self.line_nodes(direction, t, float(a[-1]), log_moment)
+        fall = np.exp(-np.multiply.outer(a, np.maximum(line.loss.imag, 0.0)))
+        b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)
+        rate = float(((1 - b * b) / (8 * a * a)).max())
+        k = int(((1 - b * b) / (8 * a * a)).argmax())
+        return np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
+
+
+def _panels(ends: Array) -> tuple[Array, Array]:
+    """Return 16-point Gauss-Legendre nodes and weights of all panels between `ends`."""
+    x, weight = _legendre()
+    half = 0.5 * np.diff(ends)[:, None]
+    return (ends[:-1, None] + half * (1 + x)).ravel(), (half * weight).ravel()
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(16)

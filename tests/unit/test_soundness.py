@@ -1,0 +1,430 @@
+"""The places where a privacy number comes out too small, each with the right figure."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.accounting import NOTION_MODULES
+
+ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
+REPLACE_SPECIAL = dp.NeighboringRelation.REPLACE_SPECIAL
+DELTA = 1e-5
+
+
+def sampled(mechanism, q):
+    return dp.PoissonSampled(mechanism, sampling_probability=q)
+
+
+def shown(value):
+    return round(value, 4)
+
+
+class TestWhatANoiseMultiplierIs:
+    """Sigma over the norm bound of one record, in every relation; the shift is what changes."""
+
+    @pytest.mark.parametrize(
+        ("relation", "epsilon"),
+        [(ADD, 1.9931), (REPLACE_SPECIAL, 1.9931), (REPLACE_ONE, 4.3772)],
+    )
+    @pytest.mark.parametrize("notion", ["tightest", "gaussian", "approximate"])
+    def test_gaussian(self, notion, relation, epsilon):
+        curve = dp.account(dp.Gaussian(2), notion=notion, relation=relation)
+        assert shown(curve.epsilon(DELTA)) == epsilon
+
+    @pytest.mark.parametrize("notion", ["zcdp", "rdp"])
+    def test_moments_see_the_relation_too(self, notion):
+        near, far = (
+            dp.account(dp.Gaussian(2), notion=notion, relation=relation).epsilon(DELTA)
+            for relation in (ADD, REPLACE_ONE)
+        )
+        assert 1.9931 < near < 2.53
+        assert 4.3772 < far < 5.3
+        halved = dp.account(dp.Gaussian(1), notion=notion).epsilon(DELTA)
+        assert far == pytest.approx(halved, rel=1e-9)
+
+    @pytest.mark.parametrize("notion", ["tightest", "gaussian", "approximate", "zcdp", "rdp"])
+    def test_a_query_that_moves_less_says_so(self, notion):
+        near = dp.Gaussian(2, replace_distance=1)
+        for relation in (ADD, REPLACE_SPECIAL):
+            assert dp.account(near, notion=notion, relation=relation).epsilon(
+                DELTA
+            ) == dp.account(dp.Gaussian(2), notion=notion, relation=relation).epsilon(DELTA)
+        replaced = dp.account(near, notion=notion, relation=REPLACE_ONE).epsilon(DELTA)
+        removed = dp.account(near, notion=notion).epsilon(DELTA)
+        assert replaced == pytest.approx(removed, rel=1e-12)
+
+    def test_laplace(self):
+        assert dp.account(dp.Laplace(2)).epsilon(0) == 0.5
+        assert dp.account(dp.Laplace(2), relation=REPLACE_SPECIAL).epsilon(0) == 0.5
+        assert dp.account(dp.Laplace(2), relation=REPLACE_ONE).epsilon(0) == 1.0
+        near = dp.Laplace(2, replace_distance=1)
+        assert dp.account(near, relation=REPLACE_ONE).epsilon(0) == 0.5
+
+    @pytest.mark.parametrize("relation", dp.NeighboringRelation)
+    @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
+    def test_sampling_everything_is_no_sampling(self, notion, relation):
+        whole = sampled(dp.Gaussian(1, replace_distance=0.7), 1)
+        assert whole == dp.Gaussian(1, replace_distance=0.7)
+        one, other = (
+            dp.account(m, notion=notion, relation=relation).epsilon(DELTA)
+            for m in (whole, dp.Gaussian(1, replace_distance=0.7))
+        )
+        assert one == other
+
+    @pytest.mark.parametrize("notion", ["tightest", "approximate", "rdp"])
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            dp.Gaussian(1, replace_distance=1),
+            dp.compose(dp.Gaussian(1), dp.Gaussian(2, replace_distance=1.5)),
+            dp.Laplace(1),
+            dp.Laplace(1, replace_distance=1),
+            dp.PureDP(1, relation=REPLACE_ONE),
+        ],
+        ids=repr,
+    )
+    def test_sampling_of_a_replaced_record_is_proven_at_distance_two_alone(self, notion, inner):
+        with pytest.raises(dp.UnsupportedMechanism):
+            dp.account(sampled(inner, 0.1), notion=notion, relation=REPLACE_ONE)
+
+    @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
+    @pytest.mark.parametrize(
+        "claim",
+        [
+            dp.PureDP(1, relation=REPLACE_ONE),
+            dp.ApproximateDP(1, 1e-6, relation=REPLACE_ONE),
+            dp.ZeroConcentratedDP(0.1, relation=REPLACE_ONE),
+        ],
+        ids=repr,
+    )
+    def test_a_claim_answers_for_its_own_relation_alone(self, notion, claim):
+        for relation in (ADD, REPLACE_SPECIAL):
+            with pytest.raises(dp.UnsupportedMechanism):
+                dp.account(claim, notion=notion, relation=relation)
+        assert dp.account(claim, relation=REPLACE_ONE).epsilon(DELTA) > 0
+
+    def test_the_refusal_names_the_relation_and_a_way_out(self):
+        with pytest.raises(dp.UnsupportedMechanism, match=r"proven for REPLACE_ONE.*group"):
+            dp.account(dp.PureDP(1, relation=REPLACE_ONE), notion="approximate")
+
+    def test_curves_of_two_relations_do_not_mix(self):
+        one, other = (dp.account(dp.Gaussian(1), relation=r) for r in (ADD, REPLACE_ONE))
+        with pytest.raises(ValueError, match="Expected other="):
+            one + other
+
+
+def laplace_ratios(q, scale, points=300):
+    """Return weights of Lap(0, scale) and the sampled density over it: two atoms and between."""
+    x, weight = np.polynomial.legendre.leggauss(points)
+    x, weight = (x + 1) / 2, weight / 2 * np.exp(-(x + 1) / 2 / scale) / (2 * scale)
+    x = np.concatenate([[0.0], x, [1.0]])
+    weight = np.concatenate([[0.5], weight, [math.exp(-1 / scale) / 2]])
+    return weight, 1 - q + q * np.exp((2 * x - 1) / scale)
+
+
+class TestDirections:
+    """One record removed and one added: moments add within each, the worse is taken last."""
+
+    def truth(self, q, scale, epsilon):
+        """Two releases by brute force: (removed, added)."""
+        weight, ratio = laplace_ratios(q, scale)
+        pairs, both = np.outer(weight, weight), np.outer(ratio, ratio)
+        growth = math.exp(epsilon)
+        removed = float((pairs * np.maximum(both - growth, 0)).sum())
+        added = float((pairs * np.maximum(1 - growth * both, 0)).sum())
+        return removed, added
+
+    def test_they_cross_for_composed_sampled_laplace_noise(self):
+        removed, added = self.truth(0.5, 1.0, 0.2314)
+        assert (round(removed, 4), round(added, 4)) == (0.1547, 0.1737)
+        run = dp.repeat(sampled(dp.Laplace(1), 0.5), 2)
+        for relation in (ADD, REPLACE_SPECIAL):
+            assert dp.account(run, relation=relation).delta(0.2314) >= added
+
+    @pytest.mark.parametrize("order", [1.5, 2, 7, 30.25])
+    @pytest.mark.parametrize(("q", "scale"), [(0.5, 1.0), (0.01, 0.3), (0.9, 4.0)])
+    def test_renyi_divergences_keep_both(self, q, scale, order):
+        weight, ratio = laplace_ratios(q, scale)
+        removed = math.log(float(weight @ ratio**order)) / (order - 1)
+        added = math.log(float(weight @ ratio ** (1 - order))) / (order - 1)
+        curve = dp.account(sampled(dp.Laplace(scale), q), notion="rdp")
+        ours = curve.divergences([order])[:, 0]
+        assert ours == pytest.approx([removed, added], rel=1e-9)
+        both = curve + dp.account(sampled(dp.Gaussian(1), 0.1), notion="rdp")
+        gaussian = dp.account(sampled(dp.Gaussian(1), 0.1), notion="rdp").divergence(order)
+        assert both.divergence(order) == pytest.approx(max(ours) + gaussian, rel=1e-12)
+
+    def test_the_worse_direction_is_taken_after_the_sum(self):
+        """A cell that adds worse and one that removes worse: not the sum of both maxima."""
+        one = dp.account(sampled(dp.Laplace(1), 0.5), notion="rdp")
+        twice = one + one
+        orders = [1.01, 1.5, 3, 20]
+        assert twice.divergences(orders) == pytest.approx(2 * one.divergences(orders), rel=1e-14)
+
+
+class TestBoundedLosses:
+    """delta is 0 beyond the largest loss, and what failed openly is counted apart."""
+
+    def test_mass_at_infinity(self):
+        run = dp.account(dp.repeat(dp.ApproximateDP(0.1, 1e-3), 50))
+        lost = -math.expm1(50 * math.log1p(-1e-3))
+        assert run.delta(5.001) == pytest.approx(lost, rel=1e-12)
+        assert run.delta(5.001) >= lost
+        assert run.epsilon(lost * 0.999) == math.inf
+        assert run.epsilon(0) == math.inf
+
+    def test_nothing_but_mass(self):
+        run = dp.account(dp.repeat(dp.ApproximateDP(0, 1e-6), 10))
+        assert run.epsilon(1e-4) == 0
+        assert run.delta(0) == pytest.approx(1e-5, rel=1e-5)
+
+    def test_pure_parts_end_at_their_sum(self):
+        run = dp.account(dp.compose(dp.PureDP(0.1), dp.PureDP(0.2), dp.Laplace(4)))
+        assert 0.55 <= run.epsilon(0) <= 0.55 * (1 + 1e-12) or run.epsilon(0) == math.inf
+        assert dp.account(dp.repeat(dp.PureDP(0.1), 7)).delta(0.71) == 0
+
+    def test_one_sampled_laplace(self):
+        curve = dp.account(sampled(dp.Laplace(1), 0.5))
+        largest = math.log1p(0.5 * math.expm1(1))
+        assert curve.delta(largest * (1 + 1e-9)) == 0
+        assert curve.delta(largest * (1 - 1e-9)) > 0
+
+
+class TestSamplingIsNotPassedThrough:
+    """One sample used again and again is not many samples."""
+
+    def test_one_sample_a_hundred_times(self):
+        once = sampled(dp.repeat(dp.Gaussian(10), 100), 0.01)
+        fresh = dp.repeat(sampled(dp.Gaussian(10), 0.01), 100)
+        assert round(dp.account(once).epsilon(1e-6), 3) == 0.364
+        assert dp.account(fresh).epsilon(1e-6) >= 0.0344
+        for notion in ("approximate", "rdp"):
+            assert dp.account(once, notion=notion).epsilon(1e-6) >= 0.3639
+
+    def test_statistics_of_one_sample_are_one_joint_gaussian(self):
+        joint = sampled(dp.compose(dp.Gaussian(3), dp.repeat(dp.Gaussian(4), 2)), 0.05)
+        single = sampled(dp.Gaussian((1 / 9 + 2 / 16) ** -0.5), 0.05)
+        for relation in dp.NeighboringRelation:
+            one, other = (dp.account(m, relation=relation) for m in (joint, single))
+            assert one.epsilon(DELTA) == pytest.approx(other.epsilon(DELTA), rel=1e-12)
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            dp.compose(dp.Gaussian(1), dp.Laplace(1)),
+            dp.repeat(dp.Laplace(1), 2),
+            dp.repeat(dp.PureDP(1), 2),
+            dp.parallel(dp.Gaussian(1), dp.Gaussian(2)),
+            dp.repeat(sampled(dp.Gaussian(1), 0.1), 2),
+            dp.compose(dp.Gaussian(1), sampled(dp.Gaussian(1), 0.1)),
+            dp.ZeroConcentratedDP(0.1),
+        ],
+        ids=repr,
+    )
+    @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
+    def test_other_trees_under_one_sample_are_refused(self, inner, notion):
+        with pytest.raises(dp.UnsupportedMechanism):
+            dp.account(sampled(inner, 0.1), notion=notion)
+
+    def test_nested_samplings_multiply(self):
+        twice = sampled(sampled(dp.Gaussian(1), 0.25), 0.5)
+        assert 0.125 <= twice.sampling_probability <= math.nextafter(0.125, 1)
+        assert twice.mechanism == dp.Gaussian(1)
+
+    def test_a_sampled_claim(self):
+        claim = sampled(dp.ApproximateDP(1, 1e-6), 0.1)
+        curve = dp.account(claim)
+        epsilon, delta = math.log1p(0.1 * math.expm1(1)), 1e-7
+        assert epsilon <= curve.epsilon(delta * (1 + 1e-12)) <= epsilon * (1 + 1e-9)
+        assert curve.epsilon(delta * 0.999) == math.inf
+        assert curve.delta(epsilon * (1 + 1e-12)) >= delta
+        for relation in (REPLACE_ONE, REPLACE_SPECIAL):
+            other = sampled(dp.ApproximateDP(1, 1e-6, relation=relation), 0.1)
+            with pytest.raises(dp.UnsupportedMechanism):
+                dp.account(other, relation=relation)
+
+
+class TestMomentBoundsStayMomentBounds:
+    """rho-zCDP does not imply the profile of the Gaussian with that rho."""
+
+    def test_zcdp_needs_more_noise_than_the_gaussian_profile(self):
+        target = {"epsilon": 0.1, "delta": DELTA}
+        assert round(dp.noise_multiplier(**target), 2) == 30.75
+        assert round(dp.noise_multiplier(**target, notion="zcdp"), 2) == 33.98
+        rho = dp.rho_from_epsilon(**target)
+        assert round(dp.noise_multiplier_from_rho(rho), 2) == 33.98
+        claim = dp.ZeroConcentratedDP(dp.rho_from_noise_multiplier(30.75))
+        assert dp.account(claim).epsilon(DELTA) > 0.11
+
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            dp.ZeroConcentratedDP(0.1),
+            dp.compose(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1)),
+            dp.compose(dp.repeat(dp.ZeroConcentratedDP(0.1), 3), sampled(dp.Gaussian(1), 0.1)),
+            dp.parallel(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1)),
+        ],
+        ids=repr,
+    )
+    def test_zcdp_claims_are_answered_by_moments_alone(self, plan):
+        assert dp.account(plan).guarantee(delta=DELTA).notion in ("zcdp", "rdp")
+        for notion in NOTION_MODULES.keys() - {"zcdp", "rdp"}:
+            with pytest.raises(dp.UnsupportedMechanism):
+                dp.account(plan, notion=notion)
+
+    def test_a_gaussian_beside_a_claim_counts_by_its_rho(self):
+        plan = dp.compose(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1))
+        assert dp.account(plan).epsilon(DELTA) == pytest.approx(
+            dp.epsilon_from_rho(0.6, DELTA), rel=1e-12
+        )
+
+    def test_the_minimum_is_taken_at_the_query(self):
+        """Sums of tightest curves account the whole plan in each notion, not what had won."""
+        gaussian, claim = dp.Gaussian(5), dp.ZeroConcentratedDP(0.02)
+        total = dp.account(gaussian) + dp.account(claim)
+        whole = dp.account(dp.compose(gaussian, claim))
+        for delta in (1e-12, DELTA, 0.1):
+            assert total.epsilon(delta) == whole.epsilon(delta)
+        back = 3 * (dp.account(gaussian) + dp.account(gaussian))
+        assert back.epsilon(DELTA) == dp.account(dp.repeat(gaussian, 6)).epsilon(DELTA)
+
+
+class TestParallel:
+    """Each record sees one cell, unless it is replaced and may change its cell."""
+
+    def cost(self, plan, relation, **how):
+        return dp.account(plan, relation=relation, **how).epsilon(DELTA)
+
+    def gaussian(self, mu_squared):
+        return dp.account(dp.Gaussian(mu_squared**-0.5)).epsilon(DELTA)
+
+    def test_public_cells_cost_the_worst_of_them(self):
+        plan = dp.parallel(dp.Gaussian(1), dp.Gaussian(2), cells="by_public_index")
+        assert self.cost(plan, ADD) == self.cost(dp.Gaussian(1), ADD)
+        assert self.cost(plan, REPLACE_ONE) == self.cost(dp.Gaussian(1), REPLACE_ONE)
+
+    @pytest.mark.parametrize("notion", ["tightest", "gaussian", "zcdp", "rdp"])
+    def test_a_replaced_record_may_leave_one_cell_and_enter_another(self, notion):
+        cells = (dp.Gaussian(1, replace_distance=0.5), dp.Gaussian(2, replace_distance=0.5))
+        free, fixed = (
+            self.cost(dp.parallel(*cells, cells=how), REPLACE_ONE, notion=notion)
+            for how in ("by_record", "by_public_index")
+        )
+        moved = dp.account(dp.Gaussian((1 + 1 / 4) ** -0.5), notion=notion).epsilon(DELTA)
+        stays = dp.account(dp.Gaussian(2), notion=notion).epsilon(DELTA)
+        assert free == pytest.approx(moved, rel=1e-12)
+        assert fixed == pytest.approx(stays, rel=1e-12)
+
+    def test_equal_cells_can_be_changed_too(self):
+        same = [dp.Gaussian(1, replace_distance=0.1)] * 2
+        assert self.cost(dp.parallel(*same), REPLACE_ONE) == pytest.approx(self.gaussian(2))
+        same = [dp.Gaussian(1)] * 2  # staying costs distance 2, more than moving
+        assert self.cost(dp.parallel(*same), REPLACE_ONE) == pytest.approx(self.gaussian(4))
+
+    def test_a_replaced_response_that_moves_costs_both(self):
+        cells = dp.RandomizedResponse(1), dp.RandomizedResponse(0.5)
+        plan = dp.parallel(*cells)
+        assert dp.account(plan).epsilon(0) == 1
+        replaced = dp.account(plan, notion="rdp", relation=REPLACE_ONE).divergence(3)
+        both = dp.account(dp.compose(*cells), notion="rdp").divergence(3)
+        assert replaced == pytest.approx(both, rel=1e-12)
+
+    def test_claims_of_a_replaced_record_say_nothing_about_moving(self):
+        claims = [dp.PureDP(1, relation=REPLACE_ONE), dp.PureDP(2, relation=REPLACE_ONE)]
+        with pytest.raises(dp.UnsupportedMechanism):
+            dp.account(dp.parallel(*claims), relation=REPLACE_ONE)
+        fixed = dp.parallel(*claims, cells="by_public_index")
+        assert dp.account(fixed, relation=REPLACE_ONE).epsilon(0) == 2
+
+    def test_divergences_that_cross_are_maximised_at_each_order(self):
+        parts = sampled(dp.Gaussian(0.6), 0.01), dp.Gaussian(2)
+        both = dp.account(dp.parallel(*parts), notion="rdp")
+        one, other = (dp.account(part, notion="rdp") for part in parts)
+        assert one.divergence(2) < other.divergence(2)
+        assert one.divergence(60) > other.divergence(60)
+        for order in (2, 60):
+            worse = max(one.divergence(order), other.divergence(order))
+            assert worse <= both.divergence(order) <= worse * (1 + 1e-14)
+
+    @pytest.mark.parametrize("notion", ["tightest", "rdp", "gaussian"])
+    def test_many_cells(self, notion):
+        cells = [dp.Gaussian(1 + i / 1000) for i in range(2000)]
+        if notion != "gaussian":
+            cells = [sampled(cell, 0.1) for cell in cells]
+        worst = dp.account(cells[0], notion=notion).epsilon(DELTA)
+        together = dp.account(dp.parallel(*cells), notion=notion).epsilon(DELTA)
+        assert together == pytest.approx(worst, rel=1e-9)
+
+
+class TestGroups:
+    """k records that change together."""
+
+    @pytest.mark.parametrize("size", [1, 2, 10])
+    def test_closed_forms(self, size):
+        claim = dp.account(dp.ZeroConcentratedDP(0.02), notion="zcdp").group(size)
+        assert claim.rho == pytest.approx(size**2 * 0.02, rel=1e-14)
+        assert claim.rho >= size**2 * 0.02
+        gaussian = dp.account(dp.Gaussian(4), notion="gaussian").group(size)
+        assert gaussian.mu == pytest.approx(size / 4, rel=1e-14)
+        assert gaussian.mu >= size / 4
+
+    def test_a_group_of_two_is_a_gaussian_of_twice_the_shift(self):
+        group = dp.account(dp.Gaussian(4), notion="gaussian").group(2)
+        assert group.epsilon(DELTA) == pytest.approx(dp.account(dp.Gaussian(2)).epsilon(DELTA))
+
+    def test_it_is_not_a_composition(self):
+        group = dp.account(dp.Gaussian(4), notion="gaussian").group(9)
+        assert group.epsilon(DELTA) > 2 * dp.account(dp.repeat(dp.Gaussian(4), 9)).epsilon(DELTA)
+
+    def test_a_divergence_curve_times_the_square_is_no_bound(self):
+        with pytest.raises(dp.UnsupportedMechanism, match="Group privacy"):
+            dp.account(sampled(dp.Gaussian(4), 0.1), notion="rdp").group(2)
+
+
+def profile(mu, epsilon):
+    """Balle and Wang 2018, Theorem 8, at as many digits as the difference needs."""
+    with mp.workdps(80):
+        mu, epsilon = mp.mpf(mu), mp.mpf(epsilon)
+        return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+
+
+class TestIllConditionedInverses:
+    """Differences of nearly equal numbers keep their digits."""
+
+    @pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6])
+    @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-3])
+    def test_small_epsilon(self, sigma, epsilon):
+        truth = profile(1 / mp.mpf(sigma), epsilon)
+        ours = dp.account(dp.Gaussian(sigma)).delta(epsilon)
+        if truth > 1e-300:
+            assert truth <= ours <= truth * (1 + 1e-12)
+
+    @pytest.mark.parametrize("sigma", [0.5, 2.0, 1e3])
+    @pytest.mark.parametrize("share", [0.5, 1e-3, 1e-6, 1e-9])
+    def test_epsilon_near_its_end(self, sigma, share):
+        """delta a little below delta(0): 16 units in the last place times the condition."""
+        mu = 1 / mp.mpf(sigma)
+        delta = float(profile(mu, 0) * (1 - mp.mpf(share)))
+        ours = mp.mpf(dp.account(dp.Gaussian(sigma)).epsilon(delta))
+        with mp.workdps(80):
+            slope = mp.exp(ours) * mp.ncdf(-mu / 2 - ours / mu)  # -d delta / d epsilon
+            condition = mp.mpf(delta) / (ours * slope)
+            gap = max(mp.mpf(10) ** -12, 16 * mp.mpf(2) ** -52 * condition)
+            assert profile(mu, ours) <= delta
+            assert profile(mu, ours * (1 - gap)) > delta
+
+    @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-2, 1, 50, 800])
+    @pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-30, 1e-300])
+    def test_noise(self, epsilon, delta):
+        sigma = mp.mpf(dp.noise_multiplier(epsilon=epsilon, delta=delta))
+        with mp.workdps(400):
+            mu = 1 / sigma
+            true = lambda m: (  # noqa: E731
+                mp.ncdf(m / 2 - epsilon / m) - mp.exp(epsilon) * mp.ncdf(-m / 2 - epsilon / m)
+            )
+            assert true(mu) <= delta
+            assert true(mu * (1 + mp.mpf(10) ** -12)) > delta
