@@ -13,7 +13,7 @@ _SQRT_HALF = math.sqrt(0.5)
 
 
 def _moment_ratios(x: float, count: int) -> list[float]:
-    """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 2.
+    """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 1.
 
     r_n = n / (x + r_{n+1}), all terms positive. Run downwards from a far n, the start's
     error dies like exp(-2 x sqrt(2 n)).
@@ -37,7 +37,7 @@ def mills_ratio(x: float) -> float:
 def _odd_moments(x: float) -> list[float]:
     """Return m_n(x) / n! for n = 1, 3, .., 15, x >= 0."""
     moments = [mills_ratio(x)]
-    if x < 2:
+    if x < 1:
         # upward; the error grows, but slower than the series' weights fall
         moments.append(1 - x * moments[0])
         for n in range(1, 15):
@@ -60,21 +60,23 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
         return -math.inf, 0.0
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
     # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
-    error = _U * (48 + 6 * (abs(a) + 1) * b)
+    error = _U * (8 + 8 * (abs(a) + 1) * b)
     if mu < 0.5:
         odd = _odd_moments(middle)
         series = 0.0
         for coefficient in reversed(odd):
             series = series * half * half + coefficient
         # terms after the 15th are below 1e-20 of the first
-        return log_density + math.log(mu) + math.log(series), error + _U * 64
+        log_mu, log_series = math.log(mu), math.log(series)
+        error += _U * (12 + 2 * (abs(log_mu) + abs(log_series) + abs(log_density)))
+        return log_density + log_mu + log_series, error
     if a < 0:
         tail = 0.5 * math.erfc(a * _SQRT_HALF)
         delta = tail - math.exp(log_density) * mills_ratio(b)
-        return math.log(delta), error + _U * 32 * tail / delta
+        return math.log(delta), error + _U * 12 * tail / delta
     upper = mills_ratio(a)
     difference = upper - mills_ratio(b)
-    return log_density + math.log(difference), error + _U * 32 * upper / difference
+    return log_density + math.log(difference), error + _U * 16 * upper / difference
 
 
 def log_tail(x: float) -> float:

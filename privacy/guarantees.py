@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from privacy import _checks
-from privacy._solve import safe_root
+from privacy._solve import round_up, safe_root
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.relations import NeighboringRelation
 
@@ -149,7 +149,7 @@ class Curve(ABC):
         log_delta = self._log_delta(_checks.real("epsilon", epsilon, remedy, at_least=0))
         if log_delta == -math.inf:
             return self._least_delta()
-        return 1.0 if log_delta >= 0 else max(math.exp(log_delta) * (1 + 4e-16), math.ulp(0.0))
+        return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), 4e-16))
 
     def _least_delta(self) -> float:
         """Return what a log delta of -inf means: underflow, unless losses are bounded."""

@@ -25,7 +25,7 @@ def centred_characteristic(
     size = math.isqrt(count - 1) + 1
     total = np.zeros((size, size), dtype=complex)
     rows = np.arange(size)[:, None] * step
-    width = max(min(_PRODUCT // size**2, _TABLE // size), 1)
+    width = max(min(_PRODUCT // size**2, _TABLE // size), 32)
     for start in range(0, loss.size, width):
         w, x = weight[start : start + width], loss[start : start + width]
         psi_low, low = _psi_and_growth(rows, x)

@@ -54,22 +54,17 @@ class Response(Divergence):
     def at(self, orders: Array) -> Array:
         """Return the divergence, from M - 1 >= 0 so that small losses keep their digits."""
         loss, t = self.loss, orders - 1
-        # E_P psi-like form of M - 1: P puts p on +loss, r on -loss, the rest on 0
-        r = 1 / (math.exp(min(loss, 700.0)) + self.categories - 1)
-        if loss * float(t.max(initial=0)) < 600 and loss < 600:
-            p = r * math.exp(loss)
-            # p (e^(t loss) - 1) + r (e^(-t loss) - 1) = r (e^loss - e^(-t loss)) (e^(t loss) - 1)
-            excess = np.where(
-                t * loss < 1e-3,
-                r * np.expm1(t * loss) * -np.expm1(-orders * loss) * math.exp(loss),
-                p * np.expm1(t * loss) + r * np.expm1(-t * loss),
-            )
-            value = np.log1p(excess) / t
-        else:
-            # log(p + ...) + t loss, the small terms bounded by their sum
-            small = np.exp(-np.minimum(t * loss, 700.0)) * (self.categories - 1)
-            value = loss + np.log1p(small) / t
-        return np.minimum(value * (1 + 64 * _U), loss)
+        # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
+        # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
+        log_p = -math.log1p((self.categories - 1) * math.exp(-loss))
+        excess = log_p + _log_expm1(t * loss) + np.log(-np.expm1(-orders * loss))
+        value = np.logaddexp(0.0, excess) / t
+        return np.minimum(value * (1 + 32 * _U) + 8 * _U * loss * np.minimum(value, 1), loss)
+
+
+def _log_expm1(x: Array) -> Array:
+    """Return log(e^x - 1), x > 0, also where e^x overflows."""
+    return np.asarray(x + np.log(-np.expm1(-x)))
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,17 @@ class SampledNoise(Divergence):
     """Poisson-sampled noise whose log moments come from quadrature, both directions."""
 
     model: LossModel
+    unsampled: Divergence
+    """A bound for orders that quadrature does not reach: sampling only lowers a divergence."""
 
     def at(self, orders: Array) -> Array:
         """Return one row a direction."""
-        return np.stack([_by_moments(self.model, orders, way) for way in ("remove", "add")])
+        try:
+            return np.stack([_by_moments(self.model, orders, way) for way in ("remove", "add")])
+        except OverflowError:
+            if orders.size == 1:
+                return np.stack([self.unsampled.at(orders)] * 2)
+            return np.concatenate([self.at(orders[i : i + 1]) for i in range(orders.size)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class SampledGaussianNoise(Divergence):
         k = counts(last)
         x = k * (k - 1) * (0.5 * self.mu * self.mu)
         with np.errstate(divide="ignore"):  # x underflows to 0: the term is 0
-            growth = x + np.log(-np.expm1(-x))
+            growth = _log_expm1(x)
         odds = k * (math.log(self.q) - math.log1p(-self.q))
         return odds + growth, np.abs(odds) + np.abs(growth)
 
@@ -179,12 +181,12 @@ def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> A
 
 def antipodal(mu: float, q: float) -> SampledNoise:
     """Return the divergence of the sampled Gaussian when one record is replaced."""
-    return SampledNoise(AntipodalGaussian(q, 1 / mu))
+    return SampledNoise(AntipodalGaussian(q, 1 / mu), Linear(2 * mu * mu))
 
 
 def sampled_laplace(loss: float, q: float) -> SampledNoise:
     """Return the divergence of sampled Laplace noise `loss` scales from the record."""
-    return SampledNoise(SampledLaplace(q, 1 / loss))
+    return SampledNoise(SampledLaplace(q, 1 / loss), LaplaceNoise(loss))
 
 
 @lru_cache(maxsize=64)

@@ -158,6 +158,15 @@ class AntipodalProfile(Profile):
         return min(0.0, ours + math.log(max(share, 0.0) + 3 * rounding))
 
 
+def worst(*profiles: Profile) -> Profile:
+    """Return the pointwise maximum, flat."""
+    flat: dict[Profile, None] = {}
+    for profile in profiles:
+        inner = profile.profiles if isinstance(profile, WorstProfile) else (profile,)
+        flat.update(dict.fromkeys(inner))
+    return next(iter(flat)) if len(flat) == 1 else WorstProfile(tuple(flat))
+
+
 @dataclass(frozen=True)
 class WorstProfile(Profile):
     """The pointwise maximum of profiles: releases of which a record sees one."""
@@ -179,17 +188,14 @@ def amplified(claim: ClaimProfile, q: float) -> ClaimProfile:
 
     Balle, Barthe and Gaboardi 2018, Theorem 8.
     """
-    return ClaimProfile(_amplified(claim.loss, q), math.nextafter(q * claim.mass, 1.0))
+    mass = math.nextafter(q * claim.mass, 1.0) if claim.mass else 0.0
+    return ClaimProfile(_amplified(claim.loss, q), mass)
 
 
 def _amplified(loss: float, q: float) -> float:
-    if loss == math.inf:
-        return math.inf
-    if loss < 1:
-        value = math.log1p(q * math.expm1(loss))
-    else:
-        value = loss + math.log(q + (1 - q) * math.exp(-loss))
-    return value * (1 + 4 * _U) + 4 * _U * min(loss, 1.0) * q
+    if loss < 700:
+        return math.log1p(q * math.expm1(loss)) * (1 + 8 * _U)
+    return min(loss, (loss + math.log(q)) * (1 + 8 * _U) + math.exp(-700.0) / q)
 
 
 def _log_up(value: float, error: float) -> float:

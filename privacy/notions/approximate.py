@@ -28,8 +28,8 @@ from privacy.notions._profiles import (
     LaplaceProfile,
     Profile,
     SampledProfile,
-    WorstProfile,
     amplified,
+    worst,
 )
 from privacy.notions._trees import check_claim, mu_squared, refused, sampled_mu, shift
 from privacy.relations import NeighboringRelation
@@ -88,14 +88,15 @@ class ApproximateCurve(Curve):
         if epsilon >= self._supremum:
             return -math.inf
         losses = [(p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile)]
-        total = sum(n * loss for loss, n in losses)
         if self._equal():
-            rest = _optimal_sum(losses[0][0], self._total(), epsilon)
+            log_rest = _optimal_sum(losses[0][0], self._total(), epsilon)
         else:
-            rest = math.exp(ClaimProfile(total).log_delta(epsilon))
+            total = sum(n * loss for loss, n in losses)
+            log_rest = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
         mass = self._mass()
-        delta = mass + (1 - mass) * rest
-        return min(0.0, math.log(delta) + 16 * _U) if delta > 0 else -math.inf
+        if mass == 0:
+            return log_rest
+        return min(0.0, math.log(mass + (1 - mass) * math.exp(log_rest)) + 16 * _U)
 
     def _least_delta(self) -> float:
         return math.ulp(0.0) if math.isinf(self._supremum) else 0.0
@@ -140,8 +141,8 @@ class ApproximateCurve(Curve):
             raise UnsupportedMechanism(
                 f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}."
             )
-        worst = WorstProfile((*self.parts, *other.parts))
-        return ApproximateCurve({worst: 1}, self.relation, exact=self.exact and other.exact)
+        both = worst(*self.parts, *other.parts)
+        return ApproximateCurve({both: 1}, self.relation, exact=self.exact and other.exact)
 
     def moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
@@ -150,7 +151,7 @@ class ApproximateCurve(Curve):
 
 
 def _optimal_sum(loss: float, count: int, epsilon: float) -> float:
-    """Return an upper bound of the delta of `count` releases of loss +-`loss` each.
+    """Return an upper bound of the log delta of `count` releases of loss +-`loss` each.
 
     sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
     with p = e^loss / (1 + e^loss).
@@ -160,13 +161,18 @@ def _optimal_sum(loss: float, count: int, epsilon: float) -> float:
 
     # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
     epsilon -= 4 * _U * (count * loss + epsilon)
-    i = np.arange(min(count, math.ceil((count - epsilon / loss) / 2)) + 1, dtype=float)
+    if epsilon >= count * loss:
+        return -math.inf
+    i = np.arange(math.floor((count - epsilon / loss) / 2) + 1, dtype=float)
+    gap = epsilon - (count - 2 * i) * loss
+    i, gap = i[gap < 0], gap[gap < 0]
     whole = float(gammaln(count + 1.0))
     log_choose = whole - gammaln(i + 1) - gammaln(count - i + 1)
     log_weight = log_choose - count * math.log1p(math.exp(-loss)) - i * loss
-    gap = np.minimum(epsilon - (count - 2 * i) * loss, 0.0)
-    total = float(np.sum(np.exp(log_weight) * -np.expm1(gap)))
-    return min(1.0, total * (1 + _U * (16 * whole + 8 * count * (1 + loss) + 64)))
+    terms = log_weight + np.log(-np.expm1(gap))
+    top = float(terms.max())
+    total = top + math.log(float(np.exp(terms - top).sum()))
+    return min(0.0, total + _U * (16 * whole + 8 * count * (1 + loss) + 4 * abs(total) + 64))
 
 
 @rule("approximate", PureDP, ApproximateDP)

@@ -46,7 +46,7 @@ Conversion = Literal["optimal", "classic"]
 
 _U = 2.0**-53
 _FLAT = 2e-4  # how far values in a bracket may differ for parabolas to end the search
-_ACCURACY = 1e-10  # of the smallest value, relative to 1 + its size
+_ACCURACY = 1e-11  # of the smallest value, relative to 1 + its size
 _LAST = 2**17
 _LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
 
@@ -219,7 +219,14 @@ class RenyiCurve(Curve):
         self._check_same(other)
         if self.parts == other.parts:
             return self
-        return RenyiCurve({_Worst(self._frozen(), other._frozen()): 1}, self.relation, self.orders)
+        both = _Worst(tuple(dict.fromkeys(self._cells() + other._cells())))
+        return RenyiCurve({both: 1}, self.relation, self.orders)
+
+    def _cells(self) -> "tuple[_Parts, ...]":
+        match self._frozen():
+            case ((_Worst(cells=cells), 1),):
+                return cells
+        return (self._frozen(),)
 
     def moved(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the REPLACE_ONE curve of a record removed here and added to `other`."""
@@ -332,13 +339,12 @@ def _rows(parts: _Parts, orders: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Worst(Divergence):
-    """Two sets of releases of which a record sees one."""
+    """Sets of releases of which a record sees one."""
 
-    one: _Parts
-    other: _Parts
+    cells: tuple[_Parts, ...]
 
     def at(self, orders: Array) -> Array:
-        return np.maximum(_rows(self.one, orders), _rows(self.other, orders))
+        return np.max([_rows(cell, orders) for cell in self.cells], axis=0)
 
 
 @dataclass(frozen=True)

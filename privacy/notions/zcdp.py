@@ -64,10 +64,10 @@ def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
 
     low, high = -1.0, 1.0
     while excess(low) > 0 and low > -700:
-        low *= 2
+        low = max(2 * low, -700.0)
     while excess(high) < 0 and high < 700:
-        high *= 2
-    return math.exp(safe_root(excess, max(low, -700.0), min(high, 700.0), rtol=1e-10))
+        high = min(2 * high, 700.0)
+    return math.exp(safe_root(excess, low, high, rtol=1e-10))
 
 
 def _log_delta_at(rho: float, epsilon: float, x: float) -> float:

@@ -52,9 +52,7 @@ def test_noise_of_one_sampled_release(epsilon, delta, q, relation):
 @given(log_uniform(0.05, 30), deltas, sampling_probabilities, st.integers(2, 1000))
 def test_noise_of_a_sampled_run(epsilon, delta, q, count):
     assume(delta < q / 10)
-    sigma = dp.noise_multiplier(
-        epsilon=epsilon, delta=delta, sampling_probability=q, steps=count
-    )
+    sigma = dp.noise_multiplier(epsilon=epsilon, delta=delta, sampling_probability=q, steps=count)
     step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
     assert_just_meets(dp.repeat(step, count), epsilon, delta)
 

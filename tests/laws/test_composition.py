@@ -136,7 +136,9 @@ def test_nested_samplings_multiply(mechanism, p, q):
 
 
 @settings(max_examples=25)
-@given(cells=st.lists(st.one_of(gaussians, sampled_gaussians), min_size=1, max_size=4), delta=deltas)
+@given(
+    cells=st.lists(st.one_of(gaussians, sampled_gaussians), min_size=1, max_size=4), delta=deltas
+)
 def test_parallel_costs_the_worst_of_its_cells(cells, delta):
     together = dp.account(dp.parallel(*cells)).epsilon(delta)
     worst = max(dp.account(cell).epsilon(delta) for cell in cells)

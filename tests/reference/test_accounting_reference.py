@@ -67,9 +67,7 @@ def assert_close_below(ours, truth, tolerance):
 def test_rho_from_epsilon(entry):
     p = parameters(entry)
     classic = entry["kind"].endswith("classic")
-    ours = dp.rho_from_epsilon(
-        p["eps"], p["delta"], conversion="classic" if classic else "optimal"
-    )
+    ours = dp.rho_from_epsilon(p["eps"], p["delta"], conversion="classic" if classic else "optimal")
     assert_close_below(ours, entry["value"], 1e-11 if classic else 1e-9)
 
 
@@ -77,9 +75,7 @@ def test_rho_from_epsilon(entry):
 def test_epsilon_from_rho(entry):
     p = parameters(entry)
     classic = entry["kind"].endswith("classic")
-    ours = dp.epsilon_from_rho(
-        p["rho"], p["delta"], conversion="classic" if classic else "optimal"
-    )
+    ours = dp.epsilon_from_rho(p["rho"], p["delta"], conversion="classic" if classic else "optimal")
     assert_close_above(ours, max(0.0, float(entry["value"])), 1e-11 if classic else 1e-9)
 
 

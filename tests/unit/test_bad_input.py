@@ -1,0 +1,430 @@
+"""Every argument of every entry point against every kind of nonsense: one error, one shape."""
+
+import decimal
+import fractions
+import math
+
+import numpy as np
+import pytest
+
+import privacy as dp
+
+NAN, INF = math.nan, math.inf
+NOT_FINITE = [NAN, INF, -INF, np.float64("nan"), np.inf]
+POSITIVE = [0, 0.0, -0.0, -1, -1e-300, *NOT_FINITE]
+NOT_NEGATIVE = [-1, -1e-300, *NOT_FINITE]
+INSIDE_ONE = [0, 1, 2, -1e-5, 1.5, *NOT_FINITE]
+FROM_ZERO = [1, 2, -1e-5, *NOT_FINITE]
+FRACTION = [0, -0.1, 1.5, 1 + 2**-52, 100, *NOT_FINITE]
+WHOLE = [0, -1, 2.5, 0.5, *NOT_FINITE]
+ABOVE_ONE = [1, 0.5, -2, *NOT_FINITE]
+DISTANCE = [0, -1, 2.1, 3, *NOT_FINITE]
+WRONG_TYPES = ["1", b"1", True, False, None, [1.0], (1,), {}, 1j, np.array([1.0])]
+WRONG_TYPES += [np.bool_(1), decimal.Decimal(1), object]
+
+TARGET = {"epsilon": 1.0, "delta": 1e-5}
+GAUSSIAN = dp.Gaussian(1.0)
+
+
+def curve(notion="tightest"):
+    return dp.account(GAUSSIAN, notion=notion)
+
+
+# entry point -> a call that works, and what each of its numbers refuses
+CALLS = {
+    "noise_multiplier": (
+        dp.noise_multiplier,
+        TARGET | {"sampling_probability": 0.5, "steps": 3},
+        {
+            "epsilon": POSITIVE,
+            "delta": INSIDE_ONE,
+            "sampling_probability": FRACTION,
+            "steps": WHOLE,
+        },
+    ),
+    "max_steps": (
+        dp.max_steps,
+        TARGET | {"noise_multiplier": 10.0, "sampling_probability": 0.5},
+        {
+            "epsilon": POSITIVE,
+            "delta": INSIDE_ONE,
+            "noise_multiplier": POSITIVE,
+            "sampling_probability": FRACTION,
+        },
+    ),
+    "max_sampling_probability": (
+        dp.max_sampling_probability,
+        TARGET | {"noise_multiplier": 1.0, "steps": 1},
+        {
+            "epsilon": POSITIVE,
+            "delta": INSIDE_ONE,
+            "noise_multiplier": POSITIVE,
+            "steps": WHOLE,
+        },
+    ),
+    "calibrate": (
+        lambda **target: dp.calibrate(dp.Laplace, **target),
+        TARGET,
+        {"epsilon": POSITIVE, "delta": FROM_ZERO},
+    ),
+    "recalibrate": (
+        lambda **target: dp.recalibrate(dp.Gaussian(9), dp.Gaussian, **target),
+        TARGET,
+        {"epsilon": POSITIVE, "delta": FROM_ZERO},
+    ),
+    "Gaussian": (
+        dp.Gaussian,
+        {"noise_multiplier": 1.0, "replace_distance": 1.0},
+        {"noise_multiplier": POSITIVE, "replace_distance": DISTANCE},
+    ),
+    "Laplace": (
+        dp.Laplace,
+        {"scale": 1.0, "replace_distance": 1.0},
+        {"scale": POSITIVE, "replace_distance": DISTANCE},
+    ),
+    "RandomizedResponse": (
+        dp.RandomizedResponse,
+        {"epsilon": 1.0, "categories": 3},
+        {"epsilon": POSITIVE, "categories": [1, *WHOLE]},
+    ),
+    "PureDP": (dp.PureDP, {"epsilon": 1.0}, {"epsilon": POSITIVE}),
+    "ApproximateDP": (
+        dp.ApproximateDP,
+        {"epsilon": 1.0, "delta": 1e-5},
+        {"epsilon": NOT_NEGATIVE, "delta": INSIDE_ONE},
+    ),
+    "ZeroConcentratedDP": (dp.ZeroConcentratedDP, {"rho": 0.1}, {"rho": POSITIVE}),
+    "PoissonSampled": (
+        lambda sampling_probability: dp.PoissonSampled(
+            GAUSSIAN, sampling_probability=sampling_probability
+        ),
+        {"sampling_probability": 0.5},
+        {"sampling_probability": FRACTION},
+    ),
+    "repeat": (
+        lambda count: dp.repeat(GAUSSIAN, count),
+        {"count": 3},
+        {"count": WHOLE},
+    ),
+    "Curve.epsilon": (
+        lambda delta: curve().epsilon(delta),
+        {"delta": 1e-5},
+        {"delta": FROM_ZERO},
+    ),
+    "Curve.delta": (
+        lambda epsilon: curve().delta(epsilon),
+        {"epsilon": 1.0},
+        {"epsilon": NOT_NEGATIVE},
+    ),
+    "RenyiCurve.divergence": (
+        lambda order: curve("rdp").divergence(order),
+        {"order": 2.0},
+        {"order": ABOVE_ONE},
+    ),
+    "ZeroConcentratedCurve.divergence": (
+        lambda order: curve("zcdp").divergence(order),
+        {"order": 2.0},
+        {"order": ABOVE_ONE},
+    ),
+    "GaussianCurve.group": (
+        lambda size: curve("gaussian").group(size),
+        {"size": 3},
+        {"size": WHOLE},
+    ),
+    "epsilon_from_rho": (
+        dp.epsilon_from_rho,
+        {"rho": 0.1, "delta": 1e-5},
+        {"rho": POSITIVE, "delta": FROM_ZERO},
+    ),
+    "delta_from_rho": (
+        dp.delta_from_rho,
+        {"rho": 0.1, "epsilon": 1.0},
+        {"rho": POSITIVE, "epsilon": NOT_NEGATIVE},
+    ),
+    "rho_from_epsilon": (
+        dp.rho_from_epsilon,
+        TARGET,
+        {"epsilon": POSITIVE, "delta": INSIDE_ONE},
+    ),
+    "rho_from_mu": (dp.rho_from_mu, {"mu": 1.0}, {"mu": POSITIVE}),
+    "mu_from_rho": (dp.mu_from_rho, {"rho": 1.0}, {"rho": POSITIVE}),
+    "noise_multiplier_from_rho": (dp.noise_multiplier_from_rho, {"rho": 1.0}, {"rho": POSITIVE}),
+    "noise_multiplier_from_mu": (dp.noise_multiplier_from_mu, {"mu": 1.0}, {"mu": POSITIVE}),
+    "rho_from_noise_multiplier": (
+        dp.rho_from_noise_multiplier,
+        {"noise_multiplier": 1.0},
+        {"noise_multiplier": POSITIVE},
+    ),
+    "mu_from_noise_multiplier": (
+        dp.mu_from_noise_multiplier,
+        {"noise_multiplier": 1.0},
+        {"noise_multiplier": POSITIVE},
+    ),
+    "printed_subsampling_formula_not_a_bound": (
+        dp.printed_subsampling_formula_not_a_bound,
+        {"order": 2, "noise_multiplier": 1.0, "sampling_probability": 0.5},
+        {
+            "order": [1, *WHOLE],
+            "noise_multiplier": POSITIVE,
+            "sampling_probability": FRACTION,
+        },
+    ),
+}
+ARGUMENTS = [
+    pytest.param(call, good, name, refused, id=f"{entry}({name})")
+    for entry, (call, good, domains) in CALLS.items()
+    for name, refused in domains.items()
+]
+
+
+def assert_shape(error, name, value):
+    """Expected name=value to be RULE. Remedy."""
+    message = str(error)
+    assert message.startswith(f"Expected {name}={value!r} to be "), message
+    rule, _, remedy = message.partition(" to be ")[2].partition(". ")
+    assert rule
+    assert remedy.endswith((".", "?")), message
+
+
+@pytest.mark.parametrize(("call", "good", "name", "refused"), ARGUMENTS)
+def test_a_value_outside_its_domain(call, good, name, refused):
+    call(**good)
+    for value in refused:
+        with pytest.raises(ValueError, match="Expected") as caught:
+            call(**good | {name: value})
+        assert type(caught.value) is ValueError
+        assert_shape(caught.value, name, value)
+
+
+@pytest.mark.parametrize(("call", "good", "name", "refused"), ARGUMENTS)
+def test_a_value_of_the_wrong_type(call, good, name, refused):
+    for value in WRONG_TYPES:
+        with pytest.raises(TypeError, match="Expected") as caught:
+            call(**good | {name: value})
+        assert_shape(caught.value, name, value)
+
+
+def plain(answer):
+    """Whether nothing of numpy is left in an answer."""
+    if isinstance(answer, int | float):
+        return type(answer) in (int, float)
+    return "np." not in repr(answer)
+
+
+@pytest.mark.parametrize(("call", "good", "name", "refused"), ARGUMENTS)
+def test_numbers_of_other_libraries(call, good, name, refused):
+    for convert in (np.float64, fractions.Fraction):
+        value = convert(good[name])
+        answer = call(**good | {name: value})
+        assert plain(answer)
+        if not hasattr(answer, "relation"):
+            assert answer == call(**good)
+    if float(good[name]).is_integer():
+        for convert in (int, float, np.int64, np.float32, np.uint8):
+            assert plain(call(**good | {name: convert(good[name])}))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: dp.noise_multiplier(**TARGET, steps=10**5000), "steps"),
+        (lambda: dp.noise_multiplier(epsilon=10**5000, delta=1e-5), "epsilon"),
+        (lambda: dp.repeat(GAUSSIAN, -(10**5000)), "count"),
+        (lambda: dp.Gaussian(10**400), "noise_multiplier"),
+    ],
+    ids=["steps", "epsilon", "count", "noise_multiplier"],
+)
+def test_whole_numbers_that_no_float_holds(call, name):
+    with pytest.raises((ValueError, OverflowError), match=f"Expected {name}="):
+        call()
+
+
+@pytest.mark.parametrize("count", [10**400, 2**1100], ids=["10^400", "2^1100"])
+def test_more_steps_than_a_float_can_count(count):
+    """A refusal that names the argument, or an infinite answer."""
+    try:
+        epsilon = dp.account(dp.repeat(GAUSSIAN, count)).epsilon(1e-5)
+    except (ValueError, OverflowError) as error:
+        assert "Expected" in str(error)
+    else:
+        assert epsilon == math.inf
+
+
+def test_a_percentage_is_recognised():
+    with pytest.raises(ValueError, match=r"pass 0\.0167"):
+        dp.noise_multiplier(**TARGET, sampling_probability=1.67)
+
+
+# -- arguments that are not numbers ---------------------------------------------------------
+
+NOT_A_RELATION = ["", "replace_one", "ADD", None, 1, dp.Gaussian]
+
+
+@pytest.mark.parametrize("relation", NOT_A_RELATION)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda relation: dp.account(GAUSSIAN, relation=relation),
+        lambda relation: dp.noise_multiplier(**TARGET, relation=relation),
+        lambda relation: dp.max_steps(**TARGET, noise_multiplier=10, relation=relation),
+        lambda relation: dp.PureDP(1, relation=relation),
+        lambda relation: dp.ApproximateDP(1, 1e-5, relation=relation),
+        lambda relation: dp.ZeroConcentratedDP(1, relation=relation),
+    ],
+    ids=["account", "noise_multiplier", "max_steps", "PureDP", "ApproximateDP", "zCDP"],
+)
+def test_unknown_relation(call, relation):
+    with pytest.raises(ValueError, match="Expected relation=") as caught:
+        call(relation)
+    assert_shape(caught.value, "relation", relation)
+    assert "REPLACE_SPECIAL" in str(caught.value)
+
+
+def test_relations_are_known_by_their_names():
+    by_name = dp.account(GAUSSIAN, relation="REPLACE_ONE")
+    assert by_name.relation is dp.NeighboringRelation.REPLACE_ONE
+    assert dp.PureDP(1, relation="REPLACE_ONE").relation is dp.NeighboringRelation.REPLACE_ONE
+
+
+@pytest.mark.parametrize("notion", ["", "RDP", "renyi", None, 1, ["rdp"]])
+def test_unknown_notion(notion):
+    for call in (
+        lambda: dp.account(GAUSSIAN, notion=notion),
+        lambda: dp.noise_multiplier(**TARGET, notion=notion),
+    ):
+        with pytest.raises(ValueError, match="Expected notion=") as caught:
+            call()
+        assert_shape(caught.value, "notion", notion)
+
+
+@pytest.mark.parametrize("conversion", ["", "best", None, True])
+def test_unknown_conversion(conversion):
+    for call in (
+        lambda: dp.epsilon_from_rho(0.1, 1e-5, conversion=conversion),
+        lambda: dp.delta_from_rho(0.1, 1, conversion=conversion),
+        lambda: dp.rho_from_epsilon(1, 1e-5, conversion=conversion),
+        lambda: curve("rdp").epsilon(1e-5, conversion=conversion),
+    ):
+        with pytest.raises(ValueError, match="Expected conversion=") as caught:
+            call()
+        assert_shape(caught.value, "conversion", conversion)
+
+
+@pytest.mark.parametrize("seek", ["", "min", None, 1])
+def test_unknown_seek(seek):
+    with pytest.raises(ValueError, match="Expected seek=") as caught:
+        dp.calibrate(dp.Gaussian, **TARGET, seek=seek)
+    assert_shape(caught.value, "seek", seek)
+
+
+@pytest.mark.parametrize("cells", ["", "by_hand", None, ["by_record"]])
+def test_unknown_cells(cells):
+    with pytest.raises(ValueError, match="Expected cells=") as caught:
+        dp.parallel(GAUSSIAN, dp.Gaussian(2), cells=cells)
+    assert_shape(caught.value, "cells", cells)
+
+
+@pytest.mark.parametrize("domain", [(2, 1), (1, 1), (-1, 1), (math.nan, 1), (0, math.nan)])
+def test_a_domain_that_is_empty(domain):
+    with pytest.raises(ValueError, match="Expected domain="):
+        dp.calibrate(dp.Gaussian, **TARGET, domain=domain)
+
+
+@pytest.mark.parametrize("domain", [1, None, "ab", (1,), (0, 1, 2), ("a", 1)])
+def test_a_domain_that_is_none(domain):
+    with pytest.raises((TypeError, ValueError), match="Expected domain="):
+        dp.calibrate(dp.Gaussian, **TARGET, domain=domain)
+
+
+@pytest.mark.parametrize("thing", ["gaussian", 1.0, None, dp.Gaussian, [GAUSSIAN]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        dp.account,
+        lambda thing: dp.repeat(thing, 3),
+        lambda thing: dp.compose(GAUSSIAN, thing),
+        lambda thing: dp.parallel(thing, GAUSSIAN),
+        lambda thing: dp.PoissonSampled(thing, sampling_probability=0.1),
+        lambda thing: dp.calibrate(lambda _: thing, **TARGET),
+        lambda thing: dp.recalibrate(thing, dp.Gaussian, **TARGET),
+    ],
+)
+def test_what_is_no_mechanism(call, thing):
+    with pytest.raises(TypeError, match=r"Expected .* to be a mechanism"):
+        call(thing)
+
+
+@pytest.mark.parametrize("make", [None, 1.0, GAUSSIAN])
+def test_what_makes_nothing(make):
+    with pytest.raises(TypeError):
+        dp.calibrate(make, **TARGET)
+
+
+@pytest.mark.parametrize("build", [dp.compose, dp.parallel])
+def test_nothing_to_combine(build):
+    with pytest.raises(ValueError, match="Expected mechanisms="):
+        build()
+
+
+@pytest.mark.parametrize("orders", [[], [1], [0.5, 2], [math.nan], [math.inf]])
+def test_orders_outside_their_domain(orders):
+    with pytest.raises(ValueError, match="Expected orders="):
+        dp.account(GAUSSIAN, notion="rdp", orders=orders)
+
+
+@pytest.mark.parametrize("orders", [2, "23", ["2"], [None], [True]])
+def test_orders_of_the_wrong_type(orders):
+    with pytest.raises(TypeError, match="Expected orders="):
+        dp.account(GAUSSIAN, notion="rdp", orders=orders)
+
+
+def test_orders_belong_to_rdp():
+    for notion in ("tightest", "zcdp"):
+        with pytest.raises(ValueError, match="Expected orders="):
+            dp.account(GAUSSIAN, notion=notion, orders=range(2, 65))
+
+
+@pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "delta": 1e-5}])
+def test_a_guarantee_needs_one_of_two(given):
+    with pytest.raises(ValueError, match="Expected delta, epsilon="):
+        curve().guarantee(**given)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"type": "Gausian", "noise_multiplier": 1},
+        {"type": None},
+        {"type": "Gaussian"},
+        {"type": "Gaussian", "sigma": 1},
+        {"type": "Gaussian", "noise_multiplier": -1},
+        {"type": "Gaussian", "noise_multiplier": math.nan},
+        {"type": "Composed", "parts": []},
+        {"type": "Parallel", "parts": []},
+        {"type": "Repeated", "count": 2},
+        {"type": "Repeated", "mechanism": {"type": "Gaussian", "noise_multiplier": 1}, "count": 0},
+        {"type": "PureDP", "epsilon": 1, "relation": "SOME"},
+    ],
+)
+def test_a_form_that_describes_nothing(form):
+    with pytest.raises(ValueError, match="Expected"):
+        dp.mechanism_from_json(form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        None,
+        "Gaussian",
+        [],
+        1,
+        {"type": "Gaussian", "noise_multiplier": "1"},
+        {"type": "Repeated", "mechanism": None, "count": 2},
+        {"type": "Composed", "parts": 5},
+        {"type": "Composed", "parts": ["Gaussian"]},
+    ],
+)
+def test_a_form_of_the_wrong_type(form):
+    with pytest.raises(TypeError, match="Expected"):
+        dp.mechanism_from_json(form)

@@ -1,0 +1,258 @@
+"""The inverse of accounting at its edges: what is out of reach, what is not monotone, the ends."""
+
+import math
+
+import mpmath as mp
+import pytest
+
+import privacy as dp
+from privacy.accounting import NOTION_MODULES
+
+TARGET = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def sampled(sigma, q):
+    return dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+
+
+def assert_private(mechanism, epsilon, delta, **how):
+    """As a user would check it: by either question."""
+    curve = dp.account(mechanism, **how)
+    assert curve.epsilon(delta) <= epsilon
+    assert curve.delta(epsilon) <= delta
+
+
+class TestInfeasible:
+    @pytest.mark.parametrize(
+        ("call", "best"),
+        [
+            (lambda: dp.max_steps(**TARGET, noise_multiplier=0.5), dp.Gaussian(0.5)),
+            (
+                lambda: dp.max_steps(**TARGET, noise_multiplier=0.3, sampling_probability=0.5),
+                sampled(0.3, 0.5),
+            ),
+            (
+                lambda: dp.calibrate(dp.Gaussian, **TARGET, domain=(0, 2)),
+                dp.Gaussian(2),
+            ),
+            (
+                lambda: dp.calibrate(
+                    lambda q: sampled(0.5, q), **TARGET, seek="largest", domain=(0.1, 1)
+                ),
+                sampled(0.5, 0.1),
+            ),
+            (
+                lambda: dp.calibrate(
+                    lambda n: dp.Gaussian(n / 100), **TARGET, integer=True, domain=(1, 200)
+                ),
+                dp.Gaussian(2),
+            ),
+            (
+                lambda: dp.recalibrate(dp.Gaussian(2), dp.Gaussian, **TARGET, domain=(0, 100)),
+                dp.compose(dp.Gaussian(2), dp.Gaussian(100)),
+            ),
+        ],
+    )
+    def test_carries_the_best_epsilon(self, call, best):
+        with pytest.raises(dp.Infeasible, match="Expected epsilon=1 at delta=1e-05") as caught:
+            call()
+        expected = dp.account(best).epsilon(1e-5)
+        assert caught.value.best_epsilon == pytest.approx(expected, rel=1e-9)
+        assert caught.value.best_epsilon > 1
+        assert isinstance(caught.value, ValueError)
+
+    def test_no_noise_makes_a_gaussian_pure(self):
+        with pytest.raises(dp.Infeasible) as caught:
+            dp.calibrate(dp.Gaussian, epsilon=1, delta=0)
+        assert caught.value.best_epsilon == math.inf
+
+    def test_what_was_done_cannot_be_undone(self):
+        with pytest.raises(dp.Infeasible) as caught:
+            dp.recalibrate(dp.PureDP(2), dp.Laplace, epsilon=1, delta=0)
+        assert caught.value.best_epsilon >= 2
+
+    def test_unanswered_mechanisms_are_refused_and_not_infeasible(self):
+        with pytest.raises(dp.UnsupportedMechanism):
+            dp.calibrate(dp.ZeroConcentratedDP, **TARGET, notion="gaussian", seek="largest")
+
+
+class TestNotMonotone:
+    def test_a_family_that_turns_back(self):
+        with pytest.raises(ValueError, match="to be monotone") as caught:
+            dp.calibrate(lambda x: dp.Gaussian(10 + 9 * math.sin(8 * x)), **TARGET, domain=(1, 100))
+        assert not isinstance(caught.value, dp.Infeasible)
+
+    @pytest.mark.parametrize("seek", ["smallest", "largest"])
+    def test_the_wrong_seek(self, seek):
+        make = {"smallest": lambda q: sampled(1, q), "largest": dp.Gaussian}[seek]
+        with pytest.raises(ValueError, match=r"monotone|reachable"):
+            dp.calibrate(make, **TARGET, seek=seek, domain=(0.01, 0.9))
+
+
+class TestDomain:
+    def test_an_end_that_is_private_is_the_answer(self):
+        assert dp.calibrate(dp.Gaussian, **TARGET, domain=(10, 20)) == 10
+        most = dp.calibrate(lambda q: sampled(5, q), **TARGET, seek="largest", domain=(0, 0.5))
+        assert most == 0.5
+        assert dp.max_sampling_probability(**TARGET, noise_multiplier=4) == 1
+
+    def test_the_answer_is_inside(self):
+        inside = dp.calibrate(dp.Gaussian, **TARGET, domain=(3, 4))
+        assert inside == pytest.approx(dp.calibrate(dp.Gaussian, **TARGET), rel=1e-12)
+        assert 3 < inside < 4
+
+    def test_every_value_is_private(self):
+        assert 0 < dp.calibrate(dp.Gaussian, epsilon=1e300, delta=0.5) <= 1e-9
+
+    @pytest.mark.parametrize("domain", [(0, 0.5), (0.2, 0.9)])
+    def test_no_whole_number_inside(self, domain):
+        with pytest.raises(ValueError, match="Expected domain="):
+            dp.calibrate(
+                lambda n: dp.repeat(dp.Gaussian(9), n),
+                **TARGET,
+                seek="largest",
+                integer=True,
+                domain=domain,
+            )
+
+    def test_tiny_probabilities_are_found(self):
+        """A probability below 1e-9 is a probability."""
+        q = dp.max_sampling_probability(epsilon=1, delta=1e-15, noise_multiplier=0.01)
+        assert 5e-16 < q < 2e-15
+        assert_private(sampled(0.01, q), 1, 1e-15)
+
+
+class TestWholeNumbers:
+    @pytest.mark.parametrize("q", [1, 0.1, 1e-3])
+    @pytest.mark.parametrize("sigma", [4.0, 20.0])
+    def test_steps(self, q, sigma):
+        most = dp.max_steps(**TARGET, noise_multiplier=sigma, sampling_probability=q)
+        assert isinstance(most, int)
+        assert_private(dp.repeat(sampled(sigma, q), most), 1, 1e-5)
+        assert dp.account(dp.repeat(sampled(sigma, q), most + 1)).delta(1) > 1e-5
+
+    def test_ends(self):
+        def run(n):
+            return dp.repeat(dp.Gaussian(40), n)
+
+        free = dp.calibrate(run, **TARGET, seek="largest", integer=True)
+        capped = dp.calibrate(run, **TARGET, seek="largest", integer=True, domain=(1, 50))
+        assert capped == 50 < free
+
+    def test_smallest(self):
+        found = dp.calibrate(lambda n: dp.Gaussian(n / 10), **TARGET, integer=True)
+        assert found == 38
+        assert isinstance(found, int)
+
+    def test_first_value_is_enough(self):
+        assert dp.calibrate(lambda n: dp.Gaussian(9 * n), **TARGET, integer=True) == 1
+
+    def test_basic_composition_has_a_closed_form(self):
+        most = dp.calibrate(
+            lambda n: dp.repeat(dp.PureDP(0.125), n),
+            epsilon=1,
+            delta=0,
+            seek="largest",
+            integer=True,
+        )
+        assert most == 8
+
+
+class TestAgainstClosedForms:
+    @pytest.mark.parametrize("epsilon", [1e-9, 0.5, 1.0, 3.0, 700.0])
+    def test_laplace(self, epsilon):
+        assert dp.calibrate(dp.Laplace, epsilon=epsilon, delta=0) == pytest.approx(
+            1 / epsilon, rel=1e-12
+        )
+
+    @pytest.mark.parametrize("epsilon", [1e-9, 0.5, 1.0, 3.0, 700.0])
+    def test_claims(self, epsilon):
+        largest = dp.calibrate(dp.PureDP, epsilon=epsilon, delta=0, seek="largest")
+        assert largest <= epsilon
+        assert largest == pytest.approx(epsilon, rel=1e-12)
+
+    @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0])
+    def test_zcdp(self, epsilon):
+        rho = dp.calibrate(dp.ZeroConcentratedDP, epsilon=epsilon, delta=1e-5, seek="largest")
+        assert rho == pytest.approx(dp.rho_from_epsilon(epsilon, 1e-5), rel=1e-9)
+        sigma = dp.noise_multiplier(epsilon=epsilon, delta=1e-5, notion="zcdp")
+        assert sigma == pytest.approx(dp.noise_multiplier_from_rho(rho), rel=1e-9)
+
+    @pytest.mark.parametrize("relation", dp.NeighboringRelation)
+    def test_replacing_doubles_the_noise(self, relation):
+        factor = 2 if relation is dp.NeighboringRelation.REPLACE_ONE else 1
+        sigma = dp.noise_multiplier(**TARGET, relation=relation)
+        assert sigma == pytest.approx(factor * dp.noise_multiplier(**TARGET), rel=1e-12)
+
+    @pytest.mark.parametrize("steps", [1, 100, 10**12])
+    def test_gaussians_scale_with_the_root_of_their_number(self, steps):
+        sigma = dp.noise_multiplier(**TARGET, steps=steps)
+        assert sigma == pytest.approx(math.sqrt(steps) * dp.noise_multiplier(**TARGET), rel=1e-12)
+
+
+class TestRecalibration:
+    def test_gaussians_share_mu_squared(self):
+        whole = dp.noise_multiplier(**TARGET)
+        done = dp.Gaussian(2 * whole)
+        sigma = dp.recalibrate(done, dp.Gaussian, **TARGET)
+        assert sigma == pytest.approx(whole / math.sqrt(1 - 1 / 4), rel=1e-9)
+        assert_private(dp.compose(done, dp.Gaussian(sigma)), **TARGET)
+
+    def test_a_half_trained_model(self):
+        target = {"epsilon": 2.0, "delta": 1e-6}
+        done = dp.repeat(sampled(1.2, 0.01), 500)
+        sigma = dp.recalibrate(done, lambda s: dp.repeat(sampled(s, 0.01), 2000), **target)
+        assert_private(dp.compose(done, dp.repeat(sampled(sigma, 0.01), 2000)), **target)
+
+    def test_nothing_was_done(self):
+        done = dp.ZeroConcentratedDP(1e-12)
+        sigma = dp.recalibrate(done, dp.Gaussian, **TARGET)
+        assert sigma == pytest.approx(dp.noise_multiplier(**TARGET, notion="zcdp"), rel=1e-4)
+
+
+class TestExtremes:
+    @pytest.mark.parametrize("notion", ["tightest", "gaussian", "approximate", "zcdp", "rdp"])
+    @pytest.mark.parametrize("epsilon", [1e-9, 1.0, 800.0])
+    @pytest.mark.parametrize("delta", [0.5, 1e-5, 1e-300])
+    def test_one_gaussian(self, notion, epsilon, delta):
+        how = {"notion": notion}
+        sigma = dp.noise_multiplier(epsilon=epsilon, delta=delta, **how)
+        assert_private(dp.Gaussian(sigma), epsilon, delta, **how)
+
+    @pytest.mark.parametrize("epsilon", [1e-9, 1.0, 800.0])
+    @pytest.mark.parametrize("delta", [0.5, 1e-5, 1e-300])
+    @pytest.mark.parametrize(("steps", "q"), [(1, 1e-8), (10**12, 1e-8), (1000, 0.01), (10**12, 1)])
+    def test_sampled_gaussians(self, epsilon, delta, steps, q):
+        sigma = dp.noise_multiplier(
+            epsilon=epsilon, delta=delta, sampling_probability=q, steps=steps
+        )
+        assert_private(dp.repeat(sampled(sigma, q), steps), epsilon, delta)
+
+    @pytest.mark.parametrize("relation", dp.NeighboringRelation)
+    def test_a_thousand_steps_in_every_relation(self, relation):
+        how = {"sampling_probability": 0.01, "steps": 1000, "relation": relation}
+        sigma = dp.noise_multiplier(**TARGET, **how)
+        assert_private(dp.repeat(sampled(sigma, 0.01), 1000), **TARGET, relation=relation)
+
+    def test_a_target_below_the_smallest_epsilons(self):
+        """Total variation decides there: sigma = 1 / (2 z), z the normal quantile."""
+        sigma = dp.noise_multiplier(epsilon=1e-300, delta=1e-5)
+        with mp.workdps(40):
+            limit = 1 / (2 * mp.sqrt(2) * mp.erfinv(mp.mpf(1e-5)))
+        assert limit <= sigma <= float(limit) * (1 + 1e-9)
+
+    def test_certificates_are_kept(self):
+        pytest.importorskip("flint")
+        plain = dp.noise_multiplier(**TARGET)
+        proven = dp.noise_multiplier(**TARGET, certify=True)
+        assert plain <= proven <= plain * (1 + 1e-9)
+        assert dp.account(dp.Gaussian(proven)).guarantee(delta=1e-5, certify=True).certified
+
+
+@pytest.mark.parametrize("notion", NOTION_MODULES)
+def test_each_notion_calibrates(notion):
+    if notion == "contour":
+        pytest.skip("answers sampled and composed noise")
+    sigma = dp.noise_multiplier(**TARGET, notion=notion)
+    assert sigma >= dp.noise_multiplier(**TARGET) * (1 - 1e-12)
+    assert_private(dp.Gaussian(sigma), **TARGET, notion=notion)

@@ -1,0 +1,45 @@
+"""The far ends of the domains are answered: a bound, infinity, or the smallest float."""
+
+import math
+
+import pytest
+
+import privacy as dp
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e300, 5e-324, 1.7e308])
+@pytest.mark.parametrize("relation", dp.NeighboringRelation)
+@pytest.mark.parametrize("steps", [1, 10**12])
+@pytest.mark.parametrize("q", [1, 0.5, 1e-8])
+def test_extreme_noise(sigma, relation, steps, q):
+    step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+    curve = dp.account(dp.repeat(step, steps), relation=relation)
+    epsilon, delta = curve.epsilon(1e-12), curve.delta(1.0)
+    if sigma < 1:
+        assert epsilon == math.inf
+        lost = -math.expm1(steps * math.log1p(-q)) if q < 1 else 1.0
+        assert delta >= lost * (1 - 1e-12)
+    else:
+        assert 0 <= epsilon < 1e-3
+        assert 0 < delta < 1e-12
+
+
+@pytest.mark.parametrize("notion", ["tightest", "zcdp", "rdp", "gaussian", "approximate"])
+@pytest.mark.parametrize("sigma", [1e-300, 1e300])
+def test_extreme_noise_in_each_notion(notion, sigma):
+    curve = dp.account(dp.Gaussian(sigma), notion=notion)
+    assert (curve.epsilon(1e-5) == math.inf) == (sigma < 1)
+    assert (curve.delta(1.0) == 1) == (sigma < 1)
+    assert curve.delta(1.0) > 0
+    assert curve.epsilon(0) == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [1e9, 1e17, 1e150, 1e300, 1.7e308])
+@pytest.mark.parametrize("sigma", [1e-9, 0.3, 1.0, 1e9])
+def test_delta_at_a_huge_epsilon_is_tiny_and_not_zero(epsilon, sigma):
+    for notion in ("tightest", "zcdp", "rdp"):
+        delta = dp.account(dp.Gaussian(sigma), notion=notion).delta(epsilon)
+        if epsilon > 2 / sigma**2:
+            assert 0 < delta < 1e-100
+        else:
+            assert 0 < delta <= 1

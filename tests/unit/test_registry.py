@@ -1,0 +1,162 @@
+"""Every mechanism has all that a mechanism comes with; walk the registry and find the gaps."""
+
+import copy
+import json
+import pickle
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import privacy as dp
+from privacy import mechanisms
+from privacy.accounting import NOTION_MODULES, rules_of
+
+KINDS = (*mechanisms.LEAVES, dp.PoissonSampled)
+EXAMPLES = {
+    dp.Gaussian: dp.Gaussian(1.5, replace_distance=1.25),
+    dp.Laplace: dp.Laplace(2.5, replace_distance=0.5),
+    dp.RandomizedResponse: dp.RandomizedResponse(0.5, 7),
+    dp.PureDP: dp.PureDP(0.25, relation="REPLACE_ONE"),
+    dp.ApproximateDP: dp.ApproximateDP(0.25, 1e-7, relation="REPLACE_SPECIAL"),
+    dp.ZeroConcentratedDP: dp.ZeroConcentratedDP(0.125, relation="REPLACE_ONE"),
+    dp.PoissonSampled: dp.PoissonSampled(dp.Gaussian(1.5), sampling_probability=0.25),
+}
+COMBINED = [
+    dp.repeat(dp.Gaussian(1.0), 10**20),
+    dp.compose(dp.Gaussian(1.0), dp.repeat(dp.Laplace(2.0), 3)),
+    dp.parallel(dp.Gaussian(1.0), dp.Gaussian(2.0)),
+    dp.parallel(dp.Gaussian(1.0), dp.PureDP(1.0), cells="by_public_index"),
+]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+each_form = pytest.mark.parametrize(
+    "mechanism", [*EXAMPLES.values(), *COMBINED], ids=lambda m: type(m).__name__
+)
+
+
+def test_the_walk_misses_no_public_mechanism():
+    public = {getattr(dp, name) for name in dp.__all__}
+    described = {
+        thing
+        for thing in public
+        if isinstance(thing, type) and issubclass(thing, mechanisms.Mechanism)
+    }
+    assert described == set(KINDS) == set(EXAMPLES)
+
+
+@each_kind
+def test_has_a_rule(kind):
+    notions = [notion for notion in NOTION_MODULES if kind in rules_of(notion)]
+    assert notions
+    assert dp.support_matrix()[kind.__name__] == tuple(notions)
+
+
+@each_kind
+def test_is_answered(kind):
+    example = EXAMPLES[kind]
+    relation = getattr(example, "relation", dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    found = dp.account(example, relation=relation).guarantee(delta=1e-5)
+    assert found.notion in NOTION_MODULES
+    assert 0 < found.epsilon < 100
+
+
+def test_no_rule_is_for_a_combinator():
+    """The fold alone composes."""
+    for notion in NOTION_MODULES:
+        assert set(rules_of(notion)) <= set(KINDS)
+
+
+def test_every_notion_has_rules():
+    for notion in NOTION_MODULES:
+        assert rules_of(notion)
+
+
+def test_the_matrix_has_no_other_rows():
+    assert set(dp.support_matrix()) == {kind.__name__ for kind in KINDS}
+
+
+def test_the_documentation_shows_the_matrix():
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    (head,) = (row for row in rows if row[0] == "mechanism" and "zcdp" in row)
+    assert tuple(head[1:]) == tuple(NOTION_MODULES)
+    shown = {row[0].strip("`"): row[1:] for row in rows if "yes" in row}
+    assert shown == {
+        kind: ["yes" if notion in notions else "" for notion in NOTION_MODULES]
+        for kind, notions in dp.support_matrix().items()
+    }
+
+
+@each_form
+def test_json(mechanism):
+    form = mechanism.to_json()
+    assert form["type"] == type(mechanism).__name__
+    assert set(form) == {"type", *(field.name for field in fields(mechanism))}
+    again = dp.mechanism_from_json(json.loads(json.dumps(form, allow_nan=False)))
+    assert again == mechanism
+    assert type(again) is type(mechanism)
+
+
+@each_form
+def test_pickle_copy_and_hash(mechanism):
+    for again in (pickle.loads(pickle.dumps(mechanism)), copy.deepcopy(mechanism)):
+        assert again == mechanism
+        assert hash(again) == hash(mechanism)
+        assert {mechanism: 1}[again] == 1
+
+
+@each_form
+def test_frozen(mechanism):
+    for field in fields(mechanism):
+        with pytest.raises(AttributeError):
+            setattr(mechanism, field.name, None)
+
+
+@each_form
+def test_two_kinds_are_never_equal(mechanism):
+    others = [m for m in (*EXAMPLES.values(), *COMBINED) if type(m) is not type(mechanism)]
+    assert mechanism not in others
+
+
+def test_numbers_are_normalised():
+    assert dp.Gaussian(1) == dp.Gaussian(1.0)
+    assert hash(dp.Gaussian(1)) == hash(dp.Gaussian(1.0))
+    assert dp.repeat(dp.Gaussian(1), 3.0) == dp.repeat(dp.Gaussian(1), 3)
+    assert dp.PureDP(1, relation="REPLACE_ONE").to_json()["relation"] == "REPLACE_ONE"
+
+
+class TestNormalForms:
+    """Equal plans compare equal."""
+
+    gaussian, laplace = dp.Gaussian(1.0), dp.Laplace(1.0)
+
+    def test_repeat(self):
+        assert dp.repeat(self.gaussian, 1) is self.gaussian
+        assert dp.repeat(dp.repeat(self.gaussian, 3), 4) == dp.repeat(self.gaussian, 12)
+
+    def test_compose(self):
+        assert dp.compose(self.gaussian) is self.gaussian
+        assert dp.compose(self.gaussian, self.gaussian) == dp.repeat(self.gaussian, 2)
+        nested = dp.compose(dp.compose(self.gaussian, self.laplace), self.gaussian)
+        assert nested == dp.compose(dp.repeat(self.gaussian, 2), self.laplace)
+
+    def test_parallel(self):
+        assert dp.parallel(self.gaussian) is self.gaussian
+        fixed = dp.parallel(self.gaussian, self.laplace, cells="by_public_index")
+        assert fixed != dp.parallel(self.gaussian, self.laplace)
+
+    def test_sampling(self):
+        assert dp.PoissonSampled(self.gaussian, sampling_probability=1) is self.gaussian
+        assert dp.PoissonSampled(self.gaussian, sampling_probability=True / 1) is self.gaussian
+        with pytest.raises(TypeError):
+            dp.PoissonSampled(self.gaussian, 0.5)
+
+    def test_a_sampled_repetition_is_not_a_repeated_sample(self):
+        once = dp.PoissonSampled(dp.repeat(self.gaussian, 2), sampling_probability=0.5)
+        fresh = dp.repeat(dp.PoissonSampled(self.gaussian, sampling_probability=0.5), 2)
+        assert once != fresh
+        assert dp.mechanism_from_json(once.to_json()) == once
