@@ -8,10 +8,16 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+from privacy.relations import NeighboringRelation
+
 
 def expected(name: str, value: object, rule: str, remedy: str) -> str:
     """Return the one message shape that every validation error has."""
-    return f"Expected {name}={value!r} to be {rule}. {remedy}"
+    try:
+        shown = repr(value)
+    except ValueError:  # Python refuses to print an int of more than 4300 digits
+        shown = "<an int too long to print>"
+    return f"Expected {name}={shown} to be {rule}. {remedy}"
 
 
 def real(
@@ -58,14 +64,27 @@ def real(
 
 
 def count(name: str, value: Any, remedy: str) -> int:
-    """Return `value` as a whole number >= 1, or raise (1000.0 and 1e12 are whole)."""
+    """Return `value` as a whole number in [1, 2^1000], or raise (1000.0 and 1e12 are whole)."""
+    rule = "a whole number >= 1"
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(expected(name, value, "a whole number >= 1", remedy))
+        raise TypeError(expected(name, value, rule, remedy))
     exact = int(value) if isinstance(value, Integral) else float(value)
     whole = isinstance(exact, int) or exact.is_integer()
     if not whole or exact < 1:
-        raise ValueError(expected(name, value, "a whole number >= 1", remedy))
+        raise ValueError(expected(name, value, rule, remedy))
+    if exact > 2**1000:
+        raise ValueError(expected(name, value, rule + " and <= 2**1000", remedy))
     return int(exact)
+
+
+def relation(value: Any) -> NeighboringRelation:
+    """Check a neighbouring relation, given as the enum or by its name."""
+    try:
+        return NeighboringRelation(value)
+    except ValueError:
+        known = ", ".join(NeighboringRelation)
+        remedy = "Say which data sets count as neighbours."
+        raise ValueError(expected("relation", value, f"one of {known}", remedy)) from None
 
 
 def epsilon(value: Any, name: str = "epsilon") -> float:

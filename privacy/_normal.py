@@ -35,17 +35,17 @@ def mills_ratio(x: float) -> float:
 
 
 def _odd_moments(x: float) -> list[float]:
-    """Return m_n(x) / n! for n = 1, 3, .., 15, x >= 0."""
+    """Return m_n(x) / n! for n = 1, 3, .., 25, x >= 0."""
     moments = [mills_ratio(x)]
     if x < 1:
         # upward; the error grows, but slower than the series' weights fall
         moments.append(1 - x * moments[0])
-        for n in range(1, 15):
+        for n in range(1, 25):
             moments.append(max(0.0, n * moments[n - 1] - x * moments[n]))
     else:
-        for ratio in _moment_ratios(x, 15):
+        for ratio in _moment_ratios(x, 25):
             moments.append(moments[-1] * ratio)
-    return [moments[n] / math.factorial(n) for n in range(1, 16, 2)]
+    return [moments[n] / math.factorial(n) for n in range(1, 26, 2)]
 
 
 def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
@@ -60,23 +60,24 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
         return -math.inf, 0.0
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
     # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
-    error = _U * (8 + 8 * (abs(a) + 1) * b)
-    if mu < 0.5:
+    error = _U * (4 + 4 * (abs(a) + 1) * b)
+    if error > 0.1 and a > 0:  # the rounding of a^2 counts: delta <= exp(-a^2 / 2) is enough
+        return -0.5 * max(0.0, a - 8 * _U * b) ** 2, 0.0
+    if mu < 1:
         odd = _odd_moments(middle)
         series = 0.0
         for coefficient in reversed(odd):
             series = series * half * half + coefficient
-        # terms after the 15th are below 1e-20 of the first
-        log_mu, log_series = math.log(mu), math.log(series)
-        error += _U * (12 + 2 * (abs(log_mu) + abs(log_series) + abs(log_density)))
-        return log_density + log_mu + log_series, error
+        # terms after the 25th are below 1e-20 of the first
+        log_rest = math.log(max(mu * series, 1e-300))
+        return log_density + log_rest, error + _U * (10 + 1.5 * abs(log_rest))
     if a < 0:
         tail = 0.5 * math.erfc(a * _SQRT_HALF)
         delta = tail - math.exp(log_density) * mills_ratio(b)
-        return math.log(delta), error + _U * 12 * tail / delta
+        return math.log(delta), error + _U * 8 * tail / delta
     upper = mills_ratio(a)
     difference = upper - mills_ratio(b)
-    return log_density + math.log(difference), error + _U * 16 * upper / difference
+    return log_density + math.log(difference), error + _U * 12 * upper / difference
 
 
 def log_tail(x: float) -> float:

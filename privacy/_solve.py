@@ -56,7 +56,7 @@ def safe_root(
     for _ in range(200):
         width = abs(unsafe - safe)
         tolerance = max(atol, rtol * max(abs(safe), abs(unsafe)))
-        if width <= tolerance or f_safe == 0:
+        if width <= tolerance:
             break
         point = newest + fraction * (other - newest)
         # Land one tolerance past the estimate of the root, on the side that is still far away.

@@ -100,14 +100,7 @@ def account(
     if notion not in names:
         remedy = "Use the default, 'tightest', when in doubt."
         raise ValueError(_checks.expected("notion", notion, f"one of {names}", remedy))
-    try:
-        relation = NeighboringRelation(relation)
-    except ValueError:
-        known = tuple(map(str, NeighboringRelation))
-        remedy = "Say which data sets count as neighbours."
-        raise ValueError(
-            _checks.expected("relation", relation, f"one of {known}", remedy)
-        ) from None
+    relation = _checks.relation(relation)
     if orders is not None:
         if notion != "rdp":
             remedy = 'Orders belong to notion="rdp"; leave them out otherwise.'

@@ -24,7 +24,7 @@ _Excess = Callable[[float], float]
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _NOISE = 1e-3
 """How far a log delta may rise before a family counts as not monotone."""
-_LOWEST, _HIGHEST = 1e-9, 1e200
+_LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
 """Where the search ends when the domain is unbounded."""
 
 
@@ -122,13 +122,16 @@ def calibrate(
     --------
     >>> import privacy as dp
     >>> round(dp.calibrate(dp.Gaussian, epsilon=1, delta=1e-5), 4)
-    3.7307
-    >>> dp.calibrate(dp.Laplace, epsilon=0.5, delta=0)
+    3.7306
+    >>> round(dp.calibrate(dp.Laplace, epsilon=0.5, delta=0), 12)
     2.0
     """
-    low, high = domain
+    remedy = "Pass the ends of the search, such as (0, math.inf)."
+    try:
+        low, high = map(float, domain)
+    except (TypeError, ValueError):
+        raise TypeError(_checks.expected("domain", domain, "two numbers", remedy)) from None
     if not 0 <= low < high:
-        remedy = "Pass the ends of the search, such as (0, math.inf)."
         raise ValueError(_checks.expected("domain", domain, "0 <= low < high", remedy))
     family = _Family(make, epsilon, delta, seek, notion, relation)
     return family.solve(low, high, None, integer=integer, certify=certify)
@@ -175,7 +178,8 @@ class _Family:
         else:
             loss = curve.epsilon(0)
             excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
-        self.tried.append((value if self.grows else -value, excess))
+        # where no loss is left, all is alike
+        self.tried.append((value if self.grows else -value, max(excess, -700.0)))
         return excess
 
     def solve(
@@ -204,7 +208,7 @@ class _Family:
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
-        low, high = max(low, _LOWEST), min(high, _HIGHEST)
+        low, high = max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
         if start is None or not low < start < high:
             start = 1.0 if low < 1 < high else math.sqrt(low) * math.sqrt(high)
         point, at_point = start, self.excess(start)
@@ -217,7 +221,7 @@ class _Family:
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != (at_point <= 0):
                 break
-            point, at_point, factor = beyond, at_beyond, min(factor**8, 1e60)
+            point, at_point, factor = beyond, at_beyond, min(factor, 1e7) ** 8
         (safe, at_safe), (unsafe, at_unsafe) = sorted(
             ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
         )
@@ -234,6 +238,11 @@ class _Family:
     def _whole(self, low: float, high: float) -> int | None:
         """Gallop up from the lower end until the side changes, then bisect."""
         point, last = max(1, math.ceil(low)), int(min(high, 2**53))
+        if point > last:
+            remedy = "Widen the domain, or leave integer out."
+            raise ValueError(
+                _checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
+            )
         met = self.excess(point) <= 0
         if met == self.grows:
             return point if met else None
@@ -335,10 +344,10 @@ def noise_multiplier(
     if notion == "rdp" and q < 1 and relation is not NeighboringRelation.REPLACE_ONE:
         from privacy.notions._start import sampled_gaussian_start
 
-        start, family.order = sampled_gaussian_start(epsilon, delta, q, steps)
+        start, family.order = sampled_gaussian_start(family.epsilon, family.delta, q, steps)
         family.first_factor = 1 + (1e-9 if family.order.is_integer() else 1e-6)
     else:
-        start = _rough_noise_multiplier(epsilon, delta, q, steps)
+        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from privacy import _checks
+from privacy._display import rounded
 from privacy._solve import round_up, safe_root
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.relations import NeighboringRelation
@@ -59,17 +60,9 @@ class Guarantee:
     def __str__(self) -> str:
         kind = "certified" if self.certified else "an upper bound"
         return (
-            f"({_shown(self.epsilon)}, {_shown(self.delta)})-DP, {self.relation}, "
+            f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})-DP, {self.relation}, "
             f"by {self.notion} ({kind})"
         )
-
-
-def _shown(value: float) -> str:
-    """Print five digits, rounded up."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 4)
-    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.5g}"
 
 
 class Curve(ABC):

@@ -92,7 +92,7 @@ class Laplace(Mechanism):
     Parameters
     ----------
     scale
-        Scale b of the noise (density exp(-|x|/b) / 2b) over the L1 norm bound
+        Scale b of the noise (density ``exp(-|x| / b) / 2b``) over the L1 norm bound
         of one record's contribution. No unit, > 0.
     replace_distance
         As in `Gaussian`, in L1 clip norms.
@@ -153,7 +153,7 @@ class PureDP(Mechanism):
 
     def __post_init__(self) -> None:
         _freeze(
-            self, epsilon=_checks.epsilon(self.epsilon), relation=NeighboringRelation(self.relation)
+            self, epsilon=_checks.epsilon(self.epsilon), relation=_checks.relation(self.relation)
         )
 
 
@@ -171,7 +171,7 @@ class ApproximateDP(Mechanism):
             self,
             epsilon=_checks.real("epsilon", self.epsilon, remedy, at_least=0),
             delta=_checks.delta(self.delta),
-            relation=NeighboringRelation(self.relation),
+            relation=_checks.relation(self.relation),
         )
 
 
@@ -187,7 +187,7 @@ class ZeroConcentratedDP(Mechanism):
         _freeze(
             self,
             rho=_checks.real("rho", self.rho, remedy, above=0),
-            relation=NeighboringRelation(self.relation),
+            relation=_checks.relation(self.relation),
         )
 
 
@@ -277,7 +277,8 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     mechanism = _mechanism(mechanism, "mechanism")
     count = _checks.count("count", count, "Pass the number of runs (steps), at least 1.")
     if isinstance(mechanism, Repeated):
-        count, mechanism = count * mechanism.count, mechanism.mechanism
+        count = _checks.count("count", count * mechanism.count, "Pass fewer runs (steps).")
+        mechanism = mechanism.mechanism
     return mechanism if count == 1 else Repeated(mechanism, count)
 
 
@@ -290,8 +291,8 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
     Returns
     -------
     Mechanism
-        Nested compositions are flattened and equal parts merged into one
-        repetition; composing one mechanism gives that mechanism.
+        Nested compositions are flattened, equal parts merged into one repetition,
+        and the parts sorted; composing one mechanism gives that mechanism.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
@@ -301,7 +302,7 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
         raise ValueError(
             _checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
         )
-    parts = tuple(repeat(once, count) for once, count in counts.items())
+    parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
     return parts[0] if len(parts) == 1 else Composed(parts)
 
 
@@ -377,7 +378,10 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
         raise ValueError(_checks.expected("type", kind, f"one of {sorted(_BUILDERS)}", _FORM))
     if "mechanism" in values:
         values["mechanism"] = mechanism_from_json(values["mechanism"])
-    parts = [mechanism_from_json(part) for part in values.pop("parts", ())]
+    parts = values.pop("parts", ())
+    if not isinstance(parts, list | tuple):
+        raise TypeError(_checks.expected("parts", parts, "a list", _FORM))
+    parts = [mechanism_from_json(part) for part in parts]
     try:
         return build(*parts, **values)
     except TypeError as error:

@@ -51,7 +51,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         at replace_distance 2.
     """
     covers = COVERS.get(notion)
-    return covers is not None and covers(mechanism, NeighboringRelation(relation))
+    return covers is not None and covers(mechanism, _checks.relation(relation))
 
 
 def proves(
@@ -99,7 +99,7 @@ def proves(
     >>> proves(Gaussian(2.0), epsilon=1.9931, **claim)
     True
     """
-    relation = NeighboringRelation(relation)
+    relation = _checks.relation(relation)
     if not can_prove(mechanism, relation=relation, notion=notion):
         return False
     if order is not None:

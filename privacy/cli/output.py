@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 import privacy
+from privacy._display import rounded
 
 Record = dict[str, Any]
 
@@ -101,15 +102,3 @@ def _shown(key: str, value: Any, *, up: bool) -> str:
     if key == "order":  # every order gives a valid bound
         return f"{value:.3g}"
     return rounded(value, up=up) if isinstance(value, float) else str(value)
-
-
-def rounded(value: float, *, up: bool = True, digits: int = 6) -> str:
-    """Return a number >= 0 in `digits` digits, never below its value (or never above)."""
-    text = f"{value:.{digits}g}"
-    off = float(text) < value if up else float(text) > value
-    if not off:
-        return text
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    text = f"{value + unit if up else value - unit:.{digits}g}"
-    still_off = float(text) < value if up else float(text) > value
-    return repr(value) if still_off else text

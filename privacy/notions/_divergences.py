@@ -16,6 +16,7 @@ from privacy.notions._moments import Array, LossModel, log_moment
 _U = 2.0**-53
 FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
 _TABLE = 64  # integer orders up to here share one table of binomial coefficients
+_LAST_SUM = 2**17  # orders up to which the finite sum is taken; a bound beyond
 _TABLE_SIZE = 20_000  # entries up to which larger orders share one
 
 
@@ -87,6 +88,23 @@ class LaplaceNoise(Divergence):
 
 
 @dataclass(frozen=True)
+class SampledPair(Divergence):
+    """A bound for any two mixtures (1 - q) R + q N(0, 1), (1 - q) R + q N(mu, 1).
+
+    e^((a-1) D) is jointly convex in the pair: 1 + q (e^(a (a-1) mu^2 / 2) - 1).
+    """
+
+    mu: float
+    q: float
+
+    def at(self, orders: Array) -> Array:
+        """Return the bound, loose by a factor 1 / q where the signal is small."""
+        x = np.maximum(0.5 * self.mu * self.mu * orders * (orders - 1), 1e-300)
+        value = np.logaddexp(0.0, math.log(self.q) + _log_expm1(x)) / (orders - 1)
+        return np.asarray(value * (1 + 64 * _U) + 64 * _U * np.minimum(value, 1))
+
+
+@dataclass(frozen=True)
 class SampledNoise(Divergence):
     """Poisson-sampled noise whose log moments come from quadrature, both directions."""
 
@@ -126,7 +144,10 @@ class SampledGaussianNoise(Divergence):
             value[small] = self._by_sum(orders[small], _small_binomials())
         if not whole.all():
             value[~whole] = self._fractional(orders[~whole])
-        large = np.flatnonzero(whole & ~small)
+        huge = orders > _LAST_SUM
+        if huge.any():
+            value[huge] = SampledPair(self.mu, self.q).at(orders[huge])
+        large = np.flatnonzero(whole & ~small & ~huge)
         for block in _blocks(orders[large]):
             rows = large[block]
             value[rows] = self._by_sum(orders[rows], log_binomials(tuple(orders[rows])))
@@ -181,7 +202,7 @@ def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> A
 
 def antipodal(mu: float, q: float) -> SampledNoise:
     """Return the divergence of the sampled Gaussian when one record is replaced."""
-    return SampledNoise(AntipodalGaussian(q, 1 / mu), Linear(2 * mu * mu))
+    return SampledNoise(AntipodalGaussian(q, 1 / mu), SampledPair(2 * mu, q))
 
 
 def sampled_laplace(loss: float, q: float) -> SampledNoise:

@@ -128,7 +128,10 @@ class _GaussianPair:
         if raised.max() > 1.5 * h:
             k = int(raised.argmax())
             h, lift = float(raised[k]), float(depth[k] * _DIGITS / (above[k] + _DIGITS))
-        x, h = _spaced(scan, size, h)
+        # the loss is centred later: what counts is the tilted mass too
+        log_q, log_ratio = self._on_line(direction, scan, 0.0)
+        mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
+        x, h = _spaced(scan, np.maximum(size - size.max(), mass - mass.max()), h)
         log_q, log_ratio = self._on_line(direction, x, lift)
         z = x + 1j * self._side(direction) * lift
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
@@ -376,10 +379,7 @@ class SampledLaplace:
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return the two atoms and Gauss-Legendre panels between them."""
         rate, q = 1 / self.scale, self.sampling_probability
-        # over a panel the exponent grows by 8 at most: 16 points are exact to 1e-25
-        panels = 2 * rate * (1 + (t + 1) / 8)
-        _refuse_beyond(_MANY, panels * 16)
-        x, weight = _panels(np.linspace(0.0, 1.0, math.ceil(panels) + 1))
+        x, weight = self._across(t, 0.0)
         log_base = np.concatenate(
             [[-math.log(2)], np.log(weight * (rate / 2)) - rate * x, [-rate - math.log(2)]]
         )
@@ -387,6 +387,17 @@ class SampledLaplace:
         if direction == "remove":
             return LossNodes(log_base + ratio, ratio)
         return LossNodes(log_base, -ratio)
+
+    def _across(self, t: float, more: float) -> tuple[Array, Array]:
+        """Return panels of [0, 1] over which the exponent grows by 8 at most.
+
+        Then 16 points are exact to 1e-25.
+        """
+        rate = 1 / self.scale
+        steepest = 2 * rate * _slope(rate, self.sampling_probability)
+        count = math.ceil(2 * rate + (t + 1) * steepest / 8 + more)
+        _refuse_beyond(_MANY, count * 16)
+        return _panels(np.linspace(0.0, 1.0, count + 1))
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
         """Return nodes for (0, t]."""
@@ -402,11 +413,9 @@ class SampledLaplace:
         """
         rate, q = 1 / self.scale, self.sampling_probability
         depth = min(0.25 * math.pi * self.scale, 1.0)
-        across = 2 * rate * (1 + (t + 1) / 8) + 5 * max(2 * rate, 1 / depth)
-        _refuse_beyond(_MANY, across * 16)
         finest = max(0, math.ceil(math.log2(max(depth * 2 * rate * (t + 1 + frequency) / 8, 1))))
         y, leg = _panels(depth * np.append(0.0, 2.0 ** np.arange(-finest, 1.0)))
-        x, top = _panels(np.linspace(0.0, 1.0, math.ceil(across) + 1))
+        x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
         place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
         measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])
         if direction == "add":

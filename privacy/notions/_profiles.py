@@ -75,12 +75,11 @@ class ClaimProfile(Profile):
 
     def log_delta(self, epsilon: float) -> float:
         """Return the bound of both parts together."""
-        rest = 0.0
-        if epsilon < self.loss:
-            rest = -math.expm1(epsilon - self.loss)
-            rest = (rest + _U * self.loss) / (1 + (self.categories - 1) * math.exp(-self.loss))
-        total = self.mass + (1 - self.mass) * rest
-        return _log_up(total, 0.0) if total > 0 else -math.inf
+        if epsilon >= self.loss:
+            return math.log(self.mass) if self.mass else -math.inf
+        rest = -math.expm1(epsilon - self.loss)
+        rest = (rest + _U * self.loss) / (1 + (self.categories - 1) * math.exp(-self.loss))
+        return _log_up(self.mass + (1 - self.mass) * rest, 0.0)
 
 
 @dataclass(frozen=True)

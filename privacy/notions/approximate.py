@@ -7,9 +7,10 @@ basic composition when they are not; any other profile does not compose in this 
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 from privacy import _checks
-from privacy._solve import ratio_up, round_up
+from privacy._solve import least, ratio_up, round_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve, invert
 from privacy.mechanisms import (
@@ -79,8 +80,12 @@ class ApproximateCurve(Curve):
 
     @property
     def _supremum(self) -> float:
-        total = sum(n * profile.supremum for profile, n in self.parts.items())
-        return round_up(total, 4 * _U) if len(self.parts) > 1 or self._total() > 1 else total
+        suprema = [(profile.supremum, n) for profile, n in self.parts.items()]
+        total = sum(n * supremum for supremum, n in suprema)
+        if math.isinf(total):
+            return total
+        exact = sum((n * Fraction(supremum) for supremum, n in suprema), start=Fraction(0))
+        return least(total, lambda value: value >= exact)
 
     def _log_delta(self, epsilon: float) -> float:
         if self._total() == 1:
@@ -106,31 +111,40 @@ class ApproximateCurve(Curve):
             return self._supremum
         return min(self._supremum, invert(self._log_delta, math.log(delta)))
 
-    def _claims(self) -> None:
-        for profile in self.parts:
+    def _claims(self) -> dict[Profile, int]:
+        """Return the parts as claims that compose: a bounded loss is a pure claim."""
+        claims: dict[Profile, int] = {}
+        for profile, count in self.parts.items():
+            claim = profile
             if not isinstance(profile, ClaimProfile):
-                raise UnsupportedMechanism(
-                    f"Only (epsilon, delta) claims compose in notion {self.notion!r}, not "
-                    f"{profile!r}. Use notion 'tightest'."
-                )
+                if math.isinf(profile.supremum):
+                    raise UnsupportedMechanism(
+                        f"Only (epsilon, delta) claims compose in notion {self.notion!r}, not "
+                        f"{profile!r}. Use notion 'tightest'."
+                    )
+                claim = ClaimProfile(profile.supremum)
+            claims[claim] = claims.get(claim, 0) + count
+        return claims
+
+    def _sum(self, parts: Mapping[Profile, int], *, exact: bool) -> "ApproximateCurve":
+        known = all(isinstance(part, ClaimProfile) for part in self.parts)
+        return ApproximateCurve(parts, self.relation, exact=exact and known)
 
     def __add__(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the curve of both sets of claims."""
         self._check_same(other)
-        self._claims()
-        other._claims()
-        parts = dict(self.parts)
-        for profile, count in other.parts.items():
-            parts[profile] = parts.get(profile, 0) + count
-        return ApproximateCurve(parts, self.relation, exact=self.exact and other.exact)
+        parts = self._claims()
+        for claim, count in other._claims().items():
+            parts[claim] = parts.get(claim, 0) + count
+        return self._sum(parts, exact=self.exact and other.exact)
 
     def __mul__(self, count: int) -> "ApproximateCurve":
         """Return the curve of `count` releases."""
         count = _checks.count("count", count, "Pass the number of releases.")
-        if count > 1:
-            self._claims()
-        parts = {profile: count * n for profile, n in self.parts.items()}
-        return ApproximateCurve(parts, self.relation, exact=self.exact)
+        if count == 1:
+            return self
+        parts = {claim: count * n for claim, n in self._claims().items()}
+        return self._sum(parts, exact=self.exact)
 
     def worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the pointwise maximum of two single releases."""

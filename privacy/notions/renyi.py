@@ -7,9 +7,8 @@ descent from a coarse grid finds the best of all orders, and every order is vali
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -34,6 +33,7 @@ from privacy.notions._divergences import (
     Linear,
     Response,
     SampledGaussianNoise,
+    SampledPair,
     antipodal,
     sampled_laplace,
 )
@@ -47,7 +47,7 @@ Conversion = Literal["optimal", "classic"]
 _U = 2.0**-53
 _FLAT = 2e-4  # how far values in a bracket may differ for parabolas to end the search
 _ACCURACY = 1e-11  # of the smallest value, relative to 1 + its size
-_LAST = 2**17
+_LAST = 1e15
 _LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
 
 
@@ -113,7 +113,8 @@ class RenyiCurve(Curve):
             total: Array = sum(
                 (count * part.at(a) for part, count in self.parts.items()), start=np.zeros(())
             )
-            return total * (1 + 2 * len(self.parts) * _U)
+            # a divergence that underflows is not zero
+            return np.maximum(total * (1 + 2 * len(self.parts) * _U), math.ulp(0.0))
 
     def divergence(self, order: float) -> float:
         """Return the Rényi divergence bound at one order > 1, the worse direction."""
@@ -124,14 +125,17 @@ class RenyiCurve(Curve):
         rows = self.divergences(orders)
         return rows if rows.ndim == 1 else rows.max(axis=0)
 
-    def _search(self, objective: _Objective) -> tuple[float, float]:
-        """Return the smallest value of a quasi-convex objective, and its order."""
+    def _search(self, objective: _Objective, unit: float = 0.0) -> tuple[float, float]:
+        """Return the smallest value of a quasi-convex objective, and its order.
+
+        Accurate relative to the value's size or `unit`, whichever is larger.
+        """
         if self.orders is not None:
             given = np.array(self.orders)
             values = objective(given, self._worst(given))
             best = int(values.argmin())
             return float(values[best]), float(given[best])
-        tried = _Tried(lambda orders: objective(orders, self._worst(orders)))
+        tried = _Tried(lambda orders: objective(orders, self._worst(orders)), unit)
         if self._expected is None:
             tried.add(_MIDDLE)
         else:
@@ -147,24 +151,26 @@ class RenyiCurve(Curve):
         """Search near this order."""
         self._expected = order
 
-    @cached_property
-    def _log_total_variation(self) -> float:
-        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1, such as 2.
+    def _log_total_variation(self, enough: float) -> float:
+        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
         Bretagnolle and Huber 1979, Lemma 2.1. It keeps tiny epsilons reachable, where every
-        order's conversion is above zero.
+        order's conversion is above zero. The order nearest 1 is looked at only where it might
+        bring the bound below `enough`.
         """
-        first = np.array([2.0 if self.orders is None else min(self.orders)])
-        gap = -math.expm1(-float(self._worst(first)[0]))
-        return 0.5 * math.log(gap) + 8 * _U if gap > 0 else -math.inf
+        first, nearest = (2.0, 1 + _NEAREST) if self.orders is None else (min(self.orders),) * 2
+        bound = self._variation_by(first)
+        if nearest < first and enough < bound < enough + 3:
+            return self._variation_by(nearest)
+        return bound
+
+    def _variation_by(self, order: float) -> float:
+        gap = -math.expm1(-float(self._worst(np.array([order]))[0]))
+        return 0.5 * math.log(gap) + 8 * _U
 
     def _log_delta(self, epsilon: float) -> float:
-        value, order = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders))
-        # far from the case that total variation decides, do not look at it
-        loss = epsilon + (value + math.log(order)) / (order - 1) - math.log1p(-1 / order)
-        if math.log(max(loss, 1e-300) / order) > 2 * value + 10:
-            return min(0.0, value)
-        return min(0.0, value, self._log_total_variation)
+        value, _ = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)
+        return min(0.0, value, self._log_total_variation(value))
 
     def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
         """Return the smallest epsilon proven for `delta`.
@@ -191,7 +197,8 @@ class RenyiCurve(Curve):
     def _best(self, delta: float, conversion: Conversion) -> tuple[float, float | None]:
         if delta == 0:
             return math.inf, None
-        if conversion == "optimal" and self._log_total_variation <= math.log(delta):
+        log_delta = math.log(delta)
+        if conversion == "optimal" and self._log_total_variation(log_delta) <= log_delta:
             return 0.0, None
         convert = _epsilons if conversion == "optimal" else _classic_epsilons
         value, order = self._search(lambda orders, worst: convert(worst, delta, orders))
@@ -199,7 +206,7 @@ class RenyiCurve(Curve):
 
     def order(self, epsilon: float) -> float | None:
         """Return the order whose delta at `epsilon` is smallest."""
-        return self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders))[1]
+        return self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)[1]
 
     def __add__(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the curve of both: divergences add, within each direction."""
@@ -241,8 +248,9 @@ class RenyiCurve(Curve):
 class _Tried:
     """Orders tried so far, sorted, and a quasi-convex objective's values there."""
 
-    def __init__(self, objective: Callable[[Array], Array]) -> None:
+    def __init__(self, objective: Callable[[Array], Array], unit: float) -> None:
         self.objective = objective
+        self.unit = unit
         self.orders = self.values = np.empty(0)
 
     def add(self, orders: Array) -> bool:
@@ -285,8 +293,9 @@ class _Tried:
             if self.orders.size < 3 or high - low < 1e-7 * high:
                 return
             lowest = self.values.min()
-            accuracy = _ACCURACY * (1 + abs(lowest))
-            if np.ptp(self.values) <= max(_FLAT * (1 + abs(lowest)), accuracy):
+            size = max(abs(lowest), self.unit)
+            accuracy = _ACCURACY * size
+            if np.ptp(self.values) <= _FLAT * size:
                 vertex, foretold = _vertex(self.orders, self.values)
                 new = self.add(np.array([vertex]))
                 if new and abs(self.values.min() - foretold) <= accuracy:
@@ -325,8 +334,11 @@ def _classic_epsilons(worst: Array, delta: float, orders: Array) -> Array:
 def _log_deltas(worst: Array, epsilon: float, orders: Array) -> Array:
     a = orders
     gain, log_a = (a - 1) * np.log1p(-1 / a), np.log(a)
-    rounding = 8 * _U * ((a - 1) * (worst + epsilon) - gain + log_a + 1)
-    return np.asarray((a - 1) * (worst - epsilon) + gain - log_a + rounding)
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss = (a - 1) * (worst - epsilon)
+        rounding = 8 * _U * ((a - 1) * (worst + epsilon) - gain + log_a + 1)
+        value = loss + gain - log_a + rounding
+    return np.where(np.isnan(value), 0.0, value)  # inf - inf: no information
 
 
 def _sum(parts: _Parts, orders: Array) -> Array:
@@ -363,6 +375,8 @@ def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
     """Return an RDP curve that uses only the given orders (> 1)."""
     assert isinstance(curve, RenyiCurve)
     remedy = "Pass Rényi orders, such as range(2, 65)."
+    if isinstance(orders, str) or not isinstance(orders, Iterable):
+        raise TypeError(_checks.expected("orders", orders, "a sequence of numbers", remedy))
     checked = tuple(_checks.real("orders", order, remedy, above=1) for order in orders)
     if not checked:
         raise ValueError(_checks.expected("orders", orders, "at least one order", remedy))
@@ -406,9 +420,9 @@ def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Div
     if mu > _LARGEST_MU:
         return Linear(math.inf)
     if relation is NeighboringRelation.REPLACE_ONE:
-        # more signal or more records only lose more privacy; quadrature needs some of both
-        return antipodal(max(mu, 1e-6), max(q, 1e-9))
-    return SampledGaussianNoise(max(mu, 1e-12), q)
+        # quadrature needs some signal and some records
+        return antipodal(mu, q) if mu > 1e-6 and q > 1e-9 else SampledPair(2 * mu, q)
+    return SampledGaussianNoise(max(mu, 1e-100), q)
 
 
 @rule("rdp", PoissonSampled)

@@ -67,7 +67,8 @@ def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
         low = max(2 * low, -700.0)
     while excess(high) < 0 and high < 700:
         high = min(2 * high, 700.0)
-    return math.exp(safe_root(excess, low, high, rtol=1e-10))
+    best = math.exp(safe_root(excess, low, high, rtol=1e-10))
+    return min(best, 1e12 / (1 + epsilon))  # beyond, rounding would count; every order is valid
 
 
 def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
@@ -149,7 +150,7 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     Examples
     --------
     >>> round(rho_from_epsilon(1, 1e-5, conversion="classic"), 6)
-    0.020817
+    0.02082
     """
     _check_conversion(conversion)
     epsilon, delta = _checks.epsilon(epsilon), _checks.delta(delta)

@@ -42,7 +42,7 @@ def same(one, other, delta):
 
 
 @each_notion
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data(), count=st.integers(1, 12), delta=deltas)
 def test_repeating_is_adding(notion, data, count, delta):
     part = data.draw(notions[notion])
@@ -54,7 +54,7 @@ def test_repeating_is_adding(notion, data, count, delta):
 
 
 @each_notion
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data(), delta=deltas)
 def test_order_and_grouping_do_not_matter(notion, data, delta):
     a, b, c = (data.draw(notions[notion]) for _ in range(3))

@@ -166,6 +166,13 @@ class TestCurves:
     def test_figures(self, delta, epsilon):
         assert round(dp.account(GAUSSIAN).epsilon(delta), 4) == epsilon
 
+    @pytest.mark.parametrize("epsilon", [0.0, 0.3, 5.0])
+    @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-300])
+    def test_a_claim_answers_with_its_own_pair(self, epsilon, delta):
+        curve = dp.account(dp.ApproximateDP(epsilon, delta))
+        assert epsilon <= curve.epsilon(delta) <= epsilon * (1 + 1e-14)
+        assert delta <= curve.delta(epsilon) <= delta * (1 + 1e-12)
+
     def test_group(self):
         assert dp.account(GAUSSIAN, notion="zcdp").group(3).rho == pytest.approx(9 / 8, rel=1e-14)
         assert dp.account(GAUSSIAN, notion="gaussian").group(3).mu == pytest.approx(1.5, rel=1e-14)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import pickle
 from dataclasses import fields
 from pathlib import Path
@@ -127,6 +128,46 @@ def test_numbers_are_normalised():
     assert hash(dp.Gaussian(1)) == hash(dp.Gaussian(1.0))
     assert dp.repeat(dp.Gaussian(1), 3.0) == dp.repeat(dp.Gaussian(1), 3)
     assert dp.PureDP(1, relation="REPLACE_ONE").to_json()["relation"] == "REPLACE_ONE"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"type": "Gausian", "noise_multiplier": 1},
+        {"type": None},
+        {"type": "Gaussian"},
+        {"type": "Gaussian", "sigma": 1},
+        {"type": "Gaussian", "noise_multiplier": -1},
+        {"type": "Gaussian", "noise_multiplier": math.nan},
+        {"type": "Composed", "parts": []},
+        {"type": "Parallel", "parts": []},
+        {"type": "Repeated", "count": 2},
+        {"type": "Repeated", "mechanism": {"type": "Gaussian", "noise_multiplier": 1}, "count": 0},
+        {"type": "PureDP", "epsilon": 1, "relation": "SOME"},
+    ],
+)
+def test_a_form_that_describes_nothing(form):
+    with pytest.raises(ValueError, match="Expected"):
+        dp.mechanism_from_json(form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        None,
+        "Gaussian",
+        [],
+        1,
+        {"type": "Gaussian", "noise_multiplier": "1"},
+        {"type": "Repeated", "mechanism": None, "count": 2},
+        {"type": "Composed", "parts": 5},
+        {"type": "Composed", "parts": ["Gaussian"]},
+    ],
+)
+def test_a_form_of_the_wrong_type(form):
+    with pytest.raises(TypeError, match="Expected"):
+        dp.mechanism_from_json(form)
 
 
 class TestNormalForms:
