@@ -31,6 +31,7 @@ _R = TypeVar("_R", bound=Rule)
 NOTION_MODULES = {
     "gaussian": "privacy.notions.gaussian",
     "approximate": "privacy.notions.approximate",
+    "contour": "privacy.notions.contour",
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
@@ -188,9 +189,9 @@ class TightestCurve(Curve):
             except UnsupportedMechanism as refusal:
                 refusals[notion] = refusal
                 continue
-            if curve.exact:  # nothing that follows can be smaller
-                return (curve,)
             members.append(curve)
+            if curve.exact:  # nothing that follows can be smaller
+                break
         if not members:
             reasons = "".join(f"\n  {notion}: {why}" for notion, why in refusals.items())
             raise UnsupportedMechanism(

@@ -287,13 +287,13 @@ class Line:
         phase = 4 * _ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
         size = np.abs(turned)
         lost = float(size @ np.minimum(self._error + phase + 32 * _ULP, 2.0)) + self.rest
+        exponent = self.value - self.c * epsilon
+        off = self.value_error + 4 * _ULP * (self.value + self.c * epsilon + 1)
         alias = self._alias(epsilon)
         self.looseness = math.inf
         if total > lost:
-            self.looseness = (2 * lost + alias) / total + self._smoothing
-        exponent = self.value - self.c * epsilon
-        exponent += self.value_error + 4 * _ULP * (self.value + self.c * epsilon)
-        return min(0.0, exponent + math.log(max(total, 0.0) + lost) + 4 * _ULP), slope
+            self.looseness = (2 * lost + alias) / total + self._smoothing + 2 * off
+        return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
 
 def _log1p(x: Complex) -> Complex:

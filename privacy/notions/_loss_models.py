@@ -91,7 +91,7 @@ class _GaussianPair:
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for t alone, and their spacing."""
         scan, size = self._scan(direction, t)
-        return _spaced(scan, size, self._spacing(direction, t, scan, size))
+        return self._spaced(direction, t, scan, size, self._spacing(direction, t, scan, size))
 
     def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for (0, t], and their spacing."""
@@ -128,10 +128,7 @@ class _GaussianPair:
         if raised.max() > 1.5 * h:
             k = int(raised.argmax())
             h, lift = float(raised[k]), float(depth[k] * _DIGITS / (above[k] + _DIGITS))
-        # the loss is centred later: what counts is the tilted mass too
-        log_q, log_ratio = self._on_line(direction, scan, 0.0)
-        mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
-        x, h = _spaced(scan, np.maximum(size - size.max(), mass - mass.max()), h)
+        x, h = self._spaced(direction, t, scan, size, h)
         log_q, log_ratio = self._on_line(direction, x, lift)
         z = x + 1j * self._side(direction) * lift
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
@@ -149,6 +146,25 @@ class _GaussianPair:
         _refuse_beyond(_MANY, (high - low) / _CELL)
         scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
         return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+
+    def _spaced(
+        self, direction: Direction, t: float, scan: Array, size: Array, h: float
+    ) -> tuple[Array, float]:
+        """Return nodes at most h apart: all along the scan or, if many, where something is."""
+        low, high = float(scan[0]), float(scan[-1])
+        count = math.ceil((high - low) / h) + 1
+        if count <= _FEW // 3:
+            return low + h * np.arange(count), h
+        # the integrand of M - 1 lives here, the mass of P tilted by exp(t L) there
+        log_q, log_ratio = self._on_line(direction, scan, 0.0)
+        mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
+        rank = np.maximum(size - size.max(), mass - mass.max())
+        live = np.flatnonzero(rank > -_DIGITS - 8)
+        cells = np.unique(np.concatenate([live - 1, live]))
+        inside = math.ceil(_CELL / h)
+        h = _CELL / inside
+        _refuse_beyond(_MANY, cells.size * inside)
+        return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
 
     def _log_integrand(
         self, direction: Direction, x: Array, depth: Array | float, t: float
@@ -192,20 +208,6 @@ class _GaussianPair:
 @lru_cache(maxsize=64)
 def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[Array, float]:
     return model.whole_grid(direction, t)
-
-
-def _spaced(scan: Array, size: Array, h: float) -> tuple[Array, float]:
-    """Return nodes with a spacing of at most h: all along the scan or, if many, where it lives."""
-    low, high = float(scan[0]), float(scan[-1])
-    count = math.ceil((high - low) / h) + 1
-    if count <= _FEW // 3:
-        return low + h * np.arange(count), h
-    live = np.flatnonzero(size > size.max() - _DIGITS - 8)
-    cells = np.unique(np.concatenate([live - 1, live]))
-    inside = math.ceil(_CELL / h)
-    h = _CELL / inside
-    _refuse_beyond(_MANY, cells.size * inside)
-    return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
 
 
 def _refuse_beyond(limit: int, count: float) -> None:

@@ -1,0 +1,160 @@
+"""The exact privacy loss of composed releases, by contour integration.
+
+The two directions (a record removed, a record added) are summed each on its own and the larger
+delta is taken at the end. `privacy.notions._inversion` has the integral, docs/theory/contour.md
+the derivation. One release alone is answered by its closed form.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from privacy import _checks
+from privacy._solve import ratio_up, round_up
+from privacy.accounting import rule
+from privacy.guarantees import Curve
+from privacy.mechanisms import Gaussian, Laplace, PoissonSampled, UnsupportedMechanism
+from privacy.notions import _inversion
+from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.notions._moments import LossModel
+from privacy.notions._profiles import (
+    AntipodalProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    Profile,
+    SampledProfile,
+)
+from privacy.notions._trees import mu_squared, refused, sampled_mu, shift
+from privacy.relations import NeighboringRelation
+
+_U = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release: its loss for the contour, and its profile in closed form."""
+
+    model: LossModel
+    profile: Profile
+    symmetric: bool
+    """Whether removing and adding a record lose the same."""
+
+
+class ContourCurve(Curve):
+    """The exact profile of sampled Gaussians, Laplaces and Gaussians together.
+
+    Parameters
+    ----------
+    parts
+        How often each step is released on the same records.
+    mu_squared
+        Sum of mu^2 over the unsampled Gaussians.
+    relation
+        The neighbouring relation.
+    """
+
+    notion = "contour"
+    theorem = "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
+    exact = True
+    resolution = 1e-9
+
+    def __init__(
+        self, parts: Mapping[Step, int], mu_squared: float, relation: NeighboringRelation
+    ) -> None:
+        self.parts = dict(parts)
+        self.mu_squared = mu_squared
+        self.relation = relation
+        steps = tuple((step.model, count) for step, count in self.parts.items())
+        ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
+        self._sums = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
+
+    def _closed_form(self) -> Profile | None:
+        if not self.parts:
+            return GaussianProfile(round_up(math.sqrt(self.mu_squared), 4 * _U))
+        (step, count), *others = self.parts.items()
+        return step.profile if count == 1 and not others and not self.mu_squared else None
+
+    def _log_delta(self, epsilon: float) -> float:
+        profile = self._closed_form()
+        if profile is not None:
+            return profile.log_delta(epsilon)
+        return float(max(_inversion.log_delta(total, epsilon) for total in self._sums))
+
+    def _least_delta(self) -> float:
+        return 0.0 if self._supremum < math.inf else math.ulp(0.0)
+
+    @property
+    def _supremum(self) -> float:
+        return max(total.supremum for total in self._sums)
+
+    def _epsilon(self, delta: float) -> float:
+        if delta == 0:
+            return self._supremum
+        if self._closed_form() is not None or self._log_delta(0.0) <= math.log(delta):
+            return min(super()._epsilon(delta), self._supremum)
+        return float(max(_inversion.epsilon(total, math.log(delta)) for total in self._sums))
+
+    def __add__(self, other: "ContourCurve") -> "ContourCurve":
+        """Return the curve of both: log moments add, within each direction."""
+        self._check_same(other)
+        parts = dict(self.parts)
+        for step, count in other.parts.items():
+            parts[step] = parts.get(step, 0) + count
+        return ContourCurve(parts, _up(self.mu_squared + other.mu_squared), self.relation)
+
+    def __mul__(self, count: int) -> "ContourCurve":
+        """Return the curve of `count` releases."""
+        count = _checks.count("count", count, "Pass the number of releases.")
+        parts = {step: count * n for step, n in self.parts.items()}
+        return ContourCurve(parts, _up(count * self.mu_squared), self.relation)
+
+    def worst_of(self, other: "ContourCurve") -> "ContourCurve":
+        """Return the curve of parallel releases, where one dominates the other."""
+        self._check_same(other)
+        if self.parts == other.parts:
+            return self if self.mu_squared >= other.mu_squared else other
+        return super().worst_of(other)
+
+
+def _up(mu_squared: float) -> float:
+    return round_up(mu_squared) if mu_squared else 0.0  # no Gaussian stays none
+
+
+@rule("contour", Gaussian)
+def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ContourCurve:
+    squared = mu_squared(mechanism, relation)
+    assert squared is not None
+    return ContourCurve({}, round_up(squared, 4 * _U), relation)
+
+
+@rule("contour", Laplace)
+def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> ContourCurve:
+    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    step = Step(SampledLaplace(1.0, 1 / loss), LaplaceProfile(loss), symmetric=True)
+    return ContourCurve({step: 1}, 0.0, relation)
+
+
+@rule("contour", PoissonSampled)
+def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> ContourCurve:
+    inner, q = mechanism.mechanism, mechanism.sampling_probability
+    replaced = relation is NeighboringRelation.REPLACE_ONE
+    mu = sampled_mu(mechanism, relation)
+    if mu is not None:
+        mu = round_up(mu, 4 * _U)
+        if not 1e-12 < mu < 1e12:
+            raise refused(repr(mechanism), relation, "The noise is out of the contour's range.")
+        if replaced:
+            step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)
+        else:
+            profile = SampledProfile(GaussianProfile(mu), q)
+            step = Step(SampledGaussian(q, 1 / mu), profile, symmetric=False)
+    elif isinstance(inner, Laplace) and not replaced:
+        loss = ratio_up(shift(inner, relation), inner.scale)
+        profile = SampledProfile(LaplaceProfile(loss), q)
+        step = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False)
+    else:
+        raise UnsupportedMechanism(
+            f"No exact loss for {inner!r} under one Poisson sample, {relation}. "
+            "Gaussians and (add/remove) a Laplace have one."
+        )
+    return ContourCurve({step: 1}, 0.0, relation)
