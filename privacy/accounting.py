@@ -179,6 +179,7 @@ class TightestCurve(Curve):
         self.relation = relation
         self.members: tuple[Curve, ...] = self._members()
         self.resolution = max(member.resolution for member in self.members)
+        self.guided = any(member.guided for member in self.members)
 
     def _members(self) -> tuple[Curve, ...]:
         members: list[Curve] = []
@@ -206,6 +207,11 @@ class TightestCurve(Curve):
 
     def _log_delta(self, epsilon: float) -> float:
         found = min(member._log_delta(epsilon) for member in self.members)
+        self.best_order = self.members[-1].best_order
+        return found
+
+    def _guide(self, epsilon: float) -> float:
+        found = min(member._guide(epsilon) for member in self.members)
         self.best_order = self.members[-1].best_order
         return found
 

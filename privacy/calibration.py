@@ -161,6 +161,7 @@ class _Family:
         self.tried: list[tuple[float, float]] = []
         self.order: float | None = None
         self.first_factor = 1.05
+        self.guided = False
 
     def curve(self, value: float) -> Curve:
         mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
@@ -171,7 +172,8 @@ class _Family:
         curve = self.curve(value)
         curve.follow(self.order)
         if self.delta > 0:
-            excess = curve._log_delta(self.epsilon) - math.log(self.delta)
+            log_delta = curve._guide if self.guided else curve._log_delta
+            excess = log_delta(self.epsilon) - math.log(self.delta)
             # a later look at this curve may find the best order a little less well
             excess += curve.resolution * (1 - math.log(self.delta))
             self.order = curve.best_order
@@ -185,7 +187,14 @@ class _Family:
     def solve(
         self, low: float, high: float, start: float | None, *, integer: bool, certify: bool
     ) -> float:
-        found = self._whole(low, high) if integer else self._real(low, high, start)
+        if integer:
+            found: float | None = self._whole(low, high)
+        else:
+            self.guided = True
+            found = self._real(low, high, start)
+            self.guided = False
+            if found is not None and self.curve(found).guided and self.excess(found) > 0:
+                found = self._real(low, high, found)
         self._check_monotone()
         if found is None:
             raise self._infeasible()
@@ -231,7 +240,7 @@ class _Family:
             math.log(unsafe),
             at_safe=at_safe,
             at_unsafe=at_unsafe,
-            atol=self.curve(safe).resolution,
+            atol=30 * self.curve(safe).resolution,
         )
         return safe if log_safe == math.log(safe) else math.exp(log_safe)
 

@@ -96,6 +96,13 @@ class Curve(ABC):
     def _log_delta(self, epsilon: float) -> float:
         """Return an upper bound of log delta(epsilon), epsilon >= 0; -inf for zero."""
 
+    guided: bool = False
+    """Whether `_guide` is cheaper than `_log_delta` and may be below it."""
+
+    def _guide(self, epsilon: float) -> float:
+        """Return log delta in the direction that mostly loses more, to search with."""
+        return self._log_delta(epsilon)
+
     @abstractmethod
     def __add__(self, other: Self) -> Self:
         """Return the curve of both releases on the same records."""

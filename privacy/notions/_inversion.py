@@ -174,16 +174,20 @@ class Line:
         a little to the left where rare large losses weigh less.
     epsilon
         The privacy loss bound of interest, >= 0.
+    thrift
+        How much of log(number of nodes) a factor e of accuracy is worth.
     """
 
-    def __init__(self, total: LossSum, saddle: float, epsilon: float) -> None:
+    def __init__(
+        self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25
+    ) -> None:
         value, _, variance = total.cumulants(saddle)
         width = variance + saddle**-2 + (1 + saddle) ** -2
         log_delta = value - saddle * epsilon - 0.5 * math.log(2 * math.pi * width)
         log_delta -= math.log(saddle * (1 + saddle))
         self._bound_aliases(total, saddle)
         log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
-        self.c, period = self._place(epsilon, log_delta, saddle)
+        self.c, period = self._place(epsilon, log_delta, saddle, thrift)
         self.step = 2 * math.pi / period
         value, _, variance = total.cumulants(self.c)
         self.log_size = log_delta - (value - self.c * epsilon)
@@ -198,7 +202,9 @@ class Line:
         self._beside = np.append(t, 0.0)
         self._log_bound = np.append(total.log_moment(t)[0] + peak, 0.0)
 
-    def _place(self, epsilon: float, log_delta: float, saddle: float) -> tuple[float, float]:
+    def _place(
+        self, epsilon: float, log_delta: float, saddle: float, thrift: float
+    ) -> tuple[float, float]:
         """Return c and the distance of the aliases that keeps them small.
 
         Moving left of the saddle costs digits, exp(K - c epsilon) against delta, and may save
@@ -214,7 +220,7 @@ class Line:
         right = np.where(apart > 0, needed, np.inf).min(axis=1)
         period = np.maximum(left, right)
         digits = excess[(0.4 * saddle < t) & (t <= saddle)]
-        k = int((np.log(period) + 0.25 * (digits - digits.min())).argmin())
+        k = int((np.log(period) + thrift * (digits - digits.min())).argmin())
         return float(place[k]), float(period[k])
 
     def _alias(self, epsilon: float) -> float:
@@ -274,6 +280,8 @@ class Line:
         self.value, self.mean, self.value_error = value, mean, off + 4 * _ULP * value
         t = c + 1j * w
         self._t = t
+        # a modulus above 1 is an error of that size, which is accounted for
+        exponent.real = np.minimum(exponent.real, 0.0)
         self._terms = np.exp(exponent) / (t * (t + 1)) * (self.step / math.pi)
         self._terms[0] *= 0.5
         self._error = error
@@ -313,9 +321,20 @@ def log_delta(total: LossSum, epsilon: float) -> float:
         return -math.inf
     c = total.saddle(epsilon)
     try:
-        return Line(total, c, epsilon).log_delta(epsilon)[0]
+        return _line(total, c, epsilon).log_delta(epsilon)[0]
     except (Unresolved, OverflowError):
         return rough_log_delta(total, epsilon, c)
+
+
+def _line(total: LossSum, c: float, epsilon: float) -> Line:
+    """Return a line that serves `epsilon` well: with more nodes if few lose too many digits."""
+    line = Line(total, c, epsilon)
+    line.log_delta(epsilon)
+    if line.looseness < _LOOSE:
+        return line
+    other = Line(total, c, epsilon, thrift=2.0)
+    other.log_delta(epsilon)
+    return min(line, other, key=lambda one: one.looseness)
 
 
 def rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
@@ -339,7 +358,7 @@ def epsilon(total: LossSum, log_delta: float) -> float:
     c, guess = total.saddle_of_delta(log_delta)
     try:
         for _ in range(6):
-            line = Line(total, c, guess)
+            line = _line(total, c, guess)
             found = _on_line(line, guess, log_delta)
             if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
                 return min(found, total.supremum)

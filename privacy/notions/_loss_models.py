@@ -395,11 +395,13 @@ class SampledLaplace:
 
         Then 16 points are exact to 1e-25.
         """
-        rate = 1 / self.scale
-        steepest = 2 * rate * _slope(rate, self.sampling_probability)
-        count = math.ceil(2 * rate + (t + 1) * steepest / 8 + more)
+        count = math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
         _refuse_beyond(_MANY, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))
+
+    def _steepest(self) -> float:
+        """Return a bound of |dL/dx| on [0, 1] and, but for a factor near 1, on the path."""
+        return 2 / self.scale * _slope(1 / self.scale, self.sampling_probability)
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
         """Return nodes for (0, t]."""
@@ -415,8 +417,10 @@ class SampledLaplace:
         """
         rate, q = 1 / self.scale, self.sampling_probability
         depth = min(0.25 * math.pi * self.scale, 1.0)
-        finest = max(0, math.ceil(math.log2(max(depth * 2 * rate * (t + 1 + frequency) / 8, 1))))
-        y, leg = _panels(depth * np.append(0.0, 2.0 ** np.arange(-finest, 1.0)))
+        # panels of length 1 / w near the real line, doubling up to what exp(t L) asks for
+        even = depth * np.linspace(0.0, 1.0, math.ceil(depth * self._steepest() * (t + 1) / 8) + 1)
+        finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + frequency) / 8, 1)))
+        y, leg = _panels(np.append(np.append(0.0, even[1] * 2.0 ** np.arange(-finest, 0)), even[1:]))
         x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
         place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
         measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])

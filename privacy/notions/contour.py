@@ -66,6 +66,7 @@ class ContourCurve(Curve):
         self.relation = relation
         steps = tuple((step.model, count) for step, count in self.parts.items())
         ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
+        self.guided = len(ways) > 1 and self._closed_form() is None
         self._sums = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
 
     def _closed_form(self) -> Profile | None:
@@ -79,6 +80,12 @@ class ContourCurve(Curve):
         if profile is not None:
             return profile.log_delta(epsilon)
         return float(max(_inversion.log_delta(total, epsilon) for total in self._sums))
+
+    def _guide(self, epsilon: float) -> float:
+        profile = self._closed_form()
+        if profile is not None:
+            return profile.log_delta(epsilon)
+        return float(_inversion.log_delta(self._sums[0], epsilon))
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
