@@ -45,25 +45,29 @@ def safe_root(
     Notes
     -----
     Inverse quadratic interpolation guarded by bisection (Chandrupatla 1997,
-    Advances in Engineering Software 28). Each interpolated point is pushed half the
+    Advances in Engineering Software 28). Each interpolated point is pushed 0.4 times the
     tolerance to the far side of the root, so that both ends close in.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe
     older, f_older = safe, f_safe
     newest, other, f_newest, f_other = unsafe, safe, f_unsafe, f_safe
-    fraction = 0.5
+    # the first point by linear interpolation, later ones by Chandrupatla's rule
+    known = math.isfinite(f_safe) and math.isfinite(f_unsafe) and f_safe < f_unsafe
+    fraction = min(max(f_unsafe / (f_unsafe - f_safe), 1e-3), 1 - 1e-3) if known else 0.5
     for _ in range(200):
         width = abs(unsafe - safe)
         tolerance = max(atol, rtol * max(abs(safe), abs(unsafe)))
-        if width <= tolerance:
+        # by a straight line, the root is this share of the bracket away from the safe end
+        share = -f_safe / (f_unsafe - f_safe) if f_unsafe > f_safe > -math.inf else 1.0
+        if width <= tolerance or (share < 0.01 and share * width <= tolerance):
             break
         point = newest + fraction * (other - newest)
-        # Land one tolerance past the estimate of the root, on the side that is still far away.
+        # land a little past the estimate of the root, on the side that is still far away
         if abs(point - safe) > abs(point - unsafe):
-            point += math.copysign(min(0.5 * tolerance, 0.25 * width), safe - unsafe)
+            point += math.copysign(min(0.4 * tolerance, 0.25 * width), safe - unsafe)
         else:
-            point -= math.copysign(min(0.5 * tolerance, 0.25 * width), safe - unsafe)
+            point -= math.copysign(min(0.4 * tolerance, 0.25 * width), safe - unsafe)
         if point in (safe, unsafe):
             point = 0.5 * (safe + unsafe)
             if point in (safe, unsafe):

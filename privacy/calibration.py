@@ -160,7 +160,6 @@ class _Family:
         self.grows = seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
         self.order: float | None = None
-        self.first_factor = 1.05
         self.guided = False
 
     def curve(self, value: float) -> Curve:
@@ -222,7 +221,9 @@ class _Family:
             start = 1.0 if low < 1 < high else math.sqrt(low) * math.sqrt(high)
         point, at_point = start, self.excess(start)
         upward = (at_point > 0) == self.grows
-        factor = self.first_factor
+        # log delta mostly falls twice as fast as log noise grows, in units of log delta
+        away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.07
+        factor = math.exp(min(max(0.7 * away, 1e-9), 0.3))
         while True:
             beyond = min(point * factor, high) if upward else max(point / factor, low)
             if beyond == point:  # at the end of the domain, and still on the same side
@@ -354,7 +355,6 @@ def noise_multiplier(
         from privacy.notions._start import sampled_gaussian_start
 
         start, family.order = sampled_gaussian_start(family.epsilon, family.delta, q, steps)
-        family.first_factor = 1 + (1e-9 if family.order.is_integer() else 1e-6)
     else:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)

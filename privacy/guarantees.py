@@ -59,10 +59,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         kind = "certified" if self.certified else "an upper bound"
-        return (
-            f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})-DP, {self.relation}, "
-            f"by {self.notion} ({kind})"
-        )
+        pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
+        return f"{pair}-DP, {self.relation}, by {self.notion} ({kind})"
 
 
 class Curve(ABC):

@@ -8,8 +8,9 @@ import click
 
 import privacy as dp
 from privacy import _checks
+from privacy._display import rounded
 from privacy.cli.options import Values
-from privacy.cli.output import Record, rounded
+from privacy.cli.output import Record
 from privacy.cli.questions import question
 from privacy.cli.runs import NOISE, REST, SAMPLING, calibrated, proven, spent
 from privacy.relations import NeighboringRelation

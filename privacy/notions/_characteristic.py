@@ -1,4 +1,4 @@
-"""Characteristic function of a discrete loss at equally spaced frequencies, without cancellation."""
+"""Characteristic function of a discrete loss at equal steps of frequency, nothing cancelling."""
 
 import math
 

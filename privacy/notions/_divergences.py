@@ -60,7 +60,8 @@ class Response(Divergence):
         log_p = -math.log1p((self.categories - 1) * math.exp(-loss))
         excess = log_p + _log_expm1(t * loss) + np.log(-np.expm1(-orders * loss))
         value = np.logaddexp(0.0, excess) / t
-        return np.minimum(value * (1 + 32 * _U) + 8 * _U * loss * np.minimum(value, 1), loss)
+        value = value * (1 + 32 * _U) + 8 * _U * loss * np.minimum(value, 1)
+        return np.asarray(np.minimum(value, loss))
 
 
 def _log_expm1(x: Array) -> Array:

@@ -178,9 +178,7 @@ class Line:
         How much of log(number of nodes) a factor e of accuracy is worth.
     """
 
-    def __init__(
-        self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25
-    ) -> None:
+    def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
         value, _, variance = total.cumulants(saddle)
         width = variance + saddle**-2 + (1 + saddle) ** -2
         log_delta = value - saddle * epsilon - 0.5 * math.log(2 * math.pi * width)

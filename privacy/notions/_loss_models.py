@@ -202,7 +202,8 @@ class _GaussianPair:
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
         exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
-        return _log_sum(exponent).min(axis=1) + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
+        least: Array = _log_sum(exponent).min(axis=1)
+        return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
 
 
 @lru_cache(maxsize=64)
@@ -420,7 +421,8 @@ class SampledLaplace:
         # panels of length 1 / w near the real line, doubling up to what exp(t L) asks for
         even = depth * np.linspace(0.0, 1.0, math.ceil(depth * self._steepest() * (t + 1) / 8) + 1)
         finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + frequency) / 8, 1)))
-        y, leg = _panels(np.append(np.append(0.0, even[1] * 2.0 ** np.arange(-finest, 0)), even[1:]))
+        halves = even[1] * 2.0 ** np.arange(-finest, 0)
+        y, leg = _panels(np.concatenate([[0.0], halves, even[1:]]))
         x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
         place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
         measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])
@@ -451,7 +453,8 @@ class SampledLaplace:
         b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)
         rate = float(((1 - b * b) / (8 * a * a)).max())
         k = int(((1 - b * b) / (8 * a * a)).argmax())
-        return np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
+        bound: Array = np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
+        return bound
 
 
 def _panels(ends: Array) -> tuple[Array, Array]:

@@ -17,12 +17,12 @@ of the nodes and the errors.
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 Complex = NDArray[np.complex128]
 Direction = Literal["remove", "add"]
 

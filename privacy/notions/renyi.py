@@ -110,11 +110,11 @@ class RenyiCurve(Curve):
         """
         a = np.asarray(orders, dtype=float)
         with np.errstate(over="ignore"):
-            total: Array = sum(
+            total = sum(
                 (count * part.at(a) for part, count in self.parts.items()), start=np.zeros(())
             )
-            # a divergence that underflows is not zero
-            return np.maximum(total * (1 + 2 * len(self.parts) * _U), math.ulp(0.0))
+            total = total * (1 + 2 * len(self.parts) * _U)
+        return np.asarray(np.maximum(total, math.ulp(0.0)))  # underflow is not zero
 
     def divergence(self, order: float) -> float:
         """Return the Rényi divergence bound at one order > 1, the worse direction."""
@@ -152,7 +152,7 @@ class RenyiCurve(Curve):
         self._expected = order
 
     def _log_total_variation(self, enough: float) -> float:
-        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
+        """Return an upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
         Bretagnolle and Huber 1979, Lemma 2.1. It keeps tiny epsilons reachable, where every
         order's conversion is above zero. The order nearest 1 is looked at only where it might
@@ -338,7 +338,7 @@ def _log_deltas(worst: Array, epsilon: float, orders: Array) -> Array:
         loss = (a - 1) * (worst - epsilon)
         rounding = 8 * _U * ((a - 1) * (worst + epsilon) - gain + log_a + 1)
         value = loss + gain - log_a + rounding
-    return np.where(np.isnan(value), 0.0, value)  # inf - inf: no information
+    return np.asarray(np.where(np.isnan(value), 0.0, value))  # inf - inf: no information
 
 
 def _sum(parts: _Parts, orders: Array) -> Array:
@@ -356,7 +356,7 @@ class _Worst(Divergence):
     cells: tuple[_Parts, ...]
 
     def at(self, orders: Array) -> Array:
-        return np.max([_rows(cell, orders) for cell in self.cells], axis=0)
+        return np.asarray(np.max([_rows(cell, orders) for cell in self.cells], axis=0))
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
     """Return an RDP curve that uses only the given orders (> 1)."""
     assert isinstance(curve, RenyiCurve)
     remedy = "Pass Rényi orders, such as range(2, 65)."
-    if isinstance(orders, str) or not isinstance(orders, Iterable):
+    if not isinstance(orders, Iterable):
         raise TypeError(_checks.expected("orders", orders, "a sequence of numbers", remedy))
     checked = tuple(_checks.real("orders", order, remedy, above=1) for order in orders)
     if not checked:
