@@ -191,7 +191,7 @@ class TightestCurve(Curve):
                 refusals[notion] = refusal
                 continue
             members.append(curve)
-            if curve.exact:  # nothing that follows can be smaller
+            if curve.exact and curve.closed_form:  # nothing that follows can be smaller
                 break
         if not members:
             reasons = "".join(f"\n  {notion}: {why}" for notion, why in refusals.items())
@@ -200,26 +200,32 @@ class TightestCurve(Curve):
             )
         return tuple(members)
 
+    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> float:
+        """Return the smallest answer; `nothing` is one that says nothing."""
+        found = nothing
+        for member in self.members:
+            found = min(found, ask(member))
+            self.best_order = member.best_order
+            if member.exact and found < nothing:
+                break  # what follows is looser, and serves where this one fails
+        return found
+
     def follow(self, order: float | None) -> None:
         """Pass the hint on."""
         for member in self.members:
             member.follow(order)
 
     def _log_delta(self, epsilon: float) -> float:
-        found = min(member._log_delta(epsilon) for member in self.members)
-        self.best_order = self.members[-1].best_order
-        return found
+        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)
 
     def _guide(self, epsilon: float) -> float:
-        found = min(member._guide(epsilon) for member in self.members)
-        self.best_order = self.members[-1].best_order
-        return found
+        return self._smallest(lambda member: member._guide(epsilon), 0.0)
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)
 
     def _epsilon(self, delta: float) -> float:
-        return min(member._epsilon(delta) for member in self.members)
+        return self._smallest(lambda member: member._epsilon(delta), math.inf)
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
         def ours(member: Curve) -> tuple[float, float]:

@@ -179,8 +179,8 @@ class _Family:
         else:
             loss = curve.epsilon(0)
             excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
-        # where no loss is left, all is alike
-        self.tried.append((value if self.grows else -value, max(excess, -700.0)))
+        # far on the private side, where rounding rules, all is alike
+        self.tried.append((value if self.grows else -value, max(excess, -50.0)))
         return excess
 
     def solve(
@@ -218,7 +218,7 @@ class _Family:
         """Bracket by growing factors from `start`, then solve on a log scale."""
         low, high = max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
         if start is None or not low < start < high:
-            start = 1.0 if low < 1 < high else math.sqrt(low) * math.sqrt(high)
+            start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
         point, at_point = start, self.excess(start)
         upward = (at_point > 0) == self.grows
         # log delta mostly falls twice as fast as log noise grows, in units of log delta

@@ -86,6 +86,8 @@ class Curve(ABC):
     """Relative accuracy that a parameter calibrated with this curve deserves."""
     relation: NeighboringRelation
     exact: bool = False
+    closed_form: bool = True
+    """Whether the numbers come from formulas, which never fail."""
     mechanism: Mechanism | None = None
     best_order: float | None = None
     """The order that answered the last query, where the notion has one."""

@@ -97,7 +97,9 @@ class _GaussianPair:
         """Return nodes on the real line for (0, t], and their spacing."""
         scan, size = self._scan(direction, t)
         h = self._spacing(direction, t, scan, size)
-        return np.arange(scan[0], scan[-1] + h, h), h
+        low, high = float(scan[0]), float(scan[-1])
+        # not arange(low, high, h): its step is rounded to an ulp of `low`
+        return low + h * np.arange(math.ceil((high - low) / h) + 1), h
 
     def _spacing(self, direction: Direction, t: float, scan: Array, size: Array) -> float:
         within = scan[size > size.max() - 200]
@@ -179,7 +181,7 @@ class _GaussianPair:
         log_q, log_ratio = self._on_line(direction, x, depth)
         log_r, arg = log_ratio.real, np.abs(log_ratio.imag)
         away = np.exp(-np.abs(log_r))
-        square = (1 - away) ** 2 + 4 * away * np.sin(arg / 2) ** 2
+        square = np.expm1(-np.abs(log_r)) ** 2 + 4 * away * np.sin(arg / 2) ** 2
         up = np.maximum(log_r, 0)
         with np.errstate(divide="ignore"):  # r = 1: the integrand is 0
             size = log_q.real + np.log(square) + (t + 1) * up

@@ -74,7 +74,7 @@ class LossNodes:
         terms *= self._weight
         excess = terms.sum(axis=1) + t * self._back
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
-        scale = 8 * excess + terms @ np.abs(self.log_weight)
+        scale = 16 * excess + terms @ np.abs(self.log_weight)
         scale += np.einsum("ij,ij->i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
 
@@ -105,7 +105,8 @@ class LossNodes:
             first = float(growth @ self.loss) + self._back
             growth += self._weight
             mean = first / (1 + excess)
-            return math.log1p(excess), mean, float(growth @ self._square) / (1 + excess) - mean**2
+            variance = float(growth @ np.square(self.loss - mean)) / (1 + excess)
+            return math.log1p(excess), mean, variance
         exponent = self.log_weight + y
         top = float(exponent.max())
         tilted = np.exp(exponent - top)
@@ -116,10 +117,6 @@ class LossNodes:
     @cached_property
     def _largest(self) -> float:
         return max(float(self.loss.max()), 0.0)
-
-    @cached_property
-    def _square(self) -> Array:
-        return self.loss * self.loss
 
     @cached_property
     def _weight(self) -> Array:

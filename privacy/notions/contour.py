@@ -56,6 +56,7 @@ class ContourCurve(Curve):
     notion = "contour"
     theorem = "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
     exact = True
+    closed_form = False
     resolution = 1e-9
 
     def __init__(
@@ -148,7 +149,7 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
     mu = sampled_mu(mechanism, relation)
     if mu is not None:
         mu = round_up(mu, 4 * _U)
-        if not 1e-12 < mu < 1e12:
+        if not (1e-12 < mu < 1e12 and q > 1e-9):
             raise refused(repr(mechanism), relation, "The noise is out of the contour's range.")
         if replaced:
             step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)

@@ -6,6 +6,7 @@ first, and never further above the second than the notion is loose (stated at ea
 """
 
 import functools
+import itertools
 import math
 from fractions import Fraction
 
@@ -21,7 +22,10 @@ STEPS = [(1.0, 0.01, 1000), (0.9, 0.1, 10), (4.0, 0.25, 200)]
 RELATIONS = ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
 WAYS = (False, True)  # optimistic, pessimistic
 ROUNDING = 1e-12  # what float64 leaves of either side's epsilon
-RDP_LOOSE = 0.35  # how far the best RDP conversion lies above the truth in the cases here
+# what their FFT resolves: at 1e-9 a thousand steps' pessimistic epsilon is 3e-6 below the truth
+COMPOSED_DELTAS = (1e-3, 1e-5, 1e-7)
+# how far a notion lies above the truth in the cases here: the contour is exact to 1e-9
+LOOSE = {"tightest": 1e-8, "contour": 1e-8, "rdp": 0.35}
 
 
 def sampled(sigma, q, steps):
@@ -143,10 +147,10 @@ def test_repeated_sampled_gaussians(sigma, q, steps, relation):
     low, high = (
         composed((gaussian(sigma, q, pessimistic=way, relation=relation), steps)) for way in WAYS
     )
-    ours = dp.account(sampled(sigma, q, steps), relation=relation)
-    for delta in DELTAS:
+    for (notion, loose), delta in itertools.product(LOOSE.items(), COMPOSED_DELTAS):
+        ours = dp.account(sampled(sigma, q, steps), relation=relation, notion=notion)
         assert low.get_epsilon_for_delta(delta) <= ours.epsilon(delta)
-        assert ours.epsilon(delta) <= high.get_epsilon_for_delta(delta) * (1 + RDP_LOOSE)
+        assert ours.epsilon(delta) <= high.get_epsilon_for_delta(delta) * (1 + loose)
 
 
 def test_composed_gaussians_are_one_gaussian():
@@ -174,26 +178,29 @@ def test_one_laplace_is_exact(scale, q):
 def test_repeated_sampled_laplaces_whose_directions_cross():
     low, high = (composed((laplace(1.0, 0.5, pessimistic=way), 2)) for way in WAYS)
     ours = dp.account(dp.repeat(dp.PoissonSampled(dp.Laplace(1.0), sampling_probability=0.5), 2))
-    for epsilon in (0.1, 0.231, 0.5, 1.0):
+    # at 0.231 adding a record loses more, 0.1737 against 0.1547; at 1 removing does
+    for epsilon in (0.231, 1.0):
         assert low.get_delta_for_epsilon(epsilon) <= ours.delta(epsilon)
-    # RDP turns two bounded losses into a delta that is at most twice the truth
-    for epsilon in (0.1, 0.231, 0.5):
-        assert ours.delta(epsilon) <= 2 * high.get_delta_for_epsilon(epsilon)
+        # atoms of the loss make the contour's integrand fall off slowly
+        assert ours.delta(epsilon) <= high.get_delta_for_epsilon(epsilon) * (1 + 1e-6)
 
 
-def test_a_mixed_plan_is_never_below_the_optimistic_distribution():
-    low = composed(
-        (gaussian(5.0, pessimistic=False), 3),
-        (gaussian(1.0, 0.05, pessimistic=False), 20),
-        (laplace(4.0, pessimistic=False), 2),
+def test_a_mixed_plan():
+    low, high = (
+        composed(
+            (gaussian(5.0, pessimistic=way), 3),
+            (gaussian(1.0, 0.05, pessimistic=way), 20),
+            (laplace(4.0, pessimistic=way), 2),
+        )
+        for way in WAYS
     )
     plan = dp.compose(
         dp.repeat(dp.Gaussian(5.0), 3), sampled(1.0, 0.05, 20), dp.repeat(dp.Laplace(4.0), 2)
     )
-    for notion in ("tightest", "rdp"):
-        ours = dp.account(plan, notion=notion)
-        for delta in DELTAS:
-            assert low.get_epsilon_for_delta(delta) <= ours.epsilon(delta)
+    for (notion, loose), delta in itertools.product(LOOSE.items(), COMPOSED_DELTAS):
+        ours = dp.account(plan, notion=notion).epsilon(delta)
+        assert low.get_epsilon_for_delta(delta) <= ours
+        assert ours <= high.get_epsilon_for_delta(delta) * (1 + loose)
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
@@ -219,10 +226,11 @@ def test_randomized_response_on_a_lattice_of_losses(count):
 
 @pytest.mark.parametrize(("q", "steps"), [(0.01, 1000), (0.2, 50), (1.0, 30)])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_calibrated_noise_is_private_by_their_optimistic_bound(epsilon, q, steps):
+def test_calibrated_noise_is_between_their_bounds(epsilon, q, steps):
     sigma = dp.noise_multiplier(epsilon=epsilon, delta=1e-6, sampling_probability=q, steps=steps)
-    low = composed((gaussian(sigma, q, pessimistic=False), steps))
+    low, high = (composed((gaussian(sigma, q, pessimistic=way), steps)) for way in WAYS)
     assert low.get_epsilon_for_delta(1e-6) <= epsilon
+    assert epsilon <= high.get_epsilon_for_delta(1e-6) * (1 + LOOSE["tightest"])
 
 
 @pytest.mark.parametrize(("epsilon", "q", "steps"), [(0.5, 0.2, 50), (3.0, 0.01, 1000)])

@@ -11,7 +11,6 @@ from prv_accountant import privacy_random_variables as variables
 import privacy as dp
 
 DELTAS = (1e-3, 1e-6)
-RDP_LOOSE = 0.35  # how far the best RDP conversion lies above the truth in the cases here
 
 
 def bounds(*counted):
@@ -34,7 +33,7 @@ def test_repeated_sampled_gaussians(sigma, q, steps):
     theirs = bounds((variables.PoissonSubsampledGaussianMechanism(q, sigma), steps))
     step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
     for (lower, upper), ours in zip(theirs, epsilons(dp.repeat(step, steps)), strict=True):
-        assert lower <= ours <= upper * (1 + RDP_LOOSE)
+        assert lower <= ours <= upper
 
 
 def test_composed_gaussians_are_exact():
@@ -56,11 +55,11 @@ def test_laplaces_beside_gaussians():
     )
     plan = dp.compose(dp.repeat(dp.Laplace(2.0), 5), dp.repeat(dp.Gaussian(8.0), 20))
     for (lower, upper), ours in zip(theirs, epsilons(plan), strict=True):
-        assert lower <= ours <= upper * (1 + RDP_LOOSE)
+        assert lower <= ours <= upper
 
 
-def test_calibrated_noise_is_private_by_their_lower_bound():
+def test_calibrated_noise_is_between_their_bounds():
     target = {"epsilon": 1.5, "delta": DELTAS[1]}
     sigma = dp.noise_multiplier(**target, sampling_probability=0.05, steps=200)
-    theirs = bounds((variables.PoissonSubsampledGaussianMechanism(0.05, sigma), 200))
-    assert theirs[1][0] <= target["epsilon"]
+    _, (lower, upper) = bounds((variables.PoissonSubsampledGaussianMechanism(0.05, sigma), 200))
+    assert lower <= target["epsilon"] <= upper
