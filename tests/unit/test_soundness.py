@@ -142,7 +142,7 @@ class TestDirections:
         assert (round(removed, 4), round(added, 4)) == (0.1547, 0.1737)
         run = dp.repeat(sampled(dp.Laplace(1), 0.5), 2)
         for relation in (ADD, REPLACE_SPECIAL):
-            assert dp.account(run, relation=relation).delta(0.2314) >= added
+            assert dp.account(run, relation=relation).delta(0.2314) == pytest.approx(added, rel=1e-5)
 
     @pytest.mark.parametrize("order", [1.5, 2, 7, 30.25])
     @pytest.mark.parametrize(("q", "scale"), [(0.5, 1.0), (0.01, 0.3), (0.9, 4.0)])
@@ -200,7 +200,7 @@ class TestSamplingIsNotPassedThrough:
         once = sampled(dp.repeat(dp.Gaussian(10), 100), 0.01)
         fresh = dp.repeat(sampled(dp.Gaussian(10), 0.01), 100)
         assert round(dp.account(once).epsilon(1e-6), 3) == 0.364
-        assert dp.account(fresh).epsilon(1e-6) >= 0.0344
+        assert round(dp.account(fresh).epsilon(1e-6), 4) == 0.0344
         for notion in ("approximate", "rdp"):
             assert dp.account(once, notion=notion).epsilon(1e-6) >= 0.3639
 
