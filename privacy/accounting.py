@@ -206,7 +206,7 @@ class TightestCurve(Curve):
         for member in self.members:
             found = min(found, ask(member))
             self.best_order = member.best_order
-            if member.exact and found < nothing:
+            if member.exact and member.resolved and found < nothing:
                 break  # what follows is looser, and serves where this one fails
         return found
 

@@ -5,6 +5,7 @@ Every answer is on the private side and was evaluated there.
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, overload
@@ -351,12 +352,12 @@ def noise_multiplier(
         notion=notion,
         relation=relation,
     )
+    start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     if notion == "rdp" and q < 1 and relation is not NeighboringRelation.REPLACE_ONE:
         from privacy.notions._start import sampled_gaussian_start
 
-        start, family.order = sampled_gaussian_start(family.epsilon, family.delta, q, steps)
-    else:
-        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
+        with suppress(ArithmeticError, ValueError):  # a guess that fails is only slower
+            start, family.order = sampled_gaussian_start(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)
 
 

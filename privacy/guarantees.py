@@ -88,6 +88,8 @@ class Curve(ABC):
     exact: bool = False
     closed_form: bool = True
     """Whether the numbers come from formulas, which never fail."""
+    resolved: bool = True
+    """Whether the last answer is as tight as the notion can be."""
     mechanism: Mechanism | None = None
     best_order: float | None = None
     """The order that answered the last query, where the notion has one."""

@@ -32,9 +32,11 @@ from privacy.notions._moments import (
 
 _ULP = float(np.finfo(float).eps)
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
+_TIGHT = 1e-4  # relative error of delta up to which no other notion need be asked
 _LOOSE = 1e-7  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
+_MOST_WORK = 2**25  # frequencies times nodes: about a third of a second
 # places beside the saddle where K is known
 _BESIDE = np.concatenate(
     [[0.1, 0.25, 1.0], 1 - 2.0 ** -np.arange(1, 11), 1 + 2.0 ** -np.arange(0.5, 11)]
@@ -262,6 +264,8 @@ class Line:
             (one,), (one_off,) = real.log_moment(np.array([c]))
             _, one_mean, _ = real.cumulants(c)
             nodes = model.line_nodes(total.direction, c, float(w[-1]), one)
+            if count * nodes.loss.size > _MOST_WORK:
+                raise Unresolved(f"{count} frequencies of {nodes.loss.size} nodes are too many")
             loss = nodes.loss - one_mean
             log_one = _log1p(centred_characteristic(nodes.weight, loss, self.step, count))
             exponent += times * log_one
@@ -313,15 +317,20 @@ def _log1p(x: Complex) -> Complex:
     return out
 
 
-def log_delta(total: LossSum, epsilon: float) -> float:
-    """Return an upper bound of log delta(epsilon) in one direction, epsilon >= 0; -inf for 0."""
+def log_delta(total: LossSum, epsilon: float) -> tuple[float, bool]:
+    """Return an upper bound of log delta(epsilon) in one direction, and whether it is tight.
+
+    epsilon >= 0; the bound is -inf where delta is 0.
+    """
     if epsilon >= total.supremum:
-        return -math.inf
-    c = total.saddle(epsilon)
+        return -math.inf, True
+    c = math.nan
     try:
-        return _line(total, c, epsilon).log_delta(epsilon)[0]
-    except (Unresolved, OverflowError):
-        return rough_log_delta(total, epsilon, c)
+        c = total.saddle(epsilon)
+        line = _line(total, c, epsilon)
+        return line.log_delta(epsilon)[0], line.looseness < _TIGHT
+    except ArithmeticError:
+        return (0.0 if math.isnan(c) else _rough_log_delta(total, epsilon, c)), False
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
@@ -335,7 +344,7 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
     return min(line, other, key=lambda one: one.looseness)
 
 
-def rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
+def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
     """Return an upper bound of log delta(epsilon), some times the truth, from one real t > 0.
 
     delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
@@ -351,20 +360,27 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float) -> float:
-    """Return the smallest epsilon >= 0 proven for a delta in one direction."""
-    c, guess = total.saddle_of_delta(log_delta)
+def epsilon(total: LossSum, log_delta: float) -> tuple[float, bool]:
+    """Return the smallest epsilon >= 0 proven in one direction, and whether it is tight."""
+    c = math.nan
     try:
+        c, guess = total.saddle_of_delta(log_delta)
         for _ in range(6):
             line = _line(total, c, guess)
             found = _on_line(line, guess, log_delta)
             if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
-                return min(found, total.supremum)
+                return min(found, total.supremum), line.looseness < _TIGHT
             guess, c = found, total.saddle(found, c)
-    except (Unresolved, OverflowError):
+    except ArithmeticError:
         pass
-    excess, error = _rough_excess(total, c)
-    return min(max((excess + error - log_delta) / c * (1 + 4 * _ULP), 0.0), total.supremum)
+    if math.isnan(c):
+        return total.supremum, False
+    try:
+        excess, error = _rough_excess(total, c)
+    except ArithmeticError:
+        return total.supremum, False
+    rough = max((excess + error - log_delta) / c * (1 + 4 * _ULP), 0.0)
+    return min(rough, total.supremum), False
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:

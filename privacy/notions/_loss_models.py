@@ -102,6 +102,8 @@ class _GaussianPair:
         return low + h * np.arange(math.ceil((high - low) / h) + 1), h
 
     def _spacing(self, direction: Direction, t: float, scan: Array, size: Array) -> float:
+        if not np.isfinite(size.max()):
+            raise OverflowError("the privacy loss is too small for the quadrature")
         within = scan[size > size.max() - 200]
         depth = self._strip * _DEPTHS
         base, _ = self._log_integrand(direction, within, depth[:, None], t)
@@ -228,9 +230,10 @@ def _log_mixture(y: Array, q: float) -> Array:
     """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
     if q == 1:
         return y
-    top = np.maximum(y, 100.0)
-    near = np.log1p(q * np.expm1(np.minimum(y, 100.0)))
-    return np.where(y < 100, near, top + math.log(q) + np.log1p((1 - q) / q * np.exp(-top)))
+    excess = q * np.expm1(np.minimum(y, 700.0))
+    # far from 1 the two parts are added as they are: 1 - q may be all that is left
+    far = np.logaddexp(math.log1p(-q), math.log(q) + y)
+    return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
 
 
 def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
@@ -248,8 +251,11 @@ def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
     low = np.minimum(y, 300.0)
     r = q * np.exp(low)
     real, imaginary = r * np.cos(angle) - q, r * np.sin(angle)
-    out.real = 0.5 * np.log1p(2 * real + real * real + imaginary * imaginary) + (y - low)
-    out.imag = np.arctan2(imaginary, 1 + real)
+    square = 2 * real + real * real + imaginary * imaginary
+    whole = (1 - q) + r * np.cos(angle)
+    far = np.log(np.maximum(np.hypot(whole, imaginary), 1e-300))
+    out.real = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), far) + (y - low)
+    out.imag = np.arctan2(imaginary, whole)
     return out
 
 

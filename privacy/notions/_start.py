@@ -28,7 +28,7 @@ def sampled_gaussian_start(
     step = 0.25
     while True:
         wide = max(1, round(step * best))
-        around = (max(2.0, best - wide), best, min(best + wide, _LAST))
+        around = (max(2.0, best - wide), best, min(best + wide, float(_LAST)))
         found = min(around, key=target.noise)
         if found == best and wide == 1:
             break
@@ -114,6 +114,8 @@ class _Target:
         """Return the same at any order, by the trapezoid rule in the noise."""
         m = 1 / noise
         h = min(0.5, 0.4 * noise)
+        if (18 + order * m) / h > 1e5:
+            raise OverflowError("too many nodes for a guess")
         z = np.arange(-9.0, 9.0 + order * m, h)
         lift = np.exp(np.minimum(m * z - 0.5 * m * m, 700 / order))
         ratio = 1 + self.q * (lift - 1)

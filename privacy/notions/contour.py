@@ -6,7 +6,7 @@ the derivation. One release alone is answered by its closed form.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from privacy import _checks
@@ -80,13 +80,18 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return float(max(_inversion.log_delta(total, epsilon) for total in self._sums))
+        return self._worst(_inversion.log_delta(total, epsilon) for total in self._sums)
+
+    def _worst(self, answers: Iterable[tuple[float, bool]]) -> float:
+        values, tight = zip(*answers, strict=True)
+        self.resolved = all(tight)
+        return float(max(values))
 
     def _guide(self, epsilon: float) -> float:
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return float(_inversion.log_delta(self._sums[0], epsilon))
+        return self._worst([_inversion.log_delta(self._sums[0], epsilon)])
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -100,7 +105,7 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None or self._log_delta(0.0) <= math.log(delta):
             return min(super()._epsilon(delta), self._supremum)
-        return float(max(_inversion.epsilon(total, math.log(delta)) for total in self._sums))
+        return self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
 
     def __add__(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of both: log moments add, within each direction."""
