@@ -60,7 +60,8 @@ def safe_root(
         tolerance = max(atol, rtol * max(abs(safe), abs(unsafe)))
         # by a straight line, the root is this share of the bracket away from the safe end
         share = -f_safe / (f_unsafe - f_safe) if f_unsafe > f_safe > -math.inf else 1.0
-        if width <= tolerance or (0 < share < 0.01 and share * width <= tolerance):
+        near = 0 < share < 0.01 and width < 1e-3 and share * width <= atol
+        if width <= tolerance or near:
             break
         point = newest + fraction * (other - newest)
         # land a little past the estimate of the root, on the side that is still far away

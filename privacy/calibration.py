@@ -135,7 +135,9 @@ def calibrate(
     if not 0 <= low < high:
         raise ValueError(_checks.expected("domain", domain, "0 <= low < high", remedy))
     family = _Family(make, epsilon, delta, seek, notion, relation)
-    return family.solve(low, high, None, integer=integer, certify=certify)
+    found = family.solve(low, high, None, integer=integer, certify=certify)
+    family.probe(found, low, high, integer=integer)
+    return found
 
 
 class _Family:
@@ -195,12 +197,20 @@ class _Family:
             self.guided = False
             if found is not None and self.curve(found).guided and self.excess(found) > 0:
                 found = self._real(low, high, found)
-        self._check_monotone()
         if found is None:
+            self._check_monotone()
             raise self._infeasible()
         if certify:
             return self._certified(found, integer=integer)
         return found if integer else self._rechecked(found)
+
+    def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
+        """Look at a few more values on the private side, and raise where one is not private."""
+        for factor in (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
+            beyond = value * factor if self.grows else value / factor
+            if low < beyond < high and beyond >= 1 - (not integer):
+                self.excess(int(beyond) if integer else beyond)
+        self._check_monotone()
 
     def _rechecked(self, value: float) -> float:
         """Return the value moved until the epsilon that its curve reports meets the target too.
@@ -209,8 +219,13 @@ class _Family:
         has that margin in `excess`.
         """
         curve = self.curve(value)
-        step = 2.0**-52
-        while curve.resolution < 1e-12 and curve.epsilon(self.delta) > self.epsilon:
+        step = max(2.0**-52, curve.resolution)
+        usual = self.epsilon < 100 and self.delta > 1e-100 and curve.resolution > 1e-12
+        while (
+            not usual
+            and step < 1e-3
+            and (curve.epsilon(self.delta) > self.epsilon or curve.delta(self.epsilon) > self.delta)
+        ):
             value *= 1 + step if self.grows else 1 - step
             curve, step = self.curve(value), 2 * step
         return value

@@ -36,7 +36,7 @@ _TIGHT = 1e-4  # relative error of delta up to which no other notion need be ask
 _LOOSE = 1e-7  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
-_MOST_WORK = 2**25  # frequencies times nodes: about a third of a second
+_MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # places beside the saddle where K is known
 _BESIDE = np.concatenate(
     [[0.1, 0.25, 1.0], 1 - 2.0 ** -np.arange(1, 11), 1 + 2.0 ** -np.arange(0.5, 11)]
@@ -365,7 +365,7 @@ def epsilon(total: LossSum, log_delta: float) -> tuple[float, bool]:
     c = math.nan
     try:
         c, guess = total.saddle_of_delta(log_delta)
-        for _ in range(6):
+        for _ in range(3):
             line = _line(total, c, guess)
             found = _on_line(line, guess, log_delta)
             if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
