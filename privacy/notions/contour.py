@@ -105,7 +105,10 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None or self._log_delta(0.0) <= math.log(delta):
             return min(super()._epsilon(delta), self._supremum)
-        return self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
+        found = self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
+        if delta > 0.1:  # the line for a large delta is hard to guess
+            found = min(found, super()._epsilon(delta))
+        return found
 
     def __add__(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of both: log moments add, within each direction."""
