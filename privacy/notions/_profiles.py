@@ -127,7 +127,7 @@ class AntipodalProfile(Profile):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
 
     The dominating pair of the Poisson-sampled Gaussian mechanism when one record is replaced
-    (Lebeda, Regehr, Kamath and Steinke 2024, Theorem 9). Its loss grows with x, so delta is
+    (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769). Its loss grows with x, so delta is
     P(X > x) - e^epsilon Q(X > x) at the x where the loss is epsilon.
     """
 

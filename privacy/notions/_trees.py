@@ -57,7 +57,7 @@ def sampled_mu(mechanism: PoissonSampled, relation: NeighboringRelation) -> floa
     """Return the mu of the joint Gaussian under one sample, None for other inner trees.
 
     Under REPLACE_ONE a dominating pair is known for distance 2 alone: the
-    antipodal one (Lebeda, Regehr, Kamath and Steinke 2024, Theorem 9).
+    antipodal one (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769).
     The mu returned there is that of ONE record's contribution.
     """
     squared = mu_squared(mechanism.mechanism, NeighboringRelation.ADD_OR_REMOVE_ONE)
