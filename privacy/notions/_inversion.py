@@ -284,8 +284,9 @@ class Line:
         self._t = t
         # a modulus above 1 is an error of that size, which is accounted for
         exponent.real = np.minimum(exponent.real, 0.0)
-        self._terms = np.exp(exponent) / (t * (t + 1)) * (self.step / math.pi)
-        self._terms[0] *= 0.5
+        weight = self.step / math.pi / (t * (t + 1))
+        weight[0] *= 0.5
+        self._terms, self._largest = np.exp(exponent) * weight, np.abs(weight)
         self._error = error
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
@@ -296,7 +297,9 @@ class Line:
         slope = -float((turned * self._t).real.sum()) / total
         phase = 4 * _ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
         size = np.abs(turned)
-        lost = float(size @ np.minimum(self._error + phase + 32 * _ULP, 2.0)) + self.rest
+        # a relative error e of exp(..) is at most e^error - 1, and |exp(K(c + i w) - K(c))| <= 1
+        off_by = size * np.expm1(np.minimum(self._error + phase + 32 * _ULP, 700.0))
+        lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
         exponent = self.value - self.c * epsilon
         off = self.value_error + 4 * _ULP * (self.value + self.c * epsilon + 1)
         alias = self._alias(epsilon)
