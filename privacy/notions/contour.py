@@ -24,7 +24,7 @@ from privacy.notions._profiles import (
     Profile,
     SampledProfile,
 )
-from privacy.notions._trees import mu_squared, refused, sampled_mu, shift
+from privacy.notions._trees import mu_squared, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
@@ -103,11 +103,11 @@ class ContourCurve(Curve):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return self._supremum
-        if self._closed_form() is not None or self._log_delta(0.0) <= math.log(delta):
+        if self._closed_form() is not None or delta > 0.1:  # such a line is hard to guess
             return min(super()._epsilon(delta), self._supremum)
         found = self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
-        if delta > 0.1:  # the line for a large delta is hard to guess
-            found = min(found, super()._epsilon(delta))
+        if found > 0 and not self.resolved:  # no line for a delta that no epsilon is needed for
+            return 0.0 if self._log_delta(0.0) <= math.log(delta) else found
         return found
 
     def __add__(self, other: "ContourCurve") -> "ContourCurve":
@@ -158,7 +158,10 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
     if mu is not None:
         mu = round_up(mu, 4 * _U)
         if not (1e-12 < mu < 1e12 and q > 1e-9):
-            raise refused(repr(mechanism), relation, "The noise is out of the contour's range.")
+            raise UnsupportedMechanism(
+                f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
+                "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
+            )
         if replaced:
             step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)
         else:
