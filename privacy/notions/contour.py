@@ -107,7 +107,9 @@ class ContourCurve(Curve):
             return min(super()._epsilon(delta), self._supremum)
         found = self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
         if found > 0 and not self.resolved:  # no line for a delta that no epsilon is needed for
-            return 0.0 if self._log_delta(0.0) <= math.log(delta) else found
+            if self._log_delta(0.0) <= math.log(delta):
+                return 0.0
+            self.resolved = False
         return found
 
     def __add__(self, other: "ContourCurve") -> "ContourCurve":
