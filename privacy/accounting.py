@@ -200,15 +200,21 @@ class TightestCurve(Curve):
             )
         return tuple(members)
 
-    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> float:
-        """Return the smallest answer; `nothing` is one that says nothing."""
-        found = nothing
+    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> tuple[float, Curve]:
+        """Return the smallest answer, and the member that gave it.
+
+        `nothing` is the answer that says nothing. What follows an exact member is looser, and
+        serves where that one fails.
+        """
+        found, winner = nothing, self.members[0]
         for member in self.members:
-            found = min(found, ask(member))
+            answer = ask(member)
+            if answer < found:
+                found, winner = answer, member
             self.best_order = member.best_order
             if member.exact and member.resolved and found < nothing:
-                break  # what follows is looser, and serves where this one fails
-        return found
+                break
+        return found, winner
 
     def follow(self, order: float | None) -> None:
         """Pass the hint on."""
@@ -216,23 +222,23 @@ class TightestCurve(Curve):
             member.follow(order)
 
     def _log_delta(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)
+        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)[0]
 
     def _guide(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._guide(epsilon), 0.0)
+        return self._smallest(lambda member: member._guide(epsilon), 0.0)[0]
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)
 
     def _epsilon(self, delta: float) -> float:
-        return self._smallest(lambda member: member._epsilon(delta), math.inf)
+        return self._smallest(lambda member: member._epsilon(delta), math.inf)[0]
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
-        def ours(member: Curve) -> tuple[float, float]:
-            log_delta = member._log_delta(epsilon) if math.isfinite(epsilon) else 0.0
-            return log_delta, member._epsilon(delta)
-
-        return min(self.members, key=ours)._guarantee(epsilon, delta)
+        if math.isfinite(epsilon):
+            _, winner = self._smallest(lambda member: member._log_delta(epsilon), 0.0)
+        else:
+            _, winner = self._smallest(lambda member: member._epsilon(delta), math.inf)
+        return winner._guarantee(epsilon, delta)
 
     def __add__(self, other: "TightestCurve") -> "TightestCurve":
         """Return the curve of both mechanisms on the same records."""
