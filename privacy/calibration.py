@@ -419,15 +419,15 @@ def max_steps(
         One release already loses more.
     """
     one = _sampled(noise_multiplier, sampling_probability)
-    return calibrate(
-        lambda steps: repeat(one, steps),
-        epsilon=epsilon,
-        delta=_checks.delta(delta),
-        seek="largest",
-        integer=True,
-        notion=notion,
-        relation=relation,
+    family = _Family(
+        lambda steps: repeat(one, int(steps)),
+        epsilon,
+        _checks.delta(delta),
+        "largest",
+        notion,
+        relation,
     )
+    return int(family.solve(1, math.inf, None, integer=True, certify=False))
 
 
 def max_sampling_probability(
@@ -453,15 +453,15 @@ def max_sampling_probability(
         As in `account`.
     """
     steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    return calibrate(
+    family = _Family(
         lambda q: repeat(_sampled(noise_multiplier, q), steps),
-        epsilon=epsilon,
-        delta=_checks.delta(delta),
-        seek="largest",
-        domain=(0, 1),
-        notion=notion,
-        relation=relation,
+        epsilon,
+        _checks.delta(delta),
+        "largest",
+        notion,
+        relation,
     )
+    return family.solve(0, 1, None, integer=False, certify=False)
 
 
 def recalibrate(
