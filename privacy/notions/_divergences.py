@@ -5,6 +5,7 @@ directions differ and may cross, one row a direction: "remove" first, "add" seco
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -81,11 +82,13 @@ class LaplaceNoise(Divergence):
     def at(self, orders: Array) -> Array:
         """Return the divergence, by quadrature where the closed form would cancel."""
         t = orders - 1
-        if self.loss * float(orders.max(initial=1)) < 30:
-            return _by_moments(SampledLaplace(1.0, 1 / self.loss), orders)
         value = self.loss + np.log(orders / (2 * orders - 1)) / t
         value += np.log1p(t / orders * np.exp(-(2 * orders - 1) * self.loss)) / t
-        return np.minimum(value * (1 + 16 * _U) + 16 * _U / t, self.loss)
+        value = value * (1 + 16 * _U) + 16 * _U / t
+        cancels = self.loss * orders < 30
+        if cancels.any():
+            value[cancels] = _by_moments(SampledLaplace(1.0, 1 / self.loss), orders[cancels])
+        return np.asarray(np.minimum(value, self.loss))
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,11 @@ class SampledNoise(Divergence):
 
     def at(self, orders: Array) -> Array:
         """Return one row a direction."""
-        try:
-            return np.stack([_by_moments(self.model, orders, way) for way in ("remove", "add")])
-        except OverflowError:
-            if orders.size == 1:
-                return np.stack([self.unsampled.at(orders)] * 2)
-            return np.concatenate([self.at(orders[i : i + 1]) for i in range(orders.size)], axis=1)
+        return _where_reached(
+            lambda a: np.stack([_by_moments(self.model, a, way) for way in ("remove", "add")]),
+            lambda a: np.stack([self.unsampled.at(a)] * 2),
+            orders,
+        )
 
 
 @dataclass(frozen=True)
@@ -185,15 +187,32 @@ class SampledGaussianNoise(Divergence):
         return np.asarray(value / (orders - 1))
 
     def _fractional(self, orders: Array) -> Array:
-        try:
-            return _by_moments(SampledGaussian(self.q, 1 / self.mu), orders)
-        except OverflowError:
-            # (a - 1) D is convex in a and 0 at 1 (van Erven and Harremoës 2014, Corollary 2)
-            low, high = np.floor(orders), np.ceil(orders)
-            below = np.where(low > 1, (low - 1) * self.at(np.maximum(low, 2.0)), 0.0)
-            above = (high - 1) * self.at(high)
-            chord = below + (orders - low) * (above - below)
-            return chord * (1 + 8 * _U) / (orders - 1)
+        model = SampledGaussian(self.q, 1 / self.mu)
+        return _where_reached(lambda a: _by_moments(model, a), self._chord, orders)
+
+    def _chord(self, orders: Array) -> Array:
+        """Return a bound between integers: (a - 1) D is convex in a and 0 at 1.
+
+        van Erven and Harremoës 2014, Corollary 2.
+        """
+        low, high = np.floor(orders), np.ceil(orders)
+        below = np.where(low > 1, (low - 1) * self.at(np.maximum(low, 2.0)), 0.0)
+        above = (high - 1) * self.at(high)
+        chord = below + (orders - low) * (above - below)
+        return np.asarray(chord * (1 + 8 * _U) / (orders - 1))
+
+
+def _where_reached(
+    quadrature: Callable[[Array], Array], bound: Callable[[Array], Array], orders: Array
+) -> Array:
+    """Return the quadrature, and the bound at those orders alone that it does not reach."""
+    try:
+        return quadrature(orders)
+    except OverflowError:
+        if orders.size == 1:
+            return bound(orders)
+        each = (_where_reached(quadrature, bound, order) for order in np.split(orders, orders.size))
+        return np.concatenate(list(each), axis=-1)
 
 
 def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> Array:
