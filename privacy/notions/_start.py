@@ -20,7 +20,17 @@ def sampled_gaussian_start(
     At a fixed order the target fixes the divergence, so that the noise is the root of one
     equation; it is then smallest at some order, which is walked to from the one that would be
     best if the sampled Gaussian were zCDP.
+
+    Raises
+    ------
+    ArithmeticError, ValueError
+        The numbers are too extreme for a guess.
     """
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        return _walk(epsilon, delta, q, steps)
+
+
+def _walk(epsilon: float, delta: float, q: float, steps: int) -> tuple[float, float]:
     rho = rho_from_epsilon(epsilon, delta)
     noise = math.log1p(2 * rho / (q * q * steps)) ** -0.5
     target = _Target(epsilon, math.log(delta), q, steps, noise)
