@@ -2,7 +2,8 @@
 
 One release in closed form is exact. Several pure or approximate claims compose by the
 optimal sum of Kairouz, Oh and Viswanath 2015 (Theorem 3.3) when their epsilons are equal, by
-basic composition when they are not; any other profile does not compose in this notion.
+basic composition when they are not. A bounded loss composes as the pure claim that it meets; an
+unbounded one does not compose in this notion.
 """
 
 import math

@@ -9,11 +9,11 @@ import math
 from fractions import Fraction
 
 from privacy import _checks
-from privacy._normal import log_gaussian_delta
 from privacy._solve import least, ratio_up, round_up
 from privacy.accounting import rule
-from privacy.guarantees import Curve, invert
+from privacy.guarantees import Curve
 from privacy.mechanisms import Gaussian
+from privacy.notions._profiles import GaussianProfile
 from privacy.notions._trees import mu_squared
 from privacy.relations import NeighboringRelation
 
@@ -45,16 +45,7 @@ class GaussianCurve(Curve):
         return round_up(math.sqrt(self.mu_squared), _ROUNDING)
 
     def _log_delta(self, epsilon: float) -> float:
-        mu = self.mu
-        if mu > 1e150:
-            return 0.0
-        log_delta, error = log_gaussian_delta(epsilon, mu)
-        return min(0.0, log_delta + error)
-
-    def _epsilon(self, delta: float) -> float:
-        if delta == 0 or self.mu_squared > 1e300:
-            return math.inf
-        return invert(self._log_delta, math.log(delta))
+        return GaussianProfile(self.mu).log_delta(epsilon)
 
     def __add__(self, other: "GaussianCurve") -> "GaussianCurve":
         """Return the curve of both: mu^2 adds."""
