@@ -36,6 +36,7 @@ _TIGHT = 1e-4  # relative error of delta up to which no other notion need be ask
 _LOOSE = 1e-7  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
+_MOST_LINES = 8  # for one epsilon; the first nearly always serves
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # places beside the saddle where K is known
 _BESIDE = np.concatenate(
@@ -365,15 +366,18 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
 
 def epsilon(total: LossSum, log_delta: float) -> tuple[float, bool]:
     """Return the smallest epsilon >= 0 proven in one direction, and whether it is tight."""
-    c = math.nan
+    c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
-        for _ in range(3):
+        for _ in range(_MOST_LINES):
             line = _line(total, c, guess)
             found = _on_line(line, guess, log_delta)
             if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
                 return min(found, total.supremum), line.looseness < _TIGHT
-            guess, c = found, total.saddle(found, c)
+            # Newton's method, kept inside the bracket: log delta need not be concave
+            low, high = (guess, high) if found > guess else (low, min(guess, high))
+            guess = found if low < found < high else 0.5 * (low + high)
+            c = total.saddle(guess, c)
     except ArithmeticError:
         pass
     if math.isnan(c):

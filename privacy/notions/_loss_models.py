@@ -13,6 +13,7 @@ import numpy as np
 
 from privacy.notions._moments import Array, Complex, Direction, LineNodes, LossNodes
 
+_LARGEST = 600.0  # exponents up to which weights are taken
 _TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
 _EDGE = 0.95  # how much of the strip of analyticity is used
@@ -438,7 +439,10 @@ class SampledLaplace:
             place, measure = place.conj(), measure.conj()
         ratio = _complex_log_mixture(rate * (2 * place.real - 1), 2 * rate * place.imag, q)
         log_p = ratio * (t + 1) if direction == "remove" else -t * ratio
-        weight = np.exp(log_p - rate * place - log_moment)
+        exponent = log_p - rate * place - log_moment
+        if exponent.real.max() > _LARGEST:  # an order so large that the path is no good
+            raise OverflowError("the path round the integral is too far from the real line")
+        weight = np.exp(exponent)
         weight[:-2] *= measure
         weight[-2:] *= 0.5
         rounding = 16 + np.abs(log_p) + rate + abs(log_moment)

@@ -114,7 +114,7 @@ class SampledProfile(Profile):
         if epsilon > 40:  # e^epsilon (1 - q) > 1 for every float q < 1
             return -math.inf
         weight = self.q - (1 - self.q) * math.expm1(epsilon)
-        weight += 8 * _U * (self.q + math.expm1(epsilon))
+        weight += 8 * _U * (self.q + (1 - self.q) * math.expm1(epsilon))
         if weight <= 0:
             return -math.inf
         # log(q e^epsilon / weight), whose rounding must not raise it

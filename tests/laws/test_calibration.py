@@ -29,7 +29,7 @@ def assert_just_meets(mechanism, epsilon, delta, *, slack=SLACK, **how):
     assert curve.delta(epsilon) >= delta * (1 - 100 * slack)
 
 
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(epsilons, deltas, relations, st.sampled_from(["tightest", "zcdp"]), steps)
 def test_gaussian_noise(epsilon, delta, relation, notion, count):
     how = {"relation": relation, "notion": notion}
@@ -48,7 +48,7 @@ def test_noise_of_one_sampled_release(epsilon, delta, q, relation):
     assert_just_meets(release, epsilon, delta, relation=relation)
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(log_uniform(0.05, 30), deltas, sampling_probabilities, st.integers(2, 1000))
 def test_noise_of_a_sampled_run(epsilon, delta, q, count):
     assume(delta < q / 10)
@@ -66,7 +66,7 @@ def test_laplace_scale(epsilon, delta):
     assert curve.epsilon(delta) == pytest.approx(epsilon, rel=1e-9)
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(epsilons, deltas, noise_multipliers, st.one_of(st.just(1.0), sampling_probabilities))
 def test_the_largest_number_of_steps(epsilon, delta, sigma, q):
     step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
@@ -81,7 +81,7 @@ def test_the_largest_number_of_steps(epsilon, delta, sigma, q):
         assert dp.account(dp.repeat(step, most + 1)).delta(epsilon) > delta
 
 
-@settings(max_examples=6)
+@settings(max_examples=30)
 @given(epsilons, deltas, noise_multipliers, st.integers(1, 100))
 def test_the_largest_sampling_probability(epsilon, delta, sigma, count):
     try:
@@ -118,7 +118,7 @@ def test_the_smallest_group_of_equal_parts(epsilon, delta, mechanism, most):
     assert found == 1 or not met[1]
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(log_uniform(0.3, 10), deltas, st.floats(0.05, 0.9), st.integers(1, 100))
 def test_recalibration_spends_what_is_left(epsilon, delta, share, count):
     before = dp.noise_multiplier(epsilon=epsilon * share, delta=delta)

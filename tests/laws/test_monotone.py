@@ -33,28 +33,28 @@ def run(sigma, q, count):
     return dp.repeat(dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q), count)
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
 def test_noise(sigma, q, count, delta, factor):
     less, more = (dp.account(run(s, q, count)) for s in (sigma, sigma * factor))
     assert more.epsilon(delta) <= less.epsilon(delta) * ROUNDING
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
 def test_steps(sigma, q, count, delta, factor):
     fewer, more = (dp.account(run(sigma, q, n)) for n in (count, math.ceil(count * factor)))
     assert fewer.epsilon(delta) <= more.epsilon(delta) * ROUNDING
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
 def test_sampling(sigma, q, count, delta, factor):
     often, rarely = (dp.account(run(sigma, p, count), notion="rdp") for p in (q, q / factor))
     assert rarely.epsilon(delta) <= often.epsilon(delta) * ROUNDING
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, relations, deltas, larger)
 def test_sampling_one_release(sigma, q, relation, delta, factor):
     mechanisms = (run(sigma, p, 1) for p in (q, q / factor))
@@ -62,21 +62,21 @@ def test_sampling_one_release(sigma, q, relation, delta, factor):
     assert rarely <= often * ROUNDING
 
 
-@settings(max_examples=10)
+@settings(max_examples=30)
 @given(plan=plans(), delta=deltas, factor=larger)
 def test_delta(plan, delta, factor):
     curve = dp.account(plan)
     assert curve.epsilon(min(delta * factor, 0.999)) <= curve.epsilon(delta) * ROUNDING
 
 
-@settings(max_examples=10)
+@settings(max_examples=30)
 @given(plan=plans(), epsilon=epsilons, factor=larger)
 def test_epsilon(plan, epsilon, factor):
     curve = dp.account(plan)
     assert curve.delta(epsilon * factor) <= curve.delta(epsilon) * ROUNDING
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(mechanism=st.one_of(gaussians, sampled_gaussians, laplaces), delta=deltas)
 def test_replacing_costs_no_less_than_removing(mechanism, delta):
     try:
@@ -90,17 +90,19 @@ def test_replacing_costs_no_less_than_removing(mechanism, delta):
 # -- a curve -------------------------------------------------------------------------------
 
 
-@settings(max_examples=10)
+@settings(max_examples=30)
 @given(plan=plans(), epsilon=epsilons, delta=deltas)
 def test_delta_and_epsilon_invert_each_other(plan, epsilon, delta):
     curve = dp.account(plan)
+    # two queries of the contour draw two lines, each of which may be loose by 1e-7
+    slack = 1e-9 if all(member.closed_form for member in curve.members) else 2e-7
     found = curve.epsilon(delta)
-    assert curve.delta(found) <= delta * (1 + 1e-9)
+    assert curve.delta(found) <= delta * (1 + slack)
     if found > 1e-6:
-        assert curve.delta(found * (1 - 1e-3)) >= delta * (1 - 1e-9)
+        assert curve.delta(found * (1 - 1e-3)) >= delta * (1 - slack)
     found = curve.delta(epsilon)
     if 1e-300 < found < 1:
-        assert curve.epsilon(found) <= epsilon * (1 + 1e-9)
+        assert curve.epsilon(found) <= epsilon * (1 + slack)
 
 
 @settings(max_examples=25)
@@ -118,7 +120,7 @@ def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
         assert str(curve.guarantee(delta=delta))
 
 
-@settings(max_examples=10)
+@settings(max_examples=30)
 @given(plan=plans(st.one_of(parts, claims(), responses)), epsilon=epsilons, delta=deltas)
 def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
     tightest = dp.account(plan)

@@ -142,9 +142,9 @@ class TestDirections:
         assert (round(removed, 4), round(added, 4)) == (0.1547, 0.1737)
         run = dp.repeat(sampled(dp.Laplace(1), 0.5), 2)
         for relation in (ADD, REPLACE_SPECIAL):
-            assert dp.account(run, relation=relation).delta(0.2314) == pytest.approx(
-                added, rel=1e-5
-            )
+            ours = dp.account(run, relation=relation).delta(0.2314)
+            # the truth of "add" by mpmath, atoms and density apart
+            assert 0.17374641413391 <= ours <= 0.17374641413391 * (1 + 1e-6)
 
     @pytest.mark.parametrize("order", [1.5, 2, 7, 30.25])
     @pytest.mark.parametrize(("q", "scale"), [(0.5, 1.0), (0.01, 0.3), (0.9, 4.0)])
