@@ -35,6 +35,7 @@ NOTION_MODULES = {
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
+_TIGHT = 1e-4  # looseness up to which no other notion need be asked
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _rules: dict[tuple[str, type[Mechanism]], Rule] = {}
 
@@ -203,23 +204,25 @@ class TightestCurve(Curve):
     def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> tuple[float, Curve]:
         """Return the smallest answer, and the member that gave it.
 
-        `nothing` is the answer that says nothing. What follows an exact member is looser, and
+        `nothing` is the answer that says nothing; a member that failed to be tight leaves its
+        looseness. What follows an exact member is looser, and
         serves where that one fails.
         """
-        found, winner = nothing, self.members[0]
+        found, winner, self.looseness = nothing, self.members[0], 0.0
         for member in self.members:
             answer = ask(member)
             if answer < found:
                 found, winner = answer, member
             self.best_order = member.best_order
-            if member.exact and member.resolved and found < nothing:
+            self.looseness = max(self.looseness, member.looseness)
+            if member.exact and member.looseness < _TIGHT and found < nothing:
                 break
         return found, winner
 
-    def follow(self, order: float | None) -> None:
+    def follow(self, order: float | None, enough: float) -> None:
         """Pass the hint on."""
         for member in self.members:
-            member.follow(order)
+            member.follow(order, enough)
 
     def _log_delta(self, epsilon: float) -> float:
         return self._smallest(lambda member: member._log_delta(epsilon), 0.0)[0]

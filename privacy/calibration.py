@@ -164,20 +164,31 @@ class _Family:
         self.tried: list[tuple[float, float]] = []
         self.order: float | None = None
         self.guided = False
+        self._last: tuple[float, Curve] | None = None
+
+    def aim(self, resolution: float) -> float:
+        """Return the log delta to be met by a curve of this resolution.
+
+        A later look at a curve may find the best order or line a little less well.
+        """
+        log_delta = math.log(self.delta)
+        return log_delta - resolution * (1 - log_delta)
 
     def curve(self, value: float) -> Curve:
-        mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
-        return account(mechanism, notion=self.notion, relation=self.relation)
+        if self._last is None or self._last[0] != value:
+            mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
+            curve = account(mechanism, notion=self.notion, relation=self.relation)
+            self._last = value, curve
+        return self._last[1]
 
     def excess(self, value: float) -> float:
         """Return how far the target is missed, on a log scale; <= 0 where it is met."""
         curve = self.curve(value)
-        curve.follow(self.order)
         if self.delta > 0:
+            aim = self.aim(curve.resolution)
+            curve.follow(self.order, aim)
             log_delta = curve._guide if self.guided else curve._log_delta
-            excess = log_delta(self.epsilon) - math.log(self.delta)
-            # a later look at this curve may find the best order a little less well
-            excess += curve.resolution * (1 - math.log(self.delta))
+            excess = log_delta(self.epsilon) - aim
             self.order = curve.best_order
         else:
             loss = curve.epsilon(0)
@@ -202,7 +213,7 @@ class _Family:
             raise self._infeasible()
         if certify:
             return self._certified(found, integer=integer)
-        return found if integer else self._rechecked(found)
+        return self._rechecked(found, integer=integer)
 
     def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
         """Look at a few more values on the private side, and raise where one is not private."""
@@ -212,22 +223,23 @@ class _Family:
                 self.excess(int(beyond) if integer else beyond)
         self._check_monotone()
 
-    def _rechecked(self, value: float) -> float:
+    def _rechecked(self, value: float, *, integer: bool) -> float:
         """Return the value moved until the epsilon that its curve reports meets the target too.
 
-        Inverting a profile rounds once more than evaluating it. A curve of lower resolution
-        has that margin in `excess`.
+        Inverting a profile rounds once more than evaluating it, and a line of the contour may be
+        looser for one than for the other. Where neither is so, `aim` leaves room enough.
         """
         curve = self.curve(value)
-        step = max(2.0**-52, curve.resolution)
-        usual = self.epsilon < 100 and self.delta > 1e-100 and curve.resolution > 1e-12
-        while (
-            not usual
-            and step < 1e-3
-            and (curve.epsilon(self.delta) > self.epsilon or curve.delta(self.epsilon) > self.delta)
-        ):
-            value *= 1 + step if self.grows else 1 - step
-            curve, step = self.curve(value), 2 * step
+        room = curve.resolution > 1e-12 and curve.looseness < curve.resolution
+        for _ in range(0 if room else 60):
+            miss = curve.epsilon(self.delta) / self.epsilon - 1
+            if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
+                return value
+            step = max(2 * miss, 2.0**-52, curve.resolution)
+            moved = value * (1 + step) if self.grows else value * (1 - step)
+            if integer:
+                moved = math.ceil(moved) if self.grows else math.floor(moved)
+            value, curve = moved, self.curve(moved)
         return value
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
@@ -236,6 +248,9 @@ class _Family:
         if start is None or not low < start < high:
             start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
         point, at_point = start, self.excess(start)
+        atol = 30 * self.curve(start).resolution
+        if -atol <= at_point <= 0:  # log delta falls faster than log noise grows
+            return start
         upward = (at_point > 0) == self.grows
         # log delta mostly falls twice as fast as log noise grows, in units of log delta
         away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.07
@@ -257,7 +272,7 @@ class _Family:
             math.log(unsafe),
             at_safe=at_safe,
             at_unsafe=at_unsafe,
-            atol=30 * self.curve(safe).resolution,
+            atol=atol,
         )
         return safe if log_safe == math.log(safe) else math.exp(log_safe)
 
@@ -367,12 +382,16 @@ def noise_multiplier(
         notion=notion,
         relation=relation,
     )
-    start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
+    start = None
     if notion == "rdp" and q < 1 and relation is not NeighboringRelation.REPLACE_ONE:
         from privacy.notions._start import sampled_gaussian_start
 
-        with suppress(ArithmeticError, ValueError):  # a guess that fails is only slower
-            start, family.order = sampled_gaussian_start(family.epsilon, family.delta, q, steps)
+        with suppress(ArithmeticError):  # a guess that fails is only slower
+            start, family.order = sampled_gaussian_start(
+                family.epsilon, family.aim(1.1e-9), q, steps
+            )
+    if start is None:
+        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)
 
 

@@ -88,8 +88,8 @@ class Curve(ABC):
     exact: bool = False
     closed_form: bool = True
     """Whether the numbers come from formulas, which never fail."""
-    resolved: bool = True
-    """Whether the last answer is as tight as the notion can be."""
+    looseness: float = 0.0
+    """By what share the delta of the last answer may exceed the notion's best."""
     mechanism: Mechanism | None = None
     best_order: float | None = None
     """The order that answered the last query, where the notion has one."""
@@ -178,8 +178,12 @@ class Curve(ABC):
             return math.inf
         return invert(self._log_delta, math.log(delta))
 
-    def follow(self, order: float | None) -> None:
-        """Take a hint: the `best_order` of a curve of similar numbers. Only speed depends on it."""
+    def follow(self, order: float | None, enough: float) -> None:
+        """Take a hint for the next log delta, on which only speed depends.
+
+        `order` is the `best_order` of a curve of similar numbers; below `enough` the bound need
+        not be the smallest.
+        """
 
     def order(self, epsilon: float) -> float | None:
         """Return the Rényi order that answers at `epsilon`, where the notion has one."""
@@ -238,7 +242,7 @@ class Curve(ABC):
             )
 
 
-def invert(log_delta: Callable[[float], float], target: float) -> float:
+def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 1e-14) -> float:
     """Return the smallest epsilon >= 0 with ``log_delta(epsilon) <= target``.
 
     `log_delta` is a decreasing upper bound; the answer is a point at which it
@@ -268,4 +272,4 @@ def invert(log_delta: Callable[[float], float], target: float) -> float:
             if high > 1e300:
                 return math.inf
             at_high = excess(high)
-    return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low)
+    return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=rtol)

@@ -32,11 +32,10 @@ from privacy.notions._moments import (
 
 _ULP = float(np.finfo(float).eps)
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_TIGHT = 1e-4  # relative error of delta up to which no other notion need be asked
 _LOOSE = 1e-7  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
-_MOST_LINES = 8  # for one epsilon; the first nearly always serves
+_MOST_LINES = 12  # for one epsilon; the first nearly always serves
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # places beside the saddle where K is known
 _BESIDE = np.concatenate(
@@ -138,7 +137,10 @@ class LossSum:
             return miss, -miss / (t * t * bend)
 
         rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
-        return self._descend(step, min(math.sqrt(-log_delta / rho), 16.0)), epsilon
+        t = self._descend(step, min(math.sqrt(-log_delta / rho), 16.0))
+        if not math.isfinite(epsilon):
+            raise Unresolved("no saddle point has so large a delta")
+        return t, max(epsilon, 0.0)
 
     def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
         """Newton's method in log t, kept inside its bracket."""
@@ -321,20 +323,20 @@ def _log1p(x: Complex) -> Complex:
     return out
 
 
-def log_delta(total: LossSum, epsilon: float) -> tuple[float, bool]:
-    """Return an upper bound of log delta(epsilon) in one direction, and whether it is tight.
+def log_delta(total: LossSum, epsilon: float) -> tuple[float, float]:
+    """Return an upper bound of log delta(epsilon) in one direction, and its looseness.
 
     epsilon >= 0; the bound is -inf where delta is 0.
     """
     if epsilon >= total.supremum:
-        return -math.inf, True
+        return -math.inf, 0.0
     c = math.nan
     try:
         c = total.saddle(epsilon)
         line = _line(total, c, epsilon)
-        return line.log_delta(epsilon)[0], line.looseness < _TIGHT
+        return line.log_delta(epsilon)[0], line.looseness
     except ArithmeticError:
-        return (0.0 if math.isnan(c) else _rough_log_delta(total, epsilon, c)), False
+        return (0.0 if math.isnan(c) else _rough_log_delta(total, epsilon, c)), math.inf
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
@@ -364,8 +366,8 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float) -> tuple[float, bool]:
-    """Return the smallest epsilon >= 0 proven in one direction, and whether it is tight."""
+def epsilon(total: LossSum, log_delta: float) -> tuple[float, float]:
+    """Return the smallest epsilon >= 0 proven in one direction, and its delta's looseness."""
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
@@ -373,21 +375,22 @@ def epsilon(total: LossSum, log_delta: float) -> tuple[float, bool]:
             line = _line(total, c, guess)
             found = _on_line(line, guess, log_delta)
             if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
-                return min(found, total.supremum), line.looseness < _TIGHT
-            # Newton's method, kept inside the bracket: log delta need not be concave
+                return min(found, total.supremum), line.looseness
+            # Newton's method, kept near and inside the bracket: log delta need not be concave
+            found = min(found, guess + max(guess, 3 / c))
             low, high = (guess, high) if found > guess else (low, min(guess, high))
             guess = found if low < found < high else 0.5 * (low + high)
             c = total.saddle(guess, c)
     except ArithmeticError:
         pass
     if math.isnan(c):
-        return total.supremum, False
+        return total.supremum, math.inf
     try:
         excess, error = _rough_excess(total, c)
     except ArithmeticError:
-        return total.supremum, False
+        return total.supremum, math.inf
     rough = max((excess + error - log_delta) / c * (1 + 4 * _ULP), 0.0)
-    return min(rough, total.supremum), False
+    return min(rough, total.supremum), math.inf
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from privacy import _checks
 from privacy._solve import ratio_up, round_up
 from privacy.accounting import rule
-from privacy.guarantees import Curve
+from privacy.guarantees import Curve, invert
 from privacy.mechanisms import Gaussian, Laplace, PoissonSampled, UnsupportedMechanism
 from privacy.notions import _inversion
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
@@ -67,7 +67,9 @@ class ContourCurve(Curve):
         self.relation = relation
         steps = tuple((step.model, count) for step, count in self.parts.items())
         ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
-        self.guided = len(ways) > 1 and self._closed_form() is None
+        closed = self._closed_form() is not None
+        self.guided = len(ways) > 1 and not closed
+        self.looseness = 0.0 if closed else math.inf  # until something is asked
         self._sums = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
 
     def _closed_form(self) -> Profile | None:
@@ -82,9 +84,9 @@ class ContourCurve(Curve):
             return profile.log_delta(epsilon)
         return self._worst(_inversion.log_delta(total, epsilon) for total in self._sums)
 
-    def _worst(self, answers: Iterable[tuple[float, bool]]) -> float:
-        values, tight = zip(*answers, strict=True)
-        self.resolved = all(tight)
+    def _worst(self, answers: Iterable[tuple[float, float]]) -> float:
+        values, loose = zip(*answers, strict=True)
+        self.looseness = max(loose)
         return float(max(values))
 
     def _guide(self, epsilon: float) -> float:
@@ -103,13 +105,16 @@ class ContourCurve(Curve):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return self._supremum
-        if self._closed_form() is not None or delta > 0.1:  # such a line is hard to guess
+        if self._closed_form() is not None:
             return min(super()._epsilon(delta), self._supremum)
         found = self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
-        if found > 0 and not self.resolved:  # no line for a delta that no epsilon is needed for
+        loose = self.looseness
+        if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
             if self._log_delta(0.0) <= math.log(delta):
                 return 0.0
-            self.resolved = False
+            if delta > 0.1 and loose > 1e-4:  # a line that is hard to guess
+                return min(found, invert(self._log_delta, math.log(delta), rtol=self.resolution))
+            self.looseness = loose
         return found
 
     def __add__(self, other: "ContourCurve") -> "ContourCurve":

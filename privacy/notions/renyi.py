@@ -9,6 +9,7 @@ descent from a coarse grid finds the best of all orders, and every order is vali
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -62,7 +63,7 @@ def _default_orders() -> Array:
 DEFAULT_ORDERS = _default_orders()
 _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
 _NEAREST = 1e-3  # orders nearer to 1 than this are not searched
-_AROUND = np.arange(-2.0, 3.0)
+_AROUND = np.array([0.9995, 1.0, 1.0005])
 _SIXTHS = np.arange(1, 6) / 6
 _Objective = Callable[[Array, Array], Array]
 
@@ -94,6 +95,7 @@ class RenyiCurve(Curve):
         self.relation = relation
         self.orders = orders
         self._expected: float | None = None
+        self._enough = -math.inf
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
         """Return the divergence at each order, by direction where directions differ.
@@ -139,38 +141,34 @@ class RenyiCurve(Curve):
         if self._expected is None:
             tried.add(_MIDDLE)
         else:
-            step = max(0.002 * self._expected, 1.0 if self._expected > FRACTIONAL else 0.0)
-            tried.add(np.maximum(self._expected + step * _AROUND, 1 + _NEAREST))
+            tried.whole = False
+            tried.add(1 + np.maximum((self._expected - 1) * _AROUND, _NEAREST))
         if math.isfinite(tried.values.min()):
             tried.widen()
             tried.narrow()
         self.best_order = tried.best()
         return float(tried.values.min()), self.best_order
 
-    def follow(self, order: float | None) -> None:
-        """Search near this order."""
-        self._expected = order
+    def follow(self, order: float | None, enough: float) -> None:
+        """Search near this order, and look no further once log delta is `enough`."""
+        self._expected, self._enough = order, enough
 
-    def _log_total_variation(self, enough: float) -> float:
-        """Return an upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
+    @cached_property
+    def _log_total_variation(self) -> float:
+        """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
         Bretagnolle and Huber 1979, Lemma 2.1. It keeps tiny epsilons reachable, where every
-        order's conversion is above zero. The order nearest 1 is looked at only where it might
-        bring the bound below `enough`.
+        order's conversion is above zero.
         """
-        first, nearest = (2.0, 1 + _NEAREST) if self.orders is None else (min(self.orders),) * 2
-        bound = self._variation_by(first)
-        if nearest < first and enough < bound < enough + 3:
-            return self._variation_by(nearest)
-        return bound
-
-    def _variation_by(self, order: float) -> float:
-        gap = -math.expm1(-float(self._worst(np.array([order]))[0]))
+        nearest = 1 + _NEAREST if self.orders is None else min(self.orders)
+        gap = -math.expm1(-float(self._worst(np.array([nearest]))[0]))
         return 0.5 * math.log(gap) + 8 * _U
 
     def _log_delta(self, epsilon: float) -> float:
         value, _ = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)
-        return min(0.0, value, self._log_total_variation(value))
+        if value <= self._enough:
+            return value
+        return min(0.0, value, self._log_total_variation)
 
     def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
         """Return the smallest epsilon proven for `delta`.
@@ -198,7 +196,7 @@ class RenyiCurve(Curve):
         if delta == 0:
             return math.inf, None
         log_delta = math.log(delta)
-        if conversion == "optimal" and self._log_total_variation(log_delta) <= log_delta:
+        if conversion == "optimal" and self._log_total_variation <= log_delta:
             return 0.0, None
         convert = _epsilons if conversion == "optimal" else _classic_epsilons
         value, order = self._search(lambda orders, worst: convert(worst, delta, orders))
@@ -251,11 +249,12 @@ class _Tried:
     def __init__(self, objective: Callable[[Array], Array], unit: float) -> None:
         self.objective = objective
         self.unit = unit
+        self.whole = True  # whether large orders are rounded: sums are cheaper than quadrature
         self.orders = self.values = np.empty(0)
 
     def add(self, orders: Array) -> bool:
         """Try more orders; return whether there were any that are new."""
-        wanted = (round(a) if a >= FRACTIONAL else a for a in orders.tolist())
+        wanted = (round(a) if self.whole and a >= FRACTIONAL else a for a in orders.tolist())
         known = self.orders.tolist()
         new = np.array(
             sorted({float(a) for a in wanted if all(abs(a - b) > 1e-9 * a for b in known)})
@@ -297,13 +296,17 @@ class _Tried:
             accuracy = _ACCURACY * size
             if np.ptp(self.values) <= _FLAT * size:
                 vertex, foretold = _vertex(self.orders, self.values)
+                if lowest - foretold <= accuracy:
+                    return
                 new = self.add(np.array([vertex]))
                 if new and abs(self.values.min() - foretold) <= accuracy:
                     return
                 if self.values.min() < lowest - accuracy:
                     continue
             if not self.add(1 + low * (high / low) ** _SIXTHS):
-                return
+                if not self.whole:
+                    return
+                self.whole = False
 
 
 def _vertex(x: Array, y: Array) -> tuple[float, float]:
