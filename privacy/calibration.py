@@ -164,7 +164,8 @@ class _Family:
         self.tried: list[tuple[float, float]] = []
         self.order: float | None = None
         self.guided = False
-        self._last: tuple[float, Curve] | None = None
+        self.hints = True
+        self._curves: dict[float, Curve] = {}
 
     def aim(self, resolution: float) -> float:
         """Return the log delta to be met by a curve of this resolution.
@@ -175,18 +176,20 @@ class _Family:
         return log_delta - resolution * (1 - log_delta)
 
     def curve(self, value: float) -> Curve:
-        if self._last is None or self._last[0] != value:
-            mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
-            curve = account(mechanism, notion=self.notion, relation=self.relation)
-            self._last = value, curve
-        return self._last[1]
+        if value not in self._curves:  # it may remember its last answer
+            self._curves[value] = self.account(value)
+        return self._curves[value]
+
+    def account(self, value: float) -> Curve:
+        mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
+        return account(mechanism, notion=self.notion, relation=self.relation)
 
     def excess(self, value: float) -> float:
         """Return how far the target is missed, on a log scale; <= 0 where it is met."""
         curve = self.curve(value)
         if self.delta > 0:
             aim = self.aim(curve.resolution)
-            curve.follow(self.order, aim)
+            curve.follow(self.order if self.hints else None, aim)
             log_delta = curve._guide if self.guided else curve._log_delta
             excess = log_delta(self.epsilon) - aim
             self.order = curve.best_order
@@ -206,8 +209,10 @@ class _Family:
             self.guided = True
             found = self._real(low, high, start)
             self.guided = False
-            if found is not None and self.curve(found).guided and self.excess(found) > 0:
-                found = self._real(low, high, found)
+            if found is not None and self.curve(found).looseness > 0:
+                self._curves, self.hints = {}, False  # hints move the line that answers
+                if self.excess(found) > 0:
+                    found = self._real(low, high, found)
         if found is None:
             self._check_monotone()
             raise self._infeasible()
@@ -232,14 +237,14 @@ class _Family:
         curve = self.curve(value)
         room = curve.resolution > 1e-12 and curve.looseness < curve.resolution
         for _ in range(0 if room else 60):
+            curve = self.account(value)
             miss = curve.epsilon(self.delta) / self.epsilon - 1
             if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
-                return value
-            step = max(2 * miss, 2.0**-52, curve.resolution)
-            moved = value * (1 + step) if self.grows else value * (1 - step)
+                break
+            step = min(max(2 * miss, 2.0**-52, curve.resolution), 0.5)
+            value *= 1 + step if self.grows else 1 - step
             if integer:
-                moved = math.ceil(moved) if self.grows else math.floor(moved)
-            value, curve = moved, self.curve(moved)
+                value = math.ceil(value) if self.grows else math.floor(value)
         return value
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
@@ -249,20 +254,24 @@ class _Family:
             start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
         point, at_point = start, self.excess(start)
         atol = 30 * self.curve(start).resolution
-        if -atol <= at_point <= 0:  # log delta falls faster than log noise grows
-            return start
         upward = (at_point > 0) == self.grows
         # log delta mostly falls twice as fast as log noise grows, in units of log delta
-        away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.07
-        factor = math.exp(min(max(0.7 * away, 1e-9), 0.3))
-        while True:
+        away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
+        step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, towards the other side
+        while not -atol <= at_point <= 0:  # log delta falls faster than log noise grows
+            factor = math.exp(step)
             beyond = min(point * factor, high) if upward else max(point / factor, low)
             if beyond == point:  # at the end of the domain, and still on the same side
                 return point if at_point <= 0 else None
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != (at_point <= 0):
                 break
-            point, at_point, factor = beyond, at_beyond, min(factor, 1e7) ** 8
+            # a straight line's root, if it falls towards one, and a little more
+            fallen = (at_point - at_beyond) / at_beyond if math.isfinite(at_beyond) else 0.0
+            aim = step / fallen + 0.5 * atol if fallen > 0 else math.inf
+            point, at_point, step = beyond, at_beyond, min(aim, 8 * min(step, 16.0))
+        else:
+            return point
         (safe, at_safe), (unsafe, at_unsafe) = sorted(
             ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
         )

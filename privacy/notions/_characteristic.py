@@ -7,7 +7,7 @@ import numpy as np
 from privacy.notions._moments import Array, Complex
 from privacy.notions._moments import psi as real_psi
 
-# below these, BLAS stays on one thread: waking more costs more than the products
+# below this, BLAS stays on one thread: waking more costs more than the products
 _PRODUCT, _TABLE = 2**18, 9000
 
 
@@ -30,7 +30,7 @@ def centred_characteristic(
         w, x = weight[start : start + width], loss[start : start + width]
         psi_low, low = _psi_and_growth(rows, x)
         psi_high, high = _psi_and_growth(size * rows, x)
-        total += (psi_high @ w)[:, None] + psi_low @ w
+        total += np.einsum("ij,j->i", psi_high, w)[:, None] + np.einsum("ij,j->i", psi_low, w)
         total += (high * w) @ low.T
     return total.ravel()[:count]
 

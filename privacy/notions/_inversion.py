@@ -15,7 +15,9 @@ is bounded and added. docs/theory/contour.md has the derivation.
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +34,7 @@ from privacy.notions._moments import (
 
 _ULP = float(np.finfo(float).eps)
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_LOOSE = 1e-7  # relative error beyond which a line is drawn anew
+_LOOSE = 1e-9  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
 _MOST_LINES = 12  # for one epsilon; the first nearly always serves
@@ -75,12 +77,12 @@ class LossSum:
         each = (count * model.supremum(self.direction) for model, count in self.parts)
         return sum(each) * (1 + 16 * _ULP)
 
-    def log_moment(self, t: Array) -> tuple[Array, Array]:
+    def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
         """Return K and a bound of its error at real t > 0."""
         value = 0.5 * self.mu_squared * t * (t + 1)
         error = 4 * _ULP * value
         for model, count in self.parts:
-            one, off = log_moment(model, t, self.direction)
+            one, off = log_moment(model, t, self.direction, rough=rough)
             value = value + count * one
             error += count * off + 2 * _ULP * value
         return value, error
@@ -108,7 +110,7 @@ class LossSum:
             total = total + count * np.minimum(one + 64 * _ULP * (1 + abs(here)), 0.0)
         return total
 
-    def saddle(self, epsilon: float, start: float = 1.0) -> float:
+    def saddle(self, epsilon: float, start: float) -> float:
         """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
 
         def step(t: float) -> tuple[float, float]:
@@ -158,7 +160,7 @@ class LossSum:
             t *= math.exp(min(max(change, -1.4), 1.4))
             if not low < t < high:
                 t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
-            if not 1e-12 < t < 1e12 or high - low < 1e-9 * high:
+            if not 1e-15 < t < 1e15 or high - low < 1e-9 * high:
                 break
         if not found:
             raise Unresolved("the loss is spread too widely for the saddle point to be found")
@@ -196,14 +198,14 @@ class Line:
         self.log_size = log_delta - (value - self.c * epsilon)
         reach, dummy = self._reach(total, variance)
         self._evaluate(total, math.ceil(reach / self.step) + 2, dummy)
-        self._smoothing = math.expm1(min(dummy * (self.c + 1) ** 2, 50.0))
+        self._dummy = dummy
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
         t = saddle * _BESIDE
         peak = t * np.log(t) - (t + 1) * np.log1p(t)
         self._beside = np.append(t, 0.0)
-        self._log_bound = np.append(total.log_moment(t)[0] + peak, 0.0)
+        self._log_bound = np.append(total.log_moment(t, rough=True)[0] + peak, 0.0)
 
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
@@ -308,7 +310,9 @@ class Line:
         alias = self._alias(epsilon)
         self.looseness = math.inf
         if total > lost:
-            self.looseness = (2 * lost + alias) / total + self._smoothing + 2 * off
+            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope
+            smoothing = math.expm1(min(self._dummy * max(self.c + 1, abs(slope)) ** 2, 50.0))
+            self.looseness = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
 
@@ -323,20 +327,30 @@ def _log1p(x: Complex) -> Complex:
     return out
 
 
-def log_delta(total: LossSum, epsilon: float) -> tuple[float, float]:
-    """Return an upper bound of log delta(epsilon) in one direction, and its looseness.
+class Answer(NamedTuple):
+    """An upper bound in one direction, the looseness of its delta, and its saddle point."""
 
-    epsilon >= 0; the bound is -inf where delta is 0.
+    value: float
+    looseness: float
+    saddle: float
+
+
+def log_delta(total: LossSum, epsilon: float, near: float = 1.0) -> Answer:
+    """Return an upper bound of log delta(epsilon) in one direction.
+
+    epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on.
     """
     if epsilon >= total.supremum:
-        return -math.inf, 0.0
+        return Answer(-math.inf, 0.0, near)
     c = math.nan
     try:
-        c = total.saddle(epsilon)
+        c = total.saddle(epsilon, near)
         line = _line(total, c, epsilon)
-        return line.log_delta(epsilon)[0], line.looseness
+        return Answer(line.log_delta(epsilon)[0], line.looseness, c)
     except ArithmeticError:
-        return (0.0 if math.isnan(c) else _rough_log_delta(total, epsilon, c)), math.inf
+        if math.isnan(c):
+            return Answer(0.0, math.inf, near)
+        return Answer(_rough_log_delta(total, epsilon, c), math.inf, c)
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
@@ -366,31 +380,42 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float) -> tuple[float, float]:
-    """Return the smallest epsilon >= 0 proven in one direction, and its delta's looseness."""
+def epsilon(total: LossSum, log_delta: float) -> Answer:
+    """Return the smallest epsilon >= 0 proven in one direction."""
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
+        vague = 0
         for _ in range(_MOST_LINES):
             line = _line(total, c, guess)
-            found = _on_line(line, guess, log_delta)
-            if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
-                return min(found, total.supremum), line.looseness
-            # Newton's method, kept near and inside the bracket: log delta need not be concave
-            found = min(found, guess + max(guess, 3 / c))
-            low, high = (guess, high) if found > guess else (low, min(guess, high))
-            guess = found if low < found < high else 0.5 * (low + high)
+            vague += line.looseness == math.inf
+            if vague > 3:
+                break
+            value, slope = line.log_delta(guess)
+            if abs(value - log_delta) < 1 and line.looseness < math.inf:
+                found = _on_line(line, guess, log_delta)
+                if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
+                    return Answer(min(found, total.supremum), line.looseness, c)
+            else:  # Newton's method, kept near: log delta need not be concave
+                fall = -slope if slope < 0 and line.looseness < math.inf else c
+                found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
+            low, high = (low, min(high, guess)) if value <= log_delta else (guess, high)
+            guess = found if low < found < high else low + 0.25 * (min(high, 4 * guess) - low)
             c = total.saddle(guess, c)
     except ArithmeticError:
         pass
-    if math.isnan(c):
-        return total.supremum, math.inf
-    try:
-        excess, error = _rough_excess(total, c)
-    except ArithmeticError:
-        return total.supremum, math.inf
-    rough = max((excess + error - log_delta) / c * (1 + 4 * _ULP), 0.0)
-    return min(rough, total.supremum), math.inf
+    rough = total.supremum if math.isnan(c) else _rough_epsilon(total, log_delta, c)
+    return Answer(min(rough, high), math.inf, c)
+
+
+def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
+    """Return where the bound of `_rough_log_delta` meets log delta, by the best order near t."""
+    found = math.inf
+    for near in t * _DEPTHS:
+        with suppress(ArithmeticError):
+            excess, error = _rough_excess(total, float(near))
+            found = min(found, (excess + error - log_delta) / near * (1 + 4 * _ULP))
+    return max(float(found), 0.0)
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:

@@ -68,13 +68,21 @@ class LossNodes:
                 value[rows], error[rows] = moments(t[rows])
         return value, error
 
+    def rough_log_moment(self, t: Array) -> tuple[Array, Array]:
+        """Return K(t) to an absolute accuracy of 1e-11 only, several times faster."""
+        exponent = self.log_weight + np.multiply.outer(t, self.loss)
+        shift = exponent.max(axis=1)
+        exponent -= shift[:, None]
+        value = shift + np.log(np.exp(exponent, out=exponent).sum(axis=1))
+        return np.maximum(value, 0.0), np.full_like(t, 1e-11)
+
     def _moderate(self, t: Array) -> tuple[Array, Array]:
         y = np.multiply.outer(t, self.loss)
         terms = psi(y)
         terms *= self._weight
         excess = terms.sum(axis=1) + t * self._back
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
-        scale = 16 * excess + terms @ np.abs(self.log_weight)
+        scale = 16 * excess + np.einsum("ij,j->i", terms, np.abs(self.log_weight))
         scale += np.einsum("ij,ij->i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
 
@@ -186,11 +194,13 @@ class LossModel(Protocol):
         ...
 
 
-def log_moment(model: LossModel, t: Array, direction: Direction) -> tuple[Array, Array]:
+def log_moment(
+    model: LossModel, t: Array, direction: Direction, *, rough: bool = False
+) -> tuple[Array, Array]:
     """Return K(t) and a bound of its error, for each real t > 0.
 
     K(t) / t is the Renyi divergence of order t + 1 of the direction: P || Q for
-    "remove", Q || P for "add". The bound is about 1e-14 relative.
+    "remove", Q || P for "add". The bound is about 1e-14 relative; a rough K is right to 1e-11.
 
     Raises
     ------
@@ -198,12 +208,12 @@ def log_moment(model: LossModel, t: Array, direction: Direction) -> tuple[Array,
         The loss is spread too widely for a million nodes.
     """
     t = np.atleast_1d(np.asarray(t, dtype=float))
-    shared = nodes_up_to(model, float(t.max()), direction)
-    if shared is not None:
-        return shared.log_moment(t)
-    if t.size == 1:
-        return model.nodes(direction, float(t[0])).log_moment(t)
-    parts = [log_moment(model, s, direction) for s in t]
+    nodes = nodes_up_to(model, float(t.max()), direction)
+    if nodes is None and t.size == 1:
+        nodes = model.nodes(direction, float(t[0]))
+    if nodes is not None:
+        return nodes.rough_log_moment(t) if rough else nodes.log_moment(t)
+    parts = [log_moment(model, s, direction, rough=rough) for s in t]
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 

@@ -67,6 +67,8 @@ class ContourCurve(Curve):
         self.relation = relation
         steps = tuple((step.model, count) for step, count in self.parts.items())
         ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
+        self._asked: tuple[float, _inversion.Answer] | None = None
+        self._near = 1.0
         closed = self._closed_form() is not None
         self.guided = len(ways) > 1 and not closed
         self.looseness = 0.0 if closed else math.inf  # until something is asked
@@ -82,10 +84,24 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return self._worst(_inversion.log_delta(total, epsilon) for total in self._sums)
+        guide, *others = self._sums
+        answers = [self._answer(guide, epsilon)]
+        answers += [_inversion.log_delta(total, epsilon, answers[0].saddle) for total in others]
+        return self._worst(answers)
 
-    def _worst(self, answers: Iterable[tuple[float, float]]) -> float:
-        values, loose = zip(*answers, strict=True)
+    def _answer(self, guide: _inversion.LossSum, epsilon: float) -> _inversion.Answer:
+        """Return the first direction's answer, which a search may ask for twice."""
+        if self._asked is None or self._asked[0] != epsilon:
+            self._asked = epsilon, _inversion.log_delta(guide, epsilon, self._near)
+        self.best_order = self._asked[1].saddle + 1
+        return self._asked[1]
+
+    def follow(self, order: float | None, enough: float) -> None:
+        """Look for the saddle point near order - 1."""
+        self._near = 1.0 if order is None else order - 1
+
+    def _worst(self, answers: Iterable[_inversion.Answer]) -> float:
+        values, loose, _ = zip(*answers, strict=True)
         self.looseness = max(loose)
         return float(max(values))
 
@@ -93,7 +109,7 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return self._worst([_inversion.log_delta(self._sums[0], epsilon)])
+        return self._worst([self._answer(self._sums[0], epsilon)])
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
