@@ -267,8 +267,8 @@ class _Family:
             if (at_beyond <= 0) != (at_point <= 0):
                 break
             # a straight line's root, if it falls towards one, and a little more
-            fallen = (at_point - at_beyond) / at_beyond if math.isfinite(at_beyond) else 0.0
-            aim = step / fallen + 0.5 * atol if fallen > 0 else math.inf
+            falls = math.isfinite(at_point) and abs(at_beyond) < abs(at_point)
+            aim = step * at_beyond / (at_point - at_beyond) + 0.5 * atol if falls else math.inf
             point, at_point, step = beyond, at_beyond, min(aim, 8 * min(step, 16.0))
         else:
             return point

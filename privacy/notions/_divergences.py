@@ -144,7 +144,7 @@ class SampledGaussianNoise(Divergence):
         whole = orders == np.floor(orders)
         small = whole & (orders <= _TABLE)
         if small.any():
-            value[small] = self._by_sum(orders[small], _small_binomials())
+            value[small] = self._by_sum(orders[small].astype(int), _small_binomials())
         if not whole.all():
             value[~whole] = self._fractional(orders[~whole])
         huge = orders > _LAST_SUM
@@ -153,7 +153,7 @@ class SampledGaussianNoise(Divergence):
         large = np.flatnonzero(whole & ~small & ~huge)
         for block in _blocks(orders[large]):
             rows = large[block]
-            value[rows] = self._by_sum(orders[rows], log_binomials(tuple(orders[rows])))
+            value[rows] = self._by_sum(orders[rows].astype(int), log_binomials(tuple(orders[rows])))
         return value
 
     def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
@@ -169,7 +169,7 @@ class SampledGaussianNoise(Divergence):
         """Return the divergence from a table of log C(a, k), a row an order (or a <= 64)."""
         last = int(orders.max())
         terms, size = self._log_odds_terms(last)
-        rows = log_binomials[orders.astype(int)] if last <= _TABLE else log_binomials
+        rows = log_binomials[orders] if last <= _TABLE else log_binomials
         rest = orders * math.log1p(-self.q)
         exponents = rows[:, 2 : last + 1] + terms
         top = exponents.max(axis=1)
@@ -177,7 +177,7 @@ class SampledGaussianNoise(Divergence):
         total = np.exp(exponents, out=exponents).sum(axis=1)
         log_sum = top + np.log(total) + rest
         # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
-        scale = size[orders.astype(int) - 2] + np.abs(rest) + orders
+        scale = size[orders - 2] + np.abs(rest) + orders
         if last > _TABLE:  # log C is a difference of log-gammas there
             scale += orders * np.log(2 * orders)
         rounding = _U * (32 + 4 * scale + 4 * np.abs(log_sum))

@@ -34,7 +34,7 @@ from privacy.notions._moments import (
 
 _ULP = float(np.finfo(float).eps)
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_LOOSE = 1e-9  # relative error beyond which a line is drawn anew
+_LOOSE = 1e-8  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
 _MOST_NODES = 2**16
 _MOST_LINES = 12  # for one epsilon; the first nearly always serves
@@ -386,15 +386,15 @@ def epsilon(total: LossSum, log_delta: float) -> Answer:
     try:
         c, guess = total.saddle_of_delta(log_delta)
         vague = 0
-        for _ in range(_MOST_LINES):
-            line = _line(total, c, guess)
+        for turn in range(_MOST_LINES):
+            line = _line(total, c, guess) if turn else Line(total, c, guess)
+            value, slope = line.log_delta(guess)
             vague += line.looseness == math.inf
             if vague > 3:
                 break
-            value, slope = line.log_delta(guess)
             if abs(value - log_delta) < 1 and line.looseness < math.inf:
                 found = _on_line(line, guess, log_delta)
-                if line.looseness < _LOOSE or abs(found - guess) * c < 0.1:
+                if line.looseness < _LOOSE or (turn and abs(found - guess) * c < 0.1):
                     return Answer(min(found, total.supremum), line.looseness, c)
             else:  # Newton's method, kept near: log delta need not be concave
                 fall = -slope if slope < 0 and line.looseness < math.inf else c
