@@ -346,11 +346,14 @@ def log_delta(total: LossSum, epsilon: float, near: float = 1.0) -> Answer:
     try:
         c = total.saddle(epsilon, near)
         line = _line(total, c, epsilon)
-        return Answer(line.log_delta(epsilon)[0], line.looseness, c)
+        value, _ = line.log_delta(epsilon)
+        if line.looseness < 1:
+            return Answer(value, line.looseness, c)
     except ArithmeticError:
         if math.isnan(c):
             return Answer(0.0, math.inf, near)
-        return Answer(_rough_log_delta(total, epsilon, c), math.inf, c)
+        value = 0.0
+    return Answer(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
@@ -365,13 +368,17 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
-    """Return an upper bound of log delta(epsilon), some times the truth, from one real t > 0.
+    """Return an upper bound of log delta(epsilon), some times the truth, from a few real t > 0.
 
     delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
     of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
     """
-    excess, error = _rough_excess(total, t)
-    return min(0.0, excess - t * epsilon + error + 4 * _ULP * t * epsilon)
+    found = 0.0
+    for near in t * _DEPTHS:
+        with suppress(ArithmeticError):
+            excess, error = _rough_excess(total, float(near))
+            found = min(found, excess - near * epsilon + error + 4 * _ULP * near * epsilon)
+    return float(found)
 
 
 def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:

@@ -1,0 +1,180 @@
+"""The contour integral against convolutions at many digits, and its own error terms."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.notions import _inversion
+from privacy.notions._inversion import Line, LossSum
+from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
+from tests.reference import oracles
+
+
+def sampled(sigma, q):
+    return dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+
+
+def normal(z):
+    return mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
+
+
+def twice(sigma, q, epsilon, direction):
+    """delta of two releases: E_P delta_1(epsilon - L), delta_1 in closed form on all reals."""
+    mu, q, epsilon = 1 / mp.mpf(sigma), mp.mpf(q), mp.mpf(epsilon)
+    inner = oracles.gaussian(mu)
+
+    def ratio(z):
+        return 1 - q + q * mp.exp(mu * z - mu * mu / 2)
+
+    def removed(e):
+        return q * inner(mp.log1p(mp.expm1(e) / q)) if mp.exp(e) > 1 - q else -mp.expm1(e)
+
+    def added(e):  # Q > e^e ((1 - q) Q + q P)
+        c = 1 - mp.exp(e) * (1 - q)
+        return c * inner(mp.log(q * mp.exp(e) / c)) if c > 0 else mp.mpf(0)
+
+    if direction == "remove":
+
+        def integrand(z):
+            return normal(z) * ratio(z) * removed(epsilon - mp.log(ratio(z)))
+    else:
+
+        def integrand(z):
+            return normal(z) * added(epsilon + mp.log(ratio(z)))
+
+    # the integrand bends where the rest of epsilon is the least that the other release may lose
+    sign = 1 if direction == "remove" else -1
+    bend = (mp.exp(sign * epsilon) / (1 - q) - 1 + q) / q
+    places = {mp.mpf(z) for z in range(-12, 13)} | {12 + mu, 12 + 2 * mu}
+    if bend > 0:
+        places.add(mp.log(bend) / mu + mu / 2)
+    return mp.quad(integrand, sorted(places))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"),
+    [(1.0, 0.1, 0.5), (0.8, 0.01, 1.0), (2.0, 0.3, 0.05), (0.6, 0.002, 0.7)],
+)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_two_sampled_gaussians(sigma, q, epsilon, direction):
+    with mp.workdps(25):
+        truth = twice(sigma, q, epsilon, direction)
+    total = LossSum(((SampledGaussian(q, sigma), 2),), 0.0, direction)
+    value, looseness, _ = _inversion.log_delta(total, epsilon)
+    if truth == 0:
+        assert value == -math.inf
+        return
+    assert math.exp(value) >= truth * (1 - 1e-13)
+    assert math.exp(value) <= truth * (1 + looseness + 1e-9)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.3, 5.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 2.0])
+def test_a_gaussian_on_a_line_is_its_closed_form(mu, epsilon):
+    truth = dp.account(dp.Gaussian(1 / mu)).delta(epsilon)
+    value, looseness, _ = _inversion.log_delta(LossSum((), mu * mu, "remove"), epsilon)
+    if truth > 1e-300:
+        assert math.exp(value) == pytest.approx(truth, rel=1e-9)
+        assert looseness < 1e-9
+
+
+MODELS = {
+    "gaussian": (SampledGaussian(0.02, 0.9), 300),
+    "rare": (SampledGaussian(0.001, 0.7), 200),
+    "antipodal": (AntipodalGaussian(0.02, 1.5), 100),
+    "laplace": (SampledLaplace(0.1, 1.0), 40),
+}
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("name", MODELS)
+def test_bounds_of_different_lines_agree(name, direction):
+    """Every line's bound is above the truth by its looseness at most: they all overlap."""
+    total = LossSum((MODELS[name],), 0.0, direction)
+    epsilon = 0.5 if direction == "remove" else 0.1
+    saddle = total.saddle(epsilon, 1.0)
+    above, below = [], []
+    for place in (0.6, 0.8, 1.0, 1.25):
+        for thrift in (0.25, 2.0):
+            line = Line(total, place * saddle, epsilon, thrift)
+            value, _ = line.log_delta(epsilon)
+            if line.looseness < math.inf:
+                above.append(value)
+                below.append(value - math.log1p(line.looseness))
+    assert len(above) >= 4
+    assert max(below) <= min(above) + 1e-13
+    assert max(above) - min(above) < 1e-4
+
+
+def test_a_dummy_raises_delta_and_owns_up_to_it(monkeypatch):
+    total = LossSum(((SampledGaussian(0.01, 1.0), 3),), 0.0, "remove")
+    truth, looseness, saddle = _inversion.log_delta(total, 0.5)
+    assert looseness < 1e-6
+    monkeypatch.setattr(_inversion, "_MOST_NODES", 300)
+    line = Line(total, saddle, 0.5)
+    value, _ = line.log_delta(0.5)
+    assert line.frequency.size < 310
+    assert value > truth
+    assert line.looseness > math.expm1(value - truth)
+
+
+def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
+    total = LossSum(((SampledGaussian(0.01, 1.0), 100),), 0.0, "remove")
+    delta, epsilon = _inversion.log_delta(total, 0.5), _inversion.epsilon(total, -10.0)
+    monkeypatch.setattr(_inversion, "_MOST_WORK", 0)
+    loose_delta, loose_epsilon = _inversion.log_delta(total, 0.5), _inversion.epsilon(total, -10.0)
+    assert loose_delta.looseness == loose_epsilon.looseness == math.inf
+    assert delta.value < loose_delta.value < delta.value + 5
+    assert epsilon.value < loose_epsilon.value < 2 * epsilon.value
+
+
+@pytest.mark.parametrize(("count", "q"), [(10, 1e-5), (30, 1e-5), (10_000, 1e-4)])
+def test_an_epsilon_where_log_delta_is_far_from_concave(count, q):
+    """Newton's method from the saddle ran off, and an epsilon ten times too large came back."""
+    curve = dp.account(dp.repeat(sampled(1.0, q), count), notion="contour")
+    epsilon = curve.epsilon(1e-6)
+    assert curve.delta(0.98 * epsilon) > 1e-6
+    assert curve.delta(epsilon * (1 + 1e-6)) <= 1e-6 * (1 + 1e-6)
+
+
+def test_a_large_delta_has_an_epsilon():
+    curve = dp.account(dp.repeat(sampled(0.15, 0.02), 20), notion="contour")
+    for delta in (0.2, 0.5, 0.9):
+        epsilon = curve.epsilon(delta)
+        if curve.looseness < 1e-6:
+            assert curve.delta(epsilon) <= delta * (1 + 1e-6)
+            assert epsilon == 0 or curve.delta(0.99 * epsilon) > delta
+        assert 0 <= epsilon < 200
+
+
+# values by a 40-digit contour integral, of cases that were once wrong
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon", "truth"),
+    [
+        (0.3270161900596908, 0.9999996240272195, 0.0, 0.999984695979),
+        (3.369418597615854, 3.854731697300541e-5, 3.775199224546546e-5, 1.96458189531e-6),
+    ],
+)
+def test_two_replaced_records(sigma, q, epsilon, truth):
+    curve = dp.account(dp.repeat(sampled(sigma, q), 2), relation="REPLACE_ONE")
+    assert curve.delta(epsilon) == pytest.approx(truth, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [sampled(1e13, 0.1), sampled(1e-13, 0.1), sampled(1.0, 1e-10)], ids=str
+)
+def test_what_is_too_extreme_is_refused_by_name(mechanism):
+    with pytest.raises(dp.UnsupportedMechanism, match="noise_multiplier"):
+        dp.account(dp.repeat(mechanism, 2), notion="contour")
+    assert dp.account(dp.repeat(mechanism, 2)).delta(1.0) <= 1
+
+
+def test_no_numpy_warnings_at_extremes():
+    with np.errstate(all="raise", under="ignore"):
+        for sigma, q, count in ((0.05, 0.5, 10), (50.0, 1e-6, 10**9), (0.3, 1e-8, 10**4)):
+            curve = dp.account(dp.repeat(sampled(sigma, q), count), notion="contour")
+            for epsilon in (1e-6, 1.0, 500.0):
+                assert 0 <= curve.delta(epsilon) <= 1
