@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
+    from privacy.budget.filter import Budget, BudgetExceeded, budget
     from privacy.calibration import (
         Infeasible,
         calibrate,
@@ -53,6 +54,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApproximateDP",
+    "Budget",
+    "BudgetExceeded",
     "Curve",
     "Gaussian",
     "Guarantee",
@@ -66,6 +69,7 @@ __all__ = [
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
+    "budget",
     "calibrate",
     "compose",
     "delta_from_rho",
@@ -90,6 +94,7 @@ __all__ = [
 
 _HOMES = {
     "accounting": "account support_matrix",
+    "budget.filter": "Budget BudgetExceeded budget",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
     "certification": "NotCertified",

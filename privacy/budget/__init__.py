@@ -1,0 +1,1 @@
+"""Budgets that are spent step by step."""
