@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
-    from privacy.budget.filter import Budget, BudgetExceeded, budget
+    from privacy.budget.filter import Budget, BudgetExceeded
     from privacy.calibration import (
         Infeasible,
         calibrate,
@@ -69,7 +69,6 @@ __all__ = [
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
-    "budget",
     "calibrate",
     "compose",
     "delta_from_rho",
@@ -94,7 +93,7 @@ __all__ = [
 
 _HOMES = {
     "accounting": "account support_matrix",
-    "budget.filter": "Budget BudgetExceeded budget",
+    "budget.filter": "Budget BudgetExceeded",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
     "certification": "NotCertified",

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar, get_args
 
 from privacy import _checks
-from privacy.guarantees import Curve, Guarantee
+from privacy.guarantees import Curve, GroupCurve, Guarantee
 from privacy.mechanisms import (
     Composed,
     Mechanism,
@@ -243,6 +243,11 @@ class TightestCurve(Curve):
             _, winner = self._smallest(lambda member: member._epsilon(delta), math.inf)
         return winner._guarantee(epsilon, delta)
 
+    def group(self, size: int) -> "Curve":
+        """Return the smallest of the members' bounds for `size` records that change together."""
+        size = _checks.count("size", size, "Pass the number of records in the group.")
+        return self if size == 1 else _TightestGroup(self, size)
+
     def __add__(self, other: "TightestCurve") -> "TightestCurve":
         """Return the curve of both mechanisms on the same records."""
         self._check_same(other)
@@ -257,3 +262,23 @@ class TightestCurve(Curve):
         self._check_same(other)
         both = parallel(self.mechanism, other.mechanism, cells="by_public_index")
         return TightestCurve(both, self.relation)
+
+
+class _TightestGroup(GroupCurve):
+    """The smallest of the members' group bounds, taken at each query."""
+
+    def __init__(self, one: TightestCurve, size: int) -> None:
+        super().__init__(one, size)
+        self.members = tuple(member.group(size) for member in one.members)
+        self.mechanism = one.mechanism
+
+    def _best(self, answers: list[float]) -> float:
+        best = min(range(len(answers)), key=answers.__getitem__)
+        self.notion, self.theorem = self.members[best].notion, self.members[best].theorem
+        return answers[best]
+
+    def _log_delta(self, epsilon: float) -> float:
+        return self._best([member._log_delta(epsilon) for member in self.members])
+
+    def _epsilon(self, delta: float) -> float:
+        return self._best([member._epsilon(delta) for member in self.members])

@@ -162,6 +162,7 @@ class _Family:
         self.relation = relation
         self.grows = seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
+        self.sure: list[tuple[float, float]] = []  # those that are tight
         self.order: float | None = None
         self.guided = False
         self.hints = True
@@ -198,6 +199,8 @@ class _Family:
             excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
         # far on the private side, where rounding rules, all is alike
         self.tried.append((value if self.grows else -value, max(excess, -50.0)))
+        if curve.looseness < _NOISE:
+            self.sure.append(self.tried[-1])
         return excess
 
     def solve(
@@ -218,7 +221,10 @@ class _Family:
             raise self._infeasible()
         if certify:
             return self._certified(found, integer=integer)
-        return self._rechecked(found, integer=integer)
+        found = self._rechecked(found, integer=integer)
+        if not low <= found <= high:  # the last curve in the domain was loose
+            raise self._infeasible()
+        return found
 
     def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
         """Look at a few more values on the private side, and raise where one is not private."""
@@ -236,16 +242,24 @@ class _Family:
         """
         curve = self.curve(value)
         room = curve.resolution > 1e-12 and curve.looseness < curve.resolution
-        for _ in range(0 if room else 60):
-            curve = self.account(value)
-            miss = curve.epsilon(self.delta) / self.epsilon - 1
-            if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
-                break
-            step = min(max(2 * miss, 2.0**-52, curve.resolution), 0.5)
+        step = max(2.0**-52, curve.resolution, min(curve.looseness, 1e-6))
+        while not room and value >= 1e-300 and (miss := self._miss(value)) > 0:
+            step = min(max(step, 2 * miss), max(step, 0.05))
             value *= 1 + step if self.grows else 1 - step
             if integer:
                 value = math.ceil(value) if self.grows else math.floor(value)
+                if value < 1:
+                    raise self._infeasible()
+            step = min(4 * step, 0.5)
         return value
+
+    def _miss(self, value: float) -> float:
+        """Return by what share of epsilon a curve that took no hint misses; 0 if by no question."""
+        curve = self.account(value)
+        miss = curve.epsilon(self.delta) / self.epsilon - 1
+        if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
+            return 0.0
+        return max(miss, 2.0**-52)
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
@@ -262,7 +276,7 @@ class _Family:
             factor = math.exp(step)
             beyond = min(point * factor, high) if upward else max(point / factor, low)
             if beyond == point:  # at the end of the domain, and still on the same side
-                return point if at_point <= 0 else None
+                return point if at_point <= 0 or self._miss(point) == 0 else None
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != (at_point <= 0):
                 break
@@ -312,7 +326,7 @@ class _Family:
         return point if met else beyond
 
     def _check_monotone(self) -> None:
-        ordered = sorted(self.tried)
+        ordered = sorted(self.sure)
         for (_, before), (_, after) in pairwise(ordered):
             if after > before + _NOISE * (1 + abs(before)):
                 remedy = "Pass a family that is monotone in privacy, and the right seek=."

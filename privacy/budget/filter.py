@@ -8,10 +8,11 @@ is that of the whole budget, whatever was spent of it.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from privacy import _checks
 from privacy._solve import round_down, round_up
@@ -211,18 +212,36 @@ def _down(value: Fraction) -> float:
     return float(value) if Fraction(float(value)) <= value else round_down(float(value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Budget:
-    """A privacy filter: immutable, spent by `spend`. Made by `budget`.
+    """A privacy filter: what may be spent by mechanisms that are chosen one after the other.
 
-    Attributes
+    Immutable: `spend` returns another budget.
+
+    Parameters
     ----------
     epsilon, delta
-        What holds at any stopping time.
-    notion, relation
-        As in `budget`.
-    unit
-        What adds up, and the theorem that lets it.
+        The guarantee that holds at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be
+        0 in notion ``"approximate"``).
+    notion
+        What adds up: ``"zcdp"`` (rho), ``"gaussian"`` (mu^2; Gaussians only), ``"rdp"`` (the
+        divergence at one `order`; also sampled noise), ``"approximate"`` (epsilon and delta).
+        Tighter notions hold for plans that were fixed in advance, and have no filter.
+    order
+        The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
+    relation
+        The neighbouring relation.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> left = dp.Budget(epsilon=1, delta=0, notion="approximate")
+    >>> for _ in range(10):
+    ...     left = left.spend(dp.PureDP(0.1))
+    >>> left.remaining
+    (0.0, 0.0)
+    >>> left.fits(dp.PureDP(0.1))
+    False
     """
 
     epsilon: float
@@ -230,22 +249,65 @@ class Budget:
     notion: FilterNotion
     relation: NeighboringRelation
     unit: _Unit
+    """What adds up, and the theorem that lets it."""
     _limit: Cost
     _spent: Cost
 
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        notion: FilterNotion = "zcdp",
+        order: float | None = None,
+        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    ) -> None:
+        if notion not in get_args(FilterNotion):
+            remedy = "Others hold for plans fixed in advance: account the plan instead."
+            rule = f"one of {get_args(FilterNotion)}"
+            raise ValueError(_checks.expected("notion", notion, rule, remedy))
+        epsilon = _checks.epsilon(epsilon)
+        delta = _checks.query_delta(delta) if notion == "approximate" else _checks.delta(delta)
+        if (order is not None) != (notion == "rdp"):
+            remedy = 'Pass order= with notion="rdp", and only there.'
+            rule = "a Rényi order" if order is None else "None"
+            raise ValueError(_checks.expected("order", order, rule, remedy))
+        unit: _Unit
+        if order is not None:
+            unit = _Divergence(
+                _checks.real("order", order, "Pass a Rényi order, such as 8.", above=1)
+            )
+        elif notion == "gaussian":
+            unit = _MuSquared()
+        else:
+            unit = _Rho() if notion == "zcdp" else _EpsilonDelta()
+        limit = tuple(most / (1 + unit.grace) for most in unit.limit(epsilon, delta))
+        nothing = (Fraction(0),) * len(limit)
+        self._set(epsilon=epsilon, delta=delta, notion=notion, unit=unit)
+        self._set(relation=_checks.relation(relation), _limit=limit, _spent=nothing)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _with(self, **values: Any) -> "Budget":
+        other = copy(self)
+        other._set(**values)
+        return other
+
     @property
     def limit(self) -> tuple[float, ...]:
-        """The most that may be spent, in the budget's unit, rounded down."""
+        """Return the most that may be spent, in the budget's unit, rounded down."""
         return tuple(map(_down, self._limit))
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """What was spent, rounded up. A reading, not a guarantee: that is the budget's."""
+        """Return what was spent, rounded up. It is a reading: the guarantee is the budget's."""
         return tuple(map(_up, self._spent))
 
     @property
     def remaining(self) -> tuple[float, ...]:
-        """What is left, rounded down."""
+        """Return what is left, rounded down."""
         left = zip(self._limit, self._spent, strict=True)
         return tuple(_down(max(limit - spent, Fraction(0))) for limit, spent in left)
 
@@ -293,7 +355,7 @@ class Budget:
                 self.spent,
                 self.remaining,
             )
-        return replace(self, _spent=total)
+        return self._with(_spent=total)
 
     def guarantee(self) -> Guarantee:
         """Return what holds at any stopping time: the guarantee of the whole budget."""
@@ -332,7 +394,7 @@ class Budget:
             delta = _up(limit[1]) if len(limit) > 1 else self.delta
             most = tuple((1 + self.unit.grace) * part for part in limit)
             epsilon = self.unit.epsilon(most, delta)
-            parts.append(replace(self, epsilon=epsilon, delta=delta, _limit=limit, _spent=nothing))
+            parts.append(self._with(epsilon=epsilon, delta=delta, _limit=limit, _spent=nothing))
         return tuple(parts)
 
     def __str__(self) -> str:
@@ -347,60 +409,3 @@ def _plus(one: Cost, other: Cost) -> Cost:
 def _shown(cost: tuple[float, ...]) -> str:
     numbers = ", ".join(f"{value:.6g}" for value in cost)
     return numbers if len(cost) == 1 else f"({numbers})"
-
-
-def budget(
-    *,
-    epsilon: float,
-    delta: float,
-    notion: FilterNotion = "zcdp",
-    order: float | None = None,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
-) -> Budget:
-    """Return a budget that mechanisms chosen one after the other may spend.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The guarantee that holds at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be
-        0 in notion ``"approximate"``).
-    notion
-        What adds up: ``"zcdp"`` (rho), ``"gaussian"`` (mu^2; Gaussians only), ``"rdp"`` (the
-        divergence at one `order`; also sampled noise), ``"approximate"`` (epsilon and delta).
-        Tighter notions hold for plans that were fixed in advance, and have no filter.
-    order
-        The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
-    relation
-        The neighbouring relation.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> left = dp.budget(epsilon=1, delta=0, notion="approximate")
-    >>> for _ in range(10):
-    ...     left = left.spend(dp.PureDP(0.1))
-    >>> left.remaining
-    (0.0, 0.0)
-    >>> left.fits(dp.PureDP(0.1))
-    False
-    """
-    if notion not in get_args(FilterNotion):
-        remedy = "Others hold for plans fixed in advance: account the plan instead."
-        rule = f"one of {get_args(FilterNotion)}"
-        raise ValueError(_checks.expected("notion", notion, rule, remedy))
-    epsilon = _checks.epsilon(epsilon)
-    delta = _checks.query_delta(delta) if notion == "approximate" else _checks.delta(delta)
-    if (order is not None) != (notion == "rdp"):
-        remedy = 'Pass order= with notion="rdp", and only there.'
-        rule = "a Rényi order" if order is None else "None"
-        raise ValueError(_checks.expected("order", order, rule, remedy))
-    unit: _Unit
-    if order is not None:
-        unit = _Divergence(_checks.real("order", order, "Pass a Rényi order, such as 8.", above=1))
-    elif notion == "gaussian":
-        unit = _MuSquared()
-    else:
-        unit = _Rho() if notion == "zcdp" else _EpsilonDelta()
-    limit = tuple(most / (1 + unit.grace) for most in unit.limit(epsilon, delta))
-    nothing = (Fraction(0),) * len(limit)
-    return Budget(epsilon, delta, notion, _checks.relation(relation), unit, limit, nothing)

@@ -24,7 +24,7 @@ NOTIONS = ["zcdp", "gaussian", "rdp", "approximate"]
 def a_budget(notion, epsilon=1.0, delta=1e-6):
     # an order that is large enough to leave a divergence for this epsilon and delta
     order = 2 - 2 * math.log(delta) / epsilon if notion == "rdp" else None
-    return dp.budget(epsilon=epsilon, delta=delta, notion=notion, order=order)
+    return dp.Budget(epsilon=epsilon, delta=delta, notion=notion, order=order)
 
 
 def account_of(spent, notion, budget):
@@ -96,7 +96,7 @@ def test_equal_parts_fit_exactly(notion, epsilon, delta, tenths):
 
 @given(count=st.integers(1, 60), epsilon=st.sampled_from([1.0, 0.7, 3.0]))
 def test_decimal_claims_fit_exactly(count, epsilon):
-    budget = dp.budget(epsilon=epsilon, delta=1e-5, notion="approximate")
+    budget = dp.Budget(epsilon=epsilon, delta=1e-5, notion="approximate")
     share = float(Fraction(repr(epsilon)) / 10)
     claim = dp.ApproximateDP(share, delta=1e-6)
     if count <= 10:
@@ -130,8 +130,8 @@ def test_parts_recompose_to_no_more_than_what_was_left(notion, weights, sigma):
 
 @given(st.one_of(gaussians, laplaces))
 def test_spending_is_a_value(mechanism):
-    before = dp.budget(epsilon=50, delta=1e-3)
-    copy = dp.budget(epsilon=50, delta=1e-3)
+    before = dp.Budget(epsilon=50, delta=1e-3)
+    copy = dp.Budget(epsilon=50, delta=1e-3)
     if before.fits(mechanism):
         after = before.spend(mechanism)
         assert after.spent > before.spent
@@ -160,7 +160,7 @@ def test_a_repeat_costs_what_its_steps_cost_one_by_one():
 )
 def test_bad_budgets(arguments, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        dp.budget(**{"epsilon": 1, "delta": 1e-6} | arguments)
+        dp.Budget(**{"epsilon": 1, "delta": 1e-6} | arguments)
 
 
 @pytest.mark.parametrize("shares", [0, [], [1, -1], [float("nan")]])
@@ -176,4 +176,4 @@ def test_what_has_no_rule_is_refused_and_nothing_is_spent():
             a_budget(notion).spend(sampled)
     assert a_budget("rdp").fits(sampled)
     with pytest.raises(dp.UnsupportedMechanism):
-        dp.budget(epsilon=1, delta=1e-6, relation="REPLACE_ONE").spend(dp.PureDP(0.1))
+        dp.Budget(epsilon=1, delta=1e-6, relation="REPLACE_ONE").spend(dp.PureDP(0.1))

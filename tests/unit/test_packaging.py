@@ -14,6 +14,8 @@ import privacy as dp
 
 PUBLIC_NAMES = [
     "ApproximateDP",
+    "Budget",
+    "BudgetExceeded",
     "Curve",
     "Gaussian",
     "Guarantee",

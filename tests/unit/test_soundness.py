@@ -381,6 +381,48 @@ class TestGroups:
         group = dp.account(dp.Gaussian(4), notion="gaussian").group(9)
         assert group.epsilon(DELTA) > 2 * dp.account(dp.repeat(dp.Gaussian(4), 9)).epsilon(DELTA)
 
-    def test_a_divergence_curve_times_the_square_is_no_bound(self):
-        with pytest.raises(dp.UnsupportedMechanism, match="Group privacy"):
-            dp.account(sampled(dp.Gaussian(4), 0.1), notion="rdp").group(2)
+    @pytest.mark.parametrize("notion", ["tightest", "approximate", "contour", "rdp"])
+    @pytest.mark.parametrize(("size", "q", "sigma"), [(2, 0.1, 4.0), (3, 0.02, 1.0), (8, 0.3, 6.0)])
+    def test_a_sampled_group_is_a_binomial_mixture(self, notion, size, q, sigma):
+        """All k removed: sum_j Bin(j; k, q) N(j, s^2) against N(0, s^2), by a fine grid."""
+        x = np.arange(-12 * sigma, size + 12 * sigma, sigma / 4000)
+        log_p = np.logaddexp.reduce(
+            [
+                math.log(math.comb(size, j))
+                + j * math.log(q)
+                + (size - j) * math.log1p(-q)
+                - 0.5 * ((x - j) / sigma) ** 2
+                for j in range(size + 1)
+            ]
+        )
+        log_q = -0.5 * (x / sigma) ** 2
+        group = dp.account(sampled(dp.Gaussian(sigma), q), notion=notion).group(size)
+        for epsilon in (0.0, 0.05, 0.3, 1.0):
+            mass = np.exp(log_p) - np.exp(epsilon + log_q)
+            truth = mass[mass > 0].sum() / 4000 / math.sqrt(2 * math.pi)
+            assert group.delta(epsilon) >= truth * (1 - 1e-4)
+
+    @pytest.mark.parametrize("size", [2, 3, 7])
+    def test_pure_claims_cost_their_multiple(self, size):
+        group = dp.account(dp.PureDP(0.5)).group(size)
+        assert group.epsilon(0) == pytest.approx(0.5 * size, rel=1e-14)
+        assert group.epsilon(0) >= 0.5 * size
+        assert group.delta(0.5 * size) == 0
+        approximate = dp.account(dp.ApproximateDP(0.5, delta=1e-9), notion="approximate")
+        bound = 1e-9 * math.expm1(0.5 * size) / math.expm1(0.5)
+        assert approximate.group(size).delta(0.5 * size) == pytest.approx(bound, rel=1e-9)
+
+    @pytest.mark.parametrize("size", [2, 5])
+    def test_the_profile_bound_is_above_the_closed_form(self, size):
+        exact = dp.account(dp.Gaussian(4.0), notion="gaussian").group(size)
+        bound = dp.account(dp.Gaussian(4.0), notion="contour").group(size)
+        for epsilon in (0.0, 0.5, 2.0):
+            assert exact.delta(epsilon) <= bound.delta(epsilon)
+        assert dp.account(dp.Gaussian(4.0)).group(size).epsilon(1e-6) == exact.epsilon(1e-6)
+
+    def test_what_is_grouped_composes_no_more(self):
+        group = dp.account(sampled(dp.Gaussian(4), 0.1)).group(2)
+        for compose in (lambda: group + group, lambda: 3 * group):
+            with pytest.raises(dp.UnsupportedMechanism, match="whole plan first"):
+                compose()
+        assert dp.account(dp.PureDP(1.0)).group(1).epsilon(0) == 1
