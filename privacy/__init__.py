@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
+    from privacy.budget.plan import Plan, load_plan, plan_from_json
     from privacy.calibration import (
         Infeasible,
         calibrate,
@@ -60,6 +61,7 @@ __all__ = [
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
@@ -70,6 +72,7 @@ __all__ = [
     "compose",
     "delta_from_rho",
     "epsilon_from_rho",
+    "load_plan",
     "max_sampling_probability",
     "max_steps",
     "mechanism_from_json",
@@ -79,6 +82,7 @@ __all__ = [
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
     "parallel",
+    "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
     "repeat",
@@ -90,6 +94,7 @@ __all__ = [
 
 _HOMES = {
     "accounting": "account support_matrix",
+    "budget.plan": "Plan load_plan plan_from_json",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
     "certification": "NotCertified",
