@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
     from privacy.budget.filter import Budget, BudgetExceeded
+    from privacy.budget.plan import Plan, load_plan, plan_from_json
     from privacy.calibration import (
         Infeasible,
         calibrate,
@@ -63,6 +64,7 @@ __all__ = [
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
@@ -73,6 +75,7 @@ __all__ = [
     "compose",
     "delta_from_rho",
     "epsilon_from_rho",
+    "load_plan",
     "max_sampling_probability",
     "max_steps",
     "mechanism_from_json",
@@ -82,6 +85,7 @@ __all__ = [
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
     "parallel",
+    "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
     "repeat",
@@ -94,6 +98,7 @@ __all__ = [
 _HOMES = {
     "accounting": "account support_matrix",
     "budget.filter": "Budget BudgetExceeded",
+    "budget.plan": "Plan load_plan plan_from_json",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
     "certification": "NotCertified",

@@ -1,1 +1,1 @@
-"""Budgets that are spent step by step."""
+"""What may be spent: filters for adaptive use, and plans that are written down in advance."""

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -49,6 +49,10 @@ def to_json(answer: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -70,30 +74,48 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
         for key in sorted(LABELS, key=lambda key: key != asked)
         if answer.get(key) is not None
     ]
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if _for_people():
         _framed(f"dpcalib {name}", rows)
     else:
-        width = max(len(label) for label, _ in rows)
-        for label, value in rows:
-            click.echo(f"{label:{width}}  {value}")
+        _aligned(rows)
+
+
+def columns(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows of text under a head."""
+    if _for_people():
+        _framed(title, rows, head)
+    else:
+        _aligned([head, *rows])
+
+
+def _for_people() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
 
 
 def _name(answer: Mapping[str, Any]) -> str:
     return str(answer["schema"]).removeprefix("dpcalib.").partition("/")[0]
 
 
-def _framed(title: str, rows: list[tuple[str, str]]) -> None:
+def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ("", "")) -> None:
     # half as slow to import as click: worth it for people alone
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    frame = Table(title=title, box=box.ROUNDED, show_header=False)
-    frame.add_column(style="dim", no_wrap=True)
-    frame.add_column(style="bold", overflow="fold")
+    frame = Table(title=title, box=box.ROUNDED, show_header=any(head))
+    frame.add_column(head[0], style="dim", no_wrap=True)
+    for label in head[1:]:
+        frame.add_column(label, style="bold", overflow="fold")
     for row in rows:
         frame.add_row(*row)
-    Console(highlight=False, markup=False).print(frame)
+    Console(highlight=False, markup=False, emoji=False).print(frame)
 
 
 def _shown(key: str, value: Any, *, up: bool) -> str:

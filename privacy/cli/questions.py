@@ -4,7 +4,8 @@ import inspect
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ Show = Callable[[Record], None]
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 _REFUSALS = (ValueError, TypeError, ArithmeticError, UnsupportedMechanism)
 
+JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
+
 _SOURCES = (
     click.Option(
         ["--config"],
@@ -33,7 +36,7 @@ _SOURCES = (
         is_flag=True,
         help="Read one JSON object of options a line from stdin; write one answer a line.",
     ),
-    click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+    JSON,
 )
 
 
@@ -47,6 +50,16 @@ def _told(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
         return f"The numbers are outside what can be computed ({error})."
     return str(error)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Tell a refusal of what is inside in words, and exit with its code."""
+    try:
+        yield
+    except _REFUSALS as error:
+        click.echo(f"Error: {_told(error)}", err=True)
+        click.get_current_context().exit(_exit_code(error))
 
 
 def question(
@@ -77,15 +90,12 @@ def question(
             return answer(options.settle((defaults, *layers), needs=needs, one_of=one_of))
 
         def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
-            try:
+            with refusals():
                 layers: list[Mapping[str, Any]] = [_from_file(config, names), typed]
                 if batch:
                     worst = _run_batch(names, lambda line: reply(*layers, line))
                     click.get_current_context().exit(worst)
                 answered = reply(*layers)
-            except _REFUSALS as error:
-                click.echo(f"Error: {_told(error)}", err=True)
-                click.get_current_context().exit(_exit_code(error))
             if as_json:
                 click.echo(output.to_json(answered))
             else:

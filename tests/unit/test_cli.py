@@ -46,6 +46,8 @@ CONVERT_KEYS = [
     "conversion",
 ]
 COMMANDS = [
+    "account",
+    "check",
     "completion",
     "convert",
     "delta",

@@ -23,6 +23,7 @@ PUBLIC_NAMES = [
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
@@ -33,6 +34,7 @@ PUBLIC_NAMES = [
     "compose",
     "delta_from_rho",
     "epsilon_from_rho",
+    "load_plan",
     "max_sampling_probability",
     "max_steps",
     "mechanism_from_json",
@@ -42,6 +44,7 @@ PUBLIC_NAMES = [
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
     "parallel",
+    "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
     "repeat",
@@ -158,6 +161,8 @@ def test_the_command_is_registered():
     assert command.value == "privacy.cli:main"
     found = importlib.metadata.entry_points(group="dpcalib.commands").names
     assert found >= {
+        "account",
+        "check",
         "convert",
         "delta",
         "epsilon",

@@ -1,0 +1,255 @@
+"""Plans: named parts and the budget they are to fit, read from TOML or JSON.
+
+A file, its JSON form and `Plan` say the same thing. What a part may hold is what
+`mechanism_from_json` reads, so that whatever can be described can be planned.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
+
+from privacy import _checks, mechanisms
+from privacy.accounting import Notion
+from privacy.mechanisms import Mechanism, PoissonSampled, compose, mechanism_from_json, repeat
+from privacy.relations import NeighboringRelation
+
+SCHEMA = "dpcalib.plan/1"
+_NAME = 'Pass a name on one line, such as name = "histogram".'
+_BUDGET = "Write a [budget] table with a delta."
+_PARTS = "Write a [[part]] table with a name and a type for everything that is to run."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to run on the same records, and the budget it is to fit.
+
+    Parameters
+    ----------
+    name
+        What the plan is called.
+    parts
+        The name and the mechanism of each part; the names differ.
+    delta
+        The delta of the budget, in [0, 1).
+    epsilon
+        The epsilon of the budget, > 0, where there is one.
+    relation
+        Which data sets count as neighbours.
+    notion
+        How to account; the tightest unless said.
+
+    Attributes
+    ----------
+    mechanism
+        All parts, composed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain, there is no part, or two have one name.
+    """
+
+    name: str
+    mechanism: Mechanism = field(init=False)
+    parts: tuple[tuple[str, Mechanism], ...]
+    epsilon: float | None = field(default=None, kw_only=True)
+    delta: float = field(kw_only=True)
+    relation: NeighboringRelation = field(
+        default=NeighboringRelation.ADD_OR_REMOVE_ONE, kw_only=True
+    )
+    notion: Notion = field(default="tightest", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.notion not in get_args(Notion):
+            rule = f"one of {', '.join(get_args(Notion))}"
+            remedy = "Leave it out for the tightest answer."
+            raise ValueError(_checks.expected("notion", self.notion, rule, remedy))
+        parts = tuple((_name(name), mechanism) for name, mechanism in self.parts)
+        if not parts:
+            raise ValueError(_checks.expected("parts", parts, "at least one part", _PARTS))
+        names = [name for name, _ in parts]
+        for name in names:
+            if names.count(name) > 1:
+                remedy = "Rename one of the parts; one that runs several times has steps."
+                raise ValueError(_checks.expected("name", name, "the name of one part", remedy))
+        checked: dict[str, object] = {
+            "name": _name(self.name),
+            "parts": parts,
+            "mechanism": compose(*(mechanism for _, mechanism in parts)),
+            "epsilon": None if self.epsilon is None else _checks.epsilon(self.epsilon),
+            "delta": _checks.query_delta(self.delta),
+            "relation": _checks.relation(self.relation),
+        }
+        for key, value in checked.items():
+            object.__setattr__(self, key, value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `plan_from_json` reads back."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "relation": str(self.relation),
+            "notion": self.notion,
+            "budget": {"epsilon": self.epsilon, "delta": self.delta},
+            "part": [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts],
+        }
+
+
+def load_plan(path: str | PathLike[str]) -> Plan:
+    """Read a plan from a TOML file.
+
+    Parameters
+    ----------
+    path
+        The file: ``schema = "dpcalib.plan/1"``, a ``name``, optionally a
+        ``relation`` and a ``notion``, a table ``[budget]`` of ``delta`` and optionally
+        ``epsilon``, and one ``[[part]]`` for each part. A part has a ``name``,
+        a ``type`` and the fields of that mechanism, a ``sampling_probability``
+        where it runs on Poisson samples, and ``steps`` where it runs repeatedly.
+
+    Returns
+    -------
+    Plan
+        The plan, checked.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError, TypeError
+        It is not TOML or does not describe a plan; the message names the file
+        and the part.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        form = tomllib.loads(text)
+    except OSError as error:
+        remedy = f"It cannot be read: {error.strerror or error}."
+        raise type(error)(_checks.expected("path", str(path), "a plan file", remedy)) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_checks.expected("path", str(path), "TOML", f"{error}.")) from error
+    return _within(f"In {path}", form)
+
+
+def plan_from_json(form: Mapping[str, Any]) -> Plan:
+    """Build the plan that `Plan.to_json` wrote, with every check.
+
+    Parameters
+    ----------
+    form
+        What the TOML file of `load_plan` holds, as a mapping.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It does not describe a plan; the message names the part.
+    """
+    form = _table("plan", form, "Pass what Plan.to_json() wrote.")
+    # the schema comes first: the keys of another one mean something else
+    if form.get("schema") != SCHEMA:
+        remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
+        raise ValueError(_checks.expected("schema", form.get("schema"), repr(SCHEMA), remedy))
+    _check_keys(
+        form,
+        needs=("schema", "name", "budget", "part"),
+        knows=("schema", "name", "relation", "notion", "budget", "part"),
+        hints={"name": _NAME, "budget": _BUDGET, "part": _PARTS},
+    )
+    budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
+    _check_keys(
+        budget,
+        needs=("delta",),
+        knows=("epsilon", "delta"),
+        prefix="budget.",
+        hints={"delta": "An epsilon means nothing without its delta: pass one, such as 1e-6."},
+    )
+    if not isinstance(parts, list | tuple):
+        raise TypeError(_checks.expected("part", parts, "a list of tables", _PARTS))
+    optional = {key: form[key] for key in ("relation", "notion") if form.get(key) is not None}
+    return Plan(
+        form["name"],
+        tuple(_part(number, part) for number, part in enumerate(parts, 1)),
+        epsilon=budget.get("epsilon"),
+        delta=budget["delta"],
+        **optional,
+    )
+
+
+def _within(where: str, form: Mapping[str, Any]) -> Plan:
+    try:
+        return plan_from_json(form)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _part(number: int, form: Any) -> tuple[str, Mechanism]:
+    """Read one part; an error says which, by name where it has one."""
+    where = f"part {number}"
+    try:
+        values = _table("part", form, _PARTS)
+        name = _name(values.pop("name", None))
+        where = f"part {name!r}"
+        return name, _part_mechanism(values)
+    except RecursionError:
+        told = _checks.expected("type", values["type"], "less deeply nested", "Write it flat.")
+        raise ValueError(f"{where}: {told}") from None
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
+    if not isinstance(form, Mapping):
+        raise TypeError(_checks.expected(name, form, "a table", remedy))
+    return dict(form)
+
+
+def _part_mechanism(values: dict[str, Any]) -> Mechanism:
+    run = {"steps": values.pop("steps", 1), "sampling_probability": 1}
+    kind = getattr(mechanisms, str(values.get("type")), None)
+    if kind is not PoissonSampled:  # which has a field of that name
+        run["sampling_probability"] = values.pop("sampling_probability", 1)
+    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism:
+        own = fields(kind)  # type: ignore[arg-type]  # every subclass is a dataclass
+        _check_keys(
+            values,
+            needs=[one.name for one in own if one.default is MISSING],
+            knows=["type", *(one.name for one in own), *run],
+            hints={one.name: f"{kind.__name__} needs it." for one in own},
+        )
+    once = PoissonSampled(
+        mechanism_from_json(values), sampling_probability=run["sampling_probability"]
+    )
+    remedy = "Pass the number of runs; a single one is steps = 1."
+    return repeat(once, _checks.count("steps", run["steps"], remedy))
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(_checks.expected("name", value, "text", _NAME))
+    # it is printed as it is: no line breaks, no control sequences of a terminal
+    if not value.strip() or not value.isprintable():
+        raise ValueError(_checks.expected("name", value, "printable text", _NAME))
+    return value
+
+
+def _check_keys(
+    form: Mapping[str, Any],
+    *,
+    needs: Iterable[str],
+    knows: Iterable[str],
+    hints: Mapping[str, str],
+    prefix: str = "",
+) -> None:
+    known = list(dict.fromkeys(knows))
+    for key in form:
+        if key not in known:
+            rule = f"one of {', '.join(known)}"
+            raise ValueError(
+                _checks.expected("key", f"{prefix}{key}", rule, "Correct it or leave it out.")
+            )
+    for key in needs:
+        if form.get(key) is None:
+            raise ValueError(_checks.expected(f"{prefix}{key}", None, "given", hints[key]))
