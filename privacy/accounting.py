@@ -174,6 +174,8 @@ class TightestCurve(Curve):
     notion = "tightest"
     theorem = "the smallest of several valid bounds is a valid bound"
     mechanism: Mechanism
+    _winner: Curve | None = None
+    """The member that gave the last answer."""
 
     def __init__(self, mechanism: Mechanism, relation: NeighboringRelation) -> None:
         self.mechanism = mechanism
@@ -201,8 +203,8 @@ class TightestCurve(Curve):
             )
         return tuple(members)
 
-    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> tuple[float, Curve]:
-        """Return the smallest answer, and the member that gave it.
+    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> float:
+        """Return the smallest answer, and remember the member that gave it.
 
         `nothing` is the answer that says nothing; a member that failed to be tight leaves its
         looseness. What follows an exact member is looser, and
@@ -217,7 +219,8 @@ class TightestCurve(Curve):
             self.looseness = max(self.looseness, member.looseness)
             if member.exact and member.looseness < _TIGHT and found < nothing:
                 break
-        return found, winner
+        self._winner = winner
+        return found
 
     def follow(self, order: float | None, enough: float) -> None:
         """Pass the hint on."""
@@ -225,23 +228,22 @@ class TightestCurve(Curve):
             member.follow(order, enough)
 
     def _log_delta(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)[0]
+        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)
 
     def _guide(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._guide(epsilon), 0.0)[0]
+        return self._smallest(lambda member: member._guide(epsilon), 0.0)
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)
 
     def _epsilon(self, delta: float) -> float:
-        return self._smallest(lambda member: member._epsilon(delta), math.inf)[0]
+        return self._smallest(lambda member: member._epsilon(delta), math.inf)
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
-        if math.isfinite(epsilon):
-            _, winner = self._smallest(lambda member: member._log_delta(epsilon), 0.0)
-        else:
-            _, winner = self._smallest(lambda member: member._epsilon(delta), math.inf)
-        return winner._guarantee(epsilon, delta)
+        if self._winner is None:
+            self._log_delta(epsilon)
+        assert self._winner is not None
+        return self._winner._guarantee(epsilon, delta)
 
     def group(self, size: int) -> "Curve":
         """Return the smallest of the members' bounds for `size` records that change together."""
