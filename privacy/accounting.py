@@ -277,6 +277,7 @@ class _TightestGroup(GroupCurve):
     def _best(self, answers: list[float]) -> float:
         best = min(range(len(answers)), key=answers.__getitem__)
         self.notion, self.theorem = self.members[best].notion, self.members[best].theorem
+        self.looseness = self.members[best].looseness
         return answers[best]
 
     def _log_delta(self, epsilon: float) -> float:

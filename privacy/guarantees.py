@@ -287,10 +287,11 @@ class GroupCurve(Curve):
 
     def _at(self, each: float) -> float:
         """Return the log of the bound from delta(each), rounded up."""
-        gain, k = math.log(self.size), self.size
+        gain, k, last = math.log(self.size), self.size, 0.0
         if each > 0:
-            gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - math.log(-math.expm1(-each))
-        return self.one._log_delta(each) + gain + 1e-15 * (4 + abs(gain) + k * each)
+            last = math.log(-math.expm1(-each))  # both logs are large where `each` is tiny
+            gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - last
+        return self.one._log_delta(each) + gain + 1e-15 * (4 + abs(gain) + k * each + abs(last))
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
         return replace(super()._guarantee(epsilon, delta), unit=f"{self.size} records")
