@@ -180,12 +180,14 @@ class _EpsilonDelta(_Unit):
         match mechanism:
             case ApproximateDP():
                 return _decimal(mechanism.epsilon), _decimal(mechanism.delta)
-            case PureDP() | RandomizedResponse():
+            case PureDP():
                 return _decimal(mechanism.epsilon), Fraction(0)
+            case RandomizedResponse():
+                return Fraction(mechanism.epsilon), Fraction(0)
             case Laplace():
                 replaced = relation is NeighboringRelation.REPLACE_ONE
                 shift = mechanism.replace_distance if replaced else 1.0
-                ratio = _decimal(shift) / _decimal(mechanism.scale)
+                ratio = Fraction(shift) / Fraction(mechanism.scale)
                 short = _decimal(float(ratio))  # many long fractions would take long to add
                 return short if short >= ratio else Fraction(_up(ratio)), Fraction(0)
         return _finite(curve.epsilon(0), mechanism), Fraction(0)
