@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
     from privacy.budget.filter import Budget, BudgetExceeded
+    from privacy.budget.individual import IndividualBudget
+    from privacy.budget.odometer import Odometer
     from privacy.budget.plan import Plan, load_plan, plan_from_json
     from privacy.calibration import (
         Infeasible,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.users import user_level
 
 __version__ = "0.1.0"
 
@@ -60,10 +63,12 @@ __all__ = [
     "Curve",
     "Gaussian",
     "Guarantee",
+    "IndividualBudget",
     "Infeasible",
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Odometer",
     "Plan",
     "PoissonSampled",
     "PureDP",
@@ -93,11 +98,14 @@ __all__ = [
     "rho_from_mu",
     "rho_from_noise_multiplier",
     "support_matrix",
+    "user_level",
 ]
 
 _HOMES = {
     "accounting": "account support_matrix",
     "budget.filter": "Budget BudgetExceeded",
+    "budget.individual": "IndividualBudget",
+    "budget.odometer": "Odometer",
     "budget.plan": "Plan load_plan plan_from_json",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
@@ -110,6 +118,7 @@ _HOMES = {
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "users": "user_level",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

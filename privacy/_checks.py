@@ -5,6 +5,7 @@ Every message names the argument, the value, the rule, and the remedy:
 """
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -113,3 +114,28 @@ def probability(value: Any, name: str = "sampling_probability") -> float:
             remedy += f" If {value!r} was a percentage, pass {number / 100:g}."
         raise ValueError(expected(name, value, "> 0 and <= 1", remedy))
     return number
+
+
+def phrase(name: str, value: Any, remedy: str) -> str:
+    """Check words that are printed as they are: one line, no control sequences of a terminal."""
+    if not isinstance(value, str):
+        raise TypeError(expected(name, value, "text", remedy))
+    if not value.strip() or not value.isprintable():
+        raise ValueError(expected(name, value, "printable text", remedy))
+    return value
+
+
+def unit(value: Any) -> str:
+    """Check the words for whose data one record is."""
+    return phrase("unit", value, 'Pass whose data one record is, such as "one user".')
+
+
+def orders(value: Any) -> tuple[float, ...]:
+    """Check Rényi orders: at least one, each > 1."""
+    remedy = "Pass Rényi orders, such as range(2, 65)."
+    if not isinstance(value, Iterable):
+        raise TypeError(expected("orders", value, "a sequence of numbers", remedy))
+    checked = tuple(real("orders", order, remedy, above=1) for order in value)
+    if not checked:
+        raise ValueError(expected("orders", value, "at least one order", remedy))
+    return checked

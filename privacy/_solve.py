@@ -5,7 +5,7 @@ and its root finders may stop on either side of the root.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 _ULP = 2.0**-52
@@ -103,6 +103,12 @@ def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) 
 def round_up(value: float, relative: float = 0.0) -> float:
     """Return `value` (>= 0) moved up by a relative error bound and one float more."""
     return math.nextafter(value * (1 + relative), math.inf)
+
+
+def sum_up(values: Iterable[float]) -> float:
+    """Return an upper bound of a sum of floats >= 0, an ulp above; an empty sum is 0."""
+    total = math.fsum(values)
+    return round_up(total) if total else 0.0
 
 
 def round_down(value: float, relative: float = 0.0) -> float:

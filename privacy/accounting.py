@@ -6,11 +6,13 @@ application of one kind of mechanism in one notion and never sees a count.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, TypeVar, get_args
 
 from privacy import _checks
-from privacy.guarantees import Curve, GroupCurve, Guarantee
+from privacy.guarantees import ONE_RECORD, Curve, GroupCurve, Guarantee
 from privacy.mechanisms import (
     Composed,
     Mechanism,
@@ -51,9 +53,14 @@ def rule(notion: str, *kinds: type[Mechanism]) -> Callable[[_R], _R]:
     return register
 
 
+@cache
+def _load(notion: str) -> None:
+    import_module(NOTION_MODULES[notion])
+
+
 def rules_of(notion: str) -> dict[type[Mechanism], Rule]:
     """Return the rules of one notion, by kind of mechanism."""
-    import_module(NOTION_MODULES[notion])
+    _load(notion)
     return {kind: function for (name, kind), function in _rules.items() if name == notion}
 
 
@@ -63,6 +70,7 @@ def account(
     notion: Notion = "tightest",
     relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
     orders: Sequence[float] | None = None,
+    unit: str = ONE_RECORD,
 ) -> Curve:
     """Return the privacy curve of a mechanism.
 
@@ -78,6 +86,9 @@ def account(
     orders
         Rényi orders (> 1) to use with ``notion="rdp"``, such as
         ``range(2, 65)``; without them all orders are searched.
+    unit
+        Whose data one record of the mechanism is, in words: ``"one user"`` where the noise is
+        scaled to all that a user contributes. It is repeated in the guarantee.
 
     Returns
     -------
@@ -114,7 +125,7 @@ def account(
         curve = TightestCurve(mechanism, relation)
     else:
         curve = _fold(mechanism, notion, relation)
-    curve.mechanism = mechanism
+    curve.mechanism, curve.unit = mechanism, _checks.unit(unit)
     return curve
 
 
@@ -131,13 +142,11 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     if isinstance(node, Repeated):
         return node.count * _fold(node.mechanism, notion, relation)
     if isinstance(node, Composed):
-        curve, *rest = (_fold(part, notion, relation) for part in node.parts)
-        for other in rest:
-            curve = curve + other
-        return curve
+        first, *rest = [_fold(part, notion, relation) for part in node.parts]
+        return first.plus(rest)
     if isinstance(node, Parallel):
         return _fold_parallel(node, notion, relation)
-    import_module(NOTION_MODULES[notion])
+    _load(notion)
     found = _rules.get((notion, type(node)))
     if found is None:
         raise UnsupportedMechanism(
@@ -207,8 +216,7 @@ class TightestCurve(Curve):
         """Return the smallest answer, and remember the member that gave it.
 
         `nothing` is the answer that says nothing; a member that failed to be tight leaves its
-        looseness. What follows an exact member is looser, and
-        serves where that one fails.
+        looseness. What follows an exact member is looser, and serves where that one fails.
         """
         found, winner, self.looseness = nothing, self.members[0], 0.0
         for member in self.members:
@@ -243,25 +251,19 @@ class TightestCurve(Curve):
         if self._winner is None:
             self._log_delta(epsilon)
         assert self._winner is not None
-        return self._winner._guarantee(epsilon, delta)
+        return replace(self._winner._guarantee(epsilon, delta), unit=self.unit)
 
-    def group(self, size: int) -> "Curve":
-        """Return the smallest of the members' bounds for `size` records that change together."""
-        size = _checks.count("size", size, "Pass the number of records in the group.")
-        return self if size == 1 else _TightestGroup(self, size)
+    def _group(self, size: int) -> "Curve":
+        return _TightestGroup(self, size)
 
-    def __add__(self, other: "TightestCurve") -> "TightestCurve":
-        """Return the curve of both mechanisms on the same records."""
-        self._check_same(other)
-        return TightestCurve(compose(self.mechanism, other.mechanism), self.relation)
+    def _plus(self, others: Sequence["TightestCurve"]) -> "TightestCurve":
+        both = compose(self.mechanism, *(other.mechanism for other in others))
+        return TightestCurve(both, self.relation)
 
-    def __mul__(self, count: int) -> "TightestCurve":
-        """Return the curve of `count` runs of the mechanism."""
+    def _times(self, count: int) -> "TightestCurve":
         return TightestCurve(repeat(self.mechanism, count), self.relation)
 
-    def worst_of(self, other: "TightestCurve") -> "TightestCurve":
-        """Return the curve of both mechanisms, each record seeing one, fixed by public data."""
-        self._check_same(other)
+    def _worst_of(self, other: "TightestCurve") -> "TightestCurve":
         both = parallel(self.mechanism, other.mechanism, cells="by_public_index")
         return TightestCurve(both, self.relation)
 
@@ -272,7 +274,6 @@ class _TightestGroup(GroupCurve):
     def __init__(self, one: TightestCurve, size: int) -> None:
         super().__init__(one, size)
         self.members = tuple(member.group(size) for member in one.members)
-        self.mechanism = one.mechanism
 
     def _best(self, answers: list[float]) -> float:
         best = min(range(len(answers)), key=answers.__getitem__)

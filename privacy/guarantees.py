@@ -2,16 +2,19 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from privacy import _checks
 from privacy._display import rounded
 from privacy._solve import round_up, safe_root
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.relations import NeighboringRelation
+
+ONE_RECORD = "one record"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Guarantee:
     mechanism
         What was accounted, where known.
     unit
-        Whose presence it hides: one record, or a group of them.
+        Whose data it hides: one record, a group of them, one user.
     """
 
     epsilon: float
@@ -46,7 +49,7 @@ class Guarantee:
     theorem: str = ""
     certified: bool = False
     mechanism: Mechanism | None = None
-    unit: str = "one record"
+    unit: str = ONE_RECORD
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able form; an unbounded epsilon is the string ``"inf"``."""
@@ -65,7 +68,7 @@ class Guarantee:
     def __str__(self) -> str:
         kind = "certified" if self.certified else "an upper bound"
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
-        unit = "" if self.unit == "one record" else f" for {self.unit}"
+        unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
         return f"{pair}-DP{unit}, {self.relation}, by {self.notion} ({kind})"
 
 
@@ -84,6 +87,8 @@ class Curve(ABC):
         Whether no other notion can give a smaller number for the mechanism.
     mechanism
         What was accounted; None for a curve that was put together from others.
+    unit
+        Whose data it hides: one record, unless said.
     """
 
     notion: str
@@ -91,6 +96,7 @@ class Curve(ABC):
     resolution: float = 4e-16
     """Relative accuracy that a parameter calibrated with this curve deserves."""
     relation: NeighboringRelation
+    unit: str = ONE_RECORD
     exact: bool = False
     closed_form: bool = True
     """Whether the numbers come from formulas, which never fail."""
@@ -111,13 +117,20 @@ class Curve(ABC):
         """Return log delta in the direction that mostly loses more, to search with."""
         return self._log_delta(epsilon)
 
-    @abstractmethod
     def __add__(self, other: Self) -> Self:
         """Return the curve of both releases on the same records."""
+        return self.plus([other])
 
-    @abstractmethod
+    def plus(self, others: Sequence[Self]) -> Self:
+        """Return the curve of this and all other releases on the same records."""
+        for other in others:
+            self._check_same(other)
+        return self._labelled(self._plus(others)) if others else self
+
     def __mul__(self, count: int) -> Self:
         """Return the curve of `count` releases."""
+        count = _checks.count("count", count, "Pass the number of releases.")
+        return self if count == 1 else self._labelled(self._times(count))
 
     def __rmul__(self, count: int) -> Self:
         """Return the curve of `count` releases."""
@@ -125,25 +138,53 @@ class Curve(ABC):
 
     def worst_of(self, other: Self) -> Self:
         """Return the curve of two releases of which each record sees only one."""
-        raise UnsupportedMechanism(f"Parallel parts cannot be answered by notion {self.notion!r}.")
+        self._check_same(other)
+        return self._labelled(self._worst_of(other))
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.
 
         Both curves are of ADD_OR_REMOVE_ONE: removed here, added to `other`.
         """
-        raise UnsupportedMechanism(
-            f"A replaced record that changes its cell cannot be answered by notion {self.notion!r}."
-        )
+        self._check_same(other)
+        return self._labelled(self._moved(other))
 
     def group(self, size: int) -> "Curve":
         """Return the curve for `size` records that change together.
 
         A notion with a theorem of its own answers by that; the others by their profile, see
-        `GroupCurve`. Group the whole plan, last: what is grouped composes no more.
+        `GroupCurve`.
         """
         size = _checks.count("size", size, "Pass the number of records in the group.")
-        return self if size == 1 else GroupCurve(self, size)
+        if size == 1:
+            return self
+        curve = self._group(size)
+        curve.mechanism = self.mechanism
+        curve.unit = f"{size} records" if self.unit == ONE_RECORD else f"{size} times {self.unit}"
+        return curve
+
+    def _labelled(self, curve: Self) -> Self:
+        curve.unit = self.unit
+        return curve
+
+    @abstractmethod
+    def _plus(self, others: Sequence[Self]) -> Self:
+        """Add other releases, at least one, on the same records."""
+
+    @abstractmethod
+    def _times(self, count: int) -> Self:
+        """Add `count` releases, at least 2."""
+
+    def _worst_of(self, other: Self) -> Self:
+        raise UnsupportedMechanism(f"Parallel parts cannot be answered by notion {self.notion!r}.")
+
+    def _moved(self, other: Self) -> Self:
+        raise UnsupportedMechanism(
+            f"A replaced record that changes its cell cannot be answered by notion {self.notion!r}."
+        )
+
+    def _group(self, size: int) -> "Curve":
+        return GroupCurve(self, size)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta proven for `epsilon`: the privacy profile.
@@ -239,18 +280,16 @@ class Curve(ABC):
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
         order = self.order(epsilon) if math.isfinite(epsilon) else None
-        return Guarantee(epsilon, delta, self.relation, self.notion, order, self.theorem)
+        return Guarantee(
+            epsilon, delta, self.relation, self.notion, order, self.theorem, unit=self.unit
+        )
 
     def _check_same(self, other: "Curve") -> None:
-        if type(other) is not type(self) or other.relation is not self.relation:
-            raise ValueError(
-                _checks.expected(
-                    "other",
-                    other,
-                    f"a {self.notion} curve of {self.relation}",
-                    "Account both mechanisms with one notion and one relation, then add.",
-                )
-            )
+        same = type(other) is type(self) and other.relation is self.relation
+        if not (same and other.unit == self.unit):
+            rule = f"a {self.notion} curve of {self.relation} for {self.unit}"
+            remedy = "Account both mechanisms with one notion, relation and unit, then add."
+            raise ValueError(_checks.expected("other", other, rule, remedy))
 
 
 class GroupCurve(Curve):
@@ -293,9 +332,6 @@ class GroupCurve(Curve):
             gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - last
         return self.one._log_delta(each) + gain + 1e-15 * (4 + abs(gain) + k * each + abs(last))
 
-    def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
-        return replace(super()._guarantee(epsilon, delta), unit=f"{self.size} records")
-
     def _least_delta(self) -> float:
         return self.one._least_delta()
 
@@ -304,13 +340,19 @@ class GroupCurve(Curve):
             return round_up(self.size * self.one._epsilon(0))
         return invert(self._log_delta, math.log(delta))
 
-    def __add__(self, other: Curve) -> Self:
-        """Refuse: records of one group meet in both releases."""
+    def _plus(self, others: Sequence[Curve]) -> Self:
         raise UnsupportedMechanism(_GROUP_LAST)
 
-    def __mul__(self, count: int) -> Self:
-        """Refuse: records of one group meet in all releases."""
+    def _times(self, count: int) -> Self:
         raise UnsupportedMechanism(_GROUP_LAST)
+
+
+def merged(counts: Iterable[tuple[_T, int]]) -> dict[_T, int]:
+    """Return how often each thing is counted in all."""
+    total: dict[_T, int] = {}
+    for thing, count in counts:
+        total[thing] = total.get(thing, 0) + count
+    return total
 
 
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)

@@ -18,6 +18,7 @@ from privacy.relations import NeighboringRelation
 
 Cells = Literal["by_record", "by_public_index"]
 
+_GROUP = "Let user_level(PoissonSampled(...), max_contributions=...) build it."
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
@@ -195,7 +196,7 @@ class _Unsampled(type):
     """Lets ``PoissonSampled(m, sampling_probability=1)`` be `m` itself."""
 
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
-        mechanism = _mechanism(mechanism, "PoissonSampled(mechanism, ...)")
+        mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
         q = _checks.probability(sampling_probability)
         if q == 1:
             return mechanism
@@ -228,6 +229,31 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
 
 
 @dataclass(frozen=True)
+class GroupSampled(Mechanism):
+    """`mechanism` on a Poisson sample, as seen by a group of records. Built by `user_level`.
+
+    Each of the group's `size` records is kept independently with `sampling_probability`; all of
+    them are there, or none is.
+    """
+
+    mechanism: Mechanism
+    sampling_probability: float
+    size: int
+
+    def __post_init__(self) -> None:
+        q = _checks.probability(self.sampling_probability)
+        size = _checks.count("size", self.size, _GROUP)
+        for name, value, within, rule in (
+            ("sampling_probability", q, q < 1, "< 1"),
+            ("size", size, size > 1, ">= 2"),
+        ):
+            if not within:
+                raise ValueError(_checks.expected(name, value, rule, _GROUP))
+        _freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
+        _freeze(self, sampling_probability=q)
+
+
+@dataclass(frozen=True)
 class Repeated(Mechanism):
     """`mechanism` run `count` times with fresh randomness. Built by `repeat`."""
 
@@ -252,7 +278,8 @@ class Parallel(Mechanism):
     CELLS: ClassVar[tuple[Cells, ...]] = ("by_record", "by_public_index")
 
 
-def _mechanism(value: object, where: str) -> Mechanism:
+def checked(value: object, where: str) -> Mechanism:
+    """Return the value if it is a mechanism; `where` names it in the error."""
     if not isinstance(value, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
         raise TypeError(_checks.expected(where, value, "a mechanism", remedy))
@@ -274,7 +301,7 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     Mechanism
         Repeating once gives `mechanism` itself; repetitions multiply.
     """
-    mechanism = _mechanism(mechanism, "mechanism")
+    mechanism = checked(mechanism, "mechanism")
     count = _checks.count("count", count, "Pass the number of runs (steps), at least 1.")
     if isinstance(mechanism, Repeated):
         count = _checks.count("count", count * mechanism.count, "Pass fewer runs (steps).")
@@ -309,7 +336,7 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
 def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
     flat: list[Mechanism] = []
     for part in mechanisms:
-        part = _mechanism(part, "mechanisms")
+        part = checked(part, "mechanisms")
         flat.extend(part.parts if isinstance(part, Composed) else (part,))
     return flat
 
@@ -341,7 +368,7 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
         raise ValueError(
             _checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
         )
-    parts = tuple(_mechanism(part, "mechanisms") for part in mechanisms)
+    parts = tuple(checked(part, "mechanisms") for part in mechanisms)
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
 
 
@@ -393,6 +420,7 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
 _FORM = 'Pass {"type": ..., fields ...}, as to_json() writes it.'
 _BUILDERS: dict[str, Callable[..., Mechanism]] = {leaf.__name__: leaf for leaf in LEAVES} | {
     "PoissonSampled": PoissonSampled,
+    "GroupSampled": GroupSampled,
     "Repeated": repeat,
     "Composed": compose,
     "Parallel": parallel,

@@ -13,10 +13,13 @@ from typing import Any, get_args
 
 from privacy import _checks, mechanisms
 from privacy.accounting import Notion
+from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism, PoissonSampled, compose, mechanism_from_json, repeat
 from privacy.relations import NeighboringRelation
+from privacy.users import user_level
 
 SCHEMA = "dpcalib.plan/1"
+_OPTIONAL = ("relation", "notion", "unit")
 _NAME = 'Pass a name on one line, such as name = "histogram".'
 _BUDGET = "Write a [budget] table with a delta."
 _PARTS = "Write a [[part]] table with a name and a type for everything that is to run."
@@ -40,6 +43,8 @@ class Plan:
         Which data sets count as neighbours.
     notion
         How to account; the tightest unless said.
+    unit
+        Whose data one record of the parts is, in words.
 
     Attributes
     ----------
@@ -61,6 +66,7 @@ class Plan:
         default=NeighboringRelation.ADD_OR_REMOVE_ONE, kw_only=True
     )
     notion: Notion = field(default="tightest", kw_only=True)
+    unit: str = field(default=ONE_RECORD, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.notion not in get_args(Notion):
@@ -82,6 +88,7 @@ class Plan:
             "epsilon": None if self.epsilon is None else _checks.epsilon(self.epsilon),
             "delta": _checks.query_delta(self.delta),
             "relation": _checks.relation(self.relation),
+            "unit": _checks.unit(self.unit),
         }
         for key, value in checked.items():
             object.__setattr__(self, key, value)
@@ -93,6 +100,7 @@ class Plan:
             "name": self.name,
             "relation": str(self.relation),
             "notion": self.notion,
+            "unit": self.unit,
             "budget": {"epsilon": self.epsilon, "delta": self.delta},
             "part": [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts],
         }
@@ -105,10 +113,11 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     ----------
     path
         The file: ``schema = "dpcalib.plan/1"``, a ``name``, optionally a
-        ``relation`` and a ``notion``, a table ``[budget]`` of ``delta`` and optionally
+        ``relation``, a ``notion`` and a ``unit``, a table ``[budget]`` of ``delta`` and optionally
         ``epsilon``, and one ``[[part]]`` for each part. A part has a ``name``,
         a ``type`` and the fields of that mechanism, a ``sampling_probability``
-        where it runs on Poisson samples, and ``steps`` where it runs repeatedly.
+        where it runs on Poisson samples, ``max_contributions`` where one user owns several
+        records, and ``steps`` where it runs repeatedly.
 
     Returns
     -------
@@ -155,7 +164,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     _check_keys(
         form,
         needs=("schema", "name", "budget", "part"),
-        knows=("schema", "name", "relation", "notion", "budget", "part"),
+        knows=("schema", "name", *_OPTIONAL, "budget", "part"),
         hints={"name": _NAME, "budget": _BUDGET, "part": _PARTS},
     )
     budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
@@ -168,7 +177,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     )
     if not isinstance(parts, list | tuple):
         raise TypeError(_checks.expected("part", parts, "a list of tables", _PARTS))
-    optional = {key: form[key] for key in ("relation", "notion") if form.get(key) is not None}
+    optional = {key: form[key] for key in _OPTIONAL if form.get(key) is not None}
     return Plan(
         form["name"],
         tuple(_part(number, part) for number, part in enumerate(parts, 1)),
@@ -207,7 +216,8 @@ def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
 
 
 def _part_mechanism(values: dict[str, Any]) -> Mechanism:
-    run = {"steps": values.pop("steps", 1), "sampling_probability": 1}
+    run = {key: values.pop(key, 1) for key in ("steps", "max_contributions")}
+    run["sampling_probability"] = 1
     kind = getattr(mechanisms, str(values.get("type")), None)
     if kind is not PoissonSampled:  # which has a field of that name
         run["sampling_probability"] = values.pop("sampling_probability", 1)
@@ -219,20 +229,16 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
             knows=["type", *(one.name for one in own), *run],
             hints={one.name: f"{kind.__name__} needs it." for one in own},
         )
-    once = PoissonSampled(
+    once: Mechanism = PoissonSampled(
         mechanism_from_json(values), sampling_probability=run["sampling_probability"]
     )
+    once = user_level(once, max_contributions=run["max_contributions"])
     remedy = "Pass the number of runs; a single one is steps = 1."
     return repeat(once, _checks.count("steps", run["steps"], remedy))
 
 
 def _name(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(_checks.expected("name", value, "text", _NAME))
-    # it is printed as it is: no line breaks, no control sequences of a terminal
-    if not value.strip() or not value.isprintable():
-        raise ValueError(_checks.expected("name", value, "printable text", _NAME))
-    return value
+    return _checks.phrase("name", value, _NAME)
 
 
 def _check_keys(

@@ -51,6 +51,7 @@ def _accounted(plan: dp.Plan) -> Record:
             "epsilon": tightest.epsilon,
             "delta": plan.delta,
             "relation": str(plan.relation),
+            "unit": plan.unit,
             "notion": tightest.notion,
             "order": tightest.order,
             "notions": [_row(found) for found in whole if found is not None],
@@ -117,6 +118,7 @@ def _checked(plan: dp.Plan) -> Record:
             "target_epsilon": plan.epsilon,
             "delta": plan.delta,
             "relation": str(plan.relation),
+            "unit": plan.unit,
             "notion": found.notion,
             "order": found.order,
         },
@@ -128,7 +130,7 @@ def _told(answer: Record) -> str:
     return (
         f"{verdict} budget: spent epsilon={rounded(answer['epsilon'])}, "
         f"allowed epsilon={answer['target_epsilon']:.15g}, at delta={answer['delta']:.15g} "
-        f"under {answer['relation']}, by notion {answer['notion']}."
+        f"for {answer['unit']} under {answer['relation']}, by notion {answer['notion']}."
     )
 
 

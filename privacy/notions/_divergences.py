@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from privacy.notions._groups import GroupSampledGaussian
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
 from privacy.notions._moments import Array, LossModel, log_moment
 
@@ -223,6 +224,12 @@ def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> A
 def antipodal(mu: float, q: float) -> SampledNoise:
     """Return the divergence of the sampled Gaussian when one record is replaced."""
     return SampledNoise(AntipodalGaussian(q, 1 / mu), SampledPair(2 * mu, q))
+
+
+def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
+    """Return the divergence of the sampled Gaussian for `size` records, each sampled alone."""
+    whole = size * mu * (1 + 2 * _U)
+    return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
 
 
 def sampled_laplace(loss: float, q: float) -> SampledNoise:

@@ -5,6 +5,7 @@ docs/theory/contour.md derives the spacing and the errors.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Self
@@ -33,6 +34,7 @@ class _GaussianPair:
 
     sampling_probability: float
     noise_multiplier: float
+    _ulps = 16.0  # what the rounding of a density may cost, beside that of its logs
 
     @property
     def shift(self) -> float:
@@ -44,8 +46,13 @@ class _GaussianPair:
         return math.inf
 
     @property
+    def _reach(self) -> float:
+        """Return the distance from the real line up to which |arg dP/dQ| < pi, one mixture."""
+        return math.pi / self.shift
+
+    @property
     def _strip(self) -> float:
-        return min(_EDGE * math.pi / self.shift, 9.5)
+        return min(_EDGE * self._reach, 9.5)
 
     def _side(self, direction: Direction) -> int:
         """Return on which side of the real line arg dP/dQ > 0."""
@@ -76,7 +83,7 @@ class _GaussianPair:
 
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
         low, high = self._range(direction, t)
-        if high - low > _FEW * 0.4 * min(1.0, self.noise_multiplier):
+        if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
             return None
         # a grid for slightly less noise is a little finer and wider: it serves this noise too
         return _whole_grid(self._rounded(), direction, t)
@@ -87,7 +94,7 @@ class _GaussianPair:
 
     def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
         log_weight, loss = self._log_densities(direction, z)
-        return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss)
+        return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss, self._ulps)
 
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for t alone, and their spacing."""
@@ -108,7 +115,7 @@ class _GaussianPair:
         within = scan[size > size.max() - 200]
         depth = self._strip * _DEPTHS
         base, _ = self._log_integrand(direction, within, depth[:, None], t)
-        strip = _log_sum(base)
+        strip = log_sum(base)
         return float((2 * math.pi * depth / (_DIGITS + strip - strip[0])).max())
 
     def line_nodes(
@@ -123,9 +130,9 @@ class _GaussianPair:
         depth = self._strip * _DEPTHS
         within = scan[size > size.max() - 200 - math.pi * frequency]
         base, arg = self._log_integrand(direction, within, depth[:, None], t)
-        above = _DIGITS + _log_sum(base)
+        above = _DIGITS + log_sum(base)
         above -= above[0] - _DIGITS
-        below = _DIGITS + _log_sum(base + frequency * arg) - _log_sum(base[:1])
+        below = _DIGITS + log_sum(base + frequency * arg) - log_sum(base[:1])
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
         raised = 2 * math.pi * depth / (above + _DIGITS)
@@ -139,8 +146,10 @@ class _GaussianPair:
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
         weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
         # twice F(d) / exp(2 pi d / h), F(d) by the scan's sum
-        error = 2 * math.exp(min(float(_log_sum(base[0])) - _DIGITS - log_moment, 700.0)) * _CELL
-        rounding = 16 + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
+        error = 2 * math.exp(min(float(log_sum(base[0])) - _DIGITS - log_moment, 700.0)) * _CELL
+        rounding = (
+            self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
+        )
         if lift:
             return LineNodes(weight, log_ratio, rounding, error)
         return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
@@ -203,11 +212,11 @@ class _GaussianPair:
         """
         shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
         z, h = shared or self._pruned_grid(direction, t)
-        depth = np.minimum(depth, 0.6 * math.pi / self.shift)[:, None]
+        depth = np.minimum(depth, 0.6 * self._reach)[:, None]
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
         exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
-        least: Array = _log_sum(exponent).min(axis=1)
+        least: Array = log_sum(exponent).min(axis=1)
         return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
 
 
@@ -221,7 +230,7 @@ def _refuse_beyond(limit: int, count: float) -> None:
         raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
 
 
-def _log_sum(exponent: Array) -> Array:
+def log_sum(exponent: Array) -> Array:
     """Return the log of the sum of exp over the last axis."""
     top = exponent.max(axis=-1, keepdims=True)
     return np.asarray(np.log(np.exp(exponent - top).sum(axis=-1)) + top[..., 0])
@@ -265,24 +274,73 @@ def _slope(y: float, q: float) -> float:
     return 1 / (1 + (1 - q) / q * math.exp(min(-y, 700.0)))
 
 
-def _right_end(shift: float, q: float, p: float, extra: float = 0.0) -> float:
+def _right_end(pull: Callable[[float], float], span: float, p: float, extra: float = 0.0) -> float:
     """Bound the mass of exp(-z^2/2 + extra z) mixture(z)^p from the right.
 
-    Where the exponent's slope is at most z0 - z beyond z0, the mass beyond
-    z0 + 9 is negligible; a bound of z tightens the bound of the slope.
+    `pull` is the increasing slope of log mixture(z) - log normal(z), at most `span`. Where the
+    exponent's slope is at most z0 - z beyond z0, the mass beyond z0 + 9 is negligible; a bound
+    of z tightens the bound of the slope.
     """
     end = math.inf
     for _ in range(8):
-        pull = shift * _slope(shift * (end - shift / 2), q) if end < math.inf else shift
-        end = _TAIL + p * pull + extra
-    return max(end, _TAIL + 2 * shift)
+        end = _TAIL + p * (pull(end) if end < math.inf else span) + extra
+    return max(end, _TAIL + 2 * span)
+
+
+class AgainstNormal(_GaussianPair):
+    """A mixture R of normals right of 0 against the standard normal N.
+
+    "remove" is the mixture against the normal, "add" the reverse.
+    """
+
+    @property
+    def _span(self) -> float:
+        """Return the place of the last centre."""
+        return self.shift
+
+    def _pull(self, z: float) -> float:
+        """Return the derivative of log dR/dN, which increases."""
+        raise NotImplementedError
+
+    def log_ratio(self, z: Array) -> Array:
+        """Return log dR/dN, relatively accurate where it is near 0."""
+        raise NotImplementedError
+
+    def _log_mixture(self, z: Array) -> Array:
+        """Return R's log density, up to log sqrt(2 pi)."""
+        raise NotImplementedError
+
+    def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+        """Return log dR/dN at x + i y."""
+        raise NotImplementedError
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        if direction == "remove":
+            return -_TAIL, _right_end(self._pull, self._span, t + 1)
+        # the mode of -z^2/2 - t log dR/dN is the root of a monotone function
+        low, high = -t * self._pull(0.0), 0.0
+        for _ in range(30):
+            middle = (low + high) / 2
+            if -t * self._pull(middle) > middle:
+                low = middle
+            else:
+                high = middle
+        return low - _TAIL, _TAIL + 2 * self._span
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        ratio = self.log_ratio(z)
+        return (self._log_mixture(z), ratio) if direction == "remove" else (-0.5 * z * z, -ratio)
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        ratio = self._line_ratio(x, self._side(direction) * depth)
+        return (np.zeros(1, dtype=complex), ratio) if direction == "remove" else (ratio, -ratio)
 
 
 @dataclass(frozen=True)
-class SampledGaussian(_GaussianPair):
+class SampledGaussian(AgainstNormal):
     """Poisson-subsampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
-
-    "remove" is the mixture against the Gaussian, "add" the reverse.
 
     References
     ----------
@@ -292,39 +350,25 @@ class SampledGaussian(_GaussianPair):
     sampling_probability: float
     noise_multiplier: float
 
-    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
-        m, q = self.shift, self.sampling_probability
-        if direction == "remove":
-            return -_TAIL, _right_end(m, q, t + 1)
-        # the mode of -z^2/2 - t log mixture(z) is the root of a monotone function
-        low, high = -t * m * _slope(-m * m / 2, q), 0.0
-        for _ in range(30):
-            middle = (low + high) / 2
-            if -t * m * _slope(m * (middle - m / 2), q) > middle:
-                low = middle
-            else:
-                high = middle
-        return low - _TAIL, _TAIL + 2 * m
-
     def supremum(self, direction: Direction) -> float:
         """Return log(1 / (1 - q)) when adding: a record that was not sampled."""
         q = self.sampling_probability
         return math.inf if direction == "remove" or q == 1 else -math.log1p(-q)
 
-    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+    def _pull(self, z: float) -> float:
         m = self.shift
-        ratio = _log_mixture(m * (z - m / 2), self.sampling_probability)
-        if direction == "remove":
-            return _log_normal_mixture(z, m, self.sampling_probability), ratio
-        return -0.5 * z * z, -ratio
+        return m * _slope(m * (z - m / 2), self.sampling_probability)
 
-    def _on_line(
-        self, direction: Direction, x: Array, depth: Array | float
-    ) -> tuple[Complex, Complex]:
+    def log_ratio(self, z: Array) -> Array:
         m = self.shift
-        angle = self._side(direction) * m * depth
-        ratio = _complex_log_mixture(m * (x - m / 2), angle, self.sampling_probability)
-        return (np.zeros(1, dtype=complex), ratio) if direction == "remove" else (ratio, -ratio)
+        return _log_mixture(m * (z - m / 2), self.sampling_probability)
+
+    def _log_mixture(self, z: Array) -> Array:
+        return _log_normal_mixture(z, self.shift, self.sampling_probability)
+
+    def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+        m = self.shift
+        return _complex_log_mixture(m * (x - m / 2), m * y, self.sampling_probability)
 
 
 @dataclass(frozen=True)
@@ -345,8 +389,11 @@ class AntipodalGaussian(_GaussianPair):
     def _range(self, direction: Direction, t: float) -> tuple[float, float]:
         m, q = self.shift, self.sampling_probability
         # Q's own density has slope <= m _slope(...) in log, to the power -t
-        end = _right_end(m, q, t + 1, t * m * _slope(-m * m / 2, q))
-        return -_TAIL - 2 * m, end
+
+        def pull(z: float) -> float:
+            return m * _slope(m * (z - m / 2), q)
+
+        return -_TAIL - 2 * m, _right_end(pull, m, t + 1, t * pull(0.0))
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability

@@ -58,6 +58,8 @@ class LossNodes:
 
     log_weight: Array
     loss: Array
+    ulps: float = 16.0
+    """What the rounding of a weight and a loss may cost, beside that of their logs."""
 
     def log_moment(self, t: Array) -> tuple[Array, Array]:
         """Return K(t) and a bound of its rounding error, for each real t > 0."""
@@ -82,7 +84,7 @@ class LossNodes:
         terms *= self._weight
         excess = terms.sum(axis=1) + t * self._back
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
-        scale = 16 * excess + np.einsum("ij,j->i", terms, np.abs(self.log_weight))
+        scale = self.ulps * excess + np.einsum("ij,j->i", terms, np.abs(self.log_weight))
         scale += np.einsum("ij,ij->i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
 
@@ -94,6 +96,7 @@ class LossNodes:
         total = terms.sum(axis=1)
         value = shift + np.log(total)
         scale = np.einsum("ij,ij->i", terms, np.abs(exponent) + np.abs(y)) / total
+        scale += self.ulps
         # the log of a sum near 1 has no relative accuracy
         for i in np.flatnonzero(value < 1):
             excess = _weighted_psi(self.log_weight, y[i]).sum() + t[i] * self._back

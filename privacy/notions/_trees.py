@@ -6,6 +6,7 @@ from privacy.mechanisms import (
     ApproximateDP,
     Composed,
     Gaussian,
+    GroupSampled,
     Laplace,
     Mechanism,
     PoissonSampled,
@@ -15,6 +16,8 @@ from privacy.mechanisms import (
     ZeroConcentratedDP,
 )
 from privacy.relations import NeighboringRelation
+
+_LARGEST_GROUP = 1000
 
 
 def shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> float:
@@ -51,6 +54,21 @@ def check_claim(
             f"It was proven for {claim.relation}: ask for that relation, or state the claim that "
             "group privacy gives for this one.",
         )
+
+
+def group_mu(mechanism: GroupSampled, relation: NeighboringRelation) -> float:
+    """Return the mu of ONE record of the joint Gaussian under one sample, or refuse."""
+    squared = mu_squared(mechanism.mechanism, relation)
+    if relation is NeighboringRelation.REPLACE_ONE or squared is None:
+        raise refused(
+            repr(mechanism),
+            relation,
+            "Several records of one user under sampling are proven for Gaussians, where the "
+            "records are added, removed or zeroed.",
+        )
+    if mechanism.size > _LARGEST_GROUP:
+        raise refused(repr(mechanism), relation, f"Groups have at most {_LARGEST_GROUP} records.")
+    return math.sqrt(squared)
 
 
 def sampled_mu(mechanism: PoissonSampled, relation: NeighboringRelation) -> float | None:

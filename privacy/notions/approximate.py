@@ -1,19 +1,22 @@
 """(epsilon, delta): exact profiles of one release, and sums of claims.
 
 One release in closed form is exact. Several pure or approximate claims compose by the
-optimal sum of Kairouz, Oh and Viswanath 2015 (Theorem 3.3) when their epsilons are equal, by
-basic composition when they are not. A bounded loss composes as the pure claim that it meets; an
+optimal sum of Kairouz, Oh and Viswanath 2015 (Theorem 3.3): exactly when their epsilons are equal,
+else with the epsilons rounded up to a lattice (the exact sum is #P-hard; `ApproximateCurve.gap`
+states what that costs at most). A bounded loss composes as the pure claim that it meets; an
 unbounded one does not compose in this notion.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property, partial
+from typing import Literal, get_args
 
 from privacy import _checks
 from privacy._solve import least, ratio_up, round_up
 from privacy.accounting import rule
-from privacy.guarantees import Curve, invert
+from privacy.guarantees import Curve, invert, merged
 from privacy.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -22,6 +25,13 @@ from privacy.mechanisms import (
     PureDP,
     RandomizedResponse,
     UnsupportedMechanism,
+)
+from privacy.notions._claims import (
+    LARGEST_LATTICE,
+    LatticeSum,
+    advanced_epsilon,
+    advanced_sum,
+    optimal_sum,
 )
 from privacy.notions._profiles import (
     AntipodalProfile,
@@ -35,6 +45,8 @@ from privacy.notions._profiles import (
 )
 from privacy.notions._trees import check_claim, mu_squared, refused, sampled_mu, shift
 from privacy.relations import NeighboringRelation
+
+Composition = Literal["optimal", "advanced", "basic"]
 
 _U = 2.0**-53
 _LARGEST_SUM = 1_000_000
@@ -93,16 +105,81 @@ class ApproximateCurve(Curve):
             return next(iter(self.parts)).log_delta(epsilon)
         if epsilon >= self._supremum:
             return -math.inf
-        losses = [(p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile)]
-        if self._equal():
-            log_rest = _optimal_sum(losses[0][0], self._total(), epsilon)
-        else:
-            total = sum(n * loss for loss, n in losses)
-            log_rest = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
-        mass = self._mass()
+        log_rest, mass = self._log_finite(epsilon), self._mass()
         if mass == 0:
             return log_rest
         return min(0.0, math.log(mass + (1 - mass) * math.exp(log_rest)) + 16 * _U)
+
+    def _log_finite(self, epsilon: float) -> float:
+        """Return log delta of the claims without their masses at infinity."""
+        losses = self._losses()
+        if not losses:
+            return -math.inf
+        if self._equal():
+            return optimal_sum(losses[0][0], self._total(), epsilon)
+        total = sum(n * loss for loss, n in losses)
+        basic = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
+        if math.isinf(total):
+            return basic
+        return min(basic, (self._lattice or partial(advanced_sum, losses))(epsilon))
+
+    def _losses(self) -> tuple[tuple[float, int], ...]:
+        claims = ((p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
+        return tuple(merged(claim for claim in claims if claim[0] > 0).items())
+
+    @cached_property
+    def _lattice(self) -> LatticeSum | None:
+        total = sum(n * loss for loss, n in self._losses())
+        few = self._total() <= LARGEST_LATTICE and 0 < total < math.inf
+        return LatticeSum(self._losses()) if few else None
+
+    def epsilon(self, delta: float, *, composition: Composition = "optimal") -> float:
+        """Return the smallest epsilon proven for `delta`.
+
+        Parameters
+        ----------
+        delta
+            Probability in [0, 1).
+        composition
+            How claims add up. ``"optimal"``: the module's rule. ``"advanced"``: the closed form
+            sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2) (Kairouz, Oh and
+            Viswanath 2015, Theorem 3.5) or the basic one, if smaller. ``"basic"``: the sum. Both
+            are valid, and looser.
+        """
+        delta = _checks.query_delta(delta)
+        if composition not in get_args(Composition):
+            remedy = "Use 'optimal' unless you must match a printed closed form."
+            rule = f"one of {get_args(Composition)}"
+            raise ValueError(_checks.expected("composition", composition, rule, remedy))
+        if composition == "optimal":
+            return self._epsilon(delta)
+        mass, basic = self._mass(), round_up(math.fsum(n * e for e, n in self._claimed()))
+        if mass > delta:
+            return math.inf
+        if composition == "basic" or mass == delta:
+            return basic
+        rest = (delta - mass) / (1 - mass) * (1 - 16 * _U)  # 1 - (1 - delta) / prod(1 - delta_i)
+        return min(basic, advanced_epsilon(self._claimed(), rest) if rest > 0 else basic)
+
+    def _claimed(self) -> tuple[tuple[float, int], ...]:
+        return ApproximateCurve(self._claims(), self.relation)._losses()
+
+    def gap(self, delta: float) -> float:
+        """Return by how much `epsilon` may exceed the optimal sum's answer at most.
+
+        0 for one release and for claims of one epsilon. Else the difference to the answer with
+        every epsilon rounded down to the lattice, and all of it where there are too many claims
+        for a lattice.
+        """
+        found = self.epsilon(delta)
+        if self._total() == 1 or self._equal() or found == 0:
+            return 0.0
+        if self._lattice is None:
+            return found
+        below = LatticeSum(self._losses(), rounded_up=False)
+        mass = self._mass()
+        rest = (delta - mass) / (1 - mass)
+        return found if rest <= 0 else found - min(found, invert(below, math.log(rest)))
 
     def _least_delta(self) -> float:
         return math.ulp(0.0) if math.isinf(self._supremum) else 0.0
@@ -131,25 +208,19 @@ class ApproximateCurve(Curve):
         known = all(isinstance(part, ClaimProfile) for part in self.parts)
         return ApproximateCurve(parts, self.relation, exact=exact and known)
 
-    def __add__(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the curve of both sets of claims."""
-        self._check_same(other)
-        parts = self._claims()
-        for claim, count in other._claims().items():
-            parts[claim] = parts.get(claim, 0) + count
-        return self._sum(parts, exact=self.exact and other.exact)
+    def _plus(self, others: Sequence["ApproximateCurve"]) -> "ApproximateCurve":
+        """Return the curve of all claims."""
+        curves = (self, *others)
+        claims = merged(pair for curve in curves for pair in curve._claims().items())
+        return self._sum(claims, exact=all(curve.exact for curve in curves))
 
-    def __mul__(self, count: int) -> "ApproximateCurve":
+    def _times(self, count: int) -> "ApproximateCurve":
         """Return the curve of `count` releases."""
-        count = _checks.count("count", count, "Pass the number of releases.")
-        if count == 1:
-            return self
         parts = {claim: count * n for claim, n in self._claims().items()}
         return self._sum(parts, exact=self.exact)
 
-    def worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
+    def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the pointwise maximum of two single releases."""
-        self._check_same(other)
         if self.parts == other.parts:
             return self
         if self._total() > 1 or other._total() > 1:
@@ -159,35 +230,10 @@ class ApproximateCurve(Curve):
         both = worst(*self.parts, *other.parts)
         return ApproximateCurve({both: 1}, self.relation, exact=self.exact and other.exact)
 
-    def moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
+    def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
         return ApproximateCurve(both.parts, NeighboringRelation.REPLACE_ONE)
-
-
-def _optimal_sum(loss: float, count: int, epsilon: float) -> float:
-    """Return an upper bound of the log delta of `count` releases of loss +-`loss` each.
-
-    sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
-    with p = e^loss / (1 + e^loss).
-    """
-    import numpy as np
-    from scipy.special import gammaln
-
-    # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
-    epsilon -= 4 * _U * (count * loss + epsilon)
-    if epsilon >= count * loss:
-        return -math.inf
-    i = np.arange(math.floor((count - epsilon / loss) / 2) + 1, dtype=float)
-    gap = epsilon - (count - 2 * i) * loss
-    i, gap = i[gap < 0], gap[gap < 0]
-    whole = float(gammaln(count + 1.0))
-    log_choose = whole - gammaln(i + 1) - gammaln(count - i + 1)
-    log_weight = log_choose - count * math.log1p(math.exp(-loss)) - i * loss
-    terms = log_weight + np.log(-np.expm1(gap))
-    top = float(terms.max())
-    total = top + math.log(float(np.exp(terms - top).sum()))
-    return min(0.0, total + _U * (16 * whole + 8 * count * (1 + loss) + 4 * abs(total) + 64))
 
 
 @rule("approximate", PureDP, ApproximateDP)

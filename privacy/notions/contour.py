@@ -6,15 +6,15 @@ the derivation. One release alone is answered by its closed form.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from privacy import _checks
-from privacy._solve import ratio_up, round_up
+from privacy._solve import ratio_up, round_up, sum_up
 from privacy.accounting import rule
-from privacy.guarantees import Curve, invert
-from privacy.mechanisms import Gaussian, Laplace, PoissonSampled, UnsupportedMechanism
+from privacy.guarantees import Curve, invert, merged
+from privacy.mechanisms import Gaussian, GroupSampled, Laplace, PoissonSampled, UnsupportedMechanism
 from privacy.notions import _inversion
+from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
 from privacy.notions._moments import LossModel
 from privacy.notions._profiles import (
@@ -24,7 +24,7 @@ from privacy.notions._profiles import (
     Profile,
     SampledProfile,
 )
-from privacy.notions._trees import mu_squared, sampled_mu, shift
+from privacy.notions._trees import group_mu, mu_squared, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
@@ -133,30 +133,23 @@ class ContourCurve(Curve):
             self.looseness = loose
         return found
 
-    def __add__(self, other: "ContourCurve") -> "ContourCurve":
-        """Return the curve of both: log moments add, within each direction."""
-        self._check_same(other)
-        parts = dict(self.parts)
-        for step, count in other.parts.items():
-            parts[step] = parts.get(step, 0) + count
-        return ContourCurve(parts, _up(self.mu_squared + other.mu_squared), self.relation)
+    def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":
+        """Return the curve of all: log moments add, within each direction."""
+        curves = (self, *others)
+        parts = merged(pair for curve in curves for pair in curve.parts.items())
+        squared = sum_up(curve.mu_squared for curve in curves)
+        return ContourCurve(parts, squared, self.relation)
 
-    def __mul__(self, count: int) -> "ContourCurve":
+    def _times(self, count: int) -> "ContourCurve":
         """Return the curve of `count` releases."""
-        count = _checks.count("count", count, "Pass the number of releases.")
         parts = {step: count * n for step, n in self.parts.items()}
-        return ContourCurve(parts, _up(count * self.mu_squared), self.relation)
+        return ContourCurve(parts, sum_up([count * self.mu_squared]), self.relation)
 
-    def worst_of(self, other: "ContourCurve") -> "ContourCurve":
+    def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases, where one dominates the other."""
-        self._check_same(other)
         if self.parts == other.parts:
             return self if self.mu_squared >= other.mu_squared else other
-        return super().worst_of(other)
-
-
-def _up(mu_squared: float) -> float:
-    return round_up(mu_squared) if mu_squared else 0.0  # no Gaussian stays none
+        return super()._worst_of(other)
 
 
 @rule("contour", Gaussian)
@@ -173,6 +166,24 @@ def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> ContourCurve:
     return ContourCurve({step: 1}, 0.0, relation)
 
 
+def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
+    if not (1e-12 < mu < 1e12 and mechanism.sampling_probability > 1e-9):
+        raise UnsupportedMechanism(
+            f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
+            "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
+        )
+
+
+@rule("contour", GroupSampled)
+def _group_sampled(mechanism: GroupSampled, relation: NeighboringRelation) -> ContourCurve:
+    mu = round_up(group_mu(mechanism, relation), 4 * _U)
+    _check_reach(mechanism, mu)
+    q, size = mechanism.sampling_probability, mechanism.size
+    profile = GroupSampledProfile(mu, q, size)
+    step = Step(GroupSampledGaussian(q, 1 / mu, size), profile, symmetric=False)
+    return ContourCurve({step: 1}, 0.0, relation)
+
+
 @rule("contour", PoissonSampled)
 def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> ContourCurve:
     inner, q = mechanism.mechanism, mechanism.sampling_probability
@@ -180,11 +191,7 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
     mu = sampled_mu(mechanism, relation)
     if mu is not None:
         mu = round_up(mu, 4 * _U)
-        if not (1e-12 < mu < 1e12 and q > 1e-9):
-            raise UnsupportedMechanism(
-                f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
-                "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
-            )
+        _check_reach(mechanism, mu)
         if replaced:
             step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)
         else:

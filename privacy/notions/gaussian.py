@@ -6,10 +6,11 @@ mu-GDP has the profile of Balle and Wang 2018, Theorem 8.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from privacy import _checks
-from privacy._solve import least, ratio_up, round_up
+from privacy._solve import least, ratio_up, round_up, sum_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve
 from privacy.mechanisms import Gaussian
@@ -47,29 +48,26 @@ class GaussianCurve(Curve):
     def _log_delta(self, epsilon: float) -> float:
         return GaussianProfile(self.mu).log_delta(epsilon)
 
-    def __add__(self, other: "GaussianCurve") -> "GaussianCurve":
-        """Return the curve of both: mu^2 adds."""
-        self._check_same(other)
-        return GaussianCurve(round_up(self.mu_squared + other.mu_squared), self.relation)
+    def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
+        """Return the curve of all: mu^2 adds."""
+        squared = sum_up(curve.mu_squared for curve in (self, *others))
+        return GaussianCurve(squared, self.relation)
 
-    def __mul__(self, count: int) -> "GaussianCurve":
+    def _times(self, count: int) -> "GaussianCurve":
         """Return the curve of `count` releases."""
-        count = _checks.count("count", count, "Pass the number of releases.")
         return GaussianCurve(round_up(count * self.mu_squared), self.relation)
 
-    def worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
+    def _worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
         """Return the larger of the two: Gaussian trade-off curves never cross."""
-        self._check_same(other)
         return self if self.mu_squared >= other.mu_squared else other
 
-    def moved(self, other: "GaussianCurve") -> "GaussianCurve":
+    def _moved(self, other: "GaussianCurve") -> "GaussianCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
         return GaussianCurve(both.mu_squared, NeighboringRelation.REPLACE_ONE)
 
-    def group(self, size: int) -> "GaussianCurve":
+    def _group(self, size: int) -> "GaussianCurve":
         """Return size * mu (Dong, Roth and Su 2022, Theorem 2.14)."""
-        size = _checks.count("size", size, "Pass the number of records in the group.")
         return GaussianCurve(round_up(size * (size * self.mu_squared), _ROUNDING), self.relation)
 
 

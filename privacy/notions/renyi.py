@@ -7,7 +7,7 @@ descent from a coarse grid finds the best of all orders, and every order is vali
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 
 from privacy import _checks
-from privacy._solve import ratio_up, round_up
+from privacy._solve import ratio_up, round_up, sum_up
 from privacy.accounting import rule
-from privacy.guarantees import Curve
+from privacy.guarantees import Curve, merged
 from privacy.mechanisms import (
     Gaussian,
+    GroupSampled,
     Laplace,
     PoissonSampled,
     PureDP,
@@ -27,6 +28,7 @@ from privacy.mechanisms import (
     UnsupportedMechanism,
     ZeroConcentratedDP,
 )
+from privacy.notions._chains import GroupDivergence
 from privacy.notions._divergences import (
     FRACTIONAL,
     Divergence,
@@ -36,11 +38,12 @@ from privacy.notions._divergences import (
     SampledGaussianNoise,
     SampledPair,
     antipodal,
+    group_sampled,
     sampled_laplace,
 )
 from privacy.notions._moments import Array
 from privacy.notions._profiles import ClaimProfile, amplified
-from privacy.notions._trees import check_claim, mu_squared, refused, sampled_mu, shift
+from privacy.notions._trees import check_claim, group_mu, mu_squared, refused, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 Conversion = Literal["optimal", "classic"]
@@ -206,26 +209,40 @@ class RenyiCurve(Curve):
         """Return the order whose delta at `epsilon` is smallest."""
         return self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)[1]
 
-    def __add__(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Return the curve of both: divergences add, within each direction."""
-        self._check_same(other)
-        parts = dict(self.parts)
-        for part, count in other.parts.items():
-            parts[part] = parts.get(part, 0) + count
+    def _plus(self, others: Sequence["RenyiCurve"]) -> "RenyiCurve":
+        """Return the curve of all: divergences add, within each direction."""
+        parts = merged(pair for curve in (self, *others) for pair in curve.parts.items())
+        linear = [(part, n) for part, n in parts.items() if isinstance(part, Linear)]
+        if len(linear) > 1:
+            rho = sum_up(n * part.rho * (1 + 2 * _U) for part, n in linear)
+            parts = {part: n for part, n in parts.items() if not isinstance(part, Linear)}
+            parts[Linear(rho)] = 1
         return RenyiCurve(parts, self.relation, self.orders)
 
-    def __mul__(self, count: int) -> "RenyiCurve":
+    def _times(self, count: int) -> "RenyiCurve":
         """Return the curve of `count` releases."""
-        count = _checks.count("count", count, "Pass the number of releases.")
         return RenyiCurve({p: count * n for p, n in self.parts.items()}, self.relation, self.orders)
 
-    def worst_of(self, other: "RenyiCurve") -> "RenyiCurve":
+    def _worst_of(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the larger divergence at each order and in each direction."""
-        self._check_same(other)
         if self.parts == other.parts:
             return self
         both = _Worst(tuple(dict.fromkeys(self._cells() + other._cells())))
         return RenyiCurve({both: 1}, self.relation, self.orders)
+
+    def _group(self, size: int) -> "RenyiCurve":
+        """Return the bound by the chain of neighbours; size^2 rho where the order is linear."""
+        parts: dict[Divergence, int] = {}
+        chained = []
+        for part, count in self.parts.items():
+            if isinstance(part, Linear):
+                rho = round_up(size * (size * part.rho), 4 * _U)
+                parts[Linear(rho)] = parts.get(Linear(rho), 0) + count
+            else:
+                chained.append((part, count))
+        if chained:
+            parts[GroupDivergence(tuple(chained), size)] = 1
+        return RenyiCurve(parts, self.relation, self.orders)
 
     def _cells(self) -> "tuple[_Parts, ...]":
         match self._frozen():
@@ -233,7 +250,7 @@ class RenyiCurve(Curve):
                 return cells
         return (self._frozen(),)
 
-    def moved(self, other: "RenyiCurve") -> "RenyiCurve":
+    def _moved(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the REPLACE_ONE curve of a record removed here and added to `other`."""
         return RenyiCurve(
             {_Moved(self._frozen(), other._frozen()): 1}, NeighboringRelation.REPLACE_ONE
@@ -377,13 +394,7 @@ class _Moved(Divergence):
 def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
     """Return an RDP curve that uses only the given orders (> 1)."""
     assert isinstance(curve, RenyiCurve)
-    remedy = "Pass Rényi orders, such as range(2, 65)."
-    if not isinstance(orders, Iterable):
-        raise TypeError(_checks.expected("orders", orders, "a sequence of numbers", remedy))
-    checked = tuple(_checks.real("orders", order, remedy, above=1) for order in orders)
-    if not checked:
-        raise ValueError(_checks.expected("orders", orders, "at least one order", remedy))
-    return RenyiCurve(curve.parts, curve.relation, checked)
+    return RenyiCurve(curve.parts, curve.relation, _checks.orders(orders))
 
 
 def _one(divergence: Divergence, relation: NeighboringRelation) -> RenyiCurve:
@@ -426,6 +437,14 @@ def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Div
         # quadrature needs some signal and some records
         return antipodal(mu, q) if mu > 1e-6 and q > 1e-9 else SampledPair(2 * mu, q)
     return SampledGaussianNoise(max(mu, 1e-100), q)
+
+
+@rule("rdp", GroupSampled)
+def _group_sampled(mechanism: GroupSampled, relation: NeighboringRelation) -> RenyiCurve:
+    mu = round_up(group_mu(mechanism, relation), 4 * _U)
+    if not 1e-12 < mu < _LARGEST_MU:
+        raise refused(repr(mechanism), relation, "The noise_multiplier is out of reach.")
+    return _one(group_sampled(mu, mechanism.sampling_probability, mechanism.size), relation)
 
 
 @rule("rdp", PoissonSampled)

@@ -7,11 +7,12 @@ and Steinke 2016, Proposition 1.3, valid and loose.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
 from privacy import _checks
-from privacy._solve import exp_up, least, ratio_up, round_down, round_up, safe_root
+from privacy._solve import exp_up, least, ratio_up, round_down, round_up, safe_root, sum_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve
 from privacy.mechanisms import Gaussian, Laplace, PureDP, RandomizedResponse, ZeroConcentratedDP
@@ -238,31 +239,29 @@ class ZeroConcentratedCurve(Curve):
         """Return the order whose delta at `epsilon` is smallest."""
         return 1 + _best_order_for_epsilon(self.rho, epsilon) if self.rho < 1e300 else None
 
-    def __add__(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
-        """Return the curve of both: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
-        self._check_same(other)
-        exact = self.exact and other.exact
-        return ZeroConcentratedCurve(round_up(self.rho + other.rho), self.relation, exact=exact)
+    def _plus(self, others: Sequence["ZeroConcentratedCurve"]) -> "ZeroConcentratedCurve":
+        """Return the curve of all: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
+        curves = (self, *others)
+        exact = all(curve.exact for curve in curves)
+        rho = sum_up(curve.rho for curve in curves)
+        return ZeroConcentratedCurve(rho, self.relation, exact=exact)
 
-    def __mul__(self, count: int) -> "ZeroConcentratedCurve":
+    def _times(self, count: int) -> "ZeroConcentratedCurve":
         """Return the curve of `count` releases."""
-        count = _checks.count("count", count, "Pass the number of releases.")
         return ZeroConcentratedCurve(round_up(count * self.rho), self.relation, exact=self.exact)
 
-    def worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
+    def _worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
         """Return the larger rho."""
-        self._check_same(other)
         exact = self.exact and other.exact
         return ZeroConcentratedCurve(max(self.rho, other.rho), self.relation, exact=exact)
 
-    def moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
+    def _moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
         return ZeroConcentratedCurve(both.rho, NeighboringRelation.REPLACE_ONE, exact=both.exact)
 
-    def group(self, size: int) -> "ZeroConcentratedCurve":
+    def _group(self, size: int) -> "ZeroConcentratedCurve":
         """Return size^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
-        size = _checks.count("size", size, "Pass the number of records in the group.")
         return ZeroConcentratedCurve(round_up(size * (size * self.rho), 4 * _U), self.relation)
 
 

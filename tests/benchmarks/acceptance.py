@@ -74,6 +74,24 @@ def sampled(noise_multiplier: float, q: float, steps: int) -> Any:
     return dp.repeat(step, steps)
 
 
+@benchmark("many-mechanisms")
+def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
+    """10,000 different mechanisms in RDP, after a first plan of the same kind."""
+    kinds: dict[str, tuple[Callable[[float], Any], float | None]] = {
+        "Gaussians": (dp.Gaussian, 50),
+        "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), None),
+        "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), None),
+    }
+    for name, (make, limit) in kinds.items():
+        times = []
+        for turn in range(3 if limit else 2):
+            plan = dp.compose(*(make(100 + (i + turn / 9) / 100) for i in range(10_000)))
+            start = time.process_time_ns()
+            dp.account(plan, notion="rdp").epsilon(1e-6)
+            times.append((time.process_time_ns() - start) * 1e-6)
+        yield Figure(f"10,000 different {name}: account and epsilon", min(times[1:]), "ms", limit)
+
+
 @benchmark("rdp-evaluation")
 def rdp_evaluation(_: argparse.Namespace) -> Iterator[Figure]:
     """All default orders of one sampled Gaussian, fresh noise each time."""

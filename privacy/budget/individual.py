@@ -1,0 +1,151 @@
+"""An individual privacy filter: every user has the same budget, and spends of it by own data.
+
+A user who contributes little to a release loses little by it. The filter charges each user by the
+norm of that user's own contribution, and drops a user's data from a release that would exceed the
+budget (Feldman and Zrnic 2021, for Rényi divergences, so for rho at every order at once).
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.guarantees import Guarantee
+from privacy.mechanisms import Mechanism, UnsupportedMechanism
+from privacy.notions._trees import mu_squared
+from privacy.notions.zcdp import rho_from_epsilon
+from privacy.relations import NeighboringRelation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+_SHARES = "Pass each user's contribution norm divided by the clip norm, one number a user."
+_U = 2.0**-53
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndividualBudget:
+    """The same (epsilon, delta) for each of many users, spent by their own contributions.
+
+    Immutable: `spend` returns another budget. What a user has spent, who is exhausted, and how many
+    are, depend on private data: publish none of it. What may be published is the outputs of the
+    mechanisms and `guarantee`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee of each user, at any stopping time.
+    users
+        Number of users, in a fixed order.
+    relation
+        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL: a user whose data is dropped is like one without
+        data. Under REPLACE_ONE a user's other data would spend otherwise: refused.
+    unit
+        Whose budget it is, in words.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> budget = dp.IndividualBudget(epsilon=1, delta=1e-6, users=3)
+    >>> for _ in range(20):
+    ...     budget, admitted = budget.spend(dp.Gaussian(20.0), shares=[1.0, 0.5, 0.0])
+    >>> admitted
+    array([False,  True,  True])
+    """
+
+    epsilon: float
+    delta: float
+    users: int
+    relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    unit: str = "one user"
+    _spent: "NDArray[np.float64] | None" = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        import numpy as np
+
+        relation = _checks.relation(self.relation)
+        if relation is NeighboringRelation.REPLACE_ONE:
+            rule = "ADD_OR_REMOVE_ONE or REPLACE_SPECIAL"
+            remedy = "A Budget, which charges all users alike, serves REPLACE_ONE."
+            raise ValueError(_checks.expected("relation", str(relation), rule, remedy))
+        users = _checks.count("users", self.users, "Pass the number of users.")
+        checked: dict[str, Any] = {
+            "epsilon": _checks.epsilon(self.epsilon),
+            "delta": _checks.delta(self.delta),
+            "users": users,
+            "relation": relation,
+            "unit": _checks.unit(self.unit),
+        }
+        if self._spent is None:
+            checked["_spent"] = np.zeros(users)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def limit(self) -> float:
+        """Return the rho that each user may spend; 1e-12 of it is left for rounding."""
+        return self._most * (1 - 1e-12)
+
+    @property
+    def _most(self) -> float:
+        return rho_from_epsilon(self.epsilon, self.delta)
+
+    @property
+    def sensitive_spent(self) -> "NDArray[np.float64]":
+        """Return the rho that each user has spent, rounded up: as private as the data."""
+        assert self._spent is not None
+        return self._spent.copy()
+
+    def spend(
+        self, mechanism: Mechanism, shares: "ArrayLike"
+    ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
+        """Return the budget after a release, and whose data may enter it.
+
+        Call it before the mechanism reads the data, and leave out the data of all others: they
+        spend nothing. Which users those are must not be shown.
+
+        Parameters
+        ----------
+        mechanism
+            Gaussian noise, for a record of one clip norm. It may be chosen by earlier outputs.
+        shares
+            Norm of each user's contribution in clip norms, in [0, 1], shape (users,). It costs
+            share^2 rho.
+
+        Raises
+        ------
+        UnsupportedMechanism
+            The mechanism is not made of Gaussians alone.
+        """
+        import numpy as np
+
+        squared = mu_squared(mechanism, self.relation)
+        if squared is None:
+            raise UnsupportedMechanism(
+                f"No individual cost is proven for {mechanism!r}. Unsampled Gaussians have one."
+            )
+        share = np.asarray(shares, dtype=float)
+        if share.shape != (self.users,):
+            rule = f"of shape ({self.users},)"
+            raise ValueError(_checks.expected("shares.shape", share.shape, rule, _SHARES))
+        outside = ~((share >= 0) & (share <= 1))
+        if outside.any():
+            bad = float(share[outside][0])
+            raise ValueError(_checks.expected("shares", bad, ">= 0 and <= 1", _SHARES))
+        rho = round_up(0.5 * squared, 4 * _U)
+        with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+            cost = share * share * (rho * (1 + 4 * _U))
+            total = self.sensitive_spent + np.nextafter(cost, math.inf)
+        total = np.where(share > 0, np.nextafter(total, math.inf), self.sensitive_spent)
+        admitted = total <= self._most
+        spent = np.where(admitted, total, self.sensitive_spent)
+        return replace(self, _spent=spent), admitted
+
+    def guarantee(self) -> Guarantee:
+        """Return what holds for each user at any stopping time: the whole budget's guarantee."""
+        theorem = "Feldman and Zrnic 2021: individual divergences add adaptively"
+        return Guarantee(
+            self.epsilon, self.delta, self.relation, "zcdp", theorem=theorem, unit=self.unit
+        )

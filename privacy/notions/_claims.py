@@ -1,0 +1,133 @@
+"""How (epsilon, delta) claims add up: sums of losses that are +-epsilon each.
+
+The worst epsilon-DP mechanism is randomized response (Kairouz, Oh and Viswanath 2015, Theorem 3.3):
+its loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon. Masses delta
+at infinity are added by the caller.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from privacy._solve import round_up
+
+if TYPE_CHECKING:  # the closed forms run without numpy
+    from privacy.notions._moments import Array
+
+_U = 2.0**-53
+LARGEST_LATTICE = 10_000
+"""Claims up to which `LatticeSum` is taken."""
+_CELLS, _WORK = 2**16, 2**28  # of a lattice at most, and cells times claims
+_Losses = Sequence[tuple[float, int]]
+
+
+def optimal_sum(loss: float, count: int, epsilon: float) -> float:
+    """Return an upper bound of the log delta of `count` releases of loss +-`loss` each.
+
+    sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
+    with p = e^loss / (1 + e^loss).
+    """
+    import numpy as np
+
+    # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
+    epsilon -= 4 * _U * (count * loss + epsilon)
+    if epsilon >= count * loss:
+        return -math.inf
+    last = math.floor((count - epsilon / loss) / 2)
+    gap = epsilon - (count - 2 * np.arange(last + 1.0)) * loss
+    terms = _log_weights(count, loss, last)[gap < 0] + np.log(-np.expm1(gap[gap < 0]))
+    top = float(terms.max())
+    total = top + math.log(float(np.exp(terms - top).sum()))
+    return min(0.0, total + _rounding(count, loss) + _U * (4 * abs(total) + 64))
+
+
+def _log_weights(count: int, loss: float, last: int) -> "Array":
+    """Return the log probabilities that i = 0 .. last of `count` losses are negative."""
+    import numpy as np
+    from scipy.special import gammaln
+
+    i = np.arange(last + 1.0)
+    log_choose = float(gammaln(count + 1.0)) - gammaln(i + 1) - gammaln(count - i + 1)
+    return np.asarray(log_choose - count * math.log1p(math.exp(-loss)) - i * loss)
+
+
+def _rounding(count: int, loss: float) -> float:
+    """Return the error of a log weight."""
+    return _U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
+
+
+def advanced_epsilon(losses: _Losses, delta: float) -> float:
+    """Return sum e tanh(e / 2) + sqrt(2 log(1 / delta) sum e^2), rounded up.
+
+    Kairouz, Oh and Viswanath 2015, Theorem 3.5.
+    """
+    mean, square = _mean_and_square(losses)
+    return round_up(mean + math.sqrt(-2 * math.log(delta) * square), 16 * _U)
+
+
+def advanced_sum(losses: _Losses, epsilon: float) -> float:
+    """Return the log delta at which `advanced_epsilon` is epsilon, rounded up."""
+    mean, square = _mean_and_square(losses)
+    gap = epsilon - mean * (1 + 16 * _U)
+    return -0.5 * gap * gap / square * (1 - 16 * _U) if gap > 0 else 0.0
+
+
+def _mean_and_square(losses: _Losses) -> tuple[float, float]:
+    mean = math.fsum(n * loss * math.tanh(0.5 * loss) for loss, n in losses)
+    return mean, math.fsum(n * loss * loss for loss, n in losses)
+
+
+class LatticeSum:
+    """Claims of several epsilons, each moved to a lattice, and summed there exactly.
+
+    Parameters
+    ----------
+    losses
+        Each epsilon, and how many claims have it.
+    rounded_up
+        To which side an epsilon moves. Rounding up gives an upper bound: a larger epsilon's
+        randomized response can be processed into a smaller one's.
+    """
+
+    def __init__(self, losses: _Losses, *, rounded_up: bool = True) -> None:
+        self.losses = losses
+        self.rounded_up = rounded_up
+        cells = min(_CELLS, _WORK // sum(n for _, n in losses))
+        self.step = math.fsum(n * loss for loss, n in losses) / cells
+        self.places = [self._place(loss) for loss, _ in losses]
+
+    def _place(self, loss: float) -> int:
+        if not self.rounded_up:
+            return math.floor(loss / self.step * (1 - 4 * _U))
+        return math.ceil(loss / self.step * (1 + 4 * _U))
+
+    @cached_property
+    def _masses(self) -> tuple["Array", "Array", float]:
+        """Return the sum's values, their probabilities, and a relative error bound."""
+        import numpy as np
+
+        mass, error = np.ones(1), 0.0
+        for place, (_, n) in zip(self.places, self.losses, strict=True):
+            log_weight = _log_weights(n, place * self.step, n)
+            wider = np.zeros(mass.size + place * n)
+            for negative, weight in enumerate(np.exp(log_weight).tolist()):
+                start = place * (n - negative)
+                wider[start : start + mass.size] += weight * mass
+            mass = wider
+            error += _rounding(n, place * self.step) + 8 * _U * n
+        value = (2.0 * np.arange(mass.size) - (mass.size - 1)) * self.step
+        return value, mass, error
+
+    def __call__(self, epsilon: float) -> float:
+        """Return an upper bound of log delta at `epsilon` (of the moved claims)."""
+        import numpy as np
+
+        value, mass, error = self._masses
+        epsilon -= 4 * _U * (float(value[-1]) + epsilon)
+        beyond = value > epsilon
+        delta = float(mass[beyond] @ -np.expm1(epsilon - value[beyond]))
+        if delta == 0.0:
+            return -math.inf if epsilon >= value[-1] else math.log(1e-290)
+        delta += 1e-290  # for weights that underflow
+        return min(0.0, math.log(delta) + error + 64 * _U)

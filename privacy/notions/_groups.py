@@ -1,0 +1,156 @@
+"""The sampled Gaussian as a group of records sees it: each of them is sampled alone.
+
+docs/theory/contour.md says what the quadrature needs of the pair.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from privacy._normal import log_tail
+from privacy.notions._loss_models import AgainstNormal, log_sum
+from privacy.notions._moments import Array, Complex, Direction
+from privacy.notions._profiles import Profile
+
+_U = 2.0**-53
+
+
+@dataclass(frozen=True)
+class GroupSampledGaussian(AgainstNormal):
+    """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k records, each sampled alone.
+
+    As a function of u = e^(z / s) the ratio is the polynomial (1 - q + q u)^k with its
+    coefficients multiplied by e^(-j^2 / 2 s^2), a multiplier sequence, so that its roots stay
+    real and negative (Laguerre) and |arg| <= k |Im z| / s, as for k = 1.
+
+    References
+    ----------
+    Ganesh 2024 (arXiv 2401.10294): the pair dominates, also when composed adaptively.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+    size: int
+
+    @property
+    def _ulps(self) -> float:  # type: ignore[override]
+        return 64.0 + 8 * self.size
+
+    @property
+    def _reach(self) -> float:
+        return math.pi / self._span
+
+    @property
+    def _span(self) -> float:
+        return self.size * self.shift
+
+    def supremum(self, direction: Direction) -> float:
+        """Return k log(1 / (1 - q)) when adding: none of the records was sampled."""
+        q = self.sampling_probability
+        return math.inf if direction == "remove" else self.size * -math.log1p(-q)
+
+    def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Return each centre's place, weight and log weight, and its log density ratio at z."""
+        j, weight, log_weight = _binomial(self.size, self.sampling_probability)
+        place = j * self.shift
+        return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
+
+    def _pull(self, z: float) -> float:
+        place, _, log_weight, exponent = self._exponents(np.array(z))
+        tilted = np.exp(log_weight + exponent - (log_weight + exponent).max())
+        return float(tilted @ place / tilted.sum())
+
+    def log_ratio(self, z: Array) -> Array:
+        _, weight, log_weight, exponent = self._exponents(z)
+        excess = np.expm1(np.minimum(exponent, 700.0)) @ weight
+        far = log_sum(log_weight + exponent)
+        return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
+
+    def _log_mixture(self, z: Array) -> Array:
+        place, _, log_weight, _ = self._exponents(z)
+        return log_sum(log_weight - 0.5 * np.subtract.outer(z, place) ** 2)
+
+    def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+        place, weight, log_weight, exponent = self._exponents(x)
+        turn = np.multiply.outer(np.asarray(y), place)
+        real = log_weight + exponent
+        top = real.max(axis=-1, keepdims=True)
+        out: Complex = np.log((np.exp(real - top) * np.exp(1j * turn)).sum(axis=-1)) + top[..., 0]
+        # near the real line, where the ratio is near 1, log |ratio| from the sum less 1
+        near = np.exp(np.minimum(exponent, 300.0))
+        excess = (np.expm1(np.minimum(exponent, 300.0)) - near * 2 * np.sin(turn / 2) ** 2) @ weight
+        square = 2 * excess + excess**2 + ((near * np.sin(turn)) @ weight) ** 2
+        small = np.abs(square) < 0.5
+        out.real = np.where(small, 0.5 * np.log1p(np.where(small, square, 0.0)), out.real)
+        return out
+
+
+@lru_cache(maxsize=64)
+def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
+    """Return j = 0 .. size, Bin(j; size, q) right to an ulp, and its log."""
+    kept, dropped = Fraction(q), 1 - Fraction(q)
+    exact = [math.comb(size, j) * kept**j * dropped ** (size - j) for j in range(size + 1)]
+    logs = [math.log(w.numerator) - math.log(w.denominator) for w in exact]
+    weights = [float(w) for w in exact]
+    log_weights = [math.log(w) if w > 0 else log for w, log in zip(weights, logs, strict=True)]
+    return np.arange(size + 1.0), np.array(weights), np.array(log_weights)
+
+
+@dataclass(frozen=True)
+class GroupSampledProfile(Profile):
+    """One release of `GroupSampledGaussian`, the larger of both directions.
+
+    The loss L grows with x. Removing: R(X > x) - e^epsilon N(X > x) where L(x) = epsilon.
+    Adding: N(X < x) - e^epsilon R(X < x) where L(x) = -epsilon. Both are flat in x there, so that
+    x needs no bound, and 0 where there is no such x.
+    """
+
+    mu: float
+    q: float
+    size: int
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound."""
+        return max(self._removing(epsilon), self._adding(epsilon))
+
+    def _removing(self, epsilon: float) -> float:
+        x = self._place(epsilon, 0.0)
+        _, weight, _ = _binomial(self.size, self.q)
+        ours = self._log_mass(x)
+        theirs = math.log(-math.expm1(-epsilon) + (1 - weight[0]) * math.exp(-epsilon)) + epsilon
+        return self._share(ours, theirs + log_tail(x), x, epsilon)
+
+    def _adding(self, epsilon: float) -> float:
+        _, weight, _ = _binomial(self.size, self.q)
+        gap = math.exp(-epsilon) - weight[0]
+        if gap <= 0:
+            return -math.inf if epsilon * (1 - 8 * _U) > -self.size * math.log1p(-self.q) else 0.0
+        x = self._place(-epsilon, min(0.0, (math.log(gap) + 0.5 * self.mu**2) / self.mu))
+        ours = math.log(gap) + epsilon + log_tail(-x)
+        return self._share(ours, epsilon + self._log_mass(x, below=True), x, epsilon)
+
+    def _log_mass(self, x: float, *, below: bool = False) -> float:
+        """Return log of the mass beyond x of the centres other than 0."""
+        j, _, log_weight = _binomial(self.size, self.q)
+        side = -1 if below else 1
+        tails = [log_tail(side * (x - centre)) for centre in (j[1:] * self.mu).tolist()]
+        return float(log_sum(log_weight[1:] + np.array(tails)))
+
+    def _place(self, loss: float, low: float) -> float:
+        """Return the x with L(x) = loss, by bisection from a `low` below it."""
+        model = GroupSampledGaussian(self.q, 1 / self.mu, self.size)
+        _, _, log_weight = _binomial(self.size, self.q)
+        span = self.size * self.mu
+        high = (max(loss, 0.0) - float(log_weight[-1]) + 0.5 * span * span) / span
+        while (middle := 0.5 * (low + high)) not in (low, high):
+            below = float(model.log_ratio(np.array([middle]))[0]) < loss
+            low, high = (middle, high) if below else (low, middle)
+        return low
+
+    def _share(self, ours: float, theirs: float, x: float, epsilon: float) -> float:
+        reach = abs(x) + self.size * self.mu
+        rounding = _U * (64 + 8 * self.size + 8 * reach * reach + 16 * (epsilon + abs(ours)))
+        return min(0.0, ours + math.log(max(-math.expm1(theirs - ours), 0.0) + 3 * rounding))

@@ -1,0 +1,117 @@
+"""Sums of (epsilon, delta) claims: by brute force, by name, and how far they may be off."""
+
+import itertools
+import math
+
+import pytest
+
+import privacy as dp
+
+
+def optimal(epsilons, epsilon):
+    """Delta of independent randomized responses, over all 2^n sign patterns."""
+    chance = [1 / (1 + math.exp(-e)) for e in epsilons]
+    total = 0.0
+    for signs in itertools.product((1, -1), repeat=len(epsilons)):
+        loss = math.fsum(s * e for s, e in zip(signs, epsilons, strict=True))
+        p = math.prod(c if s > 0 else 1 - c for s, c in zip(signs, chance, strict=True))
+        total += p * max(0.0, -math.expm1(epsilon - loss))
+    return total
+
+
+def approximate(*claims):
+    return dp.account(dp.compose(*claims), notion="approximate")
+
+
+UNEQUAL = [0.1, 0.25, 0.3, 0.3, 0.7, 0.05, 0.11, 0.2, 0.9, 0.33]
+
+
+class TestUnequalClaims:
+    """The exact sum is #P-hard; the bound is close, above, and says how close."""
+
+    @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 2.0, 3.0])
+    def test_against_all_sign_patterns(self, epsilon):
+        ours = approximate(*map(dp.PureDP, UNEQUAL)).delta(epsilon)
+        truth = optimal(UNEQUAL, epsilon)
+        assert truth <= ours <= truth * 1.003
+
+    @pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
+    def test_the_gap_brackets_the_truth(self, delta):
+        curve = approximate(*map(dp.PureDP, UNEQUAL))
+        epsilon, gap = curve.epsilon(delta), curve.gap(delta)
+        assert 0 < gap < 1e-3
+        assert optimal(UNEQUAL, epsilon) <= delta
+        assert optimal(UNEQUAL, max(epsilon - gap - 1e-9, 0.0)) >= delta
+
+    def test_masses_are_kept_apart(self):
+        claims = [dp.ApproximateDP(e, 1e-7) for e in UNEQUAL]
+        mass = -math.expm1(len(UNEQUAL) * math.log1p(-1e-7))
+        ours = approximate(*claims).delta(2.0)
+        truth = mass + (1 - mass) * optimal(UNEQUAL, 2.0)
+        assert truth <= ours <= truth * 1.001
+        assert approximate(*claims).epsilon(mass / 2) == math.inf
+
+    def test_only_masses(self):
+        curve = approximate(dp.ApproximateDP(0.0, 1e-7), dp.ApproximateDP(0.0, 2e-7))
+        assert 3e-7 * (1 - 1e-7) <= curve.delta(0.0) <= 3e-7 * (1 + 1e-12)
+
+    def test_nearly_equal_is_nearly_the_equal_sum(self):
+        equal = approximate(dp.repeat(dp.PureDP(0.1), 100)).epsilon(1e-6)
+        mixed = approximate(dp.repeat(dp.PureDP(0.1), 50), dp.repeat(dp.PureDP(0.1 + 1e-12), 50))
+        assert equal < mixed.epsilon(1e-6) <= equal + mixed.gap(1e-6) + 1e-9
+
+    @pytest.mark.parametrize("count", [9_000, 20_000])
+    def test_many(self, count):
+        claims = (dp.repeat(dp.PureDP(0.01), count), dp.PureDP(0.02))
+        curve = approximate(*claims)
+        alone = dp.account(claims[0], notion="approximate").epsilon(1e-6)
+        basic = curve.epsilon(1e-6, composition="basic")
+        assert alone < curve.epsilon(1e-6) < 0.2 * basic
+        assert curve.gap(1e-6) <= curve.epsilon(1e-6)
+
+
+class TestByName:
+    """The optimal sum is never above the advanced one, nor that above the basic one."""
+
+    @pytest.mark.parametrize("epsilons", [[0.1] * 40, UNEQUAL, [0.5], [3.0, 4.0]])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-6])
+    def test_order(self, epsilons, delta):
+        curve = approximate(*map(dp.PureDP, epsilons))
+        best, advanced, basic = (
+            curve.epsilon(delta, composition=name) for name in ("optimal", "advanced", "basic")
+        )
+        assert best <= advanced * (1 + 1e-12)
+        assert advanced <= basic
+        assert basic == pytest.approx(math.fsum(epsilons), rel=1e-14)
+        assert basic >= math.fsum(epsilons)
+
+    def test_the_advanced_formula(self):
+        curve = approximate(dp.repeat(dp.ApproximateDP(0.05, 1e-9), 200))
+        mass = -math.expm1(200 * math.log1p(-1e-9))
+        rest = 1 - (1 - 1e-6) / (1 - mass)
+        right = 200 * 0.05 * math.tanh(0.025) + math.sqrt(2 * math.log(1 / rest) * 200 * 0.05**2)
+        ours = curve.epsilon(1e-6, composition="advanced")
+        assert ours == pytest.approx(right, rel=1e-9)
+
+    @pytest.mark.parametrize("name", ["basic", "advanced"])
+    def test_a_mass_that_is_too_large(self, name):
+        curve = approximate(dp.repeat(dp.ApproximateDP(0.05, 1e-6), 2))
+        assert curve.epsilon(1e-6, composition=name) == math.inf
+
+    def test_an_unknown_name(self):
+        with pytest.raises(ValueError, match="Expected composition='best'"):
+            approximate(dp.PureDP(0.1)).epsilon(1e-6, composition="best")
+
+    def test_equal_claims_have_no_gap(self):
+        assert approximate(dp.repeat(dp.PureDP(0.1), 100)).gap(1e-6) == 0
+        assert approximate(dp.PureDP(0.1)).gap(1e-6) == 0
+
+
+def test_thousands_of_different_mechanisms():
+    """The fold's work grows with the number of parts, not with its square."""
+    plan = dp.compose(*(dp.Gaussian(100 + i / 100) for i in range(5000)))
+    squared = math.fsum((100 + i / 100) ** -2 for i in range(5000))
+    for notion in ("rdp", "zcdp", "gaussian", "contour", "tightest"):
+        curve = dp.account(plan, notion=notion)
+        one = dp.account(dp.Gaussian(1 / math.sqrt(squared)), notion=notion)
+        assert curve.epsilon(1e-6) == pytest.approx(one.epsilon(1e-6), rel=1e-11)
