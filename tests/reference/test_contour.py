@@ -12,7 +12,6 @@ from privacy.notions._inversion import Line, LossSum
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
 from tests.reference import oracles
 
-
 ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
 
