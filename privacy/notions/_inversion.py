@@ -194,6 +194,8 @@ class Line:
         log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
         self.c, period = self._place(epsilon, log_delta, saddle, thrift)
         self.step = 2 * math.pi / period
+        self._alias_bound = self._log_bound - np.abs(self.c - self._beside) * period
+        self._left = self._beside < self.c
         value, _, variance = total.cumulants(self.c)
         self.log_size = log_delta - (value - self.c * epsilon)
         reach, dummy = self._reach(total, variance)
@@ -229,10 +231,10 @@ class Line:
         return float(place[k]), float(period[k])
 
     def _alias(self, epsilon: float) -> float:
-        excess = self._log_bound - self._beside * epsilon - (self.value - self.c * epsilon)
-        size = excess - np.abs(self.c - self._beside) * (2 * math.pi / self.step)
-        left = self._beside < self.c
-        return math.exp(min(size[left].min(), 50.0)) + math.exp(min(size[~left].min(), 50.0))
+        size = self._alias_bound - self._beside * epsilon
+        size += self.c * epsilon - self.value
+        left, right = size[self._left].min(), size[~self._left].min()
+        return math.exp(min(left, 50.0)) + math.exp(min(right, 50.0))
 
     def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and a dummy's mu^2.
