@@ -7,8 +7,8 @@ import numpy as np
 from privacy.notions._moments import Array, Complex
 from privacy.notions._moments import psi as real_psi
 
-# below this, BLAS stays on one thread: waking more costs more than the products
-_PRODUCT, _TABLE = 2**18, 9000
+_TABLE = 9000  # entries of a table that fit the nearest cache
+_PRODUCT = 2**16  # below, BLAS stays on one thread: waking more costs more than the product
 # of (x - sin x) / x^3 in powers of -x^2
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
 
@@ -27,13 +27,16 @@ def centred_characteristic(
     size = math.isqrt(count - 1) + 1
     total = np.zeros((size, size), dtype=complex)
     rows = np.arange(size)[:, None] * step
-    width = max(min(_PRODUCT // size**2, _TABLE // size), 32)
+    width = max(_TABLE // size, 1)
+    some = max(_PRODUCT // (size * width), 1)
     for start in range(0, loss.size, width):
         w, x = weight[start : start + width], loss[start : start + width]
         psi_low, low = _psi_and_growth(rows, x)
         psi_high, high = _psi_and_growth(size * rows, x)
         total += np.einsum("ij,j->i", psi_high, w)[:, None] + np.einsum("ij,j->i", psi_low, w)
-        total += (high * w) @ low.T
+        weighted = high * w
+        for row in range(0, size, some):
+            total[row : row + some] += weighted[row : row + some] @ low.T
     return total.ravel()[:count]
 
 
