@@ -7,7 +7,7 @@ import numpy as np
 from privacy.notions._moments import Array, Complex
 from privacy.notions._moments import psi as real_psi
 
-_TABLE = 9000  # entries of a table that fit the nearest cache
+_TABLE = 9000  # entries of a table at a time: small enough for a cache
 _PRODUCT = 2**16  # below, BLAS stays on one thread: waking more costs more than the product
 # of (x - sin x) / x^3 in powers of -x^2
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
