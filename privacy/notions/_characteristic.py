@@ -7,8 +7,10 @@ import numpy as np
 from privacy.notions._moments import Array, Complex
 from privacy.notions._moments import psi as real_psi
 
-# below this, BLAS stays on one thread: waking more costs more than the products
-_PRODUCT, _TABLE = 2**18, 9000
+_TABLE = 9000  # entries of a table at a time: small enough for a cache
+_PRODUCT = 2**16  # below, BLAS stays on one thread: waking more costs more than the product
+# of (x - sin x) / x^3 in powers of -x^2
+_SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
 
 
 def centred_characteristic(
@@ -25,13 +27,16 @@ def centred_characteristic(
     size = math.isqrt(count - 1) + 1
     total = np.zeros((size, size), dtype=complex)
     rows = np.arange(size)[:, None] * step
-    width = max(min(_PRODUCT // size**2, _TABLE // size), 32)
+    width = max(_TABLE // size, 1)
+    some = max(_PRODUCT // (size * width), 1)
     for start in range(0, loss.size, width):
         w, x = weight[start : start + width], loss[start : start + width]
         psi_low, low = _psi_and_growth(rows, x)
         psi_high, high = _psi_and_growth(size * rows, x)
         total += np.einsum("ij,j->i", psi_high, w)[:, None] + np.einsum("ij,j->i", psi_low, w)
-        total += (high * w) @ low.T
+        weighted = high * w
+        for row in range(0, size, some):
+            total[row : row + some] += weighted[row : row + some] @ low.T
     return total.ravel()[:count]
 
 
@@ -40,16 +45,17 @@ def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, C
     angle = frequency * loss.real
     half = np.sin(0.5 * angle)
     sine = np.sin(angle)
-    square = angle * angle
-    series = np.full_like(angle, 1 / (14 * 15))
-    for k in (12 * 13, 10 * 11, 8 * 9, 6 * 7, 4 * 5, 2 * 3):
-        series *= -square
-        series += 1
-        series *= 1 / k
+    minus_square = -angle * angle
+    series = np.full_like(angle, _SINE[0])
+    for coefficient in _SINE[1:]:
+        series *= minus_square
+        series += coefficient
+    series *= minus_square
+    series *= angle
     psi = np.empty(angle.shape, dtype=complex)
     growth = np.empty(angle.shape, dtype=complex)
     psi.real = -2 * half * half
-    psi.imag = np.where(square < 1, -angle * square * series, sine - angle)
+    psi.imag = np.where(minus_square > -1, series, sine - angle)
     if not np.iscomplexobj(loss):
         growth.real, growth.imag = psi.real, sine
         return psi, growth

@@ -13,13 +13,13 @@ import numpy as np
 
 from privacy.notions._groups import GroupSampledGaussian
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
-from privacy.notions._moments import Array, LossModel, log_moment
+from privacy.notions._moments import Array, Index, LossModel, log_moment
 
 _U = 2.0**-53
 FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
-_TABLE = 64  # integer orders up to here share one table of binomial coefficients
+_EXACT = 64  # orders up to which binomial coefficients are taken from whole numbers
 _LAST_SUM = 2**17  # orders up to which the finite sum is taken; a bound beyond
-_TABLE_SIZE = 20_000  # entries up to which larger orders share one
+_SUMMANDS = 2**15  # taken together, unless one order alone has more
 
 
 class Divergence:
@@ -143,18 +143,14 @@ class SampledGaussianNoise(Divergence):
         """Return the divergence at integer and fractional orders."""
         value = np.empty_like(orders)
         whole = orders == np.floor(orders)
-        small = whole & (orders <= _TABLE)
-        if small.any():
-            value[small] = self._by_sum(orders[small].astype(int), _small_binomials())
         if not whole.all():
             value[~whole] = self._fractional(orders[~whole])
         huge = orders > _LAST_SUM
         if huge.any():
             value[huge] = SampledPair(self.mu, self.q).at(orders[huge])
-        large = np.flatnonzero(whole & ~small & ~huge)
-        for block in _blocks(orders[large]):
-            rows = large[block]
-            value[rows] = self._by_sum(orders[rows].astype(int), log_binomials(tuple(orders[rows])))
+        sums = np.flatnonzero(whole & ~huge)
+        for rows in _groups(sums, orders[sums]):
+            value[rows] = self._by_sum(orders[rows])
         return value
 
     def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
@@ -166,21 +162,19 @@ class SampledGaussianNoise(Divergence):
         odds = k * (math.log(self.q) - math.log1p(-self.q))
         return odds + growth, np.abs(odds) + np.abs(growth)
 
-    def _by_sum(self, orders: Array, log_binomials: Array) -> Array:
-        """Return the divergence from a table of log C(a, k), a row an order (or a <= 64)."""
-        last = int(orders.max())
-        terms, size = self._log_odds_terms(last)
-        rows = log_binomials[orders] if last <= _TABLE else log_binomials
+    def _by_sum(self, orders: Array) -> Array:
+        """Return the divergence at integer orders from one vector of all their summands."""
+        table = _binomials(tuple(orders.tolist()))
+        terms, size = self._log_odds_terms(int(orders.max()))
+        exponents = terms[table.place]
+        exponents += table.log_binomial
+        top = np.maximum.reduceat(exponents, table.start)
+        exponents -= np.repeat(top, table.length)
+        total = np.add.reduceat(np.exp(exponents, out=exponents), table.start)
         rest = orders * math.log1p(-self.q)
-        exponents = rows[:, 2 : last + 1] + terms
-        top = exponents.max(axis=1)
-        exponents -= top[:, None]
-        total = np.exp(exponents, out=exponents).sum(axis=1)
         log_sum = top + np.log(total) + rest
         # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
-        scale = size[orders - 2] + np.abs(rest) + orders
-        if last > _TABLE:  # log C is a difference of log-gammas there
-            scale += orders * np.log(2 * orders)
+        scale = table.size + size[table.length - 1] + np.abs(rest)
         rounding = _U * (32 + 4 * scale + 4 * np.abs(log_sum))
         value = np.logaddexp(0.0, log_sum)
         # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
@@ -242,30 +236,61 @@ def counts(last: int) -> Array:
     return np.arange(2, last + 1, dtype=float)
 
 
-def _blocks(orders: Array) -> list[slice]:
-    """Cut sorted orders into runs whose tables stay small."""
-    if orders.size * orders.max(initial=0) <= _TABLE_SIZE:
-        return [slice(0, orders.size)] if orders.size else []
-    return [slice(i, i + 1) for i in range(orders.size)]
+def _groups(rows: Index, orders: Array) -> list[Index]:
+    """Split the rows into runs of orders that have not too many summands together."""
+    ends = np.cumsum(orders)
+    if not rows.size or ends[-1] <= _SUMMANDS:
+        return [rows] if rows.size else []
+    return np.split(rows, np.flatnonzero(np.diff(ends // _SUMMANDS)) + 1)
 
 
-@lru_cache(maxsize=1)
-def _small_binomials() -> Array:
-    """Return log C(a, k), row a <= 64, column k, -inf outside of the triangle."""
-    table = np.full((_TABLE + 1, _TABLE + 1), -np.inf)
-    for a in range(_TABLE + 1):
-        table[a, : a + 1] = [math.log(math.comb(a, k)) for k in range(a + 1)]
-    return table
+@dataclass(frozen=True)
+class _Binomials:
+    """log C(a, k) for k = 2 .. a, one order a after another.
+
+    Attributes
+    ----------
+    log_binomial, place
+        The logs, and each one's k - 2.
+    start, length
+        Where each order's run starts, and how long it is.
+    size
+        What the logs were computed from, by order; the sum of a run rounds less than that.
+    """
+
+    log_binomial: Array
+    place: Index
+    start: Index
+    length: Index
+    size: Array
 
 
-@lru_cache(maxsize=32)
-def log_binomials(orders: tuple[float, ...]) -> Array:
-    """Return log C(a, k), a row an order, column k, -inf outside of the triangle."""
-    from scipy.special import gammaln
+@lru_cache(maxsize=16)
+def _binomials(orders: tuple[float, ...]) -> _Binomials:
+    a = np.array(orders)
+    length = a.astype(int) - 1
+    start = np.cumsum(length) - length
+    place = np.arange(length.sum()) - np.repeat(start, length)
+    size = a.copy()
+    factorials = np.empty(0)
+    if a.max() > _EXACT:
+        from scipy.special import gammaln
 
-    factorials = gammaln(np.arange(max(orders) + 1) + 1)
-    table = np.full((len(orders), factorials.size), -np.inf)
-    for row, order in zip(table, map(int, orders), strict=True):
-        down = factorials[: order + 1]
-        row[: order + 1] = down[order] - down - down[::-1]
-    return table
+        factorials = gammaln(np.arange(1.0, a.max() + 2))
+        large = a > _EXACT
+        size[large] += a[large] * np.log(2 * a[large])
+    logs = [_log_row(n + 1, factorials) for n in length.tolist()]
+    return _Binomials(np.concatenate(logs), place, start, length, size)
+
+
+def _log_row(a: int, log_factorials: Array) -> Array:
+    """Return log C(a, k) for k = 2 .. a."""
+    if a <= _EXACT:
+        return _exact_row(a)
+    down = log_factorials[: a + 1]
+    return np.asarray((down[a] - down - down[::-1])[2:])
+
+
+@lru_cache(maxsize=_EXACT)
+def _exact_row(a: int) -> Array:
+    return np.asarray([math.log(math.comb(a, k)) for k in range(2, a + 1)])

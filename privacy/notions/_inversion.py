@@ -194,6 +194,8 @@ class Line:
         log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
         self.c, period = self._place(epsilon, log_delta, saddle, thrift)
         self.step = 2 * math.pi / period
+        self._alias_bound = self._log_bound - np.abs(self.c - self._beside) * period
+        self._left = self._beside < self.c
         value, _, variance = total.cumulants(self.c)
         self.log_size = log_delta - (value - self.c * epsilon)
         reach, dummy = self._reach(total, variance)
@@ -229,10 +231,10 @@ class Line:
         return float(place[k]), float(period[k])
 
     def _alias(self, epsilon: float) -> float:
-        excess = self._log_bound - self._beside * epsilon - (self.value - self.c * epsilon)
-        size = excess - np.abs(self.c - self._beside) * (2 * math.pi / self.step)
-        left = self._beside < self.c
-        return math.exp(min(size[left].min(), 50.0)) + math.exp(min(size[~left].min(), 50.0))
+        size = self._alias_bound - self._beside * epsilon
+        size += self.c * epsilon - self.value
+        left, right = size[self._left].min(), size[~self._left].min()
+        return math.exp(min(left, 50.0)) + math.exp(min(right, 50.0))
 
     def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and a dummy's mu^2.
@@ -335,16 +337,21 @@ class Answer(NamedTuple):
     saddle: float
 
 
-def log_delta(total: LossSum, epsilon: float, near: float = 1.0) -> Answer:
+def log_delta(
+    total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf
+) -> Answer:
     """Return an upper bound of log delta(epsilon) in one direction.
 
-    epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on.
+    epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on. A
+    bound below `least`, the other direction's, need not be tight.
     """
     if epsilon >= total.supremum:
         return Answer(-math.inf, 0.0, near)
     c = math.nan
     try:
         c = total.saddle(epsilon, near)
+        if least > -math.inf and (value := _bound(total, c, epsilon)) <= least:
+            return Answer(value, 0.0, c)
         line = _line(total, c, epsilon)
         value, _ = line.log_delta(epsilon)
         if line.looseness < 1:
@@ -368,30 +375,38 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
-    """Return an upper bound of log delta(epsilon), some times the truth, from a few real t > 0.
+    """Return an upper bound of log delta(epsilon), some times the truth, from a few real t > 0."""
+    found = 0.0
+    for near in t * _DEPTHS:
+        with suppress(ArithmeticError):
+            found = min(found, _bound(total, float(near), epsilon))
+    return found
+
+
+def _bound(total: LossSum, t: float, epsilon: float) -> float:
+    """Return an upper bound of log delta(epsilon) by one t > 0."""
+    excess, error = _rough_excess(total, t)
+    return excess - t * epsilon + error + 4 * _ULP * t * epsilon
+
+
+def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
+    """Return the log of a bound of delta(epsilon) e^(t epsilon), and its error.
 
     delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
     of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
     """
-    found = 0.0
-    for near in t * _DEPTHS:
-        with suppress(ArithmeticError):
-            excess, error = _rough_excess(total, float(near))
-            found = min(found, excess - near * epsilon + error + 4 * _ULP * near * epsilon)
-    return float(found)
-
-
-def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     (value,), (error,) = total.log_moment(np.array([t]))
     peak = t * math.log(t) - (1 + t) * math.log1p(t)
     return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float) -> Answer:
-    """Return the smallest epsilon >= 0 proven in one direction."""
+def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Answer:
+    """Return the smallest epsilon proven in one direction, or `least`, the other direction's."""
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
+        if guess < least < math.inf and _bound(total, c, least) <= log_delta:
+            return Answer(least, 0.0, c)
         vague = 0
         for turn in range(_MOST_LINES):
             line = _line(total, c, guess) if turn else Line(total, c, guess)
@@ -399,11 +414,12 @@ def epsilon(total: LossSum, log_delta: float) -> Answer:
             vague += line.looseness == math.inf
             if vague > 3:
                 break
-            if abs(value - log_delta) < 1 and line.looseness < math.inf:
+            try:
                 found = _on_line(line, guess, log_delta)
-                if line.looseness < _LOOSE or (turn and abs(found - guess) * c < 0.1):
+                near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
+                if line.looseness < _LOOSE or (turn and near):
                     return Answer(min(found, total.supremum), line.looseness, c)
-            else:  # Newton's method, kept near: log delta need not be concave
+            except Unresolved:  # Newton's method, kept near: log delta need not be concave
                 fall = -slope if slope < 0 and line.looseness < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
             low, high = (low, min(high, guess)) if value <= log_delta else (guess, high)
@@ -426,18 +442,34 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:
-    """Return an epsilon at which the line's bound meets the target, by Newton's method."""
+    """Return an epsilon at which the line's bound meets the target, by Newton's method.
+
+    Raises
+    ------
+    Unresolved
+        The line says nothing there, or on the way.
+    """
+    low, high = -math.inf, math.inf
     for _ in range(30):
         value, slope = line.log_delta(guess)
+        if line.looseness == math.inf or slope >= 0:
+            raise Unresolved("the line says nothing here")
+        low, high = (guess, high) if value > log_delta else (low, guess)
         change = (log_delta - value) / slope
-        guess += change
-        if abs(change) < 1e-7 * abs(guess):  # the next step would be of 1e-14
+        guess = max(guess + change, 0.0)
+        if abs(change) < 1e-7 * guess or high == 0:  # the next step would be of 1e-14
             break
+        if not low < guess < high:
+            guess = (low + high) / 2
+    else:
+        raise Unresolved("no epsilon found on this line")
     nudge = 0.0
     while nudge < 1e-3:
-        safe = max(guess + nudge * abs(guess), 0.0)
+        safe = guess * (1 + nudge)
         value, slope = line.log_delta(safe)
+        if line.looseness == math.inf:
+            break
         if value <= log_delta:
             return safe
-        guess, nudge = safe + (log_delta - value) / slope, max(4 * nudge, 4 * _ULP)
+        guess, nudge = max(safe + (log_delta - value) / slope, 0.0), max(4 * nudge, 4 * _ULP)
     raise Unresolved("no epsilon meets the delta on this line")

@@ -17,6 +17,7 @@ from privacy.notions._moments import Array, Complex, Direction, LineNodes, LossN
 _LARGEST = 600.0  # exponents up to which weights are taken
 _TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
+_NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
 _FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
@@ -130,23 +131,23 @@ class _GaussianPair:
         depth = self._strip * _DEPTHS
         within = scan[size > size.max() - 200 - math.pi * frequency]
         base, arg = self._log_integrand(direction, within, depth[:, None], t)
-        above = _DIGITS + log_sum(base)
-        above -= above[0] - _DIGITS
-        below = _DIGITS + log_sum(base + frequency * arg) - log_sum(base[:1])
+        strip = log_sum(base)
+        above = 2 * _DIGITS + strip - strip[0]
+        below = _DIGITS + log_sum(base + frequency * arg) - strip[0]
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
-        raised = 2 * math.pi * depth / (above + _DIGITS)
+        raised = 2 * math.pi * depth / above
         h, lift = float(real.max()), 0.0
         if raised.max() > 1.5 * h:
             k = int(raised.argmax())
-            h, lift = float(raised[k]), float(depth[k] * _DIGITS / (above[k] + _DIGITS))
+            h, lift = float(raised[k]), float(depth[k] * _DIGITS / above[k])
         x, h = self._spaced(direction, t, scan, size, h)
         log_q, log_ratio = self._on_line(direction, x, lift)
         z = x + 1j * self._side(direction) * lift
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
         weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
         # twice F(d) / exp(2 pi d / h), F(d) by the scan's sum
-        error = 2 * math.exp(min(float(log_sum(base[0])) - _DIGITS - log_moment, 700.0)) * _CELL
+        error = 2 * math.exp(min(float(strip[0]) - _DIGITS - log_moment, 700.0)) * _CELL
         rounding = (
             self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
         )
@@ -254,7 +255,7 @@ def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
     """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1."""
-    out = np.empty(np.broadcast_shapes(y.shape, np.shape(angle)), dtype=complex)
+    out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
     if q == 1:
         out.real, out.imag = y, angle
         return out
@@ -283,7 +284,9 @@ def _right_end(pull: Callable[[float], float], span: float, p: float, extra: flo
     """
     end = math.inf
     for _ in range(8):
-        end = _TAIL + p * (pull(end) if end < math.inf else span) + extra
+        last, end = end, _TAIL + p * (pull(end) if end < math.inf else span) + extra
+        if end > last - _NARROW:
+            break
     return max(end, _TAIL + 2 * span)
 
 
@@ -320,6 +323,8 @@ class AgainstNormal(_GaussianPair):
         # the mode of -z^2/2 - t log dR/dN is the root of a monotone function
         low, high = -t * self._pull(0.0), 0.0
         for _ in range(30):
+            if high - low < _NARROW:
+                break
             middle = (low + high) / 2
             if -t * self._pull(middle) > middle:
                 low = middle

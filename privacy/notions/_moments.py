@@ -24,30 +24,31 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 Complex = NDArray[np.complex128]
+Index = NDArray[np.intp]
 Direction = Literal["remove", "add"]
 
 _ULP = float(np.finfo(float).eps)
 _SMALL = 0.125  # below, psi by its series
+_SERIES = [1 / math.factorial(k) for k in range(10, 1, -1)]
 _LARGE = 600.0  # above, sums of exp(y) are done in logs
 
 
 def psi(y: Array) -> Array:
     """Return e^y - 1 - y to a relative accuracy of 4e-15 (y <= 700)."""
-    series = np.full_like(y, 1 / 10)
-    for k in range(9, 2, -1):
+    series = np.full_like(y, _SERIES[0])
+    for coefficient in _SERIES[1:]:
         series *= y
-        series += 1
-        series *= 1 / k
+        series += coefficient
     series *= y
-    series += 1
-    series *= y * y
-    series *= 0.5
+    series *= y
     return np.where(np.abs(y) < _SMALL, series, np.expm1(y) - y)
 
 
 def _weighted_psi(log_weight: Array, y: Array) -> Array:
     """Return exp(log_weight) psi(y), also where exp(y) alone would overflow."""
     weight = np.exp(log_weight)
+    if y.max() <= _LARGE:
+        return np.asarray(weight * psi(y))
     far = np.exp(log_weight + np.maximum(y, 1.0)) - weight * (1 + y)
     return np.where(y > 1, far, weight * psi(np.minimum(y, 1.0)))
 
@@ -63,8 +64,10 @@ class LossNodes:
 
     def log_moment(self, t: Array) -> tuple[Array, Array]:
         """Return K(t) and a bound of its rounding error, for each real t > 0."""
-        value, error = np.empty_like(t), np.empty_like(t)
         large = t * self._largest > _LARGE
+        if not large.any():
+            return self._moderate(t)
+        value, error = np.empty_like(t), np.empty_like(t)
         for rows, moments in ((~large, self._moderate), (large, self._large)):
             if rows.any():
                 value[rows], error[rows] = moments(t[rows])

@@ -85,9 +85,9 @@ class ContourCurve(Curve):
         if profile is not None:
             return profile.log_delta(epsilon)
         guide, *others = self._sums
-        answers = [self._answer(guide, epsilon)]
-        answers += [_inversion.log_delta(total, epsilon, answers[0].saddle) for total in others]
-        return self._worst(answers)
+        first = self._answer(guide, epsilon)
+        rest = (_inversion.log_delta(s, epsilon, first.saddle, first.value) for s in others)
+        return self._worst([first, *rest])
 
     def _answer(self, guide: _inversion.LossSum, epsilon: float) -> _inversion.Answer:
         """Return the first direction's answer, which a search may ask for twice."""
@@ -123,7 +123,10 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None:
             return min(super()._epsilon(delta), self._supremum)
-        found = self._worst(_inversion.epsilon(total, math.log(delta)) for total in self._sums)
+        guide, *others = self._sums
+        first = _inversion.epsilon(guide, math.log(delta))
+        rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
+        found = self._worst([first, *rest])
         loose = self.looseness
         if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
             if self._log_delta(0.0) <= math.log(delta):

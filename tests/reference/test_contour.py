@@ -12,6 +12,9 @@ from privacy.notions._inversion import Line, LossSum
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
 from tests.reference import oracles
 
+ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
+
 
 def sampled(sigma, q):
     return dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
@@ -138,6 +141,36 @@ def test_an_epsilon_where_log_delta_is_far_from_concave(count, q):
     epsilon = curve.epsilon(1e-6)
     assert curve.delta(0.98 * epsilon) > 1e-6
     assert curve.delta(epsilon * (1 + 1e-6)) <= 1e-6 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "count", "delta", "relation"),
+    [
+        (0.93, 1e-3, 1000, 1e-6, ADD_OR_REMOVE_ONE),  # solved on the line of a poor guess
+        (2.3, 3.4e-4, 7, 3e-5, REPLACE_ONE),  # whose line's slope throws Newton's method far off
+        (0.15, 0.02, 20, 0.2, ADD_OR_REMOVE_ONE),
+    ],
+)
+def test_where_rare_losses_dominate_the_epsilon_gives_its_delta(sigma, q, count, delta, relation):
+    mechanism = dp.repeat(sampled(sigma, q), count)
+    curve = dp.account(mechanism, notion="contour", relation=relation)
+    assert curve.delta(curve.epsilon(delta)) == pytest.approx(delta, rel=1e-7)
+
+
+@pytest.mark.parametrize(("q", "count"), [(0.001, 1000), (0.01, 1000), (0.3, 20), (0.5, 3)])
+def test_a_direction_is_passed_over_only_where_the_other_loses_more(q, count):
+    """Which of both loses more is first asked of a bound that needs no line."""
+    model = SampledGaussian(q, 1.0)
+    removed, added = (LossSum(((model, count),), 0.0, way) for way in ("remove", "add"))
+    for one, other in ((removed, added), (added, removed)):
+        for delta in (1e-3, 1e-6, 1e-9):
+            log_delta = math.log(delta)
+            each = [_inversion.epsilon(total, log_delta).value for total in (one, other)]
+            least = _inversion.epsilon(other, log_delta, each[0]).value
+            assert max(each[0], least) == pytest.approx(max(each), rel=1e-7)
+            both = [_inversion.log_delta(total, each[0]).value for total in (one, other)]
+            passed = _inversion.log_delta(other, each[0], least=both[0]).value
+            assert max(both[0], passed) == pytest.approx(max(both), rel=1e-7)
 
 
 def test_a_large_delta_has_an_epsilon():
