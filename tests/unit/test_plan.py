@@ -107,7 +107,7 @@ class TestLoad:
     def test_the_example_says_the_same_in_json(self):
         plan = dp.load_plan(PLAN)
         form = plan.to_json()
-        assert list(form) == ["schema", "name", "relation", "notion", "budget", "part"]
+        assert list(form) == ["schema", "name", "relation", "notion", "unit", "budget", "part"]
         assert form["schema"] == "dpcalib.plan/1"
         assert dp.plan_from_json(json.loads(json.dumps(form, allow_nan=False))) == plan
         assert copy.copy(plan) == plan
@@ -137,7 +137,7 @@ REFUSED = [
     ),
     (
         HEAD + "parts = 1\n" + BUDGET + PART,
-        "Expected key='parts' to be one of schema, name, relation, notion, budget, part.",
+        "Expected key='parts' to be one of schema, name, relation, notion, unit, budget, part.",
     ),
     (HEAD + 'relation = "SOME"\n' + BUDGET + PART, "Expected relation='SOME' to be one of ADD_"),
     (HEAD + 'notion = "best"\n' + BUDGET + PART, "Expected notion='best' to be one of tightest, "),
@@ -244,6 +244,7 @@ class TestAccount:
             "epsilon",
             "delta",
             "relation",
+            "unit",
             "notion",
             "order",
             "notions",
@@ -297,7 +298,7 @@ class TestCheck:
         (line,) = done.stdout.splitlines()
         assert re.fullmatch(
             r"Within budget: spent epsilon=0\.614\d+, allowed epsilon=1, at delta=1e-06 "
-            r"under ADD_OR_REMOVE_ONE, by notion contour\.",
+            r"for one record under ADD_OR_REMOVE_ONE, by notion contour\.",
             line,
         )
 
@@ -318,6 +319,7 @@ class TestCheck:
             "target_epsilon",
             "delta",
             "relation",
+            "unit",
             "notion",
             "order",
         ]
@@ -343,3 +345,23 @@ class TestCheck:
         text = HEAD + 'notion = "zcdp"\n' + BUDGET + PART.replace("20", repr(noise))
         found = answer(check, plan_file(text), code=3)
         assert found["notion"] == "zcdp"
+
+
+def test_the_unit_of_privacy(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        """
+        schema = "dpcalib.plan/1"
+        name = "per user"
+        unit = "one user"
+        budget = { delta = 1e-6 }
+        part = [{ name = "training", type = "Gaussian", noise_multiplier = 2.0,
+                  sampling_probability = 0.01, steps = 1000, max_contributions = 3 }]
+        """,
+        encoding="utf-8",
+    )
+    plan = dp.load_plan(path)
+    step = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
+    assert plan.mechanism == dp.repeat(dp.user_level(step, max_contributions=3), 1000)
+    assert plan.unit == plan.to_json()["unit"] == "one user"
+    assert dp.plan_from_json(plan.to_json()) == plan
