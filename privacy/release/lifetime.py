@@ -82,7 +82,8 @@ class LifetimeCap:
         left[left < _EXHAUSTED] = 0.0
         # of the relative slack, some is for the root and most for adding up what is spent
         slack = 8 * (np.atleast_2d(sums.T).shape[0] + 16) * 2.0**-52
-        clipped = clip_rows(sums, self.clip_norm * np.sqrt(left) * (1 - slack), "l2")
+        bounds = np.nextafter(self.clip_norm * np.sqrt(left) * (1 - slack), 0.0)
+        clipped = clip_rows(sums, bounds, "l2")
         shares = np.atleast_2d(clipped.T) / self.clip_norm
         used = np.einsum("ji,ji->i", shares, shares) * (1 + slack / 2)
         # a square that vanished in the last float is still not nothing

@@ -57,7 +57,8 @@ def choose_clip_norm(
         As in `clip_records` and `clip_users`: with users, a row is a user's sum. A NaN or an
         infinity counts as zero.
     candidates
-        Public norms > 0, such as powers of two.
+        Public norms > 0, such as powers of two. Those that hold equally many rows are equally
+        likely, so offer none that all rows are far below.
     epsilon
         What the choice may cost, > 0.
     quantile
