@@ -11,7 +11,7 @@ from privacy import _checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
-from privacy.release.clipping import Norm, norms, sums_by_user
+from privacy.release.clipping import Norm, columns_of, norms, sums_by_user
 from privacy.release.noise import Source, bernoulli_exp, random_source, uniform_below
 
 
@@ -95,9 +95,8 @@ def choose_clip_norm(
         rows = _tables.finite(_tables.rows_of(data, columns), "zero")
     else:
         rows, _ = sums_by_user(data, users, columns, "zero")
-    flat = rows if rows.ndim == 2 else rows[:, None]
     with np.errstate(over="ignore"):
-        sizes = np.sort(norms(flat, norm))
+        sizes = np.sort(norms(columns_of(rows), norm))
     inside = np.searchsorted(sizes, grid, side="right").tolist()
     scores = [-abs(count - share * len(sizes)) for count in inside]
     comes_or_goes = mechanism.relation is NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -10,8 +10,8 @@ import privacy as dp
 from tests.mutants import Patch, caught, package
 
 SEEDED = dict(rng=5, simulation=True)
-INSIDE = "np.nextafter(scaled[outside] * factor, 0.0)"
-SLACK = "    slack = 1 + (rows.shape[1] + 16) * 2.0**-52"
+INSIDE = "np.nextafter(scaled[:, outside] * factor, 0.0)"
+SLACK = "    slack = 1 + (len(columns) + 16) * 2.0**-52"
 
 
 CUMULATIVE = """np.diff(np.cumsum(np.r_[0.0, column[np.argsort(codes, kind="stable")]])[
@@ -58,6 +58,13 @@ def check_other_users(load):
     both = clip_users(rows, users, clip_norm=1e9).values
     alone = clip_users(rows[users != 0], users[users != 0], clip_norm=1e9).values
     assert both[1:].tobytes() == alone.tobytes()
+    wide = pick.normal(size=(200, 33)) ** 9
+    for norm in ("l1", "l2"):
+        clip = load("clipping").clip_records
+        table = clip(np.asfortranarray(wide), clip_norm=1.0, norm=norm).values
+        for row in range(200):
+            alone = clip(wide[row : row + 1], clip_norm=1.0, norm=norm).values
+            assert alone.tobytes() == table[row].tobytes()
 
 
 def check_cap(load):
@@ -160,14 +167,14 @@ def check_laws(load):
 
 
 MUTANTS = [
-    ("clip by float rounding", check_norms, "clipping", INSIDE, "scaled[outside] * factor"),
+    ("clip by float rounding", check_norms, "clipping", INSIDE, "scaled[:, outside] * factor"),
     ("norm by float rounding", check_norms, "clipping", SLACK, "    slack = 1.0"),
     (
         "naive clip",
         check_norms,
         "clipping",
-        f"clipped[outside] = {INSIDE}",
-        "clipped = flat * np.minimum(1, bounds / np.linalg.norm(flat, axis=1)[:, None])",
+        f"clipped[:, outside] = {INSIDE}",
+        "clipped = columns * np.minimum(1, bound / np.linalg.norm(columns, axis=0))",
     ),
     ("NaN through", check_not_finite, "_tables", "np.isfinite(values)", "~np.isinf(values)"),
     ("inf through", check_not_finite, "_tables", "np.isfinite(values)", "~np.isnan(values)"),
@@ -178,8 +185,15 @@ MUTANTS = [
         "np.bincount(codes, column, len(ids))",
         CUMULATIVE,
     ),
+    (
+        "NumPy's own sum",
+        check_other_users,
+        "clipping",
+        "    for column in columns:\n        total += column",
+        "    total = columns.sum(axis=0)",
+    ),
     ("cap forgets", check_cap, "lifetime", "self._spent.update(", "dict().update("),
-    ("cap spends roots", check_cap, "lifetime", "shares, shares)", "shares, shares) ** 2"),
+    ("cap spends roots", check_cap, "lifetime", "shares * shares)", "shares * shares) ** 2"),
     ("dimension forgotten", check_dimension, "clipping", "roots <= 0 or", "roots <= 5 or"),
     (
         "float sum",
