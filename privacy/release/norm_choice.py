@@ -46,9 +46,9 @@ def choose_clip_norm(
 ) -> ChosenNorm:
     """Choose, among public candidates, a norm that about `quantile` of the rows do not exceed.
 
-    Permute-and-flip (McKenna and Sheldon 2020) with the score -|#{||x|| <= c} - quantile n|, whose
-    sensitivity D is max(quantile, 1 - quantile) when a row comes or goes and 1 when it changes. The
-    candidates are visited in a random order and one is taken with probability
+    Permute-and-flip (McKenna and Sheldon 2020). The score of a candidate is minus the distance of
+    the number of rows inside it from quantile times the number of rows. Its sensitivity D is
+    max(quantile, 1 - quantile) when a row comes or goes and 1 when a row changes. The candidates are visited in a random order and one is taken with probability
     exp(epsilon (score - best score) / (2 D)), decided exactly. That is epsilon-DP.
 
     Parameters
