@@ -48,8 +48,9 @@ def choose_clip_norm(
 
     Permute-and-flip (McKenna and Sheldon 2020). The score of a candidate is minus the distance of
     the number of rows inside it from quantile times the number of rows. Its sensitivity D is
-    max(quantile, 1 - quantile) when a row comes or goes and 1 when a row changes. The candidates are visited in a random order and one is taken with probability
-    exp(epsilon (score - best score) / (2 D)), decided exactly. That is epsilon-DP.
+    max(quantile, 1 - quantile) when a row comes or goes and 1 when a row changes. The candidates
+    are visited in a random order and one is taken with probability exp(epsilon (score - best score)
+    / (2 D)), decided exactly. That is epsilon-DP.
 
     Parameters
     ----------
