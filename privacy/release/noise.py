@@ -248,12 +248,11 @@ class Law:
     def gaps(self, block: Integers, offset: Integers) -> tuple[Any, Any]:
         """Return `gap` in floats, and how much it can grow with the bits not yet seen."""
         unit = 2.0 ** (self.block_bits - self.offset_bits)
-        x = offset * unit
+        x, unseen = offset * unit, unit if self.is_rounded else 0.0
         if not self.is_gaussian:
-            return x / float(self.scale), unit / float(self.scale)
+            return x / float(self.scale), unseen / float(self.scale)
         start, twice = block * 2.0**self.block_bits, float(2 * self.scale**2)
-        growth = unit * (2 * (start + x) + unit) / twice if self.is_rounded else 0.0
-        return x * (2 * start + x) / twice, growth
+        return x * (2 * start + x) / twice, unseen * (2 * (start + x) + unseen) / twice
 
 
 def exp_bounds(energy: Fraction, bits: int) -> tuple[int, int]:
