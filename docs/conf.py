@@ -27,7 +27,7 @@ napoleon_use_rtype = False
 # Type variables and the base of all mechanisms have no page of their own.
 nitpick_ignore_regex = [
     ("py:.*", r"(.*\.)?(Mechanism|Cells|Notion|Conversion|Self|Result|T|M)"),
-    ("py:.*", r"(collections\.abc|os|typing|numpy)\..*"),
+    ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
 ]
 
 

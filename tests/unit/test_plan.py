@@ -354,9 +354,15 @@ def test_the_unit_of_privacy(tmp_path):
         schema = "dpcalib.plan/1"
         name = "per user"
         unit = "one user"
-        budget = { delta = 1e-6 }
-        part = [{ name = "training", type = "Gaussian", noise_multiplier = 2.0,
-                  sampling_probability = 0.01, steps = 1000, max_contributions = 3 }]
+        [budget]
+        delta = 1e-6
+        [[part]]
+        name = "training"
+        type = "Gaussian"
+        noise_multiplier = 2.0
+        sampling_probability = 0.01
+        steps = 1000
+        max_contributions = 3
         """,
         encoding="utf-8",
     )
