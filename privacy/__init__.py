@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.release.factorisations import Factorisation
+    from privacy.release.participation import Participation
+    from privacy.release.running_sums import RunningSum
 
 __version__ = "0.1.0"
 
@@ -58,16 +61,19 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Curve",
+    "Factorisation",
     "Gaussian",
     "Guarantee",
     "Infeasible",
     "Laplace",
     "NeighboringRelation",
     "NotCertified",
+    "Participation",
     "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
+    "RunningSum",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -110,6 +116,9 @@ _HOMES = {
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "release.factorisations": "Factorisation",
+    "release.participation": "Participation",
+    "release.running_sums": "RunningSum",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
