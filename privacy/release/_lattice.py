@@ -110,7 +110,8 @@ class Lattice:
         self._high.push(high)
         self._low.push(low)
         rounded: NDArray[np.int64] = (coarse * _PART).astype(np.int64)
-        return rounded + np.floor(fine + 0.5).astype(np.int64)
+        rounded += np.floor(fine + 0.5).astype(np.int64)
+        return rounded
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what a checkpoint keeps beside the memory: the raw inputs of the block."""

@@ -155,7 +155,7 @@ class RunningSum:
             remedy = "Choose a unit in which the noise is neither tiny nor huge."
             raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
         self.step_width = 0.0 if simulation else _width(step, base)
-        self._rounding = self.step_width * math.sqrt(factorisation.releases * size)
+        self._rounding = self.step_width * self._steps_of_rounding(size)
         # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
         reach = self._rounding / min(1.0, self.replace_distance)
         charged = self.clip_norm * self.sensitivity + reach
@@ -172,6 +172,17 @@ class RunningSum:
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
             self.save(self._path)
+
+    def _steps_of_rounding(self, size: int) -> float:
+        """Return by how many steps rounding can move C x further apart than it was."""
+        releases = self.factorisation.releases
+        steps = math.sqrt(releases * size)  # a step for each coordinate of each row
+        if self.replace_distance < 2:
+            # two records that are rounded toward zero stay in their ball, not at their distance
+            times = 1 if self.participation == Participation.once() else releases
+            longest = float(self.factorisation.column_norms().max())
+            steps += times * longest * (1 + 1e-9) * math.sqrt(size)
+        return steps
 
     def _start_block(self) -> None:
         size = math.prod(self.shape)
