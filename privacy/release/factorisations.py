@@ -183,7 +183,7 @@ class Factorisation(ABC):
 
     @abstractmethod
     def column_norms(self) -> Array:
-        """Return |C_:j| for each release j: how far a record of that release moves C x."""
+        """Return the norms of the columns of C: how far a record of one release moves C x."""
 
     @property
     def band(self) -> int:

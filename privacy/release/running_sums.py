@@ -73,8 +73,6 @@ class RunningSum:
     ----------
     releases
         How many releases were made.
-    prefix
-        The last release (zeros before the first), to be asked for after a restart.
     sigma
         Standard deviation of z, in the values' unit.
     sensitivity
@@ -194,12 +192,12 @@ class RunningSum:
 
     @property
     def prefix(self) -> Array:
-        """The last release."""
+        """The last release, or zeros before the first."""
         return self._prefix.reshape(self.shape).copy()
 
     @property
     def mechanism(self) -> Mechanism:
-        """What to account for: all releases together, whatever their number."""
+        """What to account for all releases together, whatever their number."""
         if self.simulation or self.noise == "rounded":
             return Gaussian(self.noise_multiplier, self.replace_distance)
         distance = self.replace_distance if self.relation is _REPLACE_ONE else 1.0
