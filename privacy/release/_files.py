@@ -22,7 +22,8 @@ def write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     members: dict[str, Any] = {"header": np.array(text)} | arrays
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        handle = os.open(beside, flags, 0o600)
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **members)
             file.flush()

@@ -94,7 +94,7 @@ class Factorisation(ABC):
     @staticmethod
     def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
         """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
-        matrix = np.array(matrix, dtype=np.float64)
+        matrix = np.array(matrix, dtype=np.float64, ndmin=1)
         return _Dense(name, _size(len(matrix), DENSE_LIMIT), matrix)
 
     @staticmethod

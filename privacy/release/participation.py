@@ -127,7 +127,7 @@ class _Consecutive(Participation):
         starts = ends - count
         windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
         # the differences cancel, so the error is relative to the largest sum
-        error = 4 * factorisation.releases * _ULP * float(sums[-1, -1])
+        error = 8 * factorisation.releases * _ULP * float(sums[-1, -1])
         return _root(float(windows.max()) + error, 1)
 
     def total(self, releases: int) -> float:

@@ -210,7 +210,7 @@ class RunningSum:
         """Return contributions on the lattice, each coordinate moved toward zero.
 
         Quantise every record's contribution before they are summed: the norm bound is kept, and
-        the sums are exact. In a simulation nothing is moved.
+        sums are exact up to 2^53 steps. In a simulation nothing is moved.
         """
         values = np.asarray(contributions, dtype=np.float64)
         return values if self.simulation else np.trunc(values / self.step_width) * self.step_width
@@ -316,6 +316,12 @@ class RunningSum:
             rows[start : start + len(part), start : start + len(decoder)] = part
         covariance: Array = self.sigma**2 * (rows @ rows.T)
         return covariance
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: two of them would draw two noises for one release."""
+        if not self.simulation:
+            raise TypeError("A RunningSum that releases data cannot be copied. Use save(path).")
+        return super().__reduce_ex__(protocol)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole state to a file, which holds the raw sums of this block.

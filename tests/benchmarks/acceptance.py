@@ -227,6 +227,12 @@ def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
         kinds.optimised(33, objective=objective)
         seconds = (time.process_time_ns() - start) * 1e-9
         yield Figure(f"optimised K=33, {objective}", seconds, "s", 5)
+    start = time.process_time_ns()
+    large = kinds.optimised(1000)
+    yield Figure("optimised K=1000, mean-square", (time.process_time_ns() - start) * 1e-9, "s", 180)
+    noise = large.sensitivity() * large.noise_std()
+    yield Figure("mean noise, K=1000, mean-square optimum", noise.mean(), "", 2.955)
+    yield Figure("largest noise, K=1000, mean-square optimum", noise.max(), "", 3.195)
 
     for name, make, simulation in (
         ("square root, released", kinds.square_root, False),

@@ -1,7 +1,9 @@
 """The protocol of running sums: what is released, what is charged, what survives a crash."""
 
+import copy
 import json
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -185,6 +187,48 @@ def test_rounding_moves_no_further_than_is_charged(name):
             lattice = _lattice.Lattice(factorisation, sums.sigma, 0.25, "rounded", 3)
             rows.append(0.25 * np.array([lattice.rounded_row(k, v) for k, v in enumerate(values)]))
         assert np.linalg.norm(rows[0] - rows[1]) <= largest
+
+
+def test_entries_that_are_rounded_up_are_charged():
+    """C is used as rounded to 2^-20, which can be longer than C."""
+    matrix = np.tril(np.full((6, 6), 2.0**-20 * (2**19 + 0.6)))
+    used = np.rint(matrix * 2.0**20) / 2.0**20
+    for participation in (P.once(), P.consecutive(3), P.lifetime_cap("l2")):
+        exact = F.from_encoder(matrix).sensitivity(participation)
+        longer = F.from_encoder(used).sensitivity(participation)
+        charged = released(F.from_encoder(matrix), participation=participation).sensitivity
+        assert exact < longer * (1 - 1e-8)
+        assert longer <= charged
+
+
+@pytest.mark.parametrize("distance", [0.5, 1.0, 1.9])
+@pytest.mark.parametrize("participation", [P.once(), P.consecutive(2)])
+def test_records_that_rounding_moves_apart_are_charged(distance, participation):
+    """Two records at a distance below 2: each is rounded toward zero, and they may part."""
+    sums = released(
+        F.column_normalised(4),
+        shape=6,
+        step=0.25,
+        replace_distance=distance,
+        participation=participation,
+    )
+    draw = np.random.default_rng(9)
+    first = draw.normal(size=(20_000, 6))
+    first *= 0.9 * draw.uniform(size=(20_000, 1)) / np.linalg.norm(first, axis=1, keepdims=True)
+    way = draw.normal(size=(20_000, 6))
+    second = first + distance * way / np.linalg.norm(way, axis=1, keepdims=True)
+    apart = np.linalg.norm(sums.quantise(first) - sums.quantise(second), axis=1).max()
+    assert apart > distance * 1.05
+    reach = apart * sums.sensitivity + 0.25 * math.sqrt(4 * 6)
+    assert reach / sums.sigma <= distance / sums.noise_multiplier
+
+
+def test_a_running_sum_that_releases_data_is_not_copied():
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            call(released())
+    twin = copy.deepcopy(running())
+    assert np.array_equal(twin.step(np.ones(2)), running().step(np.ones(2)))
 
 
 def test_a_release_depends_on_the_noisy_integers_alone(monkeypatch):
