@@ -27,7 +27,7 @@ napoleon_use_rtype = False
 # Type variables, other libraries' classes and the base of all mechanisms have no page here.
 nitpick_ignore_regex = [
     ("py:.*", r"(.*\.)?(Mechanism|Figure|Cells|Notion|Conversion|Self|Result|T|M)"),
-    ("py:.*", r"(collections\.abc|os|typing|numpy)\..*"),
+    ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
 ]
 
 
