@@ -26,7 +26,7 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
 
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-_EVENTS = 6
+_EPSILONS = 6
 # The share of the significance that goes to the guess of the data set. A Gaussian curve that is
 # violated anywhere by a Gaussian is violated there; the rest looks for a rare disaster.
 _GAUSSIAN_SHARE, _SHARE = 0.98, 0.5
@@ -45,7 +45,7 @@ def falsify(
     Two tests share the significance. How often the sign of the score guesses the data set
     right, over both: at most (1 + delta(0)) / 2, which is Phi(mu / 2) for a mu-GDP claim; an
     exact binomial test. And, for the tails, tpr <= e^epsilon fpr + delta(epsilon) at every
-    claimed epsilon, with both rates of each of 12 events bounded at once (Clopper-Pearson,
+    claimed epsilon, with both rates of each of 14 events bounded at once (Clopper-Pearson,
     Bonferroni).
 
     Parameters
@@ -107,9 +107,10 @@ def _tails(
     size = first.size
     # from where the claim allows nearly nothing in this many runs; fixed before any score is seen
     largest = min(curve.epsilon(min(0.25, 3 / size)), 700.0)
-    epsilons = largest * np.arange(1, _EVENTS + 1) / _EVENTS
-    # a shade less, for bounded losses that are reached exactly
-    seen = tail_counts(first, second, epsilons * (1 - 1e-9))
+    epsilons = largest * np.arange(1, _EPSILONS + 1) / _EPSILONS
+    # a shade less, for bounded losses that are reached exactly; and outputs beyond all of them
+    thresholds = np.append(epsilons * (1 - 1e-9), 1.1 * largest + 0.1)
+    seen = tail_counts(first, second, thresholds)
     if not seen[1].any():
         return None
     deltas = np.array([curve.delta(float(epsilon)) for epsilon in epsilons])
@@ -133,10 +134,11 @@ def _tails(
         else:
             safe = middle
     error = math.exp(unsafe)
-    event, at = np.unravel_index(np.argmax(violations(error)), (seen.shape[1], _EVENTS))
-    sign, limit = ("> ", 1) if event < _EVENTS else ("< ", -1)
+    event, at = np.unravel_index(np.argmax(violations(error)), (seen.shape[1], _EPSILONS))
+    signs = ("> ", "< -")
+    sign, limit = signs[event // thresholds.size], thresholds[event % thresholds.size]
     evidence = (
-        f"A score {sign}{limit * epsilons[event % _EVENTS]:.4g} was seen {seen[1, event]} times "
+        f"A score {sign}{limit:.4g} was seen {seen[1, event]} times "
         f"in {size} runs on one data set and {seen[0, event]} times on the other; the claim allows "
         f"e^{epsilons[at]:.4g} times the one probability plus {deltas[at]:.3g}."
     )

@@ -80,11 +80,11 @@ def falsify_noise(
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)
     if isinstance(claim, Gaussian):
-        x = x / (claim.noise_multiplier * unit)
+        x = _in_units(x, claim.noise_multiplier, unit)
         scale = float(gammainc(x.size / 2, float(x @ x) / 2))
         spread, distribution = math.sqrt(float(x @ x) / x.size), ndtr(x)
     elif isinstance(claim, Laplace):
-        x = x / (claim.scale * unit)
+        x = _in_units(x, claim.scale, unit)
         scale = float(gammainc(x.size, float(np.abs(x).sum())))
         spread, distribution = float(np.abs(x).mean()), _laplace_cdf(x)
     else:
@@ -104,6 +104,13 @@ def falsify_noise(
     shares = _SHARES if aspect == "all" else {aspect: 1.0}
     p_value, evidence = min((tests[one][0] / share, tests[one][1]) for one, share in shares.items())
     return Finding(repr(claim), min(1.0, p_value), level, evidence, x.size)
+
+
+def _in_units(x: Floats, scale: float, unit: float) -> Floats:
+    """Return x over the noise's scale; beyond 1e100 all is alike, and squares stay finite."""
+    with np.errstate(over="ignore"):
+        found: Floats = np.clip(x / unit / scale, -1e100, 1e100)
+    return found
 
 
 def _shape(ordered: Floats) -> tuple[float, float]:

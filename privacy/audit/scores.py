@@ -56,6 +56,8 @@ def _parameters(release: Release) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(release).parameters.values()
+    except ValueError:  # some builtins do not tell
+        return ["data"]
     except TypeError as error:
         remedy = "Pass a function of the data, or of the data and a random generator."
         raise TypeError(_checks.expected("release", release, "a function", remedy)) from error
