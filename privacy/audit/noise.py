@@ -31,11 +31,13 @@ def falsify_noise(
 ) -> Finding:
     """Test residuals of the noise against the claimed distribution.
 
-    Three tests share the significance, most of it the first. Scale, one-sided (too little
-    noise): the sum of squares over sigma^2 is chi-square for a Gaussian, twice the sum of
-    absolute values over the scale is for Laplace noise. Shape, two-sided: the largest gap between the empirical and the claimed
-    distribution function (Kolmogorov; the p-value is Massart's 1990 bound, valid at every sample
-    size). Repeats: continuous noise drawn afresh hardly ever gives one float twice.
+    Three tests share the significance, most of it the first.
+
+    Scale, one-sided (too little noise): the sum of squares over sigma^2 is chi-square for a
+    Gaussian, twice the sum of absolute values over the scale is for Laplace noise. Shape,
+    two-sided: the largest gap between the empirical and the claimed distribution function
+    (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size). Repeats:
+    continuous noise drawn afresh hardly ever gives one float twice.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from privacy import _checks
 from privacy._solve import safe_root
 from privacy.audit.bounds import curve_of
 from privacy.audit.claims import told
-from privacy.audit.findings import Finding, error_of, checked_significance
+from privacy.audit.findings import Finding, checked_significance, error_of
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation

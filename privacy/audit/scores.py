@@ -103,7 +103,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
 def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
     """Return the log-likelihood ratio of Laplace noise around two known centres.
 
-    As `gaussian_score`, with the scale b of the density exp(-|x| / b) / 2b.
+    As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
     """
     low, high, scale = _centres(center_0, center_1, scale)
 

@@ -108,7 +108,7 @@ class SequentialAudit:
 
     @property
     def p_value(self) -> float:
-        """One over the largest wealth so far: valid at any time, however long one looked."""
+        """The inverse of the largest wealth so far, valid at any time, however often one looked."""
         return math.exp(-self._best) if self._best < 700 else 1e-300
 
     @property

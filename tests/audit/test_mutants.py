@@ -66,8 +66,10 @@ PACKAGE = {
     ),
     "failures forgotten": (
         "privacy.notions.approximate",
-        "mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0\n"
-        "    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}",
+        (
+            "mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0\n"
+            "    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}"
+        ),
         "mass = 0.0\n    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}",
     ),
     "sampled twice": (
@@ -83,8 +85,10 @@ PACKAGE = {
     "one sample taken for many": (
         "privacy.notions._trees",
         "squared = mu_squared(mechanism.mechanism, NeighboringRelation.ADD_OR_REMOVE_ONE)",
-        "squared = mu_squared(getattr(mechanism.mechanism, 'mechanism', mechanism.mechanism), "
-        "NeighboringRelation.ADD_OR_REMOVE_ONE)",
+        (
+            "squared = mu_squared(getattr(mechanism.mechanism, 'mechanism', mechanism.mechanism), "
+            "NeighboringRelation.ADD_OR_REMOVE_ONE)"
+        ),
     ),
     "nested samples: the rarer twice": (
         "privacy.mechanisms",
@@ -94,12 +98,14 @@ PACKAGE = {
     "the printed subsampling formula": (
         "privacy.notions.renyi",
         "return _one(_sampled_gaussian(round_up(mu, 4 * _U), q, relation), relation)",
-        "class Printed(Divergence):\n"
-        "            def at(self, orders):\n"
-        "                x, a = math.sqrt(2) * q * mu, np.maximum(orders, 2)\n"
-        "                log = a * np.log1p(x) + np.log1p(-a * x * np.exp(-a * np.log1p(x)))\n"
-        "                return np.broadcast_to(log / (a - 1), (2, orders.size))\n"
-        "        return _one(Printed(), relation)",
+        (
+            "class Printed(Divergence):\n"
+            "            def at(self, orders):\n"
+            "                x, a = math.sqrt(2) * q * mu, np.maximum(orders, 2)\n"
+            "                log = a * np.log1p(x) + np.log1p(-a * x * np.exp(-a * np.log1p(x)))\n"
+            "                return np.broadcast_to(log / (a - 1), (2, orders.size))\n"
+            "        return _one(Printed(), relation)"
+        ),
     ),
     "rho of half the noise's square": (
         "privacy.notions.renyi",
@@ -149,8 +155,10 @@ RELEASES = {
         "factor = bound / math.hypot(*scaled)",
     ),
     "each coordinate clipped": (
-        "    factor = bound / math.hypot(*scaled) * (1 - 1e-15)\n"
-        "    return [x * factor for x in scaled]",
+        (
+            "    factor = bound / math.hypot(*scaled) * (1 - 1e-15)\n"
+            "    return [x * factor for x in scaled]"
+        ),
         "    return [min(max(x, -bound), bound) for x in finite]",
     ),
     "not clipped": ("math.fsum(clip(value) for value in data)", "math.fsum(data)"),

@@ -31,7 +31,7 @@ def test_the_picture():
     scores = losses(dp.Gaussian(1.0), "ADD_OR_REMOVE_ONE", np.random.default_rng(1), 2000)
     figure = plot_tradeoff(dp.account(dp.Gaussian(1.0)), *scores)
     (axes,) = figure.axes
-    line, claimed, seen = axes.lines
+    _, claimed, seen = axes.lines
     assert claimed.get_label().startswith("claimed")
     x, y = seen.get_data()
     assert np.abs(y - ndtr(ndtri(np.clip(1 - x, 1e-9, 1 - 1e-9)) - 1.0)).max() < 0.08

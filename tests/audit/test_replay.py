@@ -146,7 +146,7 @@ def test_claims_are_held_to_their_relation():
     [
         (lambda data, rng: rng.normal(0, 1.0 + len(data)), "depends on the data"),
         (lambda data, rng: rng.normal(0, 1.0, len(data)), "depends on the data"),
-        (lambda data, rng: data + [rng.normal()], "have sizes"),
+        (lambda data, rng: [*data, rng.normal()], "have sizes"),
         (lambda data, rng: sum(data), "no noise"),
         (lambda data, rng: math.nan + rng.normal(), "not a finite"),
     ],

@@ -201,6 +201,15 @@ def certified(_: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("certified RDP epsilon", 1e3 * median_cpu(epsilon, 51), "ms", 15)
 
 
+@benchmark("audit")
+def audit(_: argparse.Namespace) -> Iterator[Figure]:
+    """Lower bounds, power, false alarms, speed and mutants of the audits."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.audit
+    from tests.benchmarks.audits import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
