@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.neighbors import KNeighborsClassifier
 
 import privacy as dp
 from privacy.audit import audit, falsify, fit_score, gaussian_score, laplace_score
@@ -82,14 +82,13 @@ def test_a_classifier_sees_more():
         return np.stack([x, sign * x + 0.3 * rng.normal(size=4000)], axis=1)
 
     train, test = (draw(1), draw(-1)), (draw(1), draw(-1))
-    p_values = {}
-    for classifier in (None, LogisticRegression(), DecisionTreeClassifier(max_depth=4)):
-        score = fit_score(*train, classifier)
-        finding = falsify(dp.PureDP(1.0), *map(score, test), significance=1e-6)
-        p_values[type(classifier).__name__] = finding.p_value
-    tree = p_values.pop("DecisionTreeClassifier")
-    assert tree < 1e-6
-    assert min(p_values.values()) > tree
+    right = {}
+    for classifier in (None, LogisticRegression(), KNeighborsClassifier(15)):
+        zero, one = map(fit_score(*train, classifier), test)
+        right[type(classifier).__name__] = (np.mean(zero <= 0) + np.mean(one > 0)) / 2
+    near = right.pop("KNeighborsClassifier")
+    assert near > 0.75
+    assert near > max(right.values()) + 0.05, right
 
 
 def test_outputs():
