@@ -20,7 +20,7 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
     ----------
     curve
         The claim. Its region is f(a) = max over epsilon of 1 - delta(epsilon) - e^epsilon a and
-        its mirror image (Dong, Roth and Su 2022, Proposition 2.12): no test may fall below.
+        its mirror image (Dong, Roth and Su 2022): no test may fall below.
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios of outputs on either data set.
 

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Norm = float
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _ROUNDING = 1e-9
+_LINEAR = 1e-6
 
 
 class Violation(AssertionError):
@@ -173,7 +174,7 @@ class NoiseTape:
 def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     """Return what a pair of data sets loses by a release, from its noise and its difference.
 
-    The release is run without noise on both data sets, and once for each number of noise with
+    The release is run without noise on both data sets, and twice for each number of noise with
     that number alone, which gives outputs = query + J z for noise z. What moves the query by D
     then costs mu = the norm of the shortest z with J z = D (Gaussian noise: exact, correlated
     noise included), or epsilon = its L1 norm (Laplace, J invertible).
@@ -198,7 +199,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         Draws or shape of the output depend on the data, an output is not a number, or no noise
         was drawn at all.
     ValueError
-        Gaussian and Laplace noise are mixed, or Laplace noise is not one number a number.
+        Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
+        outputs are not linear in the noise.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
@@ -218,10 +220,16 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         raise ValueError(_checks.expected("noise", sorted(kinds), "of one kind", remedy))
     # a large unit, so that adding it to the query does not round its last digits away
     unit = 2.0**20 * max(1.0, float(np.abs(plain[0]).max(initial=0)))
-    columns = [
-        (_output(release(sides[0], NoiseTape(unit, at))) - plain[0]) / unit
-        for at in range(len(draws))
-    ]
+    columns = []
+    for at in range(len(draws)):
+        up, down = (
+            (_output(release(sides[0], NoiseTape(size, at))) - plain[0]) / size
+            for size in (unit, -unit / 2)
+        )
+        if float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0)):
+            remedy = "Audit what is computed before that."
+            raise ValueError(_checks.expected("release", release, "linear in its noise", remedy))
+        columns.append(up)
     moved, spread = plain[1] - plain[0], np.stack(columns, axis=1)
     return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
 

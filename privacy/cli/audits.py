@@ -77,7 +77,7 @@ def _audit(
             return falsify(curve, *scores, significance=significance, relation=plan.relation)
 
         judged([0.0], [0.0])  # refuses before the runs what it would refuse after them
-        with _progress(4 * runs if runs <= 20_000 else 2 * runs + 40_000) as advance:
+        with _progress(2 * (runs + min(runs, 20_000))) as advance:
             scores = scored(release, data, runs=runs, score=None, seed=seed, progress=advance)
         finding = judged(*scores)
         if plot is not None:

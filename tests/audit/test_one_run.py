@@ -64,6 +64,18 @@ def test_delta_costs():
     assert bounds[0] > bounds[-1]
 
 
+@pytest.mark.parametrize(
+    "counts", [(100, 60, 45), (1000, 1000, 700), (5000, 300, 290), (50, 20, 20)]
+)
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-4, 1e-2])
+def test_a_larger_epsilon_is_falsified_no_sooner(counts, delta):
+    """As far as the p-value is small: the bound is where it first stops to be."""
+    found = np.array([p_value(*counts, e, delta) for e in np.linspace(0, 8, 161)])
+    small = int(np.argmax(found > 0.25))
+    assert (np.diff(found[: small + 1]) >= 0).all()
+    assert (found[small:] > 0.25).all()
+
+
 def test_one_canary_says_nothing():
     counts = {"canaries": 1, "guesses": 1, "correct": 1}
     assert one_run_epsilon_lower_bound(**counts, delta=0.0) == 0

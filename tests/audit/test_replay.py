@@ -167,6 +167,12 @@ def test_mixed_and_surplus_noise_is_refused():
         assert_norm([1.0], 1.0, norm=3)
 
 
+@pytest.mark.parametrize("bend", [np.sinh, np.tanh, lambda x: np.clip(x, -9, 9), np.exp])
+def test_noise_that_is_bent_afterwards_is_refused(bend):
+    with np.errstate(over="ignore"), pytest.raises((ValueError, Violation)):
+        spent(lambda data, rng: bend(len(data) + rng.normal(0, 1e-4)), PAIR)
+
+
 def test_the_tape():
     tape = NoiseTape(unit=2.0, at=1)
     assert tape.normal(5.0, 3.0) == 5.0
