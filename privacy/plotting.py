@@ -40,7 +40,8 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
     axes: Any = figure.add_subplot()
     axes.plot([0, 1], [1, 0], ":", color="0.6", label="no information")
     axes.plot(rates, claimed_tradeoff(curve, rates), label="claimed: no test below")
-    axes.step(false_alarms, misses, label="seen")
+    # straight between two thresholds: that is what a coin's choice between them would give
+    axes.plot([1, *false_alarms, 0], [0, *misses, 1], label="seen")
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("false negative rate")
     axes.set_xlim(0, 1)
