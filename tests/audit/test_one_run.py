@@ -35,7 +35,7 @@ def guessed(epsilon, delta, m, rng):
 
 
 def test_false_alarms_are_rare():
-    """Randomized response is the worst case: at 5 %, 200 runs give at most about 10 alarms; 22: 4 s.e."""
+    """Randomized response is the worst case: of 200 runs about 10 alarms at 5 %; 22 is 4 s.e."""
     alarms, wrong = 0, 0
     for seed in np.random.SeedSequence(2026).spawn(200):
         right = guessed(1.0, 1e-4, 200, np.random.default_rng(seed))
