@@ -342,6 +342,15 @@ def exact_noise() -> Iterator[Figure]:
         yield Figure(f"  OpenDP's discrete gaussian, scale {scale:g}, a draw", 1 / theirs, "us")
 
 
+@benchmark("audit")
+def audit(_: argparse.Namespace) -> Iterator[Figure]:
+    """Lower bounds, power, false alarms, speed and mutants of the audits."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.audit
+    from tests.benchmarks.audits import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
