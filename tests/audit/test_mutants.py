@@ -26,8 +26,8 @@ PACKAGE = {
     ),
     "part forgotten": (
         "privacy.accounting",
-        "for other in rest:\n            curve = curve + other",
-        "for other in rest[1:]:\n            curve = curve + other",
+        "return first.plus(rest)",
+        "return first.plus(rest[1:])",
     ),
     "parallel: first cell alone": (
         "privacy.accounting",

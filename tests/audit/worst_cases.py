@@ -88,6 +88,20 @@ def antipodal(mechanism, rng, runs, weaker):
     )
 
 
+def group(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a user all of whose records are there, each kept by its own coin."""
+    mu = 1 / (mechanism.mechanism.noise_multiplier * weaker)
+    k, q = mechanism.size, mechanism.sampling_probability
+    weight = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+
+    def ratio(x):
+        terms = (w * np.exp(j * mu * x - (j * mu) ** 2 / 2) for j, w in enumerate(weight))
+        return np.log(sum(terms))
+
+    kept = rng.binomial(k, q, runs)
+    return tuple(ratio(rng.normal(0, 1, runs) + mu * there * kept) for there in (0, 1))
+
+
 def summed(parts):
     return tuple(sum(column) for column in zip(*parts, strict=True))
 
@@ -120,6 +134,7 @@ SIMULATED = {
     "ApproximateDP": approximate,
     "ZeroConcentratedDP": concentrated,
     "PoissonSampled": sampled,
+    "GroupSampled": group,
     "Repeated": repeated,
     "Composed": composed,
     "Parallel": parallel,
@@ -150,6 +165,8 @@ def cases():
         (thinned(dp.PureDP(2.0), 0.4), one),
         (thinned(dp.repeat(gaussian, 6), 0.5), one),
         (thinned(thinned(dp.Gaussian(0.5), 0.8), 0.6), one),
+        (dp.user_level(thinned(dp.Gaussian(0.8), 0.3), max_contributions=3), one),
+        (dp.repeat(dp.user_level(thinned(gaussian, 0.2), max_contributions=2), 5), special),
         (dp.repeat(gaussian, 4), one),
         (dp.repeat(dp.PureDP(0.3), 5), one),
         (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),
