@@ -1,0 +1,201 @@
+"""How an action is picked from what the model believes.
+
+Random numbers come in as an argument, one row a round, so that one code serves one live round, one
+round of many replicates and a whole batch of many replicates. Normals and uniforms are two
+sequences of their own: in whatever lengths they are drawn, a round gets the same ones.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bandits import _checks
+from bandits._checks import Array, Indices
+from bandits.linear_model import times
+
+
+class Noise(NamedTuple):
+    """The random numbers of a round (no axis B), of many replicates, or of B rounds of them."""
+
+    normals: Array
+    """Shape (..., d), or (..., 0) where none are used."""
+    uniforms: Array
+    """Shape (..., 2), or (..., 0) where none are used."""
+
+
+class Exploration(Protocol):
+    """Picks a candidate."""
+
+    normals: bool
+    """Whether a round needs d normals."""
+    uniforms: int
+    """How many uniforms a round needs."""
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+    ) -> Indices:
+        """Return the picked candidates.
+
+        Parameters
+        ----------
+        candidates
+            Features, shape (..., n, d).
+        mean, root
+            The model's mean (..., d) and square root of its covariance (..., d, d).
+        noise
+            The rounds' random numbers.
+        batch
+            The number of the batch, from 0.
+        rounds
+            The numbers of the rounds, from 1: a number, or shape (B,).
+        """
+
+
+def _best(scores: Array) -> Indices:
+    best: Indices = scores.argmax(-1)
+    return best
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The largest estimated reward x'mean, and no exploration at all."""
+
+    normals = False
+    uniforms = 0
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+    ) -> Indices:
+        """Return argmax x'mean."""
+        return _best(times(candidates, mean))
+
+
+@dataclass(frozen=True)
+class UpperConfidence:
+    """The largest x'mean + width |x|, |x|^2 = x' covariance x.
+
+    Parameters
+    ----------
+    width
+        How many standard deviations are added, >= 0 (alpha in the papers).
+    """
+
+    width: float = 1.0
+    normals = False
+    uniforms = 0
+
+    def __post_init__(self) -> None:
+        _checks.real("width", self.width, "Pass a number of standard deviations.", at_least=0)
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+    ) -> Indices:
+        """Return argmax x'mean + width |x|."""
+        if candidates.ndim == 2:
+            reach = candidates.dot(root)
+            squares = (reach * reach).dot(np.ones(len(mean)))
+        else:
+            reach = candidates @ root
+            squares = np.einsum("...i,...i->...", reach, reach)
+        return _best(times(candidates, mean) + self.width * np.sqrt(squares))
+
+
+@dataclass(frozen=True)
+class Thompson:
+    """The best for one draw of theta ~ N(mean, v^2 covariance), a fresh one each round.
+
+    Parameters
+    ----------
+    scale
+        v > 0, in every batch, or of batch 0.
+    decay
+        v of the next batch over v of this one, in (0, 1].
+    """
+
+    scale: float = 1.0
+    decay: float = 1.0
+    normals = True
+    uniforms = 0
+
+    def __post_init__(self) -> None:
+        _checks.real("scale", self.scale, "Pass v, such as 1.", above=0)
+        _checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+    ) -> Indices:
+        """Return argmax x'theta."""
+        scale = self.scale * self.decay**batch
+        return _best(times(candidates, mean + scale * times(root, noise.normals)))
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A uniform candidate with probability min(1, d log t / (t gamma)) in round t, else `base`.
+
+    Parameters
+    ----------
+    base
+        What picks in the other rounds.
+    gamma
+        How seldom it is forced, > 0.
+    """
+
+    base: Exploration
+    gamma: float = 1.0
+    uniforms = 2
+
+    def __post_init__(self) -> None:
+        _checks.real("gamma", self.gamma, "Pass how seldom to force, such as 1.", above=0)
+
+    @property
+    def normals(self) -> bool:
+        """Whether `base` needs normals."""
+        return self.base.normals
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+    ) -> Indices:
+        """Return the pick of `base`, or a uniform one."""
+        picked = self.base.pick(candidates, mean, root, noise, batch, rounds)
+        arms, dimension = candidates.shape[-2:]
+        forced = noise.uniforms[..., 0] < dimension * np.log(rounds) / (rounds * self.gamma)
+        any_arm = (noise.uniforms[..., 1] * arms).astype(np.int64)
+        return np.where(forced, any_arm, picked)
+
+
+class Draws:
+    """The two sequences of random numbers, for a live learner or for replicates.
+
+    Exploration only touches what was released: its randomness protects nobody, and may be seeded.
+
+    Parameters
+    ----------
+    seeds
+        One seed a replicate, or a single one for a learner without the axis.
+    """
+
+    def __init__(self, seeds: np.random.SeedSequence | list[np.random.SeedSequence]) -> None:
+        self.live = not isinstance(seeds, list)
+        each = seeds if isinstance(seeds, list) else [seeds]
+        pairs = [[np.random.default_rng(child) for child in seed.spawn(2)] for seed in each]
+        self.generators = list(zip(*pairs, strict=True))
+
+    def noise(self, exploration: Exploration, rounds: int, dimension: int) -> Noise:
+        """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) when live."""
+        width = dimension if exploration.normals else 0
+        normals = [rng.standard_normal((rounds, width)) for rng in self.generators[0]]
+        uniforms = [rng.random((rounds, exploration.uniforms)) for rng in self.generators[1]]
+        if self.live:
+            return Noise(normals[0], uniforms[0])
+        return Noise(np.stack(normals), np.stack(uniforms))
+
+    def state(self) -> list[dict[str, object]]:
+        """Return the generators' states, for a live learner."""
+        return [dict(rngs[0].bit_generator.state) for rngs in self.generators]
+
+    def load(self, state: list[dict[str, object]]) -> None:
+        """Put the states back."""
+        for rngs, each in zip(self.generators, state, strict=True):
+            rngs[0].bit_generator.state = each
