@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         PrivateContexts,
         PrivateThompson,
         PrivateUCB,
+        algorithm_from_json,
     )
-    from bandits.algorithm import Algorithm, algorithm_from_json
+    from bandits.algorithm import Algorithm
     from bandits.environments import RankDeficient, Replay, Synthetic
     from bandits.live import Agent, Ticket
     from bandits.simulate import Simulation, simulate
@@ -56,8 +57,8 @@ __all__ = [
 _HOMES = {
     "agents": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
     "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser LinTS LinUCB PrivateContexts PrivateThompson "
-    "PrivateUCB",
-    "algorithm": "Algorithm algorithm_from_json",
+    "PrivateUCB algorithm_from_json",
+    "algorithm": "Algorithm",
     "environments": "RankDeficient Replay Synthetic",
     "live": "Agent Ticket",
     "simulate": "Simulation simulate",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -33,11 +33,7 @@ Noise = Literal[
     "column_normalised",
     "optimised",
 ]
-Calibration = Literal["exact", "printed"]
 Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
-
-ALGORITHMS: dict[str, type["Algorithm"]] = {}
-"""The named algorithms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +64,6 @@ class Algorithm(ABC):
     centre: float | None = None
     bias: float | None = None
     prior_mean: Sequence[float] | None = None
-
-    def __init_subclass__(cls) -> None:
-        if not cls.__name__.startswith("_"):
-            ALGORITHMS[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         _checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
@@ -126,12 +118,18 @@ class Algorithm(ABC):
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what the whole transcript guarantees, however the rounds are played."""
 
+    @cached_property
+    def _ones(self) -> Array:
+        return np.ones(self.dimension)
+
     def prepared(self, candidates: Array) -> Array:
         """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
-        ones = np.ones(candidates.shape[-1])
-        norms = np.sqrt((candidates * candidates) @ ones)
-        if norms.max() > MARGIN:
-            candidates = candidates / np.maximum(norms, 1.0)[..., None]
+        squares = (candidates * candidates).dot(self._ones)
+        if not squares.item(squares.argmax()) <= 1 + 1e-12:
+            if not np.isfinite(candidates).all():
+                remedy = "Pass finite features."
+                raise ValueError(_checks.expected("candidates", "...", "finite", remedy))
+            candidates = candidates / np.maximum(np.sqrt(squares), 1.0)[..., None]
         if self.bias is None:
             return candidates
         weight = np.full((*candidates.shape[:-1], 1), self.bias)
@@ -181,16 +179,6 @@ class Algorithm(ABC):
         """Return a JSON-able form that `algorithm_from_json` reads back."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"type": type(self).__name__, **values}
-
-
-def algorithm_from_json(form: dict[str, Any]) -> Algorithm:
-    """Build the algorithm that `Algorithm.to_json` wrote, with every check."""
-    values = dict(form)
-    kind = values.pop("type", None)
-    if kind not in ALGORITHMS:
-        remedy = "Pass the name of an algorithm."
-        raise ValueError(_checks.expected("type", kind, f"one of {sorted(ALGORITHMS)}", remedy))
-    return ALGORITHMS[kind](**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,10 +238,12 @@ class _Private(Algorithm):
     delta: float
     relation: str = "REPLACE_ONE"
     noise: Noise = "independent"
-    calibration: Calibration = "exact"
+    calibration: str = "exact"
 
     ridge: float = 1.0
-    unit = "the reward of one round"
+
+    CALIBRATIONS: ClassVar[tuple[str, ...]] = ("exact", "printed")
+    unit: ClassVar[str] = "the reward of one round"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -267,7 +257,7 @@ class _Private(Algorithm):
         object.__setattr__(self, "relation", str(self.relation))
         for name, value, known in (
             ("noise", self.noise, get_args(Noise)),
-            ("calibration", self.calibration, get_args(Calibration)),
+            ("calibration", self.calibration, self.CALIBRATIONS),
         ):
             if value not in known:
                 raise ValueError(

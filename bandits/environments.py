@@ -21,8 +21,8 @@ Law = Literal["bernoulli", "gaussian", "exact"]
 class Block(NamedTuple):
     """Some rounds of R replicates."""
 
-    candidates: Array
-    """Features, shape (R, B, n, d)."""
+    candidates: Indices
+    """Which arms are offered, shape (R, B, n)."""
     means: Array
     """Mean reward of each candidate, shape (R, B, n)."""
     luck: Array
@@ -33,6 +33,9 @@ class Block(NamedTuple):
 
 class World(ABC):
     """The rounds of R replicates, block by block."""
+
+    features: Array
+    """Features of all arms, shape (R, arms, d)."""
 
     @abstractmethod
     def block(self, count: int) -> Block:
@@ -177,9 +180,9 @@ class _SyntheticWorld(World):
     def __init__(self, environment: Synthetic, seeds: list[np.random.SeedSequence]) -> None:
         self.environment = environment
         self.generators = [np.random.default_rng(seed) for seed in seeds]
-        self.arms = np.stack([environment.features(rng) for rng in self.generators])
+        self.features = np.stack([environment.features(rng) for rng in self.generators])
         thetas = [_on_sphere(rng.standard_normal(environment.dimension)) for rng in self.generators]
-        linear = environment.norm * np.einsum("rad,rd->ra", self.arms, np.stack(thetas))
+        linear = environment.norm * np.einsum("rad,rd->ra", self.features, np.stack(thetas))
         linear += environment.base
         if environment.link == "logistic":
             self.means = 1 / (1 + np.exp(-linear))
@@ -202,7 +205,7 @@ class _SyntheticWorld(World):
         self.played += count
         owners = rounds if environment.users is None else rounds % environment.users
         users = np.broadcast_to(owners, luck.shape)
-        return Block(self.arms[rows, chosen], self.means[rows, chosen], luck, users)
+        return Block(chosen, self.means[rows, chosen], luck, users)
 
     def rewards(self, means: Array, luck: Array) -> Array:
         match self.environment.law:
@@ -266,6 +269,9 @@ class _ReplayWorld(World):
     def __init__(self, environment: Replay, seeds: list[np.random.SeedSequence]) -> None:
         self.environment = environment
         self.generators = [np.random.default_rng(seed) for seed in seeds]
+        self.features = np.broadcast_to(
+            environment.items, (len(seeds), *environment.items.shape)
+        )
         order = np.argsort(environment.user, kind="stable")
         self.item, self.rating = environment.item[order], environment.rating[order]
         _, self.first, self.count = np.unique(
@@ -279,7 +285,7 @@ class _ReplayWorld(World):
         users = self.eligible[(drawn[..., 0] * len(self.eligible)).astype(np.int64)]
         places = self.first[users][..., None] + distinct(drawn[..., 1:], self.count[users])
         means = self.rating[places]
-        return Block(self.environment.items[self.item[places]], means, np.zeros(users.shape), users)
+        return Block(self.item[places], means, np.zeros(users.shape), users)
 
     def rewards(self, means: Array, luck: Array) -> Array:
         return means

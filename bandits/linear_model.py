@@ -8,6 +8,7 @@ Every array may have a leading axis of replicates; a live learner has none. The 
 but for the two operations for which BLAS is called without the axis.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -33,7 +34,8 @@ def transposed(matrix: Array) -> Array:
 def add_round(root: Array, x: Array) -> tuple[Array, Array]:
     """Carry S with A^-1 = S S' to (A + x x')^-1, in place (Potter's square-root update).
 
-    With u = S'x it is S - c (S u) u', c = (1 - 1/sqrt(1 + |u|^2)) / |u|^2.
+    With u = S'x and s = |u|^2 it is S - c (S u) u', c = (1 - 1/sqrt(1 + s)) / s, which without
+    cancellation is 1 / (1 + s + sqrt(1 + s)).
 
     Parameters
     ----------
@@ -50,20 +52,15 @@ def add_round(root: Array, x: Array) -> tuple[Array, Array]:
     if root.ndim == 2:
         u = x.dot(root)
         inverse_x = root.dot(u)
-        square = u.dot(u)
-        dger(-_shrink(square), u, inverse_x, a=root.T, overwrite_a=1)
+        square = float(u.dot(u))
+        dger(-1 / (1 + square + math.sqrt(1 + square)), u, inverse_x, a=root.T, overwrite_a=1)
         return inverse_x, square
     u = times(transposed(root), x)
     inverse_x = times(root, u)
     square = np.einsum("...i,...i->...", u, u)
-    root -= (_shrink(square)[..., None] * inverse_x)[..., :, None] * u[..., None, :]
+    shrink = 1 / (1 + square + np.sqrt(1 + square))
+    root -= (shrink[..., None] * inverse_x)[..., :, None] * u[..., None, :]
     return inverse_x, square
-
-
-def _shrink(square: Array) -> Array:
-    """Return (1 - 1/sqrt(1 + s)) / s without cancellation: 1 / (r (1 + r)), r = sqrt(1 + s)."""
-    root = np.sqrt(1 + square)
-    return 1 / (root * (1 + root))
 
 
 def inverse_root(gram: Array, ridge: float) -> Array:
@@ -163,17 +160,25 @@ class NoisyRidge:
 
     Parameters
     ----------
-    dimension, lead, ridge
+    dimension, lead, ridge, prior_mean
         As in `Ridge`.
     """
 
     moves = False
 
-    def __init__(self, dimension: int, lead: tuple[int, ...] = (), *, ridge: float = 1.0) -> None:
+    def __init__(
+        self,
+        dimension: int,
+        lead: tuple[int, ...] = (),
+        *,
+        ridge: float = 1.0,
+        prior_mean: Array | float = 0.0,
+    ) -> None:
         self.ridge = ridge
         self.upper = np.triu_indices(dimension)
         self.root = np.zeros((*lead, dimension, dimension)) + np.eye(dimension) / np.sqrt(ridge)
-        self.mean = np.zeros((*lead, dimension))
+        self.prior = ridge * (np.zeros(dimension) + prior_mean)
+        self.mean = np.zeros((*lead, dimension)) + prior_mean
         self.unused = np.zeros(lead)
 
     def observe(self, x: Array) -> Array:
@@ -189,7 +194,7 @@ class NoisyRidge:
         gram[..., first, second] /= np.where(first == second, 1.0, np.sqrt(2))
         gram[..., second, first] = gram[..., first, second]
         self.root = inverse_root(gram, self.ridge)
-        self.mean = times(self.root, times(transposed(self.root), prefix[..., count:]))
+        self.mean = times(self.root, times(transposed(self.root), prefix[..., count:] + self.prior))
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""

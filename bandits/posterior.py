@@ -11,7 +11,7 @@ likelihood exp(h'theta - theta'L theta / 2)):
 - `"prefix"`: the last release alone, b ~ N(G theta, tau^2 G + s^2 I) with G the sum of all G_j.
 - `"all"`: every release, generalised least squares. With C the whitening of the noise,
   y_i = sum_j C_ij (increment j) has Cov(y_i, y_l) = tau^2 sum_j C_ij C_lj G_j + [i = l] I. Its
-  Cholesky factor grows by one block a release.
+  factor grows by one block a release.
 
 A prior N(prior mean, p I) gives the posterior. Where p is not given it is the most likely one
 on a grid, under a wide log-normal prior (empirical Bayes).
@@ -180,7 +180,8 @@ class _AllReleases:
     """Information from every release, by a block Cholesky factor that grows with them.
 
     With F the factor of the covariance of (y_1, ..., y_k) and H the stacked sums C_ij G_j, the
-    information is (F^-1 H)'(F^-1 H) and the vector (F^-1 H)'(F^-1 y).
+    information is (F^-1 H)'(F^-1 H) and the vector (F^-1 H)'(F^-1 y). Block row k of F is kept as
+    its part left of the diagonal and the inverse of its diagonal block.
     """
 
     def __init__(
@@ -192,63 +193,69 @@ class _AllReleases:
         factor = np.linalg.cholesky(difference @ noise_covariance @ difference.T)
         self.whiten = np.tril(np.linalg.inv(factor))
         self.variance = variance
-        self.dimension = dimension
-        self.lead = lead
-        self.grams = np.zeros((*lead, 0, dimension, dimension))
-        self.increments = np.zeros((*lead, 0, dimension))
         self.last = np.zeros((*lead, dimension))
-        self.factor = np.zeros((*lead, 0, 0))
-        self.design = np.zeros((*lead, 0, dimension))  # F^-1 H
-        self.values = np.zeros((*lead, 0))  # F^-1 y
+        self.grams: list[Array] = []
+        self.increments: list[Array] = []
+        self.left: list[Array] = []
+        self.inverses: list[Array] = []
+        self.information = np.zeros((*lead, dimension, dimension))
+        self.vector = np.zeros((*lead, dimension))
+        self.designs: list[Array] = []  # blocks of F^-1 H
+        self.values: list[Array] = []  # blocks of F^-1 y
 
     def add(self, gram: Array, prefix: Array) -> tuple[Array, Array]:
         """Return the information after one more release."""
-        k, d = self.grams.shape[-3], self.dimension
-        self.grams = np.concatenate((self.grams, gram[..., None, :, :]), axis=-3)
-        increment = (prefix - self.last)[..., None, :]
-        self.increments = np.concatenate((self.increments, increment), axis=-2)
+        k, d = len(self.grams), gram.shape[-1]
+        self.grams.append(gram)
+        self.increments.append(prefix - self.last)
         self.last = prefix.copy()
         rows = self.whiten[: k + 1, : k + 1]
-        y = np.einsum("j,...jd->...d", rows[k], self.increments)
-        h = np.einsum("j,...jde->...de", rows[k], self.grams)
-        # Cov(y_k, y_i) for all i <= k: (..., k + 1, d, d), symmetric blocks
-        flat = self.grams.reshape(*self.lead, k + 1, d * d)
-        covariances = self.variance * ((rows * rows[k]) @ flat).reshape(*self.lead, k + 1, d, d)
-        own = covariances[..., k, :, :] + np.eye(d)
-        cross = covariances[..., :k, :, :].reshape(*self.lead, k * d, d)
-        below = self._solve(cross)  # F^-1 Cov(y_past, y_k), (..., kd, d)
-        rest = np.linalg.cholesky(own - transposed(below) @ below)
-        inverse = np.linalg.inv(rest)
-        design = inverse @ (h - transposed(below) @ self.design)
-        value = times(inverse, y - times(transposed(below), self.values))
-        self._grow(below, rest)
-        self.design = np.concatenate((self.design, design), axis=-2)
-        self.values = np.concatenate((self.values, value), axis=-1)
-        return transposed(self.design) @ self.design, times(transposed(self.design), self.values)
+        y = np.tensordot(rows[k], np.stack(self.increments), 1)
+        grams = np.stack(self.grams)
+        h = np.tensordot(rows[k], grams, 1)
+        # Cov(y_k, y_i) for all i <= k
+        cross = self.variance * np.tensordot(rows * rows[k], grams, 1)
+        left = self._eliminated(cross[:k])
+        own = cross[k] + np.eye(d)
+        for i in range(k):
+            block = left[..., i * d : (i + 1) * d]
+            own = own - block @ transposed(block)
+            h = h - block @ self.designs[i]
+            y = y - times(block, self.values[i])
+        # what is left of Cov(y_k) is at least its noise, the identity, whatever the rounding
+        eigen, vectors = np.linalg.eigh(own)
+        inverse = transposed(vectors / np.sqrt(np.maximum(eigen, 1.0))[..., None, :])
+        self.left.append(left)
+        self.inverses.append(inverse)
+        self.designs.append(inverse @ h)
+        self.values.append(times(inverse, y))
+        self.information = self.information + transposed(self.designs[k]) @ self.designs[k]
+        self.vector = self.vector + times(transposed(self.designs[k]), self.values[k])
+        return self.information, self.vector
 
-    def _solve(self, right: Array) -> Array:
-        from scipy.linalg import solve_triangular
-
-        if self.factor.ndim == 2:
-            out: Array = solve_triangular(self.factor, right, lower=True) if len(right) else right
-            return out
-        each = zip(self.factor, right, strict=True)
-        return np.stack(
-            [solve_triangular(f, r, lower=True, check_finite=False) if len(r) else r for f, r in each]
-        )
-
-    def _grow(self, below: Array, rest: Array) -> None:
-        size, d = self.factor.shape[-1], self.dimension
-        factor = np.zeros((*self.lead, size + d, size + d))
-        factor[..., :size, :size] = self.factor
-        factor[..., size:, :size] = transposed(below)
-        factor[..., size:, size:] = rest
-        self.factor = factor
+    def _eliminated(self, cross: Array) -> Array:
+        """Return block row k of F left of its diagonal, (..., d, k d), by forward substitution."""
+        d = cross.shape[-1]
+        out = np.empty((*cross.shape[1:-1], len(cross) * d))
+        for i, block in enumerate(cross):
+            known = out[..., : i * d] @ transposed(self.left[i]) if i else 0.0
+            out[..., i * d : (i + 1) * d] = (block - known) @ transposed(self.inverses[i])
+        return out
 
     def state(self) -> dict[str, Array]:
-        names = ("grams", "increments", "last", "factor", "design", "values")
-        return {name: getattr(self, name) for name in names}
+        single = {"last": self.last, "information": self.information, "vector": self.vector}
+        lists = {
+            f"{name}_{i}": array
+            for name in self._LISTS
+            for i, array in enumerate(getattr(self, name))
+        }
+        return single | lists | {"releases": np.array(float(len(self.grams)))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        for name in self.state():
+        for name in ("last", "information", "vector"):
             setattr(self, name, state[name].copy())
+        for name in self._LISTS:
+            found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
+            setattr(self, name, found)
+
+    _LISTS = ("grams", "increments", "left", "inverses", "designs", "values")

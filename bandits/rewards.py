@@ -7,6 +7,7 @@ returns the released prefix of all batches. Every round counts, whatever its rew
 The noise comes from `privacy.RunningSum`; the channels differ in who is protected.
 """
 
+import json
 import math
 import os
 from collections.abc import Mapping
@@ -96,6 +97,10 @@ class Open:
         self.prefix = self.prefix + summed(features, rewards)
         return self.prefix
 
+    def add(self, late: Array) -> None:
+        """Add a reward that came after its batch; the model sees it with the next batch."""
+        self.prefix = self.prefix + late
+
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""
         return {"prefix": self.prefix}
@@ -136,6 +141,13 @@ class Private:
     def release(self, features: Array, rewards: Array, users: Any) -> Array:
         """Add a batch and return the released prefix; see `Open.release`."""
         return self._published(self.sums.step(self._values(features, rewards, users)))
+
+    def add(self, late: Array) -> None:
+        """Do nothing: a reward after its batch's release adds nothing."""
+
+    def account(self, features: Array, rewards: Array, users: Any) -> None:
+        """Write a batch into the books whose release was made before a crash."""
+        self._values(features, rewards, users)
 
     def _published(self, prefix: Array) -> Array:
         return prefix
@@ -193,6 +205,17 @@ class Sampled(Private):
             uniforms = self.coins.random(rewards.shape)
         kept = np.where(uniforms < self.sampling_probability, rewards, 0.0)
         return super()._values(features, kept, users)
+
+    def state(self) -> dict[str, Array]:
+        """Return the coins' state, in a simulation."""
+        if self.coins is None:
+            return {}
+        return {"coins": np.array(json.dumps(self.coins.bit_generator.state))}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put it back."""
+        if self.coins is not None:
+            self.coins.bit_generator.state = json.loads(str(state["coins"]))
 
 
 class Capped(Private):

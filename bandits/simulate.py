@@ -216,10 +216,11 @@ def play(
     regret = np.zeros((len(group), algorithm.rounds))
     reward = np.zeros((len(group), algorithm.rounds))
     rows = np.arange(len(group))[:, None]
+    arms = algorithm.prepared(world.features)
     batch: list[tuple[Array, Array, Indices]] = []
     for start in range(0, algorithm.rounds, _BLOCK):
         block = world.block(min(_BLOCK, algorithm.rounds - start))
-        candidates = algorithm.prepared(block.candidates)
+        candidates = arms[rows[..., None], block.candidates]
         count = candidates.shape[1]
         at = 0
         while at < count:
