@@ -50,9 +50,25 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.release.clipping import (
+        Contributions,
+        clip_records,
+        clip_users,
+        limit_contributions,
+    )
     from privacy.release.factorisations import Factorisation
+    from privacy.release.lifetime import LifetimeCap
+    from privacy.release.noise import (
+        discrete_gaussian,
+        discrete_laplace,
+        float_gaussian_for_simulation,
+        rounded_gaussian,
+        rounded_laplace,
+    )
+    from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
     from privacy.release.participation import Participation
     from privacy.release.running_sums import RunningSum
+    from privacy.release.sums import Release, release_sum
 
 __version__ = "0.1.0"
 
@@ -60,12 +76,15 @@ __all__ = [
     "ApproximateDP",
     "Budget",
     "BudgetExceeded",
+    "ChosenNorm",
+    "Contributions",
     "Curve",
     "Factorisation",
     "Gaussian",
     "Guarantee",
     "Infeasible",
     "Laplace",
+    "LifetimeCap",
     "NeighboringRelation",
     "NotCertified",
     "Participation",
@@ -73,14 +92,22 @@ __all__ = [
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
+    "Release",
     "RunningSum",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
     "calibrate",
+    "choose_clip_norm",
+    "clip_records",
+    "clip_users",
     "compose",
     "delta_from_rho",
+    "discrete_gaussian",
+    "discrete_laplace",
     "epsilon_from_rho",
+    "float_gaussian_for_simulation",
+    "limit_contributions",
     "load_plan",
     "max_sampling_probability",
     "max_steps",
@@ -94,10 +121,13 @@ __all__ = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "release_sum",
     "repeat",
     "rho_from_epsilon",
     "rho_from_mu",
     "rho_from_noise_multiplier",
+    "rounded_gaussian",
+    "rounded_laplace",
     "support_matrix",
 ]
 
@@ -116,9 +146,15 @@ _HOMES = {
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "release.clipping": "Contributions clip_records clip_users limit_contributions",
     "release.factorisations": "Factorisation",
+    "release.lifetime": "LifetimeCap",
+    "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "
+    "rounded_gaussian rounded_laplace",
+    "release.norm_choice": "ChosenNorm choose_clip_norm",
     "release.participation": "Participation",
     "release.running_sums": "RunningSum",
+    "release.sums": "Release release_sum",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

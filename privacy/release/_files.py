@@ -1,6 +1,5 @@
 """Files that are either whole or not there: arrays and a JSON header, no pickle."""
 
-import contextlib
 import json
 import os
 import zipfile
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _VERSION = 1
+_DAMAGES = (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, AttributeError)
 
 
 def write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -22,7 +22,8 @@ def write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     members: dict[str, Any] = {"header": np.array(text)} | arrays
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        handle = os.open(beside, flags, 0o600)
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **members)
             file.flush()
@@ -52,15 +53,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     ValueError
         The file is damaged, or was written by another version.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(np.load(path, allow_pickle=False))
-            arrays = {name: file[name] for name in file.files}
-            header = json.loads(str(arrays.pop("header")))
-        except (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError) as error:
-            raise ValueError(
-                f"Expected path={str(path)!r} to be a whole file of this library. Restore a copy."
-            ) from error
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        header = json.loads(str(arrays.pop("header")))
+    except _DAMAGES as error:
+        raise ValueError(
+            f"Expected path={str(path)!r} to be a whole file of this library. Restore a copy."
+        ) from error
     if header.get("version") != _VERSION:
         raise ValueError(
             f"Expected path={str(path)!r} to be of version {_VERSION}, not "

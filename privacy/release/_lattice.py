@@ -92,19 +92,26 @@ class Lattice:
 
     def step(self, k: int, values: Array) -> Any:
         """Return the next increment: row k of C^-1 applied to round(C x) + z, times the step."""
+        exact = self.rounded_row(k, values)
+        noisy = exact + self._draw(self._sigma, exact.shape)
+        # from here on post-processing: nothing but `noisy`, of this release and earlier ones
+        increment = (noisy - self.memory.past(k)) / self._row(k)[-1]
+        self.memory.push(increment)
+        return increment * self._step
+
+    def rounded_row(self, k: int, values: Array) -> NDArray[np.int64]:
+        """Take in the input of release k and return row k of C x, rounded to the lattice."""
         units = self._units(values)
         high = np.floor(units / _PART)
         low = units - high * _PART
         diagonal = self._row(k)[-1]
         coarse = self._high.past(k) + diagonal * high
         fine = self._low.past(k) + diagonal * low
-        exact = (coarse * _PART).astype(np.int64) + np.floor(fine + 0.5).astype(np.int64)
-        noisy = exact + self._draw(self._sigma, exact.shape)
-        increment = (noisy - self.memory.past(k)) / diagonal
         self._high.push(high)
         self._low.push(low)
-        self.memory.push(increment)
-        return increment * self._step
+        rounded: NDArray[np.int64] = (coarse * _PART).astype(np.int64)
+        rounded += np.floor(fine + 0.5).astype(np.int64)
+        return rounded
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what a checkpoint keeps beside the memory: the raw inputs of the block."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_PRODUCTS = 2**18
 
 
 class Memory(ABC):
@@ -52,7 +53,11 @@ class History(Memory):
 
     def past(self, k: int) -> Any:
         row = self._row(k)[:-1]
-        return row @ self._vectors[self._length - len(row) : self._length]
+        vectors = self._vectors[self._length - len(row) : self._length]
+        # in pieces: beyond this size BLAS starts threads, which here cost more than they save
+        piece = max(1, _PRODUCTS // vectors.shape[1])
+        starts = range(0, max(1, len(row)), piece)
+        return sum(row[i : i + piece] @ vectors[i : i + piece] for i in starts)
 
     def push(self, vector: Array) -> None:
         if self._length == len(self._vectors):

@@ -5,6 +5,7 @@ minimise tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the Lagr
 (tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from os import PathLike
@@ -40,11 +41,11 @@ def encoder(
         return _lower_factor(_optimum(counts, move=objective == "max"))
     key = hashlib.sha256(counts.tobytes() + objective.encode()).hexdigest()[:32]
     path = Path(cache) / f"running-sum-{releases}-{key}.npz"
-    if path.exists():
-        matrix = _files.read(path)[1].get("matrix")
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        matrix = np.asarray(_files.read(path)[1]["matrix"], dtype=np.float64)
         # the noise and the sensitivity are computed from what is read: it can be bad, not unsafe
-        if matrix is not None and matrix.shape == (releases, releases) and _usable(matrix):
-            return np.asarray(matrix, dtype=np.float64)
+        if matrix.shape == (releases, releases) and _usable(matrix):
+            return matrix
     matrix = _lower_factor(_optimum(counts, move=objective == "max"))
     path.parent.mkdir(parents=True, exist_ok=True)
     _files.write(path, {"kind": "factorisation"}, {"matrix": matrix})

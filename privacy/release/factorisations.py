@@ -94,7 +94,7 @@ class Factorisation(ABC):
     @staticmethod
     def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
         """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
-        matrix = np.array(matrix, dtype=np.float64)
+        matrix = np.array(matrix, dtype=np.float64, ndmin=1)
         return _Dense(name, _size(len(matrix), DENSE_LIMIT), matrix)
 
     @staticmethod
@@ -183,7 +183,7 @@ class Factorisation(ABC):
 
     @abstractmethod
     def column_norms(self) -> Array:
-        """Return |C_:j| for each release j: how far a record of that release moves C x."""
+        """Return the norms of the columns of C: how far a record of one release moves C x."""
 
     @property
     def band(self) -> int:

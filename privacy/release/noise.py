@@ -186,6 +186,30 @@ def rounded_laplace(
     return draw(law, size, random_source(rng, simulation=simulation))
 
 
+def float_gaussian_for_simulation(
+    sigma: float, size: Size, rng: Any = None
+) -> npt.NDArray[np.float64]:
+    """Draw from a Gaussian in floats, for experiments on data that need no protection.
+
+    Its low bits tell which sum it was added to (Mironov 2012): never release it.
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation >= 0, in the data's unit.
+    size
+        Shape of the result.
+    rng
+        A seed or ``numpy.random.Generator``.
+
+    Returns
+    -------
+    ndarray of float64
+    """
+    sigma = _checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
+    return np.random.default_rng(rng).normal(0.0, sigma, size)
+
+
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
     remedy = "Pass it in units of the lattice; a coarser lattice makes it smaller."
     _checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
@@ -393,3 +417,12 @@ def bernoulli_exp(energy: Fraction, source: Source) -> bool:
             return True
         if uniform >= high:
             return False
+
+
+def uniform_below(count: int, source: Source) -> int:
+    """Return one of 0 ... count - 1, each exactly as likely."""
+    bits = (count - 1).bit_length()
+    while True:
+        number = int.from_bytes(source(bits // 8 + 1), "little") & (1 << bits) - 1
+        if number < count:
+            return number

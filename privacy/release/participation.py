@@ -32,7 +32,7 @@ class Participation(ABC):
 
     @staticmethod
     def once() -> "Participation":
-        """Each record is in one release: sensitivity max_j |C_:j|."""
+        """Each record is in one release: the largest norm of a column of C."""
         return _Once()
 
     @staticmethod
@@ -73,8 +73,9 @@ class Participation(ABC):
         Parameters
         ----------
         norm
-            ``"l2"``: sum_b |d_b|^2 <= clip_norm^2, which costs the operator norm of C.
-            ``"l1"``: sum_b |d_b| <= clip_norm, which costs no more than one release.
+            ``"l2"``: their squared norms add up to at most clip_norm^2, which costs the operator
+            norm of C. ``"l1"``: their norms add up to at most clip_norm, which costs no more than
+            one release.
         """
         if norm not in get_args(Cap):
             remedy = "Say whether the norms of a record's contributions, or their squares, add up."
@@ -126,7 +127,7 @@ class _Consecutive(Participation):
         starts = ends - count
         windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
         # the differences cancel, so the error is relative to the largest sum
-        error = 4 * factorisation.releases * _ULP * float(sums[-1, -1])
+        error = 8 * factorisation.releases * _ULP * float(sums[-1, -1])
         return _root(float(windows.max()) + error, 1)
 
     def total(self, releases: int) -> float:

@@ -73,8 +73,6 @@ class RunningSum:
     ----------
     releases
         How many releases were made.
-    prefix
-        The last release (zeros before the first), to be asked for after a restart.
     sigma
         Standard deviation of z, in the values' unit.
     sensitivity
@@ -155,7 +153,7 @@ class RunningSum:
             remedy = "Choose a unit in which the noise is neither tiny nor huge."
             raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
         self.step_width = 0.0 if simulation else _width(step, base)
-        self._rounding = self.step_width * math.sqrt(factorisation.releases * size)
+        self._rounding = self.step_width * self._steps_of_rounding(size)
         # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
         reach = self._rounding / min(1.0, self.replace_distance)
         charged = self.clip_norm * self.sensitivity + reach
@@ -173,6 +171,17 @@ class RunningSum:
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
             self.save(self._path)
 
+    def _steps_of_rounding(self, size: int) -> float:
+        """Return by how many steps rounding can move C x further apart than it was."""
+        releases = self.factorisation.releases
+        steps = math.sqrt(releases * size)  # a step for each coordinate of each row
+        if self.replace_distance < 2:
+            # two records that are rounded toward zero stay in their ball, not at their distance
+            times = 1 if self.participation == Participation.once() else releases
+            longest = float(self.factorisation.column_norms().max())
+            steps += times * longest * (1 + 1e-9) * math.sqrt(size)
+        return steps
+
     def _start_block(self) -> None:
         size = math.prod(self.shape)
         if self.simulation:
@@ -183,12 +192,12 @@ class RunningSum:
 
     @property
     def prefix(self) -> Array:
-        """The last release."""
+        """The last release, or zeros before the first."""
         return self._prefix.reshape(self.shape).copy()
 
     @property
     def mechanism(self) -> Mechanism:
-        """What to account for: all releases together, whatever their number."""
+        """What to account for all releases together, whatever their number."""
         if self.simulation or self.noise == "rounded":
             return Gaussian(self.noise_multiplier, self.replace_distance)
         distance = self.replace_distance if self.relation is _REPLACE_ONE else 1.0
@@ -201,7 +210,7 @@ class RunningSum:
         """Return contributions on the lattice, each coordinate moved toward zero.
 
         Quantise every record's contribution before they are summed: the norm bound is kept, and
-        the sums are exact. In a simulation nothing is moved.
+        sums are exact up to 2^53 steps. In a simulation nothing is moved.
         """
         values = np.asarray(contributions, dtype=np.float64)
         return values if self.simulation else np.trunc(values / self.step_width) * self.step_width
@@ -307,6 +316,12 @@ class RunningSum:
             rows[start : start + len(part), start : start + len(decoder)] = part
         covariance: Array = self.sigma**2 * (rows @ rows.T)
         return covariance
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: two of them would draw two noises for one release."""
+        if not self.simulation:
+            raise TypeError("A RunningSum that releases data cannot be copied. Use save(path).")
+        return super().__reduce_ex__(protocol)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole state to a file, which holds the raw sums of this block.

@@ -16,12 +16,15 @@ PUBLIC_NAMES = [
     "ApproximateDP",
     "Budget",
     "BudgetExceeded",
+    "ChosenNorm",
+    "Contributions",
     "Curve",
     "Factorisation",
     "Gaussian",
     "Guarantee",
     "Infeasible",
     "Laplace",
+    "LifetimeCap",
     "NeighboringRelation",
     "NotCertified",
     "Participation",
@@ -29,14 +32,22 @@ PUBLIC_NAMES = [
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
+    "Release",
     "RunningSum",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
     "calibrate",
+    "choose_clip_norm",
+    "clip_records",
+    "clip_users",
     "compose",
     "delta_from_rho",
+    "discrete_gaussian",
+    "discrete_laplace",
     "epsilon_from_rho",
+    "float_gaussian_for_simulation",
+    "limit_contributions",
     "load_plan",
     "max_sampling_probability",
     "max_steps",
@@ -50,10 +61,13 @@ PUBLIC_NAMES = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "release_sum",
     "repeat",
     "rho_from_epsilon",
     "rho_from_mu",
     "rho_from_noise_multiplier",
+    "rounded_gaussian",
+    "rounded_laplace",
     "support_matrix",
 ]
 
@@ -97,6 +111,12 @@ dp.calibrate(dp.Laplace, **target)
 plan = dp.compose(dp.repeat(dp.Gaussian(10.0), 3), dp.PureDP(0.1), dp.RandomizedResponse(0.1))
 dp.account(plan).guarantee(delta=1e-6)
 rho = dp.rho_from_epsilon(1.0, 1e-5)
+best = dp.Factorisation.optimised(5)
+for simulation in (True, False):
+    sums = dp.RunningSum(best, noise_multiplier=1.0, shape=2, simulation=simulation)
+    sums.step([0.0, 0.0])
+    sums.noise_covariance(3)
+dp.Factorisation.honaker_tree(5).sensitivity(dp.Participation.consecutive(2))
 dp.epsilon_from_rho(rho, 1e-5), dp.delta_from_rho(rho, 1.0), dp.noise_multiplier_from_rho(rho)
 """
 

@@ -1,0 +1,138 @@
+"""Rows and users out of NumPy arrays and of pandas or polars frames."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy import _checks
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+NotFinite = Literal["zero", "refuse"]
+
+_USERS = "Pass one user for every row, a whole number or a string, or the name of a frame's column."
+
+
+def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = None) -> Floats:
+    """Return the numbers of `data`: (n,) or (n, d) of an array, (n, d) of a frame's columns.
+
+    Parameters
+    ----------
+    data
+        An array of one or two dimensions, a series or a frame.
+    columns
+        A frame's columns; None takes all `without` the column of the users.
+    """
+    remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
+    if not _is_array(data):
+        data = _native(data, remedy)
+        if hasattr(data, "columns"):
+            names = [name for name in data.columns if name != without]
+            data = data.select(names if columns is None else list(columns))
+            columns = None
+        data = data.to_numpy()
+    rows = np.asarray(data)
+    if columns is not None:
+        raise ValueError(_checks.expected("columns", columns, "None for an array", remedy))
+    if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
+        shown = f"<{rows.dtype} of shape {rows.shape}>"  # never the data
+        raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy))
+    return rows.astype(np.float64, copy=False)
+
+
+def finite(values: Floats, not_finite: NotFinite) -> Floats:
+    """Return `values` with every NaN and infinity as zero, or refuse them all."""
+    if not_finite not in {"zero", "refuse"}:
+        remedy = "Say what becomes of NaN and of the infinities."
+        raise ValueError(_checks.expected("not_finite", not_finite, "'zero' or 'refuse'", remedy))
+    good = np.isfinite(values)
+    if good.all():
+        return values
+    if not_finite == "refuse":
+        remedy = "Clean them, or pass not_finite='zero'. This refusal itself tells that some exist."
+        raise ValueError(_checks.expected("data", "<some NaN or infinity>", "finite", remedy))
+    return np.where(good, values, 0.0)
+
+
+def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
+    """Return a number 0 ... k - 1 for the user of every row, and the k users.
+
+    Parameters
+    ----------
+    data
+        The table that `users` is a column of, if it is a name.
+    users
+        A user for every row, or a column's name.
+    """
+    if isinstance(users, str):
+        frame = None if _is_array(data) else _native(data, _USERS)
+        if frame is None or users not in getattr(frame, "columns", ()):
+            raise ValueError(_checks.expected("users", users, "a column of the frame", _USERS))
+        users = frame[users]
+    elif not _is_array(users):
+        users = _native(users, _USERS)
+    return _array_codes(np.asarray(users)) if _is_array(users) else _series_codes(users)
+
+
+def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
+    if users.size == 0:
+        return np.zeros(0, dtype=np.int64), []
+    kinds = {type(user) for user in users.tolist()} if users.dtype.kind == "O" else set()
+    if users.ndim != 1 or not (users.dtype.kind in "iuU" or kinds in ({int}, {str})):
+        shown = f"<{users.dtype} of shape {users.shape}>"
+        raise ValueError(_checks.expected("users", shown, "one user for every row", _USERS))
+    if users.dtype.kind in "iu" and (codes := _near_codes(users)) is not None:
+        return codes
+    unique, places = np.unique(users, return_inverse=True)
+    return places.astype(np.int64, copy=False), unique.tolist()
+
+
+def _near_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[int]] | None:
+    """Return the codes of whole numbers that are near each other, without sorting, or None."""
+    wide = users.astype(np.int64 if users.dtype.kind == "i" else np.uint64, copy=False)
+    first, last = int(wide.min()), int(wide.max())
+    if last - first >= 4 * wide.size:
+        return None
+    places = (wide - wide.dtype.type(first)).astype(np.int64, copy=False)
+    present = np.bincount(places) > 0
+    ids = [first + place for place in np.flatnonzero(present).tolist()]
+    return (np.cumsum(present) - 1)[places] if len(ids) < present.size else places, ids
+
+
+def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
+    """Return the codes of a series; where they are not near, a join is faster than sorting."""
+    import narwhals as nw
+
+    if users.is_null().any():
+        raise ValueError(_checks.expected("users", "<some null>", "known", _USERS))
+    if users.dtype.is_integer():
+        codes = _near_codes(users.to_numpy()) if len(users) else None
+        if codes is not None:
+            return codes
+    elif users.dtype != nw.String:
+        if not isinstance(users.dtype, nw.Categorical | nw.Enum):
+            shown = f"<{users.dtype}>"
+            raise ValueError(_checks.expected("users", shown, "numbers or strings", _USERS))
+        users = users.cast(nw.String)
+    column = users.alias("user").to_frame()
+    known = column.unique(maintain_order=True).with_row_index("code")
+    joined = column.with_row_index("row").join(known, on="user", how="left").sort("row")
+    return joined["code"].to_numpy().astype(np.int64), known["user"].to_list()
+
+
+def _is_array(data: Any) -> bool:
+    return isinstance(data, np.ndarray | list | tuple)
+
+
+def _native(data: Any, remedy: str) -> Any:
+    try:
+        import narwhals as nw
+    except ImportError as error:
+        raise ImportError("Frames need narwhals: pip install 'dpcalib[frames]'.") from error
+    try:
+        return nw.from_native(data, eager_only=True, allow_series=True)
+    except TypeError:
+        shown = f"<{type(data).__name__}>"
+        raise TypeError(_checks.expected("data", shown, "an array or a frame", remedy)) from None

@@ -1,0 +1,286 @@
+"""Clipping: what one record or one user may contribute, with a bound that no rounding breaks.
+
+Two promises. The exact norm of the floats that come out is never above the bound, not by one unit
+in the last place. And what one user contributes is a function of that user's own rows and of public
+values alone: nobody else's rows change it, not even in its last bit, which is what makes "a sum
+moves by at most the bound" true.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.release import _tables
+from privacy.release._tables import Floats, Integers, NotFinite
+
+Norm = Literal["l1", "l2", "linf"]  # from the largest
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Clipped rows, one for each record or user, and the bound that holds for each of them.
+
+    Made by `clip_records`, `clip_users` and `LifetimeCap.clip_users`. Nothing in it was released:
+    the values and the users are the data.
+
+    Parameters
+    ----------
+    values
+        Shape (n,) or (n, d). The exact norm of each row is at most `bound`.
+    bound
+        The clip norm C. Adding, removing or zeroing one row moves the sum of all by at most C,
+        replacing one by at most 2C, in that norm.
+    norm
+        ``"l1"``, ``"l2"`` or ``"linf"``.
+    unit
+        What one row is, and so whom the guarantee protects: ``"record"`` or ``"user"``.
+    users
+        Whose row each is, where the unit is the user.
+    """
+
+    values: Floats = field(repr=False)
+    bound: float
+    norm: Norm
+    unit: Literal["record", "user"]
+    users: tuple[Any, ...] = field(default=(), repr=False)
+
+    def bound_in(self, norm: Norm) -> float:
+        """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""
+        dimension = self.values.shape[1] if self.values.ndim == 2 else 1
+        # linf <= l2 <= l1, and l2 <= sqrt(d) linf, l1 <= sqrt(d) l2
+        roots = get_args(Norm).index(self.norm) - get_args(Norm).index(_norm(norm))
+        if roots <= 0 or dimension == 1:
+            return self.bound
+        return round_up(self.bound * round_up(math.sqrt(dimension) ** roots))
+
+
+def clip_records(
+    data: Any,
+    *,
+    clip_norm: float,
+    norm: Norm = "l2",
+    columns: Sequence[str] | None = None,
+    not_finite: NotFinite = "zero",
+) -> Contributions:
+    """Clip every record: x * min(1, C / ||x||), or coordinate by coordinate for ``"linf"``.
+
+    Parameters
+    ----------
+    data
+        Array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record.
+    clip_norm
+        The bound C > 0, in the data's unit. It must be public; `choose_clip_norm` pays for one
+        that depends on the data.
+    norm
+        Which norm is bounded. Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; other pairs
+        are charged for the dimension.
+    columns
+        The columns of a frame; all unless said.
+    not_finite
+        ``"zero"``: a NaN or an infinity contributes 0. ``"refuse"``: raise; the error is then an
+        output that depends on the data.
+
+    Returns
+    -------
+    Contributions
+        Unit ``"record"``. The exact norm of each row of floats is at most C.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> dp.clip_records([[3.0, 4.0], [0.3, 0.4]], clip_norm=1.0).values.round(6)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    bound = clip_norm_of(clip_norm)
+    rows = _tables.rows_of(data, columns)
+    clipped = clip_rows(_tables.finite(rows, not_finite), bound, norm)
+    return Contributions(clipped, bound, norm, "record")
+
+
+def clip_users(
+    data: Any,
+    users: Any,
+    *,
+    clip_norm: float,
+    norm: Norm = "l2",
+    columns: Sequence[str] | None = None,
+    not_finite: NotFinite = "zero",
+) -> Contributions:
+    """Sum each user's rows and clip the sum: c_u * min(1, C / ||c_u||).
+
+    Parameters
+    ----------
+    data
+        As in `clip_records`.
+    users
+        Array of n whole numbers or strings, one for each row, or the name of a frame's column.
+    clip_norm
+        The bound C > 0 of everything that a user contributes to this release. A user in m releases
+        pays m times, unless a `LifetimeCap` bounds all of them together.
+    norm, columns, not_finite
+        As in `clip_records`. A user's sum that overflows counts as not finite.
+
+    Returns
+    -------
+    Contributions
+        Unit ``"user"``, one row a user. For the same rows of a user, in the same order, its row is
+        the same to the last bit whatever the other rows are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> dp.clip_users([1.0, 0.5, 5.0], ["ann", "ann", "bob"], clip_norm=2.0).values
+    array([1.5, 2. ])
+    """
+    bound = clip_norm_of(clip_norm)
+    sums, ids = sums_by_user(data, users, columns, not_finite)
+    return Contributions(clip_rows(sums, bound, norm), bound, norm, "user", tuple(ids))
+
+
+def limit_contributions(
+    users: Any, *, max_contributions: int, seed: int | None = None
+) -> npt.NDArray[np.bool_]:
+    """Return which rows to keep so that no user has more than `max_contributions`.
+
+    Parameters
+    ----------
+    users
+        Array or series of n users, one for each row.
+    max_contributions
+        Most rows that a user keeps, >= 1.
+    seed
+        None keeps each user's first rows. A whole number keeps random ones: the choice is a
+        function of the seed, the user and the number of the row among the user's own, so that the
+        seed may be public and nobody's choice depends on somebody else's rows.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        With records clipped to C, what a user contributes is then bounded by max_contributions
+        times C.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> dp.limit_contributions([7, 7, 8, 7], max_contributions=2)
+    array([ True,  True,  True, False])
+    """
+    most = _checks.count("max_contributions", max_contributions, "Pass the most rows of a user.")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        remedy = "Leave it out to keep each user's first rows."
+        raise TypeError(_checks.expected("seed", seed, "a whole number", remedy))
+    codes, ids = _tables.users_of(None, users)
+    by_user = np.argsort(codes, kind="stable")
+    rank = _ranks(codes, by_user)
+    if seed is not None:
+        keys = np.array([_key(seed, user) for user in ids], dtype=np.uint64)
+        shuffled = _mixed(keys[codes] + rank.astype(np.uint64))
+        by_key = np.argsort(shuffled, kind="stable")
+        rank = _ranks(codes, by_key[np.argsort(codes[by_key], kind="stable")])
+    kept: npt.NDArray[np.bool_] = rank < most
+    return kept
+
+
+def _ranks(codes: Integers, by_user: npt.NDArray[np.intp]) -> Integers:
+    """Return the place of every row among its user's rows, in the order `by_user`."""
+    counts = np.bincount(codes)
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    ranks = np.empty(codes.size, dtype=np.int64)
+    ranks[by_user] = np.arange(codes.size) - starts
+    return ranks
+
+
+def _key(seed: int, user: int | str) -> int:
+    return int.from_bytes(blake2b(f"{seed!r} {user!r}".encode(), digest_size=8).digest(), "little")
+
+
+def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the finalizer of splitmix64 (Steele, Lea and Flood 2014): one to one, well mixed."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def sums_by_user(
+    data: Any, users: Any, columns: Sequence[str] | None, not_finite: NotFinite
+) -> tuple[Floats, list[Any]]:
+    """Return each user's sum, in the order of the user's rows, and the users."""
+    without = users if isinstance(users, str) else None
+    rows = _tables.rows_of(data, columns, without=without)
+    rows = _tables.finite(rows, not_finite)
+    codes, ids = _tables.users_of(data, users)
+    if len(codes) != len(rows):
+        shown = f"<{len(codes)} for {len(rows)} rows>"
+        raise ValueError(_checks.expected("users", shown, "one for every row", "Pass them all."))
+    # bincount adds one row after the other into its own cell. A pairwise or a parallel sum would
+    # round by where in the table a row stands, and so by how many rows others have.
+    sums: list[Any] = [np.bincount(codes, column, len(ids)) for column in np.atleast_2d(rows.T)]
+    total = sums[0] if rows.ndim == 1 else np.stack(sums, axis=1)
+    return _tables.finite(total, not_finite), ids
+
+
+def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
+    """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
+
+    With m the largest |coordinate| and y = x / m in floats, ||y|| is 1 to d, so nothing overflows
+    or vanishes; its computed value, raised by more than all rounding together, is an upper bound.
+    y times a factor rounded down, each product one step toward zero, is in every coordinate at
+    most the exact product.
+    """
+    _norm(norm)
+    flat = rows if rows.ndim == 2 else rows[:, None]
+    bounds = np.asarray(bound, dtype=np.float64).reshape(-1, 1)
+    if norm == "linf" or flat.shape[1] == 1:
+        return np.clip(flat, -bounds, bounds).reshape(rows.shape)
+    largest = np.abs(flat).max(axis=1, keepdims=True)
+    largest[largest == 0] = 1.0
+    scaled = flat / largest
+    sizes = norms(scaled, norm)[:, None]
+    with np.errstate(over="ignore"):
+        inside = sizes <= np.nextafter(bounds / largest, 0.0)
+    outside = np.flatnonzero(~inside)
+    factor = np.nextafter(np.broadcast_to(bounds, sizes.shape)[outside] / sizes[outside], 0.0)
+    clipped = flat.copy()
+    clipped[outside] = np.nextafter(scaled[outside] * factor, 0.0)
+    return clipped
+
+
+def norms(rows: Floats, norm: Norm) -> Floats:
+    """Return upper bounds of the norms of rows of floats, tight to (d + 16) 2^-52."""
+    slack = 1 + (rows.shape[1] + 16) * 2.0**-52
+    if norm == "l2":
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)) * slack)
+    size = np.abs(rows)
+    return np.asarray(size.max(axis=1) if norm == "linf" else size.sum(axis=1) * slack)
+
+
+def clip_norm_of(value: Any) -> float:
+    """Check a clip norm."""
+    remedy = "Pass the most that one record (user) may contribute, in the data's unit."
+    return _checks.real("clip_norm", value, remedy, above=0)
+
+
+def _norm(value: Any) -> Norm:
+    if value not in get_args(Norm):
+        remedy = "Gaussian noise needs 'l2', Laplace noise 'l1'."
+        raise ValueError(_checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))
+    checked: Norm = value
+    return checked

@@ -1,0 +1,126 @@
+"""A cap on everything that a user ever contributes, whatever the number of releases."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from privacy import _checks
+from privacy.release._tables import NotFinite
+from privacy.release.clipping import (
+    Contributions,
+    clip_norm_of,
+    clip_rows,
+    sums_by_user,
+)
+
+_EXHAUSTED = 1e-12  # of the cap: what is left then is not worth a release
+
+
+class LifetimeCap:
+    """Clips what users contribute so that sum over releases of ||c_u,b||^2 <= C^2 for each user.
+
+    With independent Gaussian noise of one standard deviation sigma in every release, ALL releases
+    together are one Gaussian mechanism of noise multiplier sigma / C, chosen adaptively or not
+    (Smith and Thakurta 2022): charge ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the releases
+    together move by at most 2C, which is what that mechanism charges. Noise that is correlated
+    between releases needs another cap.
+
+    The cap remembers what every user has spent. Who is exhausted and who spent how much is as
+    private as the data: it is never printed, logged or raised, and `to_json` marks it. Save the
+    state before a release is used: what was lost in a crash must not be spent again.
+
+    Parameters
+    ----------
+    clip_norm
+        The cap C > 0, an L2 norm in the data's unit.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> cap = dp.LifetimeCap(clip_norm=5.0)
+    >>> for _ in range(3):
+    ...     print(cap.clip_users([3.0], ["ann"]).values.round(6))
+    [3.]
+    [3.]
+    [2.645751]
+    """
+
+    def __init__(self, *, clip_norm: float) -> None:
+        self.clip_norm = clip_norm_of(clip_norm)
+        # of each user, the fraction of C^2 that is spent, rounded up
+        self._spent: dict[int | str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"LifetimeCap(clip_norm={self.clip_norm!r})"
+
+    def clip_users(
+        self,
+        data: Any,
+        users: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        not_finite: NotFinite = "zero",
+    ) -> Contributions:
+        """Sum each user's rows, clip the sum to what the user has left, and spend its norm.
+
+        Parameters
+        ----------
+        data, users, columns, not_finite
+            As in `privacy.clip_users`. A user is known again by being equal: 7 is not "7".
+
+        Returns
+        -------
+        Contributions
+            Of L2 norm at most C each; a user with nothing left contributes zero. Spent even if
+            nothing is released afterwards.
+        """
+        sums, ids = sums_by_user(data, users, columns, not_finite)
+        spent = np.array([self._spent.get(user, 0.0) for user in ids])
+        left = np.nextafter(1 - spent, 0.0)
+        left[left < _EXHAUSTED] = 0.0
+        # of the relative slack, some is for the root and most for adding up what is spent
+        slack = 8 * (np.atleast_2d(sums.T).shape[0] + 16) * 2.0**-52
+        clipped = clip_rows(sums, self.clip_norm * np.sqrt(left) * (1 - slack), "l2")
+        shares = np.atleast_2d(clipped.T) / self.clip_norm
+        used = np.einsum("ji,ji->i", shares, shares) * (1 + slack / 2)
+        # a square that vanished in the last float is still not nothing
+        used = np.where((clipped.reshape(len(ids), -1) != 0).any(axis=1), used + 1e-300, 0.0)
+        spent = np.where(used > 0, np.nextafter(spent + used, np.inf), spent)
+        self._spent.update(zip(ids, spent.tolist(), strict=True))
+        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state, for a file that is kept as safe as the data."""
+        return {
+            "type": "LifetimeCap",
+            "sensitive": True,
+            "note": "What each user has spent is private: keep this as safe as the data.",
+            "clip_norm": self.clip_norm,
+            "spent": [[user, share] for user, share in self._spent.items()],
+        }
+
+    @classmethod
+    def from_json(cls, form: Any) -> "LifetimeCap":
+        """Return the cap that `to_json` wrote, with every check.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The form is not what `to_json` writes.
+        """
+        remedy = "Pass what to_json() wrote."
+        if not isinstance(form, Mapping) or form.get("type") != "LifetimeCap":
+            raise ValueError(_checks.expected("form", "<a form>", "a LifetimeCap", remedy))
+        cap = cls(clip_norm=form.get("clip_norm", math.nan))
+        try:
+            spent: dict[Any, float] = {user: float(share) for user, share in form["spent"]}
+        except (KeyError, TypeError, ValueError):
+            spent = {None: math.nan}
+        known = all(isinstance(user, int | str) for user in spent)
+        if not known or not all(0 <= share <= 1 for share in spent.values()):
+            shown = "<a state>"  # never what it holds
+            raise ValueError(_checks.expected("spent", shown, "pairs of user and share", remedy))
+        cap._spent = spent
+        return cap

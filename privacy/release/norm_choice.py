@@ -1,0 +1,113 @@
+"""A clip norm chosen from the data, privately, with its cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privacy import _checks
+from privacy.mechanisms import Mechanism, PureDP
+from privacy.relations import NeighboringRelation
+from privacy.release import _tables
+from privacy.release.clipping import Norm, norms, sums_by_user
+from privacy.release.noise import Source, bernoulli_exp, random_source, uniform_below
+
+
+@dataclass(frozen=True)
+class ChosenNorm:
+    """A clip norm, and the mechanism that chose it.
+
+    Parameters
+    ----------
+    clip_norm
+        One of the candidates.
+    mechanism
+        What choosing it cost: compose it with what is released afterwards.
+    """
+
+    clip_norm: float
+    mechanism: Mechanism
+
+
+def choose_clip_norm(
+    data: Any,
+    users: Any = None,
+    *,
+    candidates: Sequence[float],
+    epsilon: float,
+    quantile: float = 0.9,
+    norm: Norm = "l2",
+    columns: Sequence[str] | None = None,
+    relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE,
+    rng: Any = None,
+    simulation: bool = False,
+) -> ChosenNorm:
+    """Choose, among public candidates, a norm that about `quantile` of the rows do not exceed.
+
+    Permute-and-flip (McKenna and Sheldon 2020) with the score -|#{||x|| <= c} - quantile n|, whose
+    sensitivity D is max(quantile, 1 - quantile) when a row comes or goes and 1 when it changes. The
+    candidates are visited in a random order and one is taken with probability
+    exp(epsilon (score - best score) / (2 D)), decided exactly. That is epsilon-DP.
+
+    Parameters
+    ----------
+    data, users, columns
+        As in `clip_records` and `clip_users`: with users, a row is a user's sum. A NaN or an
+        infinity counts as zero.
+    candidates
+        Public norms > 0, such as powers of two.
+    epsilon
+        What the choice may cost, > 0.
+    quantile
+        In (0, 1).
+    norm
+        As in `clip_records`.
+    relation
+        The relation that the rest of the plan is accounted in; the answer holds in this one.
+    rng, simulation
+        As in `discrete_gaussian`.
+
+    Returns
+    -------
+    ChosenNorm
+        With mechanism ``PureDP(epsilon, relation)``.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> chosen = dp.choose_clip_norm([0.3] * 99 + [70.0], candidates=[0.5, 1, 2, 4], epsilon=8.0)
+    >>> chosen.mechanism
+    PureDP(epsilon=8.0, relation=<NeighboringRelation.ADD_OR_REMOVE_ONE: 'ADD_OR_REMOVE_ONE'>)
+    """
+    remedy = "Pass public norms to choose from, such as powers of two."
+    grid = sorted(_checks.real("candidates", value, remedy, above=0) for value in candidates)
+    if not grid:
+        raise ValueError(_checks.expected("candidates", (), "at least one norm", remedy))
+    share = Fraction(
+        _checks.real("quantile", quantile, "Pass a fraction, such as 0.9.", above=0, below=1)
+    )
+    mechanism = PureDP(epsilon, relation)
+    source = random_source(rng, simulation=simulation)
+    if users is None:
+        rows = _tables.finite(_tables.rows_of(data, columns), "zero")
+    else:
+        rows, _ = sums_by_user(data, users, columns, "zero")
+    flat = rows if rows.ndim == 2 else rows[:, None]
+    with np.errstate(over="ignore"):
+        sizes = np.sort(norms(flat, norm))
+    inside = np.searchsorted(sizes, grid, side="right").tolist()
+    scores = [-abs(count - share * len(sizes)) for count in inside]
+    comes_or_goes = mechanism.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+    sensitivity = max(share, 1 - share) if comes_or_goes else Fraction(1)
+    chosen = _permute_and_flip(scores, Fraction(mechanism.epsilon) / (2 * sensitivity), source)
+    return ChosenNorm(grid[chosen], mechanism)
+
+
+def _permute_and_flip(scores: list[Fraction], rate: Fraction, source: Source) -> int:
+    left, best = list(range(len(scores))), max(scores)
+    while True:  # the best one is taken with probability 1
+        tried = left.pop(uniform_below(len(left), source))
+        if bernoulli_exp(rate * (best - scores[tried]), source):
+            return tried
