@@ -35,7 +35,7 @@ class World(ABC):
     """The rounds of R replicates, block by block."""
 
     features: Array
-    """Features of all arms, shape (R, arms, d)."""
+    """Features of all arms, shape (R, arms, d), or (1, arms, d) where replicates share them."""
 
     @abstractmethod
     def block(self, count: int) -> Block:
@@ -66,14 +66,15 @@ def distinct(uniforms: Array, pool: Array) -> Indices:
     pool
         How many there are to choose from, a number or shape (...), >= n.
     """
-    count = uniforms.shape[-1]
-    found = np.empty(uniforms.shape, dtype=np.int64)
-    for i in range(count):
-        last = pool - count + i
+    found: list[Indices] = []
+    for i in range(uniforms.shape[-1]):
+        last = pool - uniforms.shape[-1] + i
         drawn = (uniforms[..., i] * (last + 1)).astype(np.int64)
-        taken = (found[..., :i] == drawn[..., None]).any(-1)
-        found[..., i] = np.where(taken, last, drawn)
-    return found
+        taken = np.zeros(drawn.shape, dtype=bool)
+        for earlier in found:
+            taken |= earlier == drawn
+        found.append(np.where(taken, last, drawn))
+    return np.stack(found, axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,12 +201,12 @@ class _SyntheticWorld(World):
             luck = np.stack([rng.random(count) for rng in self.generators])
         start, pool = environment.pool(self.played, count)
         chosen = distinct(drawn, np.asarray(pool)) + start[:, None]
-        rows = np.arange(len(self.generators))[:, None, None]
+        rows = np.arange(len(self.generators))[:, None, None] * environment.arms
         rounds = np.arange(self.played, self.played + count)
         self.played += count
         owners = rounds if environment.users is None else rounds % environment.users
         users = np.broadcast_to(owners, luck.shape)
-        return Block(chosen, self.means[rows, chosen], luck, users)
+        return Block(chosen, self.means.take(rows + chosen), luck, users)
 
     def rewards(self, means: Array, luck: Array) -> Array:
         match self.environment.law:
@@ -269,9 +270,7 @@ class _ReplayWorld(World):
     def __init__(self, environment: Replay, seeds: list[np.random.SeedSequence]) -> None:
         self.environment = environment
         self.generators = [np.random.default_rng(seed) for seed in seeds]
-        self.features = np.broadcast_to(
-            environment.items, (len(seeds), *environment.items.shape)
-        )
+        self.features = environment.items[None]
         order = np.argsort(environment.user, kind="stable")
         self.item, self.rating = environment.item[order], environment.rating[order]
         _, self.first, self.count = np.unique(

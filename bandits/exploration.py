@@ -12,7 +12,7 @@ import numpy as np
 
 from bandits import _checks
 from bandits._checks import Array, Indices
-from bandits.linear_model import times
+from bandits.linear_model import rows_times, times
 
 
 class Noise(NamedTuple):
@@ -92,12 +92,8 @@ class UpperConfidence:
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
     ) -> Indices:
         """Return argmax x'mean + width |x|."""
-        if candidates.ndim == 2:
-            reach = candidates.dot(root)
-            squares = (reach * reach).dot(np.ones(len(mean)))
-        else:
-            reach = candidates @ root
-            squares = np.einsum("...i,...i->...", reach, reach)
+        reach = rows_times(candidates, root)
+        squares = (reach * reach).dot(np.ones(mean.shape[-1]))
         return _best(times(candidates, mean) + self.width * np.sqrt(squares))
 
 

@@ -89,21 +89,32 @@ class Learner:
         if self._measured:
             self.growth += float(np.log1p(square).max())
 
-    def choose_block(self, candidates: Array) -> Indices:
-        """Return the picks of B rounds between which the model does not move.
+    def play_block(self, candidates: Array) -> Indices:
+        """Return the picks of B rounds of one batch, shape (R, B), all observed.
+
+        Between rounds the model moves or not; if not, they are one product of matrices.
 
         Parameters
         ----------
         candidates
             Shape (R, B, n, d).
         """
-        count = candidates.shape[-3]
+        count = candidates.shape[1]
+        if not self.model.moves:
+            return self._pick_block(candidates, count)
+        picks = np.empty((len(candidates), count), dtype=np.int64)
+        rows = np.arange(len(candidates))
+        for i in range(count):
+            picks[:, i] = self.choose(candidates[:, i])
+            self.observe(candidates[rows, i, picks[:, i]])
+        return picks
+
+    def _pick_block(self, candidates: Array, count: int) -> Indices:
         noise = self.draws.noise(self.exploration, count, self.dimension)
-        first = self.rounds + 1
+        rounds = np.arange(self.rounds + 1, self.rounds + 1 + count)
         self.rounds += count
         self.in_batch += count
-        mean, root = self.model.mean[..., None, :], self.model.root[..., None, :, :]
-        rounds = np.arange(first, first + count)
+        mean, root = self.model.mean[:, None, :], self.model.root[:, None, :, :]
         return self.exploration.pick(candidates, mean, root, noise, self.batch, rounds)
 
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:

@@ -19,11 +19,34 @@ from bandits._checks import Array
 
 
 def times(matrix: Array, vector: Array) -> Array:
-    """Return matrix (..., n, d) times vector (..., d), replicate by replicate."""
+    """Return matrix (..., n, d) times vector (..., d), with the axes in front broadcast.
+
+    One vector for the B matrices of a block, (R, 1, d), or one matrix for its B vectors,
+    (R, 1, n, d), becomes one product of matrices for each replicate.
+    """
     if vector.ndim == 1:
         return matrix.dot(vector)  # a third of the time of @ for a small matrix
+    if matrix.ndim == 4 and vector.shape[1] == 1:
+        return (_rows(matrix) @ vector[:, 0, :, None]).reshape(matrix.shape[:-1])
+    if matrix.ndim == 4 and matrix.shape[1] == 1:
+        return np.asarray(vector @ transposed(matrix[:, 0]))
     out: Array = (matrix @ vector[..., None])[..., 0]
     return out
+
+
+def rows_times(rows: Array, matrix: Array) -> Array:
+    """Return the rows (..., n, d) times a matrix (..., d, d), broadcast as in `times`."""
+    if rows.ndim == 2:
+        return rows.dot(matrix)
+    if rows.ndim == 4 and matrix.shape[1] == 1:
+        return (_rows(rows) @ matrix[:, 0]).reshape(rows.shape)
+    out: Array = rows @ matrix
+    return out
+
+
+def _rows(matrices: Array) -> Array:
+    """Return the matrices (R, B, n, d) of each replicate below each other."""
+    return matrices.reshape(len(matrices), -1, matrices.shape[-1])
 
 
 def transposed(matrix: Array) -> Array:

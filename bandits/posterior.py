@@ -18,7 +18,7 @@ on a grid, under a wide log-normal prior (empirical Bayes).
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -87,35 +87,37 @@ class NoiseAware:
 
     def close(self, features: Array, prefix: Array) -> None:
         """Take in a batch's features (..., B, d) and the release after it (..., d)."""
-        gram = transposed(features) @ features
-        information, vector = self.evidence.add(gram, prefix)
-        vector = vector - times(information, np.broadcast_to(self.prior_mean, vector.shape))
-        precision = self._prior_precision(information, vector)
-        values, vectors = np.linalg.eigh(
-            information + precision[..., None] * np.eye(information.shape[-1])
-        )
-        # the prior's precision bounds the eigenvalues from below, whatever the rounding
-        values = np.maximum(values, precision.min(-1, keepdims=True))
-        self.root = vectors / np.sqrt(values)[..., None, :]
-        self.mean = self.prior_mean + times(self.root, times(transposed(self.root), vector))
-
-    def _prior_precision(self, information: Array, vector: Array) -> Array:
-        """Return the diagonal of the prior's precision, shape (..., d)."""
-        lead, dimension = vector.shape[:-1], vector.shape[-1]
-        precision = np.empty((*lead, dimension))
-        if self.bias_variance is not None:
-            precision[..., -1] = 1 / self.bias_variance
-            inner, cross = information[..., :-1, :-1], information[..., :-1, -1]
-            last = information[..., -1, -1] + 1 / self.bias_variance
-            # integrate the constant's coefficient out: its scale is known
-            information = inner - cross[..., :, None] * cross[..., None, :] / last[..., None, None]
-            vector = vector[..., :-1] - cross * (vector[..., -1] / last)[..., None]
-            dimension -= 1
-        if self.prior_variance is not None:
-            precision[..., :dimension] = 1 / self.prior_variance
+        spectrum = self.evidence.add(transposed(features) @ features, prefix)
+        spectrum = spectrum.shifted(self.prior_mean)
+        if self.bias_variance is None:
+            precision = self._precision(spectrum)
         else:
-            precision[..., :dimension] = 1 / most_likely_scale(information, vector)[..., None]
-        return precision
+            spectrum, precision = self._with_bias(spectrum, self.bias_variance)
+        self.root = spectrum.vectors / np.sqrt(precision + spectrum.values)[..., None, :]
+        self.mean = self.prior_mean + times(
+            self.root, spectrum.turned / np.sqrt(precision + spectrum.values)
+        )
+
+    def _precision(self, spectrum: "Spectrum") -> Array:
+        """Return the prior's precision 1 / p, shape (..., 1)."""
+        if self.prior_variance is not None:
+            return np.array([1 / self.prior_variance])
+        return 1 / most_likely_scale(spectrum)[..., None]
+
+    def _with_bias(self, spectrum: "Spectrum", variance: float) -> "tuple[Spectrum, Array]":
+        """Return information plus what the prior adds where p is not the last one's variance."""
+        information, vector = spectrum.matrix, spectrum.vector
+        inner, cross = information[..., :-1, :-1], information[..., :-1, -1]
+        last = information[..., -1, -1] + 1 / variance
+        # for p, integrate the constant's coefficient out: its scale is known
+        rest = inner - cross[..., :, None] * cross[..., None, :] / last[..., None, None]
+        seen = vector[..., :-1] - cross * (vector[..., -1] / last)[..., None]
+        precision = self._precision(Spectrum.of(rest, seen))
+        # the smaller precision for all, which bounds the sum from below, and the rest as evidence
+        floor = np.minimum(precision, 1 / variance)
+        extra = np.broadcast_to(precision - floor, vector.shape).copy()
+        extra[..., -1:] = 1 / variance - floor
+        return Spectrum.of(information + extra[..., None] * np.eye(vector.shape[-1]), vector), floor
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""
@@ -127,21 +129,49 @@ class NoiseAware:
         self.evidence.load(state)
 
 
-def most_likely_scale(information: Array, vector: Array) -> Array:
+class Spectrum(NamedTuple):
+    """An information matrix in its eigenvectors V, and a vector h with it."""
+
+    values: Array
+    """Eigenvalues, >= 0, shape (..., d)."""
+    vectors: Array
+    """V, shape (..., d, d)."""
+    turned: Array
+    """V'h, shape (..., d)."""
+
+    @classmethod
+    def of(cls, information: Array, vector: Array) -> "Spectrum":
+        """Return the spectrum of a matrix; what rounding makes negative is zero."""
+        values, vectors = np.linalg.eigh(information)
+        return cls(np.maximum(values, 0.0), vectors, times(transposed(vectors), vector))
+
+    @property
+    def matrix(self) -> Array:
+        """The information matrix."""
+        matrix: Array = (self.vectors * self.values[..., None, :]) @ transposed(self.vectors)
+        return matrix
+
+    @property
+    def vector(self) -> Array:
+        """The vector h."""
+        return times(self.vectors, self.turned)
+
+    def shifted(self, origin: Array) -> "Spectrum":
+        """Return what is said about theta - origin."""
+        if not origin.any():
+            return self
+        at = times(transposed(self.vectors), np.broadcast_to(origin, self.turned.shape))
+        return self._replace(turned=self.turned - self.values * at)
+
+
+def most_likely_scale(spectrum: Spectrum) -> Array:
     """Return the p on a grid that maximises the marginal likelihood of theta ~ N(0, p I).
 
     log likelihood = -1/2 sum_i (log(1 + p l_i) - p c_i^2 / (1 + p l_i)), l the eigenvalues of the
     information and c the vector in its eigenvectors, plus the log of log10 p ~ N(-2, 1).
-
-    Parameters
-    ----------
-    information, vector
-        Shapes (..., d, d) and (..., d).
     """
-    values, vectors = np.linalg.eigh(information)
-    values = np.maximum(values, 0.0)
-    squares = np.square(times(transposed(vectors), vector))
-    shrink = 1 + _GRID * values[..., None]  # (..., d, grid)
+    shrink = 1 + _GRID * spectrum.values[..., None]  # (..., d, grid)
+    squares = np.square(spectrum.turned)
     fits = (_GRID * squares[..., None] / shrink - np.log(shrink)).sum(-2)
     scale: Array = _GRID[np.argmax(0.5 * fits + _LOG_WEIGHT, axis=-1)]
     return scale
@@ -158,16 +188,13 @@ class _LastPrefix:
         self.gram = np.zeros((*lead, dimension, dimension))
         self.releases = 0
 
-    def add(self, gram: Array, prefix: Array) -> tuple[Array, Array]:
+    def add(self, gram: Array, prefix: Array) -> Spectrum:
         """Return the information after one more release."""
         self.gram = self.gram + gram
-        values, vectors = np.linalg.eigh(self.gram)
-        values = np.maximum(values, 0.0)
-        weights = values / (self.variance * values + self.noise[self.releases])
+        spectrum = Spectrum.of(self.gram, prefix)
+        weights = spectrum.values / (self.variance * spectrum.values + self.noise[self.releases])
         self.releases += 1
-        turned = times(transposed(vectors), prefix)
-        weighted = vectors * (weights * values)[..., None, :]
-        return weighted @ transposed(vectors), times(vectors, weights * turned)
+        return Spectrum(weights * spectrum.values, spectrum.vectors, weights * spectrum.turned)
 
     def state(self) -> dict[str, Array]:
         return {"gram": self.gram, "releases": np.array(float(self.releases))}
@@ -203,7 +230,7 @@ class _AllReleases:
         self.designs: list[Array] = []  # blocks of F^-1 H
         self.values: list[Array] = []  # blocks of F^-1 y
 
-    def add(self, gram: Array, prefix: Array) -> tuple[Array, Array]:
+    def add(self, gram: Array, prefix: Array) -> Spectrum:
         """Return the information after one more release."""
         k, d = len(self.grams), gram.shape[-1]
         self.grams.append(gram)
@@ -231,7 +258,7 @@ class _AllReleases:
         self.values.append(times(inverse, y))
         self.information = self.information + transposed(self.designs[k]) @ self.designs[k]
         self.vector = self.vector + times(transposed(self.designs[k]), self.values[k])
-        return self.information, self.vector
+        return Spectrum.of(self.information, self.vector)
 
     def _eliminated(self, cross: Array) -> Array:
         """Return block row k of F left of its diagonal, (..., d, k d), by forward substitution."""

@@ -21,7 +21,7 @@ from bandits.environments import Environment
 
 _BLOCK = 128
 """Rounds that an environment gives at once; part of what a seed means."""
-GROUP = 48
+GROUP = 96
 """Replicates that are played together; part of what a seed means."""
 
 
@@ -215,30 +215,27 @@ def play(
     )
     regret = np.zeros((len(group), algorithm.rounds))
     reward = np.zeros((len(group), algorithm.rounds))
-    rows = np.arange(len(group))[:, None]
     arms = algorithm.prepared(world.features)
+    shared = len(arms) == 1
+    first_arm = np.arange(len(group))[:, None, None] * (0 if shared else arms.shape[1])
+    arms = arms.reshape(-1, arms.shape[-1])
     batch: list[tuple[Array, Array, Indices]] = []
     for start in range(0, algorithm.rounds, _BLOCK):
         block = world.block(min(_BLOCK, algorithm.rounds - start))
-        candidates = arms[rows[..., None], block.candidates]
+        offered = block.candidates + first_arm
+        candidates = arms.take(offered, axis=0)
         count = candidates.shape[1]
         at = 0
         while at < count:
             if learner.ended:
                 _close(learner, batch)
                 batch = []
-            if learner.model.moves:
-                stop = at + 1
-                picks = learner.choose(candidates[:, at])[:, None]
-            else:
-                left = learner.left
-                stop = min(count, at + left) if left is not None else at + 1
-                picks = learner.choose_block(candidates[:, at:stop])
-            columns = np.arange(at, stop)
-            features = candidates[rows, columns, picks]
-            means = block.means[rows, columns, picks]
-            if learner.model.moves:
-                learner.observe(features[:, 0])
+            stop = at + 1 if learner.left is None else min(count, at + learner.left)
+            picks = learner.play_block(candidates[:, at:stop])
+            picked = picks[..., None]
+            means = np.take_along_axis(block.means[:, at:stop], picked, -1)[..., 0]
+            chosen = np.take_along_axis(offered[:, at:stop], picked, -1)[..., 0]
+            features = arms.take(chosen, axis=0)
             got = world.rewards(means, block.luck[:, at:stop])
             centred = algorithm.reward_range.centred_all(got)
             batch.append((features, centred, block.users[:, at:stop]))

@@ -11,7 +11,7 @@ import privacy as dp
 from bandits import linear_model, rewards, schedules
 from bandits.environments import distinct
 from bandits.exploration import Draws, Forced, Greedy, Noise, Thompson, UpperConfidence
-from bandits.posterior import NoiseAware, most_likely_scale
+from bandits.posterior import NoiseAware, Spectrum, most_likely_scale
 
 
 def unit(rng, *shape):
@@ -166,7 +166,7 @@ def test_empirical_bayes_finds_the_scale():
         theta = math.sqrt(scale) * rng.standard_normal(200)
         information = 1e4 * np.eye(200)
         vector = 1e4 * theta + 1e2 * rng.standard_normal(200)
-        assert most_likely_scale(information, vector) == pytest.approx(scale, rel=0.4)
+        assert most_likely_scale(Spectrum.of(information, vector)) == pytest.approx(scale, rel=0.4)
 
 
 def test_explorations_pick_what_they_say():
