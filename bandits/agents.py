@@ -344,9 +344,7 @@ class AdaPrivateGroup(AdaPrivateTS):
         return dp.Participation.lifetime_cap("l1")
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        return Limited(
-            self.sums((*lead, self.features), rng), rounds_per_user=self.rounds_per_user
-        )
+        return Limited(self.sums((*lead, self.features), rng), rounds_per_user=self.rounds_per_user)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -329,9 +329,7 @@ class _Private(Algorithm):
         """In how many releases the protected unit takes part."""
         return dp.Participation.once()
 
-    def sums(
-        self, shape: tuple[int, ...], rng: np.random.Generator | None
-    ) -> dp.RunningSum:
+    def sums(self, shape: tuple[int, ...], rng: np.random.Generator | None) -> dp.RunningSum:
         """Return a fresh running sum of vectors of a shape."""
         return dp.RunningSum(
             self.factorisation,

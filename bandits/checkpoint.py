@@ -47,7 +47,9 @@ def save(agent: "Agent", folder: Path) -> None:
         "pending": pending,
         "keys": np.array(list(agent._pending.values()), dtype=str),
         "late": late,
-        "late_features": np.array(list(agent._late.values())).reshape(len(late), agent.algorithm.features),
+        "late_features": np.array(list(agent._late.values())).reshape(
+            len(late), agent.algorithm.features
+        ),
     }
     sensitive |= {f"channel_{name}": array for name, array in learner.channel.state().items()}
     turn = 1 + _turn(folder)

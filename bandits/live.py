@@ -119,9 +119,7 @@ class Agent:
         if features.ndim != 2 or features.shape[1] != self.algorithm.dimension or not len(features):
             rule = f"(n, {self.algorithm.dimension}) with n >= 1"
             remedy = "Pass one row of features for each candidate."
-            raise ValueError(
-                _checks.expected("shape of candidates", features.shape, rule, remedy)
-            )
+            raise ValueError(_checks.expected("shape of candidates", features.shape, rule, remedy))
         features = self.algorithm.prepared(features)
         if (user is None) is self._by_user:
             remedy = "Pass user= where users are protected, and only there."

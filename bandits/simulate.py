@@ -71,6 +71,11 @@ class Simulation:
             columns["replicates"] += [replicates] * points
         return columns
 
+    def last(self) -> dict[str, tuple[float, float]]:
+        """Return the mean regret after the last round and its standard error, by algorithm."""
+        ends = {name: mean_and_error(regret[:, -1]) for name, regret in self.regret.items()}
+        return {name: (float(mean), float(error)) for name, (mean, error) in ends.items()}
+
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the tidy table."""
         columns = self.table()
@@ -160,9 +165,7 @@ def simulate(
     points = min(_checks.count("points", points, "Pass how many points a curve has."), last)
     marks = np.unique(np.linspace(0, last, points + 1).round().astype(np.int64))[1:]
     groups = [range(i, min(i + GROUP, replicates)) for i in range(0, replicates, GROUP)]
-    tasks = [
-        (name, group) for name in algorithms for group in groups
-    ]
+    tasks = [(name, group) for name in algorithms for group in groups]
     found = _each(
         [(algorithms[name], environment, seed, group, marks) for name, group in tasks],
         n_jobs,
@@ -203,9 +206,7 @@ def play(
 ) -> tuple[Array, Array]:
     """Return the regret and reward curves of a group of replicates, shape (R, P) each."""
     if not algorithm.schedule.lockstep and len(group) > 1:
-        parts = [
-            play(algorithm, environment, seed, range(i, i + 1), marks) for i in group
-        ]
+        parts = [play(algorithm, environment, seed, range(i, i + 1), marks) for i in group]
         regrets, rewards = zip(*parts, strict=True)
         return np.concatenate(regrets), np.concatenate(rewards)
     streams = [np.random.SeedSequence(seed, spawn_key=(i,)).spawn(3) for i in group]

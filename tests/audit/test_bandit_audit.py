@@ -106,8 +106,13 @@ def statistic(algorithm, transcript, null, other, scale=1.0):
 
 
 def audit(
-    algorithm, null=0.0, other=1.0, change=lambda agent: agent, trials=TRIALS, start=start,
-    mistake=MISTAKE
+    algorithm,
+    null=0.0,
+    other=1.0,
+    change=lambda agent: agent,
+    trials=TRIALS,
+    start=start,
+    mistake=MISTAKE,
 ):
     """Return a lower bound of mu from live agents."""
     outcomes = {}

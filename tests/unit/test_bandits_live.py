@@ -26,7 +26,6 @@ def build(name, **more):
     return kind(**options)
 
 
-
 def candidates(i, count=4, d=3):
     x = np.random.default_rng(i).standard_normal((count, d))
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
@@ -178,8 +177,14 @@ def test_candidate_sets_may_change_in_size_and_long_features_are_scaled():
 
 @pytest.mark.parametrize(
     "bad",
-    [np.ones(3), np.ones((2, 4)), np.ones((0, 3)), [[math.nan, 0, 0]], [[math.inf, 0, 0]],
-     [[0, 0, 1], [0, math.nan, 0]]],
+    [
+        np.ones(3),
+        np.ones((2, 4)),
+        np.ones((0, 3)),
+        [[math.nan, 0, 0]],
+        [[math.inf, 0, 0]],
+        [[0, 0, 1], [0, math.nan, 0]],
+    ],
 )
 def test_bad_candidates_are_refused_and_nothing_happens(bad):
     agent = build("AdaPrivateTS").start()
@@ -240,8 +245,9 @@ def test_warm_start_from_a_public_prior():
 def test_a_checkpoint_goes_on_bit_by_bit(name, stop, tmp_path):
     users = by_user(name)
     whole, part = (build(name).start(simulation=True, seed=3) for _ in range(2))
-    open_ticket = [agent.select(candidates(99), **({"user": "u1"} if users else {}))
-                   for agent in (whole, part)]
+    open_ticket = [
+        agent.select(candidates(99), **({"user": "u1"} if users else {})) for agent in (whole, part)
+    ]
     actions = run(whole, 59, users)
     played = run(part, stop, users)
     part.save(tmp_path / "state")

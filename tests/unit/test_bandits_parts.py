@@ -114,7 +114,11 @@ def test_all_releases_give_the_dense_posterior(lead, bias, noise):
     decoder = getattr(dp.Factorisation, noise)(releases).decoder()
     covariance = 2.0 * decoder @ decoder.T
     model = NoiseAware(
-        d, lead, noise_covariance=covariance, prior_variance=0.3, estimator="all",
+        d,
+        lead,
+        noise_covariance=covariance,
+        prior_variance=0.3,
+        estimator="all",
         bias_variance=bias,
     )
     features = unit(rng, releases, *lead, 6, d)
@@ -136,8 +140,11 @@ def test_all_releases_give_the_dense_posterior(lead, bias, noise):
 def test_last_prefix_is_one_regression():
     rng = np.random.default_rng(6)
     model = NoiseAware(
-        3, noise_covariance=np.array([[2.0, 1.0], [1.0, 3.0]]), prior_variance=0.3,
-        prior_mean=0.1, estimator="prefix",
+        3,
+        noise_covariance=np.array([[2.0, 1.0], [1.0, 3.0]]),
+        prior_variance=0.3,
+        prior_mean=0.1,
+        estimator="prefix",
     )
     x = unit(rng, 2, 5, 3)
     for batch in x:
@@ -229,8 +236,16 @@ def test_determinant_schedule_ends_by_features_alone():
 
 @pytest.mark.parametrize(
     ("reward", "centred"),
-    [(0.7, 0.2), (5.0, 0.5), (-3, -0.5), (math.nan, 0.0), (None, 0.0), (math.inf, 0.5),
-     (-math.inf, -0.5), (True, 0.5)],
+    [
+        (0.7, 0.2),
+        (5.0, 0.5),
+        (-3, -0.5),
+        (math.nan, 0.0),
+        (None, 0.0),
+        (math.inf, 0.5),
+        (-math.inf, -0.5),
+        (True, 0.5),
+    ],
 )
 def test_rewards_are_clipped_then_centred_then_missing_is_zero(reward, centred):
     span = rewards.Range(0.0, 1.0, 0.5)

@@ -185,6 +185,7 @@ def test_the_command_is_registered():
     found = importlib.metadata.entry_points(group="dpcalib.commands").names
     assert found >= {
         "account",
+        "bandit",
         "check",
         "convert",
         "delta",
