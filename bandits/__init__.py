@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bandits.agents import (
+        LinTS,
+        LinUCB,
+        PrivateThompson,
+        PrivateUCB,
+        algorithm_from_json,
+    )
+    from bandits.algorithm import Algorithm
+    from bandits.baselines import (
         AdaPrivateAdaptive,
         AdaPrivateAmp,
         AdaPrivateForced,
@@ -17,17 +25,11 @@ if TYPE_CHECKING:
         AdaPrivateTuned,
         AdaPrivateUCB,
         AdaPrivateUser,
-        LinTS,
-        LinUCB,
         PrivateContexts,
-        PrivateThompson,
-        PrivateUCB,
-        algorithm_from_json,
     )
-    from bandits.algorithm import Algorithm
     from bandits.environments import RankDeficient, Replay, Synthetic
     from bandits.live import Agent, Ticket
-    from bandits.simulate import Simulation, simulate
+    from bandits.simulation import Simulation, simulate
 
 __all__ = [
     "AdaPrivateAdaptive",
@@ -55,13 +57,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agents": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
-    "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser LinTS LinUCB PrivateContexts PrivateThompson "
-    "PrivateUCB algorithm_from_json",
+    "agents": "LinTS LinUCB PrivateThompson PrivateUCB algorithm_from_json",
     "algorithm": "Algorithm",
+    "baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
+    "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
     "environments": "RankDeficient Replay Synthetic",
     "live": "Agent Ticket",
-    "simulate": "Simulation simulate",
+    "simulation": "Simulation simulate",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

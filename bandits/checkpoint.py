@@ -54,8 +54,8 @@ def save(agent: "Agent", folder: Path) -> None:
     sensitive |= {f"channel_{name}": array for name, array in learner.channel.state().items()}
     turn = 1 + _turn(folder)
     names = {"public": f"public-{turn}.npz", "sensitive": f"sensitive-{turn}.npz"}
-    _write(folder / names["public"], lambda file: np.savez(file, **learner.model.state()))
-    _write(folder / names["sensitive"], lambda file: np.savez(file, **sensitive))
+    _write_arrays(folder / names["public"], learner.model.state())
+    _write_arrays(folder / names["sensitive"], sensitive)
     header = {
         "kind": "bandit-agent",
         "version": _VERSION,
@@ -69,9 +69,9 @@ def save(agent: "Agent", folder: Path) -> None:
     }
     text = json.dumps(header, indent=1).encode()
     _write(folder / "agent.json", lambda file: file.write(text))
-    for kind in names:  # what the header no longer names
+    for kind, name in names.items():  # what the header no longer names
         for old in folder.glob(f"{kind}-*.npz"):
-            if old.name != names[kind]:
+            if old.name != name:
                 old.unlink()
 
 
@@ -93,7 +93,7 @@ def _turn(folder: Path) -> int:
 
 
 def _write(path: Path, write: Any) -> None:
-    """Write a file that is there as a whole, on the disk, or not at all; only the owner reads it."""
+    """Write a file that is there whole, on the disk, or not at all, for its owner alone."""
     beside = path.with_name(path.name + ".partial")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         write(file)
@@ -106,6 +106,10 @@ def _write(path: Path, write: Any) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    _write(path, lambda file: np.savez(file, **arrays))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`dpcalib bandit`: simulations from the command line."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ def _simulate(
     import bandits
     from bandits.agents import ALGORITHMS
 
-    world = bandits.Synthetic(dimension=dimension)
     built = {}
     try:
+        world = bandits.Synthetic(dimension=dimension)
         for name in algorithm:
             form: dict[str, Any] = {"type": name, "dimension": dimension, "rounds": rounds}
             if name in ALGORITHMS and hasattr(ALGORITHMS[name], "noise_multiplier"):
@@ -45,15 +46,16 @@ def _simulate(
             replicates=replicates,
             seed=seed,
             n_jobs=jobs,
-            progress=click.get_text_stream("stderr").isatty(),
+            progress=sys.stderr.isatty(),
         )
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from error
     if table is not None:
-        found.to_parquet(table) if table.suffix == ".parquet" else found.to_csv(table)
+        write = found.to_parquet if table.suffix == ".parquet" else found.to_csv
+        write(table)
     if plot is not None:
         found.plot(plot)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "algorithm": name,
             "regret": float(mean),
@@ -69,9 +71,8 @@ def _simulate(
         return
     click.echo(f"{'algorithm':<20} {'regret':>10} {'s.e.':>8} {'epsilon':>9}")
     for row in rows:
-        click.echo(
-            "{algorithm:<20} {regret:>10.1f} {standard_error:>8.1f} {epsilon:>9.4g}".format(**row)
-        )
+        numbers = f"{row['regret']:>10.1f} {row['standard_error']:>8.1f} {row['epsilon']:>9.4g}"
+        click.echo(f"{row['algorithm']:<20} {numbers}")
 
 
 def _json(value: Any) -> Any:

@@ -56,7 +56,7 @@ class Environment(ABC):
         """Return the world of one replicate a seed."""
 
 
-def distinct(uniforms: Array, pool: Array) -> Indices:
+def distinct(uniforms: Array, pool: Indices) -> Indices:
     """Return n different numbers below `pool`, all sets equally likely (Floyd 1987).
 
     Parameters
@@ -134,7 +134,7 @@ class Synthetic(Environment):
         return _on_sphere(rng.standard_normal((self.arms, self.dimension)))
 
     def pool(self, first: int, count: int) -> tuple[Indices, int]:
-        """Return where the arms of the rounds first, ... begin, shape (count,), and their number."""
+        """Return where the arms of the rounds first, ... begin, shape (count,), how many."""
         return np.zeros(count, dtype=np.int64), self.arms
 
 
@@ -281,7 +281,7 @@ class _ReplayWorld(World):
     def block(self, count: int) -> Block:
         shape = (count, self.environment.candidates + 1)
         drawn = np.stack([rng.random(shape) for rng in self.generators])
-        users = self.eligible[(drawn[..., 0] * len(self.eligible)).astype(np.int64)]
+        users: Indices = self.eligible[(drawn[..., 0] * len(self.eligible)).astype(np.int64)]
         places = self.first[users][..., None] + distinct(drawn[..., 1:], self.count[users])
         means = self.rating[places]
         return Block(self.item[places], means, np.zeros(users.shape), users)

@@ -14,6 +14,8 @@ from bandits import _checks
 from bandits._checks import Array, Indices
 from bandits.linear_model import rows_times, times
 
+Rounds = int | Indices
+
 
 class Noise(NamedTuple):
     """The random numbers of a round (no axis B), of many replicates, or of B rounds of them."""
@@ -27,13 +29,16 @@ class Noise(NamedTuple):
 class Exploration(Protocol):
     """Picks a candidate."""
 
-    normals: bool
-    """Whether a round needs d normals."""
-    uniforms: int
-    """How many uniforms a round needs."""
+    @property
+    def normals(self) -> bool:
+        """Whether a round needs d normals."""
+
+    @property
+    def uniforms(self) -> int:
+        """How many uniforms a round needs."""
 
     def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return the picked candidates.
 
@@ -65,7 +70,7 @@ class Greedy:
     uniforms = 0
 
     def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return argmax x'mean."""
         return _best(times(candidates, mean))
@@ -89,7 +94,7 @@ class UpperConfidence:
         _checks.real("width", self.width, "Pass a number of standard deviations.", at_least=0)
 
     def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return argmax x'mean + width |x|."""
         reach = rows_times(candidates, root)
@@ -119,7 +124,7 @@ class Thompson:
         _checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
 
     def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return argmax x'theta."""
         scale = self.scale * self.decay**batch
@@ -151,7 +156,7 @@ class Forced:
         return self.base.normals
 
     def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Indices
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return the pick of `base`, or a uniform one."""
         picked = self.base.pick(candidates, mean, root, noise, batch, rounds)

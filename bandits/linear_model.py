@@ -25,7 +25,8 @@ def times(matrix: Array, vector: Array) -> Array:
     (R, 1, n, d), becomes one product of matrices for each replicate.
     """
     if vector.ndim == 1:
-        return matrix.dot(vector)  # a third of the time of @ for a small matrix
+        product: Array = matrix.dot(vector)  # a third of the time of @ for a small matrix
+        return product
     if matrix.ndim == 4 and vector.shape[1] == 1:
         return (_rows(matrix) @ vector[:, 0, :, None]).reshape(matrix.shape[:-1])
     if matrix.ndim == 4 and matrix.shape[1] == 1:
@@ -37,7 +38,8 @@ def times(matrix: Array, vector: Array) -> Array:
 def rows_times(rows: Array, matrix: Array) -> Array:
     """Return the rows (..., n, d) times a matrix (..., d, d), broadcast as in `times`."""
     if rows.ndim == 2:
-        return rows.dot(matrix)
+        product: Array = rows.dot(matrix)
+        return product
     if rows.ndim == 4 and matrix.shape[1] == 1:
         return (_rows(rows) @ matrix[:, 0]).reshape(rows.shape)
     out: Array = rows @ matrix
@@ -54,7 +56,7 @@ def transposed(matrix: Array) -> Array:
     return np.swapaxes(matrix, -1, -2)
 
 
-def add_round(root: Array, x: Array) -> tuple[Array, Array]:
+def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:
     """Carry S with A^-1 = S S' to (A + x x')^-1, in place (Potter's square-root update).
 
     With u = S'x and s = |u|^2 it is S - c (S u) u', c = (1 - 1/sqrt(1 + s)) / s, which without
@@ -101,7 +103,7 @@ class Model(Protocol):
     moves: bool
     """Whether `observe` changes anything; if not, a batch can be played as one."""
 
-    def observe(self, x: Array) -> Array:
+    def observe(self, x: Array) -> Array | float:
         """Take in the public feature of a round (..., d); return x'A^-1 x, zero where unused."""
 
     def close(self, features: Array, prefix: Array) -> None:
@@ -148,7 +150,7 @@ class Ridge:
         self.mean = np.zeros((*lead, dimension)) + prior_mean
         self.unused = np.zeros(lead)
 
-    def observe(self, x: Array) -> Array:
+    def observe(self, x: Array) -> Array | float:
         """Add x x' to A, and keep mean = A^-1 b."""
         if not self.moves:
             return self.unused
@@ -204,7 +206,7 @@ class NoisyRidge:
         self.mean = np.zeros((*lead, dimension)) + prior_mean
         self.unused = np.zeros(lead)
 
-    def observe(self, x: Array) -> Array:
+    def observe(self, x: Array) -> Array | float:
         """Do nothing: contexts count when they are released."""
         return self.unused
 

@@ -18,7 +18,7 @@ on a grid, under a wide log-normal prior (empirical Bayes).
 """
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -78,10 +78,10 @@ class NoiseAware:
             start[-1] = bias_variance
         self.root = np.zeros(square) + np.diag(np.sqrt(start))
         self.unused = np.zeros(lead)
-        evidence = {"prefix": _LastPrefix, "all": _AllReleases}[estimator]
-        self.evidence = evidence(dimension, lead, noise_covariance, reward_variance)
+        kinds: dict[Estimator, type[_Evidence]] = {"prefix": _LastPrefix, "all": _AllReleases}
+        self.evidence = kinds[estimator](dimension, lead, noise_covariance, reward_variance)
 
-    def observe(self, x: Array) -> Array:
+    def observe(self, x: Array) -> Array | float:
         """Do nothing: a round counts when its batch is released."""
         return self.unused
 
@@ -175,6 +175,23 @@ def most_likely_scale(spectrum: Spectrum) -> Array:
     fits = (_GRID * squares[..., None] / shrink - np.log(shrink)).sum(-2)
     scale: Array = _GRID[np.argmax(0.5 * fits + _LOG_WEIGHT, axis=-1)]
     return scale
+
+
+class _Evidence(Protocol):
+    """Turns releases into information."""
+
+    def __init__(
+        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
+    ) -> None: ...
+
+    def add(self, gram: Array, prefix: Array) -> Spectrum:
+        """Return the information after one more release."""
+
+    def state(self) -> dict[str, Array]:
+        """Return the arrays that change."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put them back."""
 
 
 class _LastPrefix:

@@ -65,7 +65,7 @@ class Range:
         if reward is None:
             return 0.0
         value = float(reward)
-        if value != value:  # NaN
+        if math.isnan(value):
             return 0.0
         return min(max(value, self.low), self.high) - self.centre
 
@@ -113,7 +113,8 @@ class Open:
 def summed(features: Array, rewards: Array) -> Array:
     """Return the sum of r x over a batch, shape (..., d)."""
     if rewards.ndim == 1:
-        return rewards.dot(features)
+        product: Array = rewards.dot(features)
+        return product
     total: Array = (rewards[..., None, :] @ features)[..., 0, :]
     return total
 

@@ -8,7 +8,7 @@ import pytest
 
 import bandits
 from bandits.agents import ALGORITHMS
-from bandits.simulate import play
+from bandits.simulation import play
 
 PRIVATE = {"epsilon": 1.0, "delta": 1e-5}
 COMMON = {"dimension": 3, "rounds": 60}
@@ -31,7 +31,7 @@ def candidates(i, count=4, d=3):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def run(agent, rounds, user=False, first=0):
+def run(agent, rounds, user=0, first=0):
     actions = []
     for i in range(first, first + rounds):
         extra = {"user": f"u{i % 4}"} if user else {}
@@ -336,7 +336,7 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
     # a prior, since a tie would be broken by rounding
     algorithm = build(name, rounds=300, prior_mean=[0.01, 0.02, -0.03])
     marks = np.arange(1, 301)
-    regret, reward = play(algorithm, environment, 9, range(1), marks)
+    _, reward = play(algorithm, environment, 9, range(1), marks)
     streams = np.random.SeedSequence(9, spawn_key=(0,)).spawn(3)
     world = environment.world([streams[0]])
     learner = algorithm.learner(streams[1], np.random.default_rng(streams[2]))

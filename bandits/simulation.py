@@ -86,9 +86,9 @@ class Simulation:
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write the tidy table; needs polars."""
-        import polars
+        import polars as pl
 
-        polars.DataFrame(self.table()).write_parquet(path)
+        pl.DataFrame(self.table()).write_parquet(Path(path))
 
     def plot(self, path: str | PathLike[str]) -> None:
         """Draw the regret curves with their bands; needs matplotlib."""
@@ -169,7 +169,7 @@ def simulate(
     found = _each(
         [(algorithms[name], environment, seed, group, marks) for name, group in tasks],
         n_jobs,
-        progress,
+        progress=progress,
     )
     curves: dict[str, list[tuple[Array, Array]]] = {name: [] for name in algorithms}
     for (name, _), curve in zip(tasks, found, strict=True):
@@ -184,7 +184,7 @@ def simulate(
 Task = tuple[Algorithm, Environment, int, range, Indices]
 
 
-def _each(tasks: list[Task], n_jobs: int | None, progress: bool) -> list[tuple[Array, Array]]:
+def _each(tasks: list[Task], n_jobs: int | None, *, progress: bool) -> list[tuple[Array, Array]]:
     results: Iterable[tuple[Array, Array]]
     if n_jobs == 1:
         results = (play(*task) for task in tasks)
