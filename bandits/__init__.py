@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         AdaPrivateUser,
         PrivateContexts,
     )
-    from bandits.environments import RankDeficient, Replay, Synthetic
+    from bandits.environments import Environment, RankDeficient, Replay, Synthetic
     from bandits.live import Agent, Ticket
     from bandits.simulation import Simulation, simulate
 
@@ -42,6 +42,7 @@ __all__ = [
     "AdaPrivateUser",
     "Agent",
     "Algorithm",
+    "Environment",
     "LinTS",
     "LinUCB",
     "PrivateContexts",
@@ -61,7 +62,7 @@ _HOMES = {
     "algorithm": "Algorithm",
     "baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
     "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
-    "environments": "RankDeficient Replay Synthetic",
+    "environments": "Environment RankDeficient Replay Synthetic",
     "live": "Agent Ticket",
     "simulation": "Simulation simulate",
 }

@@ -169,7 +169,7 @@ class Algorithm(ABC):
         return Agent(self, self.learner(explore, rng), simulation=simulation)
 
     @staticmethod
-    def restore(folder: "str | PathLike[str]") -> "Agent":
+    def restore(folder: str | PathLike[str]) -> "Agent":
         """Return the agent that `Agent.save` wrote to a folder."""
         from bandits.checkpoint import restore
 

@@ -117,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {name: file[name] for name in file.files}
 
 
-def restore(folder: "str | os.PathLike[str]") -> "Agent":
+def restore(folder: str | os.PathLike[str]) -> "Agent":
     """Return the agent that `save` wrote, going on exactly where it was."""
     from bandits.agents import algorithm_from_json
     from bandits.live import Agent

@@ -80,7 +80,7 @@ class Agent:
 
     @property
     def estimate(self) -> Array:
-        """The mean of theta, from released sums alone: safe to show."""
+        """The mean of theta. It comes from released sums alone, and is safe to show."""
         return self._learner.model.mean.copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
@@ -165,8 +165,8 @@ class Agent:
         number = ticket.round
         if self._pending.get(number) != ticket.key:
             remedy = "Each ticket takes one reward."
-            rule = "an open ticket of this agent"
-            raise ValueError(_checks.expected("ticket", ticket, rule, remedy))
+            rule = "that of an open ticket of this agent"
+            raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
         value = self._range.centred(reward)
         del self._pending[number]
         place = number - self._first

@@ -95,9 +95,10 @@ def _optimum(counts: Array, *, move: bool) -> Array:
             scale = np.sqrt(gram.diagonal())
             best: Array = gram / np.multiply.outer(scale, scale)
             return best
-        v = root.diagonal().copy()
+        # twice the step of the fixed point, and of the weights: half as many iterations
+        v = np.square(root.diagonal()) / v
         if move:
-            counts = counts * variances
+            counts = counts * np.square(variances)
             counts /= counts.sum()
     raise ArithmeticError(
         f"The best factorisation of {releases} releases was not found to {_GAP:g}."

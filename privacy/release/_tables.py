@@ -108,9 +108,9 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
     if users.is_null().any():
         raise ValueError(_checks.expected("users", "<some null>", "known", _USERS))
     if users.dtype.is_integer():
-        codes = _near_codes(users.to_numpy()) if len(users) else None
-        if codes is not None:
-            return codes
+        near = _near_codes(users.to_numpy()) if len(users) else None
+        if near is not None:
+            return near
     elif users.dtype != nw.String:
         if not isinstance(users.dtype, nw.Categorical | nw.Enum):
             shown = f"<{users.dtype}>"
@@ -118,8 +118,10 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
         users = users.cast(nw.String)
     column = users.alias("user").to_frame()
     known = column.unique(maintain_order=True).with_row_index("code")
-    joined = column.with_row_index("row").join(known, on="user", how="left").sort("row")
-    return joined["code"].to_numpy().astype(np.int64), known["user"].to_list()
+    joined = column.with_row_index("row").join(known, on="user", how="left")
+    codes = np.empty(len(joined), dtype=np.int64)  # a join may change the order of the rows
+    codes[joined["row"].to_numpy()] = joined["code"].to_numpy()
+    return codes, known["user"].to_list()
 
 
 def _is_array(data: Any) -> bool:

@@ -246,30 +246,46 @@ def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
     most the exact product.
     """
     _norm(norm)
-    flat = rows if rows.ndim == 2 else rows[:, None]
-    bounds = np.asarray(bound, dtype=np.float64).reshape(-1, 1)
-    if norm == "linf" or flat.shape[1] == 1:
-        return np.clip(flat, -bounds, bounds).reshape(rows.shape)
-    largest = np.abs(flat).max(axis=1, keepdims=True)
-    largest[largest == 0] = 1.0
-    scaled = flat / largest
-    sizes = norms(scaled, norm)[:, None]
-    with np.errstate(over="ignore"):
-        inside = sizes <= np.nextafter(bounds / largest, 0.0)
-    outside = np.flatnonzero(~inside)
-    factor = np.nextafter(np.broadcast_to(bounds, sizes.shape)[outside] / sizes[outside], 0.0)
-    clipped = flat.copy()
-    clipped[outside] = np.nextafter(scaled[outside] * factor, 0.0)
-    return clipped
+    columns = columns_of(rows)
+    if norm == "linf" or len(columns) == 1:
+        clipped = np.clip(columns, -np.asarray(bound), bound)
+    else:
+        largest = np.abs(columns).max(axis=0)
+        largest[largest == 0] = 1.0
+        scaled = columns / largest
+        sizes = norms(scaled, norm)
+        with np.errstate(over="ignore"):
+            outside = np.flatnonzero(sizes > np.nextafter(bound / largest, 0.0))
+        factor = np.nextafter(np.broadcast_to(bound, sizes.shape)[outside] / sizes[outside], 0.0)
+        clipped = columns.copy()
+        clipped[:, outside] = np.nextafter(scaled[:, outside] * factor, 0.0)
+    return clipped.T if rows.ndim == 2 else clipped[0]
 
 
-def norms(rows: Floats, norm: Norm) -> Floats:
+def columns_of(rows: Floats) -> Floats:
+    """Return the columns of rows of shape (n,) or (n, d), as (d, n), each in one piece."""
+    return np.ascontiguousarray(np.atleast_2d(rows.T))
+
+
+def norms(columns: Floats, norm: Norm) -> Floats:
     """Return upper bounds of the norms of rows of floats, tight to (d + 16) 2^-52."""
-    slack = 1 + (rows.shape[1] + 16) * 2.0**-52
+    slack = 1 + (len(columns) + 16) * 2.0**-52
     if norm == "l2":
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)) * slack)
-    size = np.abs(rows)
-    return np.asarray(size.max(axis=1) if norm == "linf" else size.sum(axis=1) * slack)
+        return np.asarray(np.sqrt(sums_of_rows(columns * columns)) * slack)
+    size = np.abs(columns)
+    return np.asarray(size.max(axis=0) if norm == "linf" else sums_of_rows(size) * slack)
+
+
+def sums_of_rows(columns: Floats) -> Floats:
+    """Return each row's sum, one column added after the other.
+
+    NumPy's own sum chooses its order by the shape and the layout of the whole table, so that a
+    row's sum may round differently when another row goes.
+    """
+    total = np.zeros(columns.shape[1])
+    for column in columns:
+        total += column
+    return total
 
 
 def clip_norm_of(value: Any) -> float:

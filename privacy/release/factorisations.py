@@ -152,7 +152,7 @@ class Factorisation(ABC):
         Parameters
         ----------
         releases
-            K; about 0.1 s at K = 100, minutes at K = 1000.
+            K; about 0.1 s at K = 100, up to a minute at K = 1000.
         objective
             ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
         weights

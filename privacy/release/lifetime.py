@@ -12,7 +12,9 @@ from privacy.release.clipping import (
     Contributions,
     clip_norm_of,
     clip_rows,
+    columns_of,
     sums_by_user,
+    sums_of_rows,
 )
 
 _EXHAUSTED = 1e-12  # of the cap: what is left then is not worth a release
@@ -81,12 +83,13 @@ class LifetimeCap:
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
         # of the relative slack, some is for the root and most for adding up what is spent
-        slack = 8 * (np.atleast_2d(sums.T).shape[0] + 16) * 2.0**-52
-        clipped = clip_rows(sums, self.clip_norm * np.sqrt(left) * (1 - slack), "l2")
-        shares = np.atleast_2d(clipped.T) / self.clip_norm
-        used = np.einsum("ji,ji->i", shares, shares) * (1 + slack / 2)
+        slack = 8 * (columns_of(sums).shape[0] + 16) * 2.0**-52
+        bounds = np.nextafter(self.clip_norm * np.sqrt(left) * (1 - slack), 0.0)
+        clipped = clip_rows(sums, bounds, "l2")
+        shares = columns_of(clipped) / self.clip_norm
+        used = sums_of_rows(shares * shares) * (1 + slack / 2)
         # a square that vanished in the last float is still not nothing
-        used = np.where((clipped.reshape(len(ids), -1) != 0).any(axis=1), used + 1e-300, 0.0)
+        used = np.where((columns_of(clipped) != 0).any(axis=0), used + 1e-300, 0.0)
         spent = np.where(used > 0, np.nextafter(spent + used, np.inf), spent)
         self._spent.update(zip(ids, spent.tolist(), strict=True))
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids))

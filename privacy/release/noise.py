@@ -75,7 +75,7 @@ def random_source(rng: Any, *, simulation: bool) -> Source:
 
 
 def discrete_gaussian(
-    sigma: float | Rational, size: Size, *, rng: Any = None, simulation: bool = False
+    sigma: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
     r"""Draw from the discrete Gaussian: P(x) proportional to exp(-x^2 / (2 sigma^2)) on integers.
 
@@ -117,9 +117,9 @@ def discrete_gaussian(
 
 
 def discrete_laplace(
-    scale: float | Rational, size: Size, *, rng: Any = None, simulation: bool = False
+    scale: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
-    """Draw from the discrete Laplace law: P(x) proportional to exp(-|x| / scale) on integers.
+    """Draw from the discrete Laplace law: P(x) proportional to exp(-abs(x) / scale).
 
     Added to a vector of integers whose L1 sensitivity is D it is (D / scale)-DP: account it as
     ``PureDP``. The profile of the continuous Laplace mechanism does NOT hold for it.
@@ -140,7 +140,7 @@ def discrete_laplace(
 
 
 def rounded_gaussian(
-    sigma: float | Rational, size: Size, *, rng: Any = None, simulation: bool = False
+    sigma: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
     """Draw the nearest integer to a Gaussian N(0, sigma^2) of the real numbers, exactly.
 
@@ -164,7 +164,7 @@ def rounded_gaussian(
 
 
 def rounded_laplace(
-    scale: float | Rational, size: Size, *, rng: Any = None, simulation: bool = False
+    scale: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
     """Draw the nearest integer to a Laplace variable of the real numbers, exactly.
 

@@ -11,7 +11,7 @@ from privacy import _checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
-from privacy.release.clipping import Norm, norms, sums_by_user
+from privacy.release.clipping import Norm, columns_of, norms, sums_by_user
 from privacy.release.noise import Source, bernoulli_exp, random_source, uniform_below
 
 
@@ -46,10 +46,11 @@ def choose_clip_norm(
 ) -> ChosenNorm:
     """Choose, among public candidates, a norm that about `quantile` of the rows do not exceed.
 
-    Permute-and-flip (McKenna and Sheldon 2020) with the score -|#{||x|| <= c} - quantile n|, whose
-    sensitivity D is max(quantile, 1 - quantile) when a row comes or goes and 1 when it changes. The
-    candidates are visited in a random order and one is taken with probability
-    exp(epsilon (score - best score) / (2 D)), decided exactly. That is epsilon-DP.
+    Permute-and-flip (McKenna and Sheldon 2020). The score of a candidate is minus the distance of
+    the number of rows inside it from quantile times the number of rows. Its sensitivity D is
+    max(quantile, 1 - quantile) when a row comes or goes and 1 when a row changes. The candidates
+    are visited in a random order and one is taken with probability exp(epsilon (score - best score)
+    / (2 D)), decided exactly. That is epsilon-DP.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ def choose_clip_norm(
         As in `clip_records` and `clip_users`: with users, a row is a user's sum. A NaN or an
         infinity counts as zero.
     candidates
-        Public norms > 0, such as powers of two.
+        Public norms > 0, such as powers of two. Those that hold equally many rows are equally
+        likely, so offer none that all rows are far below.
     epsilon
         What the choice may cost, > 0.
     quantile
@@ -94,9 +96,8 @@ def choose_clip_norm(
         rows = _tables.finite(_tables.rows_of(data, columns), "zero")
     else:
         rows, _ = sums_by_user(data, users, columns, "zero")
-    flat = rows if rows.ndim == 2 else rows[:, None]
     with np.errstate(over="ignore"):
-        sizes = np.sort(norms(flat, norm))
+        sizes = np.sort(norms(columns_of(rows), norm))
     inside = np.searchsorted(sizes, grid, side="right").tolist()
     scores = [-abs(count - share * len(sizes)) for count in inside]
     comes_or_goes = mechanism.relation is NeighboringRelation.ADD_OR_REMOVE_ONE

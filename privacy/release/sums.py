@@ -149,10 +149,13 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         remedy = "A clipped record that is replaced moves a sum by up to 2 clip norms."
         raise ValueError(_checks.expected("replace_distance", mechanism, "2", remedy))
     if isinstance(mechanism, Gaussian):
-        bound = Fraction(contributions.bound_in("l2"))
-        return bound, bound * Fraction(mechanism.noise_multiplier)
-    bound = Fraction(contributions.bound_in("l1"))
-    return bound, bound * Fraction(mechanism.scale)
+        bound, multiplier = contributions.bound_in("l2"), mechanism.noise_multiplier
+    else:
+        bound, multiplier = contributions.bound_in("l1"), mechanism.scale
+    if not math.isfinite(bound * multiplier):
+        remedy = "Its noise on these contributions is too large for a float: rescale the data."
+        raise ValueError(_checks.expected("mechanism", mechanism, "smaller", remedy))
+    return Fraction(bound), Fraction(bound) * Fraction(multiplier)
 
 
 def _floor_log2(value: Fraction) -> int:

@@ -1,4 +1,4 @@
-"""Simulations: the same numbers however they are played, honest bands, environments, the command."""
+"""Simulations: the same numbers however played, honest bands, environments, the command."""
 
 import csv
 import json
@@ -198,8 +198,14 @@ def test_bad_logs_are_refused():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"dimension": 0}, {"arms": 3}, {"link": "cubic"}, {"law": "cauchy"}, {"users": 0},
-     {"norm": -1.0}],
+    [
+        {"dimension": 0},
+        {"arms": 3},
+        {"link": "cubic"},
+        {"law": "cauchy"},
+        {"users": 0},
+        {"norm": -1.0},
+    ],
 )
 def test_bad_worlds_are_refused(bad):
     with pytest.raises(ValueError, match="Expected "):

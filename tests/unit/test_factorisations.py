@@ -136,6 +136,18 @@ def test_separated_participations_by_brute_force(name, count, separation):
         assert claimed <= reached * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
+def test_coefficients_that_grow_or_change_sign_have_no_short_cut(coefficients):
+    """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
+    factorisation = build("_Toeplitz", "grows", 7, {"coefficients": np.array(coefficients)})
+    for count, separation in ((2, 1), (3, 1), (2, 2)):
+        patterns = [range(s, s + separation * count, separation) for s in range(3)]
+        reached = largest_move(factorisation, patterns)
+        assert reached <= factorisation.sensitivity(P.separated(count, separation=separation))
+        if separation == 1:
+            assert reached <= factorisation.sensitivity(P.consecutive(count))
+
+
 def test_releases_further_apart_than_the_band_share_no_noise():
     banded = F.banded(100, band=10)
     once = banded.sensitivity()

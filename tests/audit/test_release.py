@@ -1,0 +1,75 @@
+"""The released sum against what its mechanism claims, by experiment on neighbouring inputs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betaincinv
+
+import privacy as dp
+
+RUNS = 2500
+SEED = np.random.default_rng(21)
+
+
+def outputs(rows, mechanism):
+    contributions = dp.clip_records(rows, clip_norm=1.0)
+    return np.array(
+        [
+            float(dp.release_sum(contributions, mechanism, rng=SEED, simulation=True).values[0])
+            for _ in range(RUNS)
+        ]
+    )
+
+
+def lowest_delta(here, there, epsilon):
+    """Return a lower bound of delta(epsilon), wrong with probability at most 1e-4."""
+    best = 0.0
+    thresholds = np.linspace(-2, 4, 13)
+    tail = 1e-4 / (2 * thresholds.size)
+    for threshold in thresholds:
+        hits, misses = int((here > threshold).sum()), int((there > threshold).sum())
+        often = betaincinv(hits, RUNS - hits + 1, tail) if hits else 0.0
+        rarely = betaincinv(misses + 1, RUNS - misses, 1 - tail) if misses < RUNS else 1.0
+        best = max(best, often - math.exp(epsilon) * rarely)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("relation", "here", "there"),
+    [
+        ("ADD_OR_REMOVE_ONE", [[9.0], [0.25]], [[0.25]]),
+        ("REPLACE_SPECIAL", [[9.0], [0.25]], [[0.0], [0.25]]),
+        ("REPLACE_ONE", [[9.0], [0.25]], [[-9.0], [0.25]]),
+    ],
+)
+def test_no_experiment_refutes_the_claim_and_half_the_noise_is_found_out(relation, here, there):
+    for mechanism, half in (
+        (dp.Gaussian(0.75), dp.Gaussian(0.375)),
+        (dp.Laplace(0.75), dp.Laplace(0.375)),
+    ):
+        claim = dp.account(mechanism, relation=relation)
+        seen = lowest_delta(outputs(here, mechanism), outputs(there, mechanism), 0.5)
+        assert 0.5 * claim.delta(0.5) < seen <= claim.delta(0.5)
+        assert lowest_delta(outputs(here, half), outputs(there, half), 0.5) > claim.delta(0.5)
+
+
+def test_no_output_is_possible_on_one_side_only():
+    # a coarse lattice, so that every output is seen on both sides
+    drawn = [
+        {
+            float(value)
+            for value in dp.release_sum(
+                dp.clip_records(np.full((1, 60_000), total), clip_norm=600.0, norm="linf"),
+                dp.Gaussian(3 / 600 / math.sqrt(60_000)),
+                resolution=2,
+                rng=SEED,
+                simulation=True,
+            ).values
+        }
+        for total in (0.0, 1.0)
+    ]
+    near = {value for value in drawn[0] | drawn[1] if -6 <= value <= 7}
+    assert len(near) > 8
+    assert near <= drawn[0]
+    assert near <= drawn[1]

@@ -1,0 +1,380 @@
+"""What a release returns: values, the bound on a contribution, and the mechanism to account."""
+
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import privacy as dp
+from privacy.release.noise import random_source
+from privacy.release.norm_choice import _permute_and_flip
+
+SEEDED = dict(rng=5, simulation=True)
+USERS = ["ann", "bob", "ann", "cy", "bob", "ann"]
+ROWS = np.array([[3.0, 4.0], [0.3, 0.4], [-1.0, 1.0], [np.nan, 2.0], [np.inf, 0.0], [0.0, 0.5]])
+
+
+def columns(frame):
+    return frame({"user": USERS, "x": ROWS[:, 0], "y": ROWS[:, 1]})
+
+
+# Clipping
+
+
+def test_clip_records_scales_the_long_and_keeps_the_short():
+    clipped = dp.clip_records(ROWS, clip_norm=1.0)
+    np.testing.assert_allclose(clipped.values[0], [0.6, 0.8], rtol=1e-14)
+    assert (clipped.values[1] == [0.3, 0.4]).all()
+    assert (clipped.values[3] == [0, 1]).all() or clipped.values[3][1] == pytest.approx(1)
+    assert (clipped.values[4] == 0).all()
+    assert (clipped.bound, clipped.norm, clipped.unit) == (1.0, "l2", "record")
+
+
+def test_one_column_is_clamped_exactly():
+    values = dp.clip_records([1.0, -7.0, 0.25, -0.0], clip_norm=1.0).values
+    assert values.tolist() == [1.0, -1.0, 0.25, 0.0]
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame])
+def test_frames_give_what_arrays_give(frame):
+    table = columns(frame)
+    by_array = dp.clip_users(ROWS, USERS, clip_norm=1.0)
+    by_name = dp.clip_users(table, "user", clip_norm=1.0)
+    assert dict(zip(by_name.users, by_name.values.tolist(), strict=True)) == dict(
+        zip(by_array.users, by_array.values.tolist(), strict=True)
+    )
+    records = dp.clip_records(table, columns=["x", "y"], clip_norm=1.0)
+    assert (records.values == dp.clip_records(ROWS, clip_norm=1.0).values).all()
+    one = dp.clip_users(table["x"], table["user"], clip_norm=9.0)
+    assert dict(zip(one.users, one.values.tolist(), strict=True)) == pytest.approx(
+        {"ann": 2.0, "bob": 0.3, "cy": 0.0}
+    )
+    some = dp.clip_users(table, "user", columns=["y"], clip_norm=9.0)
+    assert some.values.shape == (3, 1)
+    keep = dp.limit_contributions(table["user"], max_contributions=2)
+    assert keep.tolist() == [True, True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        np.array([3, 9, 3, 12, 9, 3]),
+        np.array([-100, 100, -100, 27, 100, -100], dtype=np.int8),
+        np.array([3, 2**63 + 9, 3, 2**64 - 1, 2**63 + 9, 3], dtype=np.uint64),
+        np.array([-(2**62), 2**62, -(2**62), 0, 2**62, -(2**62)]),
+        np.array(USERS, dtype=object),
+    ],
+)
+def test_users_of_every_kind(users):
+    found = dp.clip_users(np.arange(6.0), users, clip_norm=100.0)
+    expected = {users[0]: 7.0, users[1]: 5.0, users[3]: 3.0}
+    assert dict(zip(found.users, found.values.tolist(), strict=True)) == expected
+    if users.dtype != object:
+        series = dp.clip_users(np.arange(6.0), pl.Series(users), clip_norm=100.0)
+        assert dict(zip(series.users, series.values.tolist(), strict=True)) == expected
+
+
+def test_categories_are_users_too():
+    found = dp.clip_users(np.arange(6.0), pl.Series(USERS, dtype=pl.Categorical), clip_norm=100.0)
+    assert dict(zip(found.users, found.values.tolist(), strict=True)) == {
+        "ann": 7.0,
+        "bob": 5.0,
+        "cy": 3.0,
+    }
+
+
+def test_nothing_contributes_nothing():
+    empty = np.zeros((0, 3))
+    for contributions in (
+        dp.clip_records(empty, clip_norm=1.0),
+        dp.clip_users(empty, [], clip_norm=1.0),
+    ):
+        assert contributions.values.shape == (0, 3)
+        assert dp.release_sum(contributions, dp.Gaussian(1.0)).values.shape == (3,)
+    assert dp.limit_contributions([], max_contributions=1).shape == (0,)
+
+
+def test_a_sum_that_overflows_counts_as_not_finite():
+    values = dp.clip_users([1e308, 1e308, 1.0], [1, 1, 2], clip_norm=5.0).values
+    assert values.tolist() == [0.0, 1.0]
+
+
+def test_what_is_not_finite_is_refused_on_demand():
+    with pytest.raises(ValueError, match="some NaN or infinity"):
+        dp.clip_records(ROWS, clip_norm=1.0, not_finite="refuse")
+    with pytest.raises(ValueError, match="Expected not_finite="):
+        dp.clip_records(ROWS, clip_norm=1.0, not_finite="drop")
+
+
+def test_the_data_are_not_printed():
+    contributions = dp.clip_users(ROWS, USERS, clip_norm=1.0)
+    assert "ann" not in repr(contributions)
+    assert "0.3" not in repr(contributions)
+    cap = dp.LifetimeCap(clip_norm=1.0)
+    cap.clip_users(ROWS, USERS)
+    assert repr(cap) == "LifetimeCap(clip_norm=1.0)"
+    with pytest.raises(ValueError, match="Expected data=") as caught:
+        dp.clip_records(np.array(USERS), clip_norm=1.0)
+    assert "ann" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: dp.clip_records(ROWS, clip_norm=0), ValueError),
+        (lambda: dp.clip_records(ROWS, clip_norm=math.nan), ValueError),
+        (lambda: dp.clip_records(ROWS, clip_norm=math.inf), ValueError),
+        (lambda: dp.clip_records(ROWS, clip_norm="1"), TypeError),
+        (lambda: dp.clip_records(ROWS, clip_norm=1, norm="l3"), ValueError),
+        (lambda: dp.clip_records(ROWS, clip_norm=1, columns=["x"]), ValueError),
+        (lambda: dp.clip_records(ROWS[None], clip_norm=1), ValueError),
+        (lambda: dp.clip_records(np.ones(3) * 1j, clip_norm=1), ValueError),
+        (lambda: dp.clip_records(3.0, clip_norm=1), TypeError),
+        (lambda: dp.clip_users(ROWS, USERS[1:], clip_norm=1), ValueError),
+        (lambda: dp.clip_users(ROWS, "user", clip_norm=1), ValueError),
+        (lambda: dp.clip_users(ROWS, np.ones(6), clip_norm=1), ValueError),
+        (lambda: dp.clip_users(ROWS, [*USERS[1:], None], clip_norm=1), ValueError),
+        (lambda: dp.clip_users(ROWS, pl.Series([*USERS[1:], None]), clip_norm=1), ValueError),
+        (lambda: dp.clip_users(ROWS, pl.Series(np.ones(6)), clip_norm=1), ValueError),
+        (lambda: dp.clip_users(columns(pl.DataFrame), "who", clip_norm=1), ValueError),
+        (lambda: dp.limit_contributions(USERS, max_contributions=0), ValueError),
+        (lambda: dp.limit_contributions(USERS, max_contributions=1, seed=1.5), TypeError),
+        (lambda: dp.LifetimeCap(clip_norm=-1), ValueError),
+        (lambda: dp.LifetimeCap.from_json([]), ValueError),
+        (lambda: dp.LifetimeCap.from_json({"type": "LifetimeCap"}), ValueError),
+        (
+            lambda: dp.LifetimeCap.from_json(
+                {"type": "LifetimeCap", "clip_norm": 1.0, "spent": [["ann", 1.5]]}
+            ),
+            ValueError,
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, error):
+    with pytest.raises(error, match="Expected ") as caught:
+        call()
+    assert "ann" not in str(caught.value)
+
+
+def test_a_bound_in_another_norm_is_charged_for_the_dimension():
+    values = np.ones((2, 9))
+    charged = {
+        norm: [dp.clip_records(values, clip_norm=1.0, norm=norm).bound_in(o) for o in ("l1", "l2")]
+        for norm in ("l1", "l2", "linf")
+    }
+    assert charged["l1"] == [1, 1]
+    assert charged["l2"] == pytest.approx([3, 1])
+    assert charged["linf"] == pytest.approx([9, 3])
+    assert charged["linf"][0] >= 9
+    assert charged["linf"][1] >= 3
+    assert dp.clip_records(values[:, 0], clip_norm=1.0, norm="linf").bound_in("l1") == 1
+
+
+# How much a user contributes
+
+
+def test_first_rows_are_kept_in_order():
+    assert dp.limit_contributions([1, 1, 2, 1, 2], max_contributions=1).tolist() == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_random_choice_depends_on_the_users_own_rows_alone():
+    pick = np.random.default_rng(6)
+    users = pick.integers(0, 50, 2000)
+    keep = dp.limit_contributions(users, max_contributions=7, seed=99)
+    assert set(np.bincount(users[keep])) == {7}
+    own = users == 17
+    without = users != 3
+    assert (dp.limit_contributions(users[own], max_contributions=7, seed=99) == keep[own]).all()
+    others = dp.limit_contributions(users[without], max_contributions=7, seed=99)
+    assert (others == keep[without]).all()
+    assert (dp.limit_contributions(users, max_contributions=7, seed=98) != keep).any()
+
+
+def test_a_random_choice_is_fair():
+    users = np.repeat(np.arange(20_000), 5)
+    keep = dp.limit_contributions(users, max_contributions=2, seed=1).reshape(-1, 5)
+    assert np.abs(keep.mean(axis=0) - 0.4).max() < 0.015
+
+
+def test_a_lifetime_cap_is_spent_and_then_gives_nothing():
+    cap = dp.LifetimeCap(clip_norm=1.0)
+    sizes = [float(cap.clip_users([[0.6, 0.0]], [7]).values[0, 0]) for _ in range(5)]
+    assert sizes[:2] == [0.6, 0.6]
+    assert sizes[2] == pytest.approx(math.sqrt(1 - 0.72), rel=1e-9)
+    assert max(sizes[3:]) < 1e-5
+    assert cap.clip_users([[9.0]], ["7"]).values[0, 0] == pytest.approx(1.0)  # another user
+    form = cap.to_json()
+    assert form["sensitive"] is True
+    again = dp.LifetimeCap.from_json(json.loads(json.dumps(form)))
+    assert again.to_json() == form
+
+
+def test_zero_rows_spend_nothing():
+    cap = dp.LifetimeCap(clip_norm=1.0)
+    cap.clip_users([[0.0], [math.nan]], ["ann", "bob"])
+    assert dict(cap.to_json()["spent"]) == {"ann": 0, "bob": 0}
+
+
+# A private clip norm
+
+
+def test_a_chosen_norm_is_near_the_quantile_and_costs_what_was_asked():
+    pick = np.random.default_rng(7)
+    rows = np.abs(pick.normal(size=5000))
+    grid = [2.0**k for k in range(-6, 7)]
+    chosen = dp.choose_clip_norm(rows, candidates=grid, epsilon=1.0, quantile=0.9, **SEEDED)
+    assert chosen.clip_norm == 2.0  # P(|z| <= 2) = .954 is nearer than P(|z| <= 1) = .683
+    assert chosen.mechanism == dp.PureDP(1.0)
+    other = dp.choose_clip_norm(rows, candidates=grid, epsilon=1.0, relation="REPLACE_ONE")
+    assert other.mechanism == dp.PureDP(1.0, dp.NeighboringRelation.REPLACE_ONE)
+    users = np.arange(10_000) // 10
+    by_user = dp.choose_clip_norm(np.ones(10_000), users, candidates=grid[:-2], epsilon=1.0)
+    assert by_user.clip_norm == 16.0
+
+
+def test_permute_and_flip_has_its_law():
+    # with two candidates: the worse one is taken if it is visited first and its coin falls
+    source = random_source(8, simulation=True)
+    scores, rate = [Fraction(0), Fraction(-2)], Fraction(1, 2)
+    seen = Counter(_permute_and_flip(scores, rate, source) for _ in range(20_000))
+    assert seen[1] / 20_000 == pytest.approx(math.exp(-1) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize("relation", dp.NeighboringRelation)
+def test_the_choice_of_a_norm_keeps_its_epsilon_exactly(relation, monkeypatch):
+    # the law of permute-and-flip by all orders, on the worst neighbours of a small data set
+    from itertools import permutations
+
+    from privacy.release import norm_choice
+
+    found = []
+
+    def note(scores, rate, source):
+        found.append((scores, rate))
+        return 0
+
+    monkeypatch.setattr(norm_choice, "_permute_and_flip", note)
+    rows = [0.5, 1.5, 1.5, 2.5]
+    neighbours = {
+        "ADD_OR_REMOVE_ONE": [[*rows, 0.5], [*rows, 9.0], rows[1:], rows[:-1]],
+        "REPLACE_ONE": [[9.0, *rows[1:]], [*rows[:-1], 0.5]],
+        "REPLACE_SPECIAL": [[*rows[:-1], 0.0]],
+    }[relation.name]
+    for data in (rows, *neighbours):
+        dp.choose_clip_norm(
+            data, candidates=[1, 2, 3], epsilon=2.0, quantile=0.75, relation=relation
+        )
+
+    def law(scores, rate):
+        chance = [0.0] * len(scores)
+        for order in permutations(range(len(scores))):
+            left = 1 / math.factorial(len(scores))
+            for one in order:
+                heads = math.exp(-float(rate * (max(scores) - scores[one])))
+                chance[one] += left * heads
+                left *= 1 - heads
+        return chance
+
+    here, *others = (law(*one) for one in found)
+    for there in others:
+        for a, b in zip(here, there, strict=True):
+            assert abs(math.log(a / b)) <= 2.0 + 1e-12
+
+
+# Releasing
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "deviation"), [(dp.Gaussian(4.0), 4.0), (dp.Laplace(4.0), 4 * math.sqrt(2))]
+)
+def test_a_release_has_its_noise_its_bound_and_its_mechanism(mechanism, deviation):
+    contributions = dp.clip_records(np.zeros((1, 200_000)), clip_norm=3.0, norm="l1")
+    release = dp.release_sum(contributions, mechanism, **SEEDED)
+    assert release.values.std() == pytest.approx(3 * deviation, rel=0.01)
+    assert release.contribution_bound == 3.0
+    assert release.mechanism is mechanism
+    assert (release.scale, release.unit) == (12.0, "record")
+    assert release.scale / release.step >= 2**30
+    assert release.is_simulation
+
+
+def test_the_bound_of_a_release_is_in_the_norm_of_its_noise():
+    contributions = dp.clip_records(np.zeros((5, 16)), clip_norm=1.0, norm="l2")
+    assert dp.release_sum(contributions, dp.Gaussian(2.0)).scale == 2.0
+    assert dp.release_sum(contributions, dp.Laplace(2.0)).scale == pytest.approx(8.0)
+
+
+def test_add_or_zero_moves_by_the_bound_and_replace_by_two():
+    one = dp.clip_records([[30.0, 0.0]], clip_norm=2.0).values
+    other = dp.clip_records([[-30.0, 0.0]], clip_norm=2.0).values
+    release = dp.release_sum(dp.clip_records([[1.0, 1.0]], clip_norm=2.0), dp.Gaussian(3.0))
+    assert np.linalg.norm(one) == pytest.approx(release.contribution_bound)
+    assert np.linalg.norm(one - other) == pytest.approx(2 * release.contribution_bound)
+    epsilon = {
+        relation: dp.account(release.mechanism, relation=relation).epsilon(1e-6)
+        for relation in dp.NeighboringRelation
+    }
+    relations = dp.NeighboringRelation
+    assert epsilon[relations.ADD_OR_REMOVE_ONE] == epsilon[relations.REPLACE_SPECIAL]
+    assert epsilon[relations.REPLACE_ONE] == dp.account(dp.Gaussian(1.5)).epsilon(1e-6)
+
+
+def test_the_order_of_the_rows_does_not_change_a_bit():
+    pick = np.random.default_rng(9)
+    rows = pick.normal(size=(500, 3)) * 10.0 ** pick.integers(-9, 3, (500, 1))
+    contributions = [
+        dp.clip_records(rows[order], clip_norm=5.0)
+        for order in (slice(None), pick.permutation(500), slice(None, None, -1))
+    ]
+    values = [dp.release_sum(c, dp.Gaussian(1.0), **SEEDED).values.tobytes() for c in contributions]
+    assert len(set(values)) == 1
+
+
+def test_a_sum_beyond_64_bits_is_still_exact():
+    contributions = dp.clip_records(np.full(1000, 1.0), clip_norm=1.0)
+    release = dp.release_sum(contributions, dp.Gaussian(2.0**-29), **SEEDED)
+    assert 1 / release.step * 1000 > 2**62
+    assert float(release.values) == pytest.approx(1000, abs=1e-6)
+
+
+def test_two_releases_differ_and_say_that_they_are_no_simulation():
+    contributions = dp.clip_records(ROWS, clip_norm=1.0)
+    one, two = (dp.release_sum(contributions, dp.Gaussian(1.0)) for _ in range(2))
+    assert (one.values != two.values).all()
+    assert not one.is_simulation
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda c: dp.release_sum(c, dp.Gaussian(1.0), rng=5), ValueError),
+        (lambda c: dp.release_sum(c, dp.Gaussian(1.0, replace_distance=1.0)), ValueError),
+        (lambda c: dp.release_sum(c, dp.PureDP(1.0)), TypeError),
+        (lambda c: dp.release_sum(c.values, dp.Gaussian(1.0)), TypeError),
+        (lambda c: dp.release_sum(c, dp.Gaussian(1.0), resolution=0.5), ValueError),
+        (lambda c: dp.release_sum(c, dp.Gaussian(1.0), resolution=2.0**40), ValueError),
+        (lambda c: dp.release_sum(c, dp.Gaussian(1e-12)), ValueError),
+        (lambda c: dp.release_sum(c, dp.Gaussian(1e308)), ValueError),
+    ],
+)
+def test_a_release_that_cannot_be_safe_is_refused(call, error):
+    with pytest.raises(error, match="Expected "):
+        call(dp.clip_records(ROWS, clip_norm=10.0))
+
+
+def test_releases_under_a_cap_cost_one_gaussian():
+    cap, noise = dp.LifetimeCap(clip_norm=1.0), dp.Gaussian(4.0)
+    released = [dp.release_sum(cap.clip_users([5.0], ["ann"]), noise) for _ in range(10)]
+    assert {release.mechanism for release in released} == {noise}
+    assert dp.account(noise).epsilon(1e-6) < dp.account(dp.repeat(noise, 10)).epsilon(1e-6)
