@@ -4,6 +4,7 @@ A description names the parts; `agents` holds the named ones. As a mechanism of 
 validated when it is made, can be compared, and says what it guarantees before anything runs.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -124,12 +125,10 @@ class Algorithm(ABC):
 
     def prepared(self, candidates: Array) -> Array:
         """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
-        squares = (candidates * candidates).dot(self._ones)
-        if not squares.item(squares.argmax()) <= 1 + 1e-12:
-            if not np.isfinite(candidates).all():
-                remedy = "Pass finite features."
-                raise ValueError(_checks.expected("candidates", "...", "finite", remedy))
-            candidates = candidates / np.maximum(np.sqrt(squares), 1.0)[..., None]
+        with np.errstate(over="ignore"):
+            squares = (candidates * candidates).dot(self._ones)
+        if not squares.item(squares.argmax()) <= MARGIN:
+            candidates = _shortened(candidates)
         if self.bias is None:
             return candidates
         weight = np.full((*candidates.shape[:-1], 1), self.bias)
@@ -179,6 +178,17 @@ class Algorithm(ABC):
         """Return a JSON-able form that `algorithm_from_json` reads back."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"type": type(self).__name__, **values}
+
+
+def _shortened(features: Array) -> Array:
+    """Return features scaled to norm 1 where they are longer, however long."""
+    if not np.isfinite(features).all():
+        raise ValueError(_checks.expected("candidates", "...", "finite", "Pass finite features."))
+    largest = np.maximum(np.abs(features).max(-1, keepdims=True), 1.0)
+    scaled = features / largest
+    norms = np.sqrt(np.square(scaled).sum(-1, keepdims=True))
+    shortened: Array = scaled / np.maximum(norms, 1 / largest)
+    return shortened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +275,12 @@ class _Private(Algorithm):
                 )
         _checks.real("ridge", self.ridge, "Pass the regulariser, such as 1.", above=0)
         _ = self.noise_multiplier  # checks epsilon and delta
+        if self.rounds * self.delta >= 1:
+            warnings.warn(
+                f"rounds * delta = {self.rounds * self.delta:.3g} is not small: such a delta lets "
+                "a mechanism show some rewards outright. Pass delta well below 1 / rounds.",
+                stacklevel=3,
+            )
 
     @property
     def replaced(self) -> bool:

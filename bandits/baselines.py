@@ -6,6 +6,7 @@ that says so.
 """
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -18,7 +19,7 @@ from bandits.algorithm import Noise, _Private
 from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
 from bandits.linear_model import Model, NoisyRidge, Ridge
 from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled, WithContexts
-from bandits.schedules import Fixed, Schedule
+from bandits.schedules import Determinant, Fixed, Schedule
 
 _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 
@@ -31,6 +32,8 @@ class _AdaPrivate(_Private):
     ----------
     batch
         Rounds of a batch.
+    growth
+        End a batch when det A has grown by the factor 1 + growth instead; None counts rounds.
     ridge
         A starts as ridge times the identity, > 0.
     frozen
@@ -38,13 +41,20 @@ class _AdaPrivate(_Private):
     """
 
     batch: int = 300
+    growth: float | None = None
     frozen: bool = False
     calibration: str = "printed"
+
+    def __post_init__(self) -> None:
+        if self.growth is not None and self.frozen:
+            remedy = "det A grows round by round only where A does."
+            raise ValueError(_checks.expected("frozen", self.frozen, "False with growth=", remedy))
+        super().__post_init__()
 
     @cached_property
     def schedule(self) -> Schedule:
         """When batches end."""
-        return Fixed(self.batch)
+        return Fixed(self.batch) if self.growth is None else Determinant(self.growth)
 
     def model(self, lead: tuple[int, ...]) -> Model:
         """Return a fresh model."""
@@ -137,7 +147,7 @@ class AdaPrivateAmp(AdaPrivateTS):
     Parameters
     ----------
     sampling_probability
-        q in (0, 1].
+        q in (0, 1]; a value below 1 warns, and says what it costs.
     rescale
         Divide the released sums by q.
     calibration
@@ -152,7 +162,7 @@ class AdaPrivateAmp(AdaPrivateTS):
     no proven pair and are refused.
     """
 
-    sampling_probability: float = 0.3
+    sampling_probability: float = 1.0
     rescale: bool = True
     calibration: str = "exact"
 
@@ -167,6 +177,20 @@ class AdaPrivateAmp(AdaPrivateTS):
             rule = "at an end or in the middle of the range"
             raise ValueError(_checks.expected("centre", self.centre, rule, remedy))
         super().__post_init__()
+        if q < 1:
+            warnings.warn(self._price(), stacklevel=3)
+
+    def _price(self) -> str:
+        """Return what sampling costs, in words."""
+        if self.calibration != "exact":
+            true = self.guarantee(self.delta).epsilon
+            return f"The printed formula is not a bound: the true epsilon is {true:.4g}."
+        full = replace(self, sampling_probability=1.0).noise_multiplier
+        times = self.noise_multiplier / (self.sampling_probability * full)
+        return (
+            f"Each reward is released once, and sampling makes the noise of a full sum {times:.3g} "
+            "times as large at one guarantee. AdaPrivateTS uses every reward."
+        )
 
     @property
     def _accounted(self) -> dp.NeighboringRelation:

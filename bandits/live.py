@@ -189,6 +189,7 @@ class Agent:
         if release and self._learner.in_batch:
             self._close()
         self._forget()
+        self._first = self._learner.rounds
         self._finished = True
         self._autosave()
 

@@ -271,7 +271,7 @@ def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
     import bandits
 
     for dimension, most in ((20, 1e6 / 60_000), (50, 1e6 / 45_000)):
-        options = {"dimension": dimension, "rounds": 10**6, "epsilon": 1.0, **BANDIT}
+        options = {"dimension": dimension, "rounds": 90_000, "epsilon": 1.0, **BANDIT}
         features = unit_features(3000, dimension)
         for kind, limit in (
             (bandits.PrivateUCB, most),
@@ -281,7 +281,7 @@ def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
             (bandits.LinTS, None),
         ):
             if kind is bandits.LinTS:
-                options = {"dimension": dimension, "rounds": 10**6}
+                options = {"dimension": dimension, "rounds": 90_000}
             agent = kind(**options).start()
             times = []
             for _turn in range(7):

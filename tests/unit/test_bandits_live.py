@@ -10,6 +10,9 @@ import bandits
 from bandits.agents import ALGORITHMS
 from bandits.simulation import play
 
+# AdaPrivateAmp warns of what it costs, which has a test of its own
+pytestmark = pytest.mark.filterwarnings("ignore:Each reward is released once")
+
 PRIVATE = {"epsilon": 1.0, "delta": 1e-5}
 COMMON = {"dimension": 3, "rounds": 60}
 
@@ -21,6 +24,8 @@ def build(name, **more):
         options = PRIVATE | options
     if name.startswith("AdaPrivate") or name == "PrivateContexts":
         options = {"batch": 13} | options
+        if name == "AdaPrivateAmp":
+            options = {"sampling_probability": 0.5} | options
     elif name.startswith("Private"):
         options = {"first": 10} | options
     return kind(**options)
@@ -80,16 +85,24 @@ def test_no_privacy_is_said():
 def test_the_printed_amplification_is_unmasked():
     claimed = {0.1: 67.5, 0.3: 14.0, 0.5: 7.50, 0.7: 5.21}
     for q, truth in claimed.items():
-        algorithm = build(
-            "AdaPrivateAmp", sampling_probability=q, calibration="printed_not_a_bound"
-        )
+        with pytest.warns(UserWarning, match="not a bound"):
+            algorithm = build(
+                "AdaPrivateAmp", sampling_probability=q, calibration="printed_not_a_bound"
+            )
         assert algorithm.guarantee(1e-5).epsilon == pytest.approx(truth, rel=0.01)
 
 
 def test_exact_amplified_noise():
     for q, sigma in {0.1: 1.26, 0.3: 1.94, 0.5: 2.50, 0.7: 3.00}.items():
-        algorithm = build("AdaPrivateAmp", sampling_probability=q)
+        ratio = {0.1: "3.37", 0.3: "1.74", 0.5: "1.34", 0.7: "1.15"}[q]
+        with pytest.warns(UserWarning, match=f"{ratio} times"):
+            algorithm = build("AdaPrivateAmp", sampling_probability=q)
         assert algorithm.noise_multiplier * algorithm.clip_norm == pytest.approx(sigma, abs=0.005)
+
+
+def test_a_delta_that_is_not_small_is_warned_of():
+    with pytest.warns(UserWarning, match=r"rounds \* delta = 10"):
+        build("PrivateUCB", rounds=10**6)
 
 
 def test_noise_of_the_paper_and_ours():
@@ -161,6 +174,19 @@ def test_missing_rewards_count_as_rounds():
         elif i % 3 == 1:
             agent.update(ticket, None)
     assert agent.releases == 2  # boundaries do not move
+
+
+def test_features_of_any_length_are_scaled():
+    algorithm = build("PrivateUCB")
+    x = np.array([[3e200, 4e200, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]])
+    shortened = [[0.6, 0.8, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]]
+    np.testing.assert_allclose(algorithm.prepared(x), shortened, rtol=1e-15)
+    rng = np.random.default_rng(3)
+    long = rng.standard_normal((1000, 3)) * 10.0 ** rng.integers(-3, 9, (1000, 1))
+    assert np.linalg.norm(algorithm.prepared(long), axis=1).max() <= 1 + 1e-15
+    with_bias = build("PrivateUCB", bias=0.25).prepared(long)
+    assert with_bias.shape == (1000, 4)
+    assert np.linalg.norm(with_bias, axis=1).max() <= 1 + 1e-15
 
 
 def test_candidate_sets_may_change_in_size_and_long_features_are_scaled():
@@ -384,5 +410,6 @@ def test_bad_options_are_refused_when_the_algorithm_is_made(options, word):
 def test_sampling_refuses_centres_without_a_proven_pair():
     with pytest.raises(ValueError, match="centre"):
         build("AdaPrivateAmp", centre=0.3)
-    middle = build("AdaPrivateAmp", centre=0.5)
+    with pytest.warns(UserWarning, match="times as large"):
+        middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)

@@ -293,9 +293,15 @@ def test_naive_group_drops_rewards_after_the_limit():
 
 
 def test_sampling_keeps_a_share_and_rescales_after_the_noise():
-    algorithm = bandits.AdaPrivateAmp(
-        dimension=1, rounds=10_000, batch=10_000, epsilon=1, delta=1e-5, sampling_probability=0.3
-    )
+    with pytest.warns(UserWarning, match="times as large"):
+        algorithm = bandits.AdaPrivateAmp(
+            dimension=1,
+            rounds=10_000,
+            batch=10_000,
+            epsilon=1,
+            delta=1e-5,
+            sampling_probability=0.3,
+        )
     channel = algorithm.channel((), np.random.default_rng(0))
     x, r = np.ones((10_000, 1)), np.ones(10_000)
     assert channel._values(x, r, None)[0] == pytest.approx(3000, abs=200)

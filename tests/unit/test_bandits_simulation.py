@@ -90,11 +90,8 @@ def test_learning_pays_and_privacy_costs():
     assert found["plain"][0] < found["weak"][0] < found["strong"][0]
 
 
-def test_replicates_of_a_determinant_schedule_end_their_batches_apart(monkeypatch):
-    from bandits.schedules import Determinant
-
-    monkeypatch.setattr(bandits.AdaPrivateUCB, "schedule", Determinant(1.0))
-    algorithm = bandits.AdaPrivateUCB(**PRIVATE)
+def test_replicates_of_a_determinant_schedule_end_their_batches_apart():
+    algorithm = bandits.AdaPrivateUCB(growth=1.0, **PRIVATE)
     assert algorithm.batches < 60
     together = bandits.simulate({"a": algorithm}, WORLD, replicates=3, seed=1)
     assert together.regret["a"].shape == (3, 100)
