@@ -5,6 +5,8 @@ round of many replicates and a whole batch of many replicates. Normals and unifo
 sequences of their own: in whatever lengths they are drawn, a round gets the same ones.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -62,22 +64,34 @@ def _best(scores: Array) -> Indices:
     return best
 
 
-@dataclass(frozen=True)
-class Greedy:
-    """The largest estimated reward x'mean, and no exploration at all."""
+class ByScore(ABC):
+    """An exploration without randomness: a candidate's score depends on its features alone."""
 
     normals = False
     uniforms = 0
 
+    @abstractmethod
+    def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
+        """Return the scores (..., n) of candidates (..., n, d); the largest is picked."""
+
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return argmax x'mean."""
-        return _best(times(candidates, mean))
+        """Return the largest score."""
+        return _best(self.scores(candidates, mean, root))
 
 
 @dataclass(frozen=True)
-class UpperConfidence:
+class Greedy(ByScore):
+    """The largest estimated reward x'mean, and no exploration at all."""
+
+    def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
+        """Return x'mean."""
+        return times(candidates, mean)
+
+
+@dataclass(frozen=True)
+class UpperConfidence(ByScore):
     """The largest x'mean + width |x|, |x|^2 = x' covariance x.
 
     Parameters
@@ -87,19 +101,16 @@ class UpperConfidence:
     """
 
     width: float = 1.0
-    normals = False
-    uniforms = 0
 
     def __post_init__(self) -> None:
         _checks.real("width", self.width, "Pass a number of standard deviations.", at_least=0)
 
-    def pick(
-        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
-    ) -> Indices:
-        """Return argmax x'mean + width |x|."""
+    def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
+        """Return x'mean + width |x|."""
         reach = rows_times(candidates, root)
         squares = (reach * reach).dot(np.ones(mean.shape[-1]))
-        return _best(times(candidates, mean) + self.width * np.sqrt(squares))
+        bound: Array = times(candidates, mean) + self.width * np.sqrt(squares)
+        return bound
 
 
 @dataclass(frozen=True)
@@ -185,12 +196,21 @@ class Draws:
 
     def noise(self, exploration: Exploration, rounds: int, dimension: int) -> Noise:
         """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) when live."""
-        width = dimension if exploration.normals else 0
-        normals = [rng.standard_normal((rounds, width)) for rng in self.generators[0]]
-        uniforms = [rng.random((rounds, exploration.uniforms)) for rng in self.generators[1]]
+        normals = (rounds, dimension if exploration.normals else 0)
+        uniforms = (rounds, exploration.uniforms)
+        return Noise(
+            self._stacked([rng.standard_normal for rng in self.generators[0]], normals),
+            self._stacked([rng.random for rng in self.generators[1]], uniforms),
+        )
+
+    def _stacked(self, draws: list[Callable[..., Array]], shape: tuple[int, int]) -> Array:
         if self.live:
-            return Noise(normals[0], uniforms[0])
-        return Noise(np.stack(normals), np.stack(uniforms))
+            return draws[0](shape)
+        out = np.empty((len(draws), *shape))
+        if out.size:
+            for draw, own in zip(draws, out, strict=True):
+                draw(out=own)
+        return out
 
     def state(self) -> list[dict[str, object]]:
         """Return the generators' states, for a live learner."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bandits._checks import Array, Indices
-from bandits.exploration import Draws, Exploration, Noise
+from bandits.exploration import ByScore, Draws, Exploration, Noise
 from bandits.linear_model import Model
 from bandits.rewards import Channel
 from bandits.schedules import Schedule
@@ -89,33 +89,42 @@ class Learner:
         if self._measured:
             self.growth += float(np.log1p(square).max())
 
-    def play_block(self, candidates: Array) -> Indices:
-        """Return the picks of B rounds of one batch, shape (R, B), all observed.
-
-        Between rounds the model moves or not; if not, they are one product of matrices.
+    def play_block(self, arms: Array, offered: Indices) -> Indices:
+        """Return which of the candidates are picked in B rounds of one batch, all observed.
 
         Parameters
         ----------
-        candidates
-            Shape (R, B, n, d).
+        arms
+            Features of all arms, shape (R, A, d), or (1, A, d) for all replicates.
+        offered
+            The candidates' arms, shape (R, B, n).
+
+        Returns
+        -------
+        ndarray of int, shape (R, B)
+            Places in the last axis of `offered`.
         """
-        count = candidates.shape[1]
-        if not self.model.moves:
-            return self._pick_block(candidates, count)
-        picks = np.empty((len(candidates), count), dtype=np.int64)
+        count = offered.shape[1]
+        if self.model.moves:
+            return self._one_by_one(gathered(arms, offered))
+        mean, root, first = self.model.mean, self.model.root, self.rounds + 1
+        self.rounds += count
+        self.in_batch += count
+        if isinstance(self.exploration, ByScore) and arms.shape[1] <= offered[0].size:
+            scores = self.exploration.scores(arms, mean, root)  # of each arm once
+            picks: Indices = gathered(scores[..., None], offered)[..., 0].argmax(-1)
+            return picks
+        noise = self.draws.noise(self.exploration, count, self.dimension)
+        mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
+        return self.exploration.pick(gathered(arms, offered), mean, root, noise, self.batch, rounds)
+
+    def _one_by_one(self, candidates: Array) -> Indices:
+        picks = np.empty(candidates.shape[:2], dtype=np.int64)
         rows = np.arange(len(candidates))
-        for i in range(count):
+        for i in range(candidates.shape[1]):
             picks[:, i] = self.choose(candidates[:, i])
             self.observe(candidates[rows, i, picks[:, i]])
         return picks
-
-    def _pick_block(self, candidates: Array, count: int) -> Indices:
-        noise = self.draws.noise(self.exploration, count, self.dimension)
-        rounds = np.arange(self.rounds + 1, self.rounds + 1 + count)
-        self.rounds += count
-        self.in_batch += count
-        mean, root = self.model.mean[:, None, :], self.model.root[:, None, :, :]
-        return self.exploration.pick(candidates, mean, root, noise, self.batch, rounds)
 
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
         """Release the open batch and let the model learn from the release.
@@ -174,3 +183,10 @@ class Learner:
         self._drawn, self._next = progress["drawn"], progress["next"]
         if self._drawn:
             self._ahead = self.draws.noise(self.exploration, _AHEAD, self.dimension)
+
+
+def gathered(arms: Array, places: Indices) -> Array:
+    """Return the rows of arms (R, A, d), or (1, A, d), at places (R, ...): shape (R, ..., d)."""
+    size = arms.shape[1] if len(arms) > 1 else 0
+    first = size * np.arange(len(places)).reshape(-1, *(1,) * (places.ndim - 1))
+    return arms.reshape(-1, arms.shape[-1]).take(first + places, axis=0)
