@@ -54,7 +54,7 @@ def _simulate(
         write = found.to_parquet if table.suffix == ".parquet" else found.to_csv
         write(table)
     if plot is not None:
-        found.plot(plot)
+        found.plot().savefig(plot, dpi=150)
     rows: list[dict[str, Any]] = [
         {
             "algorithm": name,

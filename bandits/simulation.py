@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from bandits._checks import Array, Indices
 from bandits.algorithm import Algorithm
 from bandits.environments import Environment
 from bandits.learner import Learner, gathered
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _BLOCK = 128
 """Rounds that an environment gives at once; part of what a seed means."""
@@ -42,8 +45,8 @@ class Simulation:
     """
 
     rounds: Indices
-    regret: Mapping[str, Array]
-    reward: Mapping[str, Array]
+    regret: dict[str, Array]
+    reward: dict[str, Array]
 
     def table(self, level: float = 0.95) -> dict[str, list[Any]]:
         """Return a tidy table, as a column of values for each name.
@@ -92,14 +95,18 @@ class Simulation:
 
         pl.DataFrame(self.table()).write_parquet(Path(path))
 
-    def plot(self, path: str | PathLike[str]) -> None:
-        """Draw the regret curves with their bands; needs matplotlib."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    def plot(self) -> "Figure":
+        """Draw the regret curves with their 95 % bands; needs matplotlib.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+        """
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7, 4.5), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots()
+        axes: Any = figure.add_subplot()
         columns = {name: np.array(values) for name, values in self.table().items()}
         for name in self.regret:
             own = columns["algorithm"] == name
@@ -108,10 +115,12 @@ class Simulation:
             low, high = columns["low"][own], columns["high"][own]
             if np.isfinite(high).all():
                 axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-        axes.set(xlabel="round", ylabel="regret (mean and 95 % band)", xlim=(0, None))
-        axes.set_ylim(0)
+        axes.set_xlabel("round")
+        axes.set_ylabel("regret (mean and 95 % band)")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
         axes.legend()
-        figure.savefig(path, dpi=150)
+        return figure
 
 
 def mean_and_error(values: Array) -> tuple[Array, Array]:

@@ -131,7 +131,12 @@ def test_one_replicate_has_an_endless_band():
 
 def test_the_picture_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    bandits.simulate(algorithms(), WORLD, replicates=2, seed=1).plot(tmp_path / "a.png")
+    found = bandits.simulate(algorithms(), WORLD, replicates=2, seed=1)
+    (axes,) = found.plot().axes
+    for line, name in zip(axes.lines, found.regret, strict=True):
+        assert line.get_label() == name
+        np.testing.assert_allclose(line.get_ydata(), found.regret[name].mean(0))
+    found.plot().savefig(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
