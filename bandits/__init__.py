@@ -27,7 +27,27 @@ if TYPE_CHECKING:
         AdaPrivateUser,
         PrivateContexts,
     )
+    from bandits.datasets import (
+        BanditLog,
+        DataUnavailable,
+        Ratings,
+        load_jester,
+        load_movielens,
+        load_open_bandit,
+    )
     from bandits.environments import Environment, RankDeficient, Replay, Synthetic
+    from bandits.evaluation import (
+        Estimate,
+        Options,
+        Privacy,
+        Propensities,
+        doubly_robust,
+        ips,
+        replay,
+        snips,
+        thompson_propensities,
+    )
+    from bandits.features import ItemFeatures, private_svd_features, svd_features
     from bandits.live import Agent, Ticket
     from bandits.simulation import Simulation, simulate
 
@@ -42,19 +62,37 @@ __all__ = [
     "AdaPrivateUser",
     "Agent",
     "Algorithm",
+    "BanditLog",
+    "DataUnavailable",
     "Environment",
+    "Estimate",
+    "ItemFeatures",
     "LinTS",
     "LinUCB",
+    "Options",
+    "Privacy",
     "PrivateContexts",
     "PrivateThompson",
     "PrivateUCB",
+    "Propensities",
     "RankDeficient",
+    "Ratings",
     "Replay",
     "Simulation",
     "Synthetic",
     "Ticket",
     "algorithm_from_json",
+    "doubly_robust",
+    "ips",
+    "load_jester",
+    "load_movielens",
+    "load_open_bandit",
+    "private_svd_features",
+    "replay",
     "simulate",
+    "snips",
+    "svd_features",
+    "thompson_propensities",
 ]
 
 _HOMES = {
@@ -62,7 +100,11 @@ _HOMES = {
     "algorithm": "Algorithm",
     "baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
     "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
+    "datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens load_open_bandit",
     "environments": "Environment RankDeficient Replay Synthetic",
+    "evaluation": "Estimate Options Privacy Propensities doubly_robust ips replay snips "
+    "thompson_propensities",
+    "features": "ItemFeatures private_svd_features svd_features",
     "live": "Agent Ticket",
     "simulation": "Simulation simulate",
 }

@@ -1,0 +1,472 @@
+"""Public data to play on: MovieLens, Jester and the Open Bandit data, verified or refused.
+
+Each loader takes `path`, a zip or an extracted folder of the user's, or looks in the folder of
+data (`folder`, the variable DPCALIB_DATA_DIR, or the user's cache folder), or downloads there. What
+is read must have the published numbers of users, items and ratings, wherever it came from. No data
+set comes with this package, and most of them may not be passed on.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bandits import _checks
+from bandits._checks import Array, Indices
+from bandits._downloads import (
+    DataUnavailable,
+    Files,
+    Location,
+    Source,
+    announce,
+    data_folder,
+    fetch,
+)
+
+__all__ = [
+    "BanditLog",
+    "DataUnavailable",
+    "Ratings",
+    "load_jester",
+    "load_movielens",
+    "load_open_bandit",
+]
+
+Edition = Literal["latest-small", "25m", "32m"]
+Policy = Literal["random", "bts"]
+Campaign = Literal["all", "men", "women"]
+
+_GROUPLENS = "https://files.grouplens.org/datasets/movielens"
+_ARCHIVED = "https://web.archive.org/web/2024id_/"
+_MOVIELENS_CITATION = (
+    "F. Maxwell Harper and Joseph A. Konstan. 2015. The MovieLens Datasets: History and Context. "
+    "ACM TiiS 5, 4, Article 19. https://doi.org/10.1145/2827872"
+)
+_MOVIELENS_LICENCE = (
+    "MovieLens {edition} is for research; no commercial use and no endorsement without permission; "
+    "{sharing}"
+)
+_SHARED = "it may be passed on under these same conditions."
+_NOT_SHARED = "it may not be passed on without separate permission."
+
+
+def _movielens(edition: Edition, known_hash: str, sharing: str = _NOT_SHARED) -> Source:
+    address = f"{_GROUPLENS}/ml-{edition}.zip"
+    return Source(
+        f"ml-{edition}.zip",
+        known_hash,
+        (address, _ARCHIVED + address),
+        _MOVIELENS_LICENCE.format(edition=edition, sharing=sharing),
+        _MOVIELENS_CITATION,
+    )
+
+
+MOVIELENS: dict[Edition, Source] = {
+    "latest-small": _movielens(
+        "latest-small",
+        "sha256:696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
+        _SHARED,
+    ),
+    "25m": _movielens(
+        "25m", "sha256:8b21cfb7eb1706b4ec0aac894368d90acf26ebdfb6aced3ebd4ad5bd1eb9c6aa"
+    ),
+    "32m": _movielens("32m", "md5:d472be332d4daa821edc399621853b57"),
+}
+"""The archives, by edition. GroupLens publishes an MD5 for each; for 32m no other is known here."""
+
+_MOVIELENS_RATINGS: dict[Edition, int] = {
+    "latest-small": 100_836,
+    "25m": 25_000_095,
+    "32m": 32_000_204,
+}
+_MOVIELENS_USERS: dict[Edition, int] = {"latest-small": 610, "25m": 162_541, "32m": 200_948}
+
+_EIGENTASTE = "https://eigentaste.berkeley.edu/dataset"
+_RECOMMENDERLAB = (
+    "https://raw.githubusercontent.com/r-forge/recommenderlab/master/pkg/recommenderlabJester/"
+    "Work/Jester"
+)
+_JESTER_HASHES = {
+    1: "cb7841756ded125b15f3d95c9f8241224065e96354c132a46ae4214deeab7615",
+    2: "4d312fd824d8c8cb2c9c952a7b1fb7c00d1f5fd3ece370f7285aa701d371748b",
+    3: "7f548d3762d3506cf7cd37d8cb9e3adb67984a7da7aa2d2096d5e0b1b884758d",
+}
+JESTER = {
+    part: Source(
+        f"jester/jester_dataset_1_{part}.zip",
+        f"sha256:{digest}",
+        (
+            f"{_EIGENTASTE}/jester_dataset_1_{part}.zip",
+            f"{_RECOMMENDERLAB}/jester-data-{part}.zip",
+        ),
+        "Jester is freely available for research use when acknowledged; nothing is said of passing "
+        "it on.",
+        "Ken Goldberg, Theresa Roeder, Dhruv Gupta, and Chris Perkins. Eigentaste: A Constant Time "
+        "Collaborative Filtering Algorithm. Information Retrieval 4(2), 133-151, July 2001.",
+    )
+    for part, digest in _JESTER_HASHES.items()
+}
+"""The archives of Jester's first data set, by part."""
+_JESTER_FACTS = {1: (24_983, 1_810_455), 2: (23_500, 1_708_993), 3: (24_938, 616_912)}
+
+_OBP = (
+    "https://raw.githubusercontent.com/st-tech/zr-obp/master/obd",
+    "https://cdn.jsdelivr.net/gh/st-tech/zr-obp@master/obd",
+)
+_OPEN_BANDIT_HASHES: dict[tuple[Policy, Campaign], str] = {
+    ("bts", "all"): "0ad874e4dbf6902f0845dd478ad8dde5ef6903583d3ffaace78411bdad064106",
+    ("bts", "men"): "db6d1f7ed2d591ba521533e45286d4c1fba7fe57a8ad2e80342210335f43c527",
+    ("bts", "women"): "e5d1b49a39b608585a2f3014a3f54970430cd37a495c1b73fceb85cdf428a5b8",
+    ("random", "all"): "7168295b6e0a9eabcf3392320a5dd434e542b68e705d5cd9491499af589812f1",
+    ("random", "men"): "ede6d08c6877f99cd3770f7d09e26c738e6aa6de4445ccccfb1356ba5d06b1eb",
+    ("random", "women"): "e65f3bd3beb17664fa69cc129bf7bf852a775f8ffa630506e505fc905315bb34",
+}
+_OPEN_BANDIT_ITEMS: dict[Campaign, int] = {"all": 80, "men": 34, "women": 46}
+_OPEN_BANDIT_LICENCE = (
+    "The sample of the Open Bandit data comes with a repository under Apache-2.0; the terms of the "
+    "full data are on https://research.zozo.com/data.html."
+)
+_OPEN_BANDIT_CITATION = (
+    "Saito, Aihara, Matsutani, Narita. Open Bandit Dataset and Pipeline: Towards Realistic and "
+    "Reproducible Off-Policy Evaluation. arXiv:2008.07146."
+)
+_SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Who rated what, and how.
+
+    Attributes
+    ----------
+    name
+        Of the data set.
+    user, item
+        Numbers from 0, shape (n,).
+    rating
+        Shape (n,), in [low, high].
+    low, high
+        The public range of ratings.
+    user_ids, item_ids
+        The data set's own numbers of the users and items that have a rating.
+    """
+
+    name: str
+    user: Indices = field(repr=False)
+    item: Indices = field(repr=False)
+    rating: Array = field(repr=False)
+    low: float
+    high: float
+    user_ids: Indices = field(repr=False)
+    item_ids: Indices = field(repr=False)
+
+    @property
+    def users(self) -> int:
+        """How many users have a rating."""
+        return len(self.user_ids)
+
+    @property
+    def items(self) -> int:
+        """How many items have a rating."""
+        return len(self.item_ids)
+
+    @property
+    def scaled(self) -> Array:
+        """The ratings on [0, 1]: (rating - low) / (high - low)."""
+        scaled: Array = (self.rating - self.low) / (self.high - self.low)
+        return scaled
+
+    def most_rated(self, items: int, *, users: int | None = None) -> "Ratings":
+        """Return the ratings of the most rated items (and then of the most active users) alone.
+
+        Choosing by counts looks at who rated what: it is free where that is public, and a release
+        where it is not.
+        """
+        items = _checks.count("items", items, "Pass how many items to keep.", at_most=self.items)
+        kept = self._of(np.isin(self.item, _largest(np.bincount(self.item), items)))
+        if users is None:
+            return kept
+        users = _checks.count("users", users, "Pass how many users to keep.", at_most=kept.users)
+        return kept._of(np.isin(kept.user, _largest(np.bincount(kept.user), users)))
+
+    def complete(self) -> "Ratings":
+        """Return the ratings of the users who rated every item."""
+        counts = np.bincount(self.user, minlength=self.users)
+        return self._of(counts[self.user] == self.items)
+
+    def _of(self, kept: npt.NDArray[np.bool_]) -> "Ratings":
+        users, user = np.unique(self.user[kept], return_inverse=True)
+        items, item = np.unique(self.item[kept], return_inverse=True)
+        return Ratings(
+            self.name,
+            user,
+            item,
+            self.rating[kept],
+            self.low,
+            self.high,
+            self.user_ids[users],
+            self.item_ids[items],
+        )
+
+
+@dataclass(frozen=True)
+class BanditLog:
+    """What a policy showed, with which probability, and what came of it.
+
+    Attributes
+    ----------
+    name
+        Of the data set.
+    action
+        Number of the item that was shown, shape (n,).
+    position
+        Where it was shown, from 0, shape (n,).
+    reward
+        Click, 0 or 1, shape (n,).
+    propensity
+        Probability with which the logging policy showed it there, shape (n,).
+    users
+        Categories of the user, numbers from 0, shape (n, 4).
+    actions
+        How many items there are.
+    """
+
+    name: str
+    action: Indices = field(repr=False)
+    position: Indices = field(repr=False)
+    reward: Array = field(repr=False)
+    propensity: Array = field(repr=False)
+    users: Indices = field(repr=False)
+    actions: int
+
+
+def load_movielens(
+    edition: Edition = "latest-small",
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> Ratings:
+    """Load the ratings of MovieLens, from 0.5 to 5 stars.
+
+    Parameters
+    ----------
+    edition
+        ``"latest-small"`` (610 users; a development set, not for reported results), ``"25m"`` or
+        ``"32m"``.
+    path
+        A zip or an extracted folder of yours; nothing is downloaded.
+    folder
+        Where data are kept; see `bandits.datasets`.
+    download_if_missing
+        False raises where the data are not there.
+    progress
+        Show a bar while downloading.
+
+    Raises
+    ------
+    DataUnavailable
+        The data are not there; the message names the addresses, the place and the hash.
+    ValueError
+        What is there is not this data set.
+    """
+    _one_of("edition", edition, get_args(Edition))
+    source = MOVIELENS[edition]
+    if path is None:
+        extracted = data_folder(folder) / f"ml-{edition}"
+        path = extracted if (extracted / "ratings.csv").exists() else None
+    files = Files(
+        path or fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+    )
+    with files.open("ratings.csv") as file:
+        header = file.readline().strip()
+        if header != b"userId,movieId,rating,timestamp":
+            raise ValueError(_not_this(files, "the columns", header.decode("utf-8", "replace")))
+        table = np.loadtxt(file, delimiter=",", usecols=(0, 1, 2))
+    found = _ratings(f"MovieLens {edition}", table[:, 0], table[:, 1], table[:, 2], (0.5, 5.0))
+    _assert_facts(files, found, _MOVIELENS_USERS[edition], _MOVIELENS_RATINGS[edition])
+    announce(source.licence, source.citation)
+    return found
+
+
+def load_jester(
+    parts: Sequence[int] = (1,),
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> Ratings:
+    """Load ratings of 100 jokes, from -10 to 10: Jester's first data set; needs xlrd.
+
+    Parameters
+    ----------
+    parts
+        Which of its three files: 1, 2, 3. ``load_jester().most_rated(40).complete()`` has the size
+        of the set of Riquelme, Tucker and Snoek (2018), 19,181 users who rated 40 jokes.
+    path
+        A folder of the official zips or of the sheets in them, or one zip.
+    folder, download_if_missing, progress
+        As in `load_movielens`.
+
+    Raises
+    ------
+    DataUnavailable, ValueError
+        As in `load_movielens`.
+    """
+    if not parts:
+        raise ValueError(_checks.expected("parts", parts, "at least one part", "Pass (1,)."))
+    tables = []
+    for part in parts:
+        _one_of("parts", part, tuple(JESTER))
+        source = JESTER[part]
+        if path is not None:
+            files = Files(path)
+            zipped = f"jester_dataset_1_{part}.zip"
+            if files.path.is_dir() and files.has(zipped):
+                files = Files(files.path / files.one(zipped))
+        else:
+            files = Files(
+                fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+            )
+        with files.open(f"jester-data-{part}.xls") as file:
+            sheet = _sheet(file.read())
+        rated = sheet[:, 1:] != 99
+        counts = sheet[:, 0].astype(np.int64)
+        if (len(sheet), int(rated.sum())) != _JESTER_FACTS[part] or (rated.sum(1) != counts).any():
+            raise ValueError(_not_this(files, "users and ratings", sheet.shape))
+        tables.append(np.where(rated, sheet[:, 1:], np.nan))
+        announce(source.licence, source.citation)
+    table = np.concatenate(tables)
+    user, item = np.nonzero(~np.isnan(table))
+    return _ratings("Jester 1", user, item, table[user, item], (-10.0, 10.0))
+
+
+def _sheet(content: bytes) -> Array:
+    try:
+        import xlrd
+    except ImportError as error:
+        raise ImportError("Jester comes as Excel sheets: pip install 'dpcalib[data]'.") from error
+    sheet = xlrd.open_workbook(file_contents=content).sheet_by_index(0)
+    return np.array([sheet.row_values(row) for row in range(sheet.nrows)], dtype=float)
+
+
+def load_open_bandit(
+    policy: Policy = "random",
+    campaign: Campaign = "all",
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> BanditLog:
+    """Load a log of clicks on fashion items: the small sample, or the full data from `path`.
+
+    Parameters
+    ----------
+    policy
+        What was shown: ``"random"`` items, or the picks of Bernoulli Thompson sampling, ``"bts"``.
+    campaign
+        ``"all"`` (80 items), ``"men"`` (34) or ``"women"`` (46).
+    path
+        A zip or an extracted folder. The full data (26 million rows) have no published hash that
+        we know of, so they are not downloaded: get them from https://research.zozo.com/data.html.
+    folder, download_if_missing, progress
+        As in `load_movielens`.
+
+    Raises
+    ------
+    DataUnavailable, ValueError
+        As in `load_movielens`.
+    """
+    _one_of("policy", policy, get_args(Policy))
+    _one_of("campaign", campaign, get_args(Campaign))
+    place = f"{policy}/{campaign}/{campaign}.csv"
+    if path is None:
+        zipped = data_folder(folder) / "open-bandit-small" / "obd_small.zip"
+        path = zipped if zipped.exists() else None
+    if path is not None:
+        files = Files(path)
+    else:
+        source = Source(
+            f"obd/{place}",
+            f"sha256:{_OPEN_BANDIT_HASHES[policy, campaign]}",
+            tuple(f"{address}/{place}" for address in _OBP),
+            _OPEN_BANDIT_LICENCE,
+            _OPEN_BANDIT_CITATION,
+        )
+        fetched = fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+        files = Files(fetched.parents[2])
+    with files.open(place) as file:
+        log = _bandit_log(files, file, campaign, f"Open Bandit {policy}/{campaign}")
+    announce(_OPEN_BANDIT_LICENCE, _OPEN_BANDIT_CITATION)
+    return log
+
+
+def _bandit_log(files: Files, file: IO[bytes], campaign: Campaign, name: str) -> BanditLog:
+    rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8"))
+    header = next(rows)
+    numbers = ("item_id", "position", "click", "propensity_score")
+    features = [f"user_feature_{i}" for i in range(4)]
+    missing = {*numbers, *features} - set(header)
+    if missing:
+        raise ValueError(_not_this(files, "the columns", sorted(missing)))
+    places = [header.index(column) for column in (*numbers, *features)]
+    kept = [[row[place] for place in places] for row in rows]
+    item, position, click, propensity = np.array([row[:4] for row in kept], dtype=float).T
+    texts = np.array([row[4:] for row in kept])
+    users = np.stack([np.unique(column, return_inverse=True)[1] for column in texts.T], axis=1)
+    actions = _OPEN_BANDIT_ITEMS[campaign]
+    whole = len(kept) >= _SAMPLE_ROWS and set(np.unique(item)) == set(range(actions))
+    if not (whole and np.isin(click, (0, 1)).all() and (propensity > 0).all()):
+        raise ValueError(_not_this(files, "rows and items", (len(kept), len(np.unique(item)))))
+    return BanditLog(
+        name,
+        item.astype(np.int64),
+        position.astype(np.int64) - int(position.min()),
+        click,
+        propensity,
+        users,
+        actions,
+    )
+
+
+def _ratings(
+    name: str, user: Any, item: Any, rating: Array, low_high: tuple[float, float]
+) -> Ratings:
+    users, numbered_user = np.unique(np.asarray(user, dtype=np.int64), return_inverse=True)
+    items, numbered_item = np.unique(np.asarray(item, dtype=np.int64), return_inverse=True)
+    return Ratings(name, numbered_user, numbered_item, rating, *low_high, users, items)
+
+
+def _assert_facts(files: Files, found: Ratings, users: int, ratings: int) -> None:
+    pairs = found.user * found.items + found.item
+    right = (
+        (found.users, len(found.rating)) == (users, ratings)
+        and len(np.unique(pairs)) == ratings
+        and np.isin(2 * found.rating, np.arange(1, 11)).all()
+    )
+    if not right:
+        shown = (found.users, len(found.rating))
+        raise ValueError(_not_this(files, f"the {users} users and {ratings} ratings", shown))
+
+
+def _largest(counts: Indices, size: int) -> Indices:
+    """Return the places of the largest counts; of equal ones the first."""
+    return np.argsort(-counts, kind="stable")[:size]
+
+
+def _not_this(files: Files, facts: str, found: object) -> str:
+    remedy = "Pass the published data set, whole and unchanged."
+    rule = f"the published data set, with {facts}"
+    return _checks.expected(f"contents of {files.path}", found, rule, remedy)
+
+
+def _one_of(name: str, value: object, known: Sequence[object]) -> None:
+    if value not in known:
+        raise ValueError(_checks.expected(name, value, f"one of {known}", "Choose one of them."))

@@ -1,0 +1,149 @@
+"""Features: the SVD is one, the private one has the noise and the guarantee that it says."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import svds
+
+import bandits
+import privacy as dp
+from bandits import features
+from bandits.datasets import Ratings
+
+
+def made(users=60, items=12, rank=3, seed=0):
+    rng = np.random.default_rng(seed)
+    table = rng.standard_normal((users, rank)) @ rng.standard_normal((rank, items))
+    table = np.clip(table / np.abs(table).max(), -1, 1)
+    user, item = np.indices(table.shape).reshape(2, -1)
+    ids = np.arange(users), np.arange(items)
+    return Ratings("made", user, item, table.ravel(), -1.0, 1.0, *ids), table
+
+
+@pytest.mark.parametrize("shape", [(60, 12), (12, 60)])
+def test_svd_features_have_the_gram_matrix_of_the_best_approximation(shape):
+    ratings, table = made(*shape)
+    found = bandits.svd_features(ratings, 3).values
+    _, values, right = np.linalg.svd(table)
+    expected = right[:3].T * values[:3]
+    expected /= np.linalg.norm(expected, axis=1).max()
+    assert np.allclose(found @ found.T, expected @ expected.T)
+    assert np.linalg.norm(found, axis=1).max() == pytest.approx(1)
+
+
+def test_the_randomized_svd_of_a_large_matrix():
+    rng = np.random.default_rng(1)
+    users, items, each = 2100, 2050, 40
+    left, right = rng.random((users, 2)), rng.random((items, 2))
+    user = np.repeat(np.arange(users), each)
+    item = np.concatenate([rng.permutation(items)[:each] for _ in range(users)])
+    rating = (left[user] * right[item]).sum(1) / 2
+    ratings = Ratings("made", user, item, rating, 0.0, 1.0, np.arange(users), np.arange(items))
+    found = bandits.svd_features(ratings, 5).values
+    values = np.sort(svds(features._table(ratings), 5, random_state=0)[1])[::-1]
+    # the first direction stands out of the noise of what is missing; a sketch of the others
+    # finds a little less than is there
+    norms = np.linalg.norm(found, axis=0)
+    shares = norms / norms[0] / (values / values[0])
+    assert shares[0] == pytest.approx(1)
+    assert (shares <= 1 + 1e-6).all()
+    assert (shares >= 0.93).all()
+    assert (bandits.svd_features(ratings, 5).values == found).all()
+
+
+@pytest.mark.parametrize(
+    ("relation", "distance"),
+    [("REPLACE_ONE", math.sqrt(2)), ("ADD_OR_REMOVE_ONE", 1.0), ("REPLACE_SPECIAL", 1.0)],
+)
+def test_the_noise_is_that_of_the_relation(relation, distance):
+    ratings, _ = made()
+    found = bandits.private_svd_features(ratings, 3, epsilon=1, delta=1e-5, relation=relation)
+    reference = distance * dp.noise_multiplier(epsilon=1, delta=1e-5)
+    assert found.mechanism.noise_multiplier == pytest.approx(reference, rel=1e-9)
+    assert found.guarantee(1e-5).epsilon <= 1
+    assert found.guarantee(1e-5).relation == relation
+
+
+def test_sqrt_two_is_reached_and_not_passed():
+    one, other = np.eye(2)
+    assert np.linalg.norm(np.outer(one, one) - np.outer(other, other)) == pytest.approx(
+        math.sqrt(2)
+    )
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((500, 2, 4))
+    rows /= np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1)
+    outer = rows[..., :, None] * rows[..., None, :]
+    assert np.linalg.norm(outer[:, 0] - outer[:, 1], axis=(-2, -1)).max() <= math.sqrt(2)
+
+
+def test_whole_rows_keep_the_bound_exactly():
+    ratings, table = made()
+    whole = features._whole_rows(ratings, 0.5, 2**20).toarray()
+    assert (whole == np.trunc(whole)).all()
+    squares = (whole.astype(object) ** 2).sum(1)
+    assert max(squares) <= 2**40
+    clipped = table * np.minimum(1, 0.5 / np.linalg.norm(table, axis=1, keepdims=True))
+    assert whole / 2**21 == pytest.approx(clipped, abs=2**-20)
+
+
+def test_ratings_given_twice_are_clipped_together():
+    ids = np.arange(1), np.arange(2)
+    twice = Ratings("made", np.zeros(4, int), np.array([0, 0, 0, 1]), np.ones(4), -1.0, 1.0, *ids)
+    whole = features._whole_rows(twice, 1.0, 2**20).toarray()
+    assert np.square(whole).sum() <= 2**40
+
+
+def test_the_released_matrix_is_symmetric_with_the_stated_variance(monkeypatch):
+    ratings, _ = made(users=20, items=80)
+    seen = []
+    monkeypatch.setattr(features, "_top", lambda gram, _: seen.append(gram) or gram)
+    found = bandits.private_svd_features(ratings, 3, epsilon=1, delta=1e-5, simulation=True, seed=3)
+    bits = math.floor(math.log2(min(2**52 / 20, 2**39 / found.mechanism.noise_multiplier)) / 2)
+    whole = features._whole_rows(ratings, 1.0, 2**bits)
+    noise = (seen[0] - (whole.T @ whole).toarray()) / 4.0**bits
+    assert (noise == noise.T).all()
+    sigma = found.mechanism.noise_multiplier
+    beside = noise[np.triu_indices(80, 1)]
+    assert beside.std() == pytest.approx(sigma / math.sqrt(2), rel=0.05)
+    assert np.diag(noise).std() == pytest.approx(sigma, rel=0.35)
+
+
+def test_much_budget_gives_the_features_without_privacy():
+    ratings, _ = made()
+    plain = bandits.svd_features(ratings, 3).values
+    private = bandits.private_svd_features(
+        ratings, 3, epsilon=1e6, delta=1e-5, clip_norm=2.0
+    ).values
+    assert np.allclose(plain @ plain.T, private @ private.T, atol=2e-2)
+
+
+def test_costs_of_users_are_composed_and_of_rounds_refused():
+    ratings, _ = made()
+    found = bandits.private_svd_features(ratings, 3, epsilon=1, delta=1e-5)
+    same = {"dimension": 3, "rounds": 1000, "epsilon": 1.0, "delta": 1e-5}
+    users = bandits.AdaPrivateUser(cap=1.0, calibration="exact", **same)
+    both = found.guarantee_with(users, 1e-5)
+    # two Gaussian mechanisms: mu^2 adds
+    mu = math.hypot(math.sqrt(2) / found.mechanism.noise_multiplier, 2 / users.noise_multiplier)
+    exact = dp.account(dp.Gaussian(1 / mu)).epsilon(1e-5)
+    assert both.epsilon == pytest.approx(exact, rel=1e-9)
+    assert 1 < both.epsilon < 2
+    with pytest.raises(ValueError, match="protects all rewards of one user"):
+        found.guarantee_with(bandits.PrivateUCB(**same), 1e-5)
+    with pytest.raises(ValueError, match="under REPLACE_ONE"):
+        found.guarantee_with(
+            bandits.AdaPrivateUser(cap=1.0, relation="REPLACE_SPECIAL", **same), 1e-5
+        )
+    assert bandits.svd_features(ratings, 3).guarantee_with(users, 1e-5).epsilon == math.inf
+
+
+def test_bad_input_is_refused():
+    ratings, _ = made()
+    with pytest.raises(ValueError, match="dimension=13"):
+        bandits.svd_features(ratings, 13)
+    for name, value in (("clip_norm", 0), ("epsilon", 0), ("clip_norm", math.nan)):
+        with pytest.raises(ValueError, match=name):
+            bandits.private_svd_features(ratings, 2, **{"epsilon": 1, "delta": 1e-5, name: value})
+    with pytest.raises(ValueError, match="None for noise that is released"):
+        bandits.private_svd_features(ratings, 2, epsilon=1, delta=1e-5, seed=1)
