@@ -33,6 +33,8 @@ class Ticket(NamedTuple):
     key
         Of the agent's run that made it: after a crash, rounds that were not saved are played again
         under the same numbers, and their old tickets are refused.
+
+    Three plain values: keep them with the round, and rebuild the ticket by ``Ticket(*values)``.
     """
 
     action: int

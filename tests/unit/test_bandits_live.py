@@ -312,6 +312,24 @@ def test_a_crash_after_a_release_was_saved_does_not_draw_again(name, tmp_path, m
     run(restored, 20, users)
 
 
+def test_an_interruption_after_a_release_makes_no_second_one(monkeypatch):
+    agent, plain = (build("AdaPrivateTS").start(simulation=True, seed=1) for _ in range(2))
+    run(plain, 27)
+    run(agent, 13)
+    learn = agent._learner.learn
+
+    def interrupted(features, prefix):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent._learner, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(agent, 1, first=13)
+    monkeypatch.setattr(agent._learner, "learn", learn)
+    run(agent, 14, first=13)
+    assert agent._learner.channel.sums.releases == agent.releases == 2
+    np.testing.assert_array_equal(agent.estimate, plain.estimate)
+
+
 def test_an_old_running_sum_is_refused(tmp_path):
     agent = build("PrivateUCB").start()
     agent.save(tmp_path / "state")
