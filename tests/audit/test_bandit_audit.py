@@ -133,7 +133,6 @@ def audit(
         pytest.param(ours(noise="column_normalised", estimator="prefix"), 0.0, id="prefix"),
         pytest.param(ours(relation="REPLACE_SPECIAL"), math.nan, id="missing"),
         pytest.param(seed_algorithm(calibration="exact"), 0.0, id="AdaPrivateTS"),
-        pytest.param(seed_algorithm(calibration="exact", centre=0.5), 0.0, id="centred"),
     ],
 )
 def test_honest_agents_stay_within_their_claim_and_use_it(algorithm, null):
@@ -147,7 +146,7 @@ def test_noise_of_the_operating_system_keeps_the_claim():
     def fresh(algorithm, trial, value):
         return algorithm.start()
 
-    found = audit(ours(), start=fresh, mistake=1e-9)
+    found = audit(ours(), start=fresh, mistake=1e-9, trials=300)
     assert found <= claimed(ours())
     assert found >= 0.4 * claimed(ours())
 
