@@ -78,6 +78,10 @@ class _Ours(_Private):
 
     Parameters
     ----------
+    centre, bias
+        A `centre` that is given is trusted. Otherwise it is the middle of the range, and what the
+        mean reward differs from it is learnt by a constant feature of weight `bias`, 0.25 unless
+        said.
     first, ratio
         Rounds of the first batch, and how much longer each is than the one before.
     estimator
@@ -112,6 +116,11 @@ class _Ours(_Private):
         centre = (self.low + self.high) / 2 if self.centre is None else self.centre
         return Range(self.low, self.high, centre)
 
+    @property
+    def constant(self) -> float | None:
+        """The weight of the constant feature; None where there is none."""
+        return 0.25 if self.bias is None and self.centre is None else self.bias
+
     @cached_property
     def schedule(self) -> Schedule:
         """When batches end."""
@@ -120,7 +129,9 @@ class _Ours(_Private):
     def model(self, lead: tuple[int, ...]) -> Model:
         """Return a fresh model."""
         width = self.high - self.low
-        bias = None if self.bias is None else (width / self.bias) ** 2
+        constant = self.constant
+        far = self.reward_range.clip_norm
+        bias = None if constant is None else (far / constant) ** 2
         return NoiseAware(
             self.features,
             lead,
@@ -141,8 +152,8 @@ class _Ours(_Private):
 class PrivateUCB(_Ours):
     """The default: greedy on a posterior that knows the noise; `width` adds exploration.
 
-    Noise and changing candidates explore enough in what was measured; a wider `width` is for
-    candidate sets that seldom change.
+    Noise and changing candidates explore enough in what was measured. Where every round offers the
+    same few candidates take `PrivateThompson`, or a `width` of 1.
 
     Parameters
     ----------

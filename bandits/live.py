@@ -82,8 +82,8 @@ class Agent:
 
     @property
     def estimate(self) -> Array:
-        """The mean of theta. It comes from released sums alone, and is safe to show."""
-        return self._learner.model.mean.copy()
+        """The mean of theta, shape (d,). It comes from released sums alone: it may be shown."""
+        return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what holds for everything that the agent shows, now and at any later time.

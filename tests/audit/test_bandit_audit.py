@@ -65,7 +65,7 @@ TABLE = np.random.default_rng(18).random((9, 3))  # reward of each round and act
 
 
 def ours(**options):
-    return bandits.PrivateUCB(first=3, ratio=1.0, **COMMON, **options)
+    return bandits.PrivateUCB(first=3, ratio=1.0, centre=0.5, **COMMON, **options)
 
 
 def seed_algorithm(**options):

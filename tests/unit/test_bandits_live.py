@@ -177,7 +177,7 @@ def test_missing_rewards_count_as_rounds():
 
 
 def test_features_of_any_length_are_scaled():
-    algorithm = build("PrivateUCB")
+    algorithm = build("PrivateUCB", centre=0.5)
     x = np.array([[3e200, 4e200, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]])
     shortened = [[0.6, 0.8, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]]
     np.testing.assert_allclose(algorithm.prepared(x), shortened, rtol=1e-15)
@@ -226,6 +226,18 @@ def test_users_are_asked_for_where_they_are_protected():
         build("AdaPrivateTS").start().select(candidates(0), user="a")
 
 
+def test_a_centre_that_is_not_given_is_learnt():
+    assert build("PrivateUCB").constant == 0.25
+    assert build("PrivateUCB", centre=0.5).constant is None
+    assert build("PrivateUCB", centre=0.5, bias=0.1).constant == 0.1
+    assert build("AdaPrivateTS").constant is None
+    world = bandits.Synthetic(dimension=3, arms=20, base=-2.0)
+    learnt = build("PrivateUCB", rounds=3000, first=100)
+    trusted = build("PrivateUCB", rounds=3000, first=100, centre=0.5)
+    found = bandits.simulate({"a": learnt, "b": trusted}, world, replicates=48, seed=1).last()
+    assert found["a"][0] < 0.6 * found["b"][0]
+
+
 def test_the_horizon_is_an_end():
     agent = build("PrivateUCB").start()
     run(agent, 60)
@@ -262,7 +274,7 @@ def test_warm_start_from_a_public_prior():
     prior = [0.0, 5.0, 0.0]
     for name in ("LinUCB", "AdaPrivateUCB", "PrivateUCB"):
         agent = build(name, prior_mean=prior).start()
-        np.testing.assert_array_equal(agent.estimate, prior)
+        np.testing.assert_allclose(agent.estimate, prior, rtol=1e-15)
         assert agent.select(np.eye(3)).action == 1
 
 
