@@ -150,10 +150,10 @@ class _Ours(_Private):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateUCB(_Ours):
-    """The default: greedy on a posterior that knows the noise; `width` adds exploration.
+    """The default: upper confidence bounds from a posterior that knows the noise.
 
-    Noise and changing candidates explore enough in what was measured. Where every round offers the
-    same few candidates take `PrivateThompson`, or a `width` of 1.
+    With changing candidates a `width` of 0 does as well. Where every round offers the same few, it
+    gets stuck.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class PrivateUCB(_Ours):
     (1, 1e-05)-DP for the reward of one round, REPLACE_ONE, by gaussian (an upper bound)
     """
 
-    width: float = 0.0
+    width: float = 1.0
 
     @property
     def exploration(self) -> Exploration:
