@@ -82,7 +82,7 @@ class Agent:
 
     @property
     def estimate(self) -> Array:
-        """The mean of theta, shape (d,). It comes from released sums alone: it may be shown."""
+        """The mean of theta, shape (d,). It comes from released sums and may be shown."""
         return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:

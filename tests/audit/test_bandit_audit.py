@@ -146,9 +146,9 @@ def test_noise_of_the_operating_system_keeps_the_claim():
     def fresh(algorithm, trial, value):
         return algorithm.start()
 
-    found = audit(ours(), start=fresh, mistake=1e-9, trials=300)
+    found = audit(ours(), start=fresh, mistake=1e-9)
     assert found <= claimed(ours())
-    assert found >= 0.4 * claimed(ours())
+    assert found >= 0.25 * claimed(ours())  # about .58 of it, .05 the standard deviation
 
 
 def test_rewards_outside_the_range_move_no_further_than_its_ends():
