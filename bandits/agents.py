@@ -78,6 +78,10 @@ class _Ours(_Private):
 
     Parameters
     ----------
+    centre, bias
+        A `centre` that is given is trusted. Otherwise it is the middle of the range, and what the
+        mean reward differs from it is learnt by a constant feature of weight `bias`, 0.25 unless
+        said.
     first, ratio
         Rounds of the first batch, and how much longer each is than the one before.
     estimator
@@ -112,6 +116,11 @@ class _Ours(_Private):
         centre = (self.low + self.high) / 2 if self.centre is None else self.centre
         return Range(self.low, self.high, centre)
 
+    @property
+    def constant(self) -> float | None:
+        """The weight of the constant feature; None where there is none."""
+        return 0.25 if self.bias is None and self.centre is None else self.bias
+
     @cached_property
     def schedule(self) -> Schedule:
         """When batches end."""
@@ -120,7 +129,9 @@ class _Ours(_Private):
     def model(self, lead: tuple[int, ...]) -> Model:
         """Return a fresh model."""
         width = self.high - self.low
-        bias = None if self.bias is None else (width / self.bias) ** 2
+        constant = self.constant
+        far = self.reward_range.clip_norm
+        bias = None if constant is None else (far / constant) ** 2
         return NoiseAware(
             self.features,
             lead,
@@ -139,10 +150,10 @@ class _Ours(_Private):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateUCB(_Ours):
-    """The default: greedy on a posterior that knows the noise; `width` adds exploration.
+    """The default: upper confidence bounds from a posterior that knows the noise.
 
-    Noise and changing candidates explore enough in what was measured; a wider `width` is for
-    candidate sets that seldom change.
+    With changing candidates a `width` of 0 does as well. Where every round offers the same few, it
+    gets stuck.
 
     Parameters
     ----------
@@ -160,7 +171,7 @@ class PrivateUCB(_Ours):
     (1, 1e-05)-DP for the reward of one round, REPLACE_ONE, by gaussian (an upper bound)
     """
 
-    width: float = 0.0
+    width: float = 1.0
 
     @property
     def exploration(self) -> Exploration:

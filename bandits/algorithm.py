@@ -4,6 +4,7 @@ A description names the parts; `agents` holds the named ones. As a mechanism of 
 validated when it is made, can be compared, and says what it guarantees before anything runs.
 """
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -87,15 +88,29 @@ class Algorithm(ABC):
     @property
     def features(self) -> int:
         """Length of the feature vectors that the model sees."""
-        return self.dimension + (self.bias is not None)
+        return self.dimension + (self.constant is not None)
+
+    @property
+    def constant(self) -> float | None:
+        """The weight of the constant feature; None where there is none."""
+        return self.bias
+
+    @cached_property
+    def _shrink(self) -> float:
+        """By what features are multiplied to make room for the constant."""
+        return 1.0 if self.constant is None else math.sqrt(1 - self.constant**2)
 
     @property
     def prior(self) -> Array:
-        """The prior mean of all coefficients."""
+        """The prior mean of all coefficients that the model sees."""
         prior = np.zeros(self.features)
         if self.prior_mean is not None:
-            prior[: self.dimension] = self.prior_mean
+            prior[: self.dimension] = np.array(self.prior_mean) / self._shrink
         return prior
+
+    def theta(self, coefficients: Array) -> Array:
+        """Return the coefficients of the features as they were given, from the model's."""
+        return coefficients[..., : self.dimension] * self._shrink
 
     @property
     @abstractmethod
@@ -129,10 +144,12 @@ class Algorithm(ABC):
             squares = (candidates * candidates).dot(self._ones)
         if not squares.item(squares.argmax()) <= MARGIN:
             candidates = _shortened(candidates)
-        if self.bias is None:
+        if self.constant is None:
             return candidates
-        weight = np.full((*candidates.shape[:-1], 1), self.bias)
-        return np.concatenate((np.sqrt(1 - self.bias**2) * candidates, weight), axis=-1)
+        out = np.empty((*candidates.shape[:-1], self.features))
+        np.multiply(candidates, self._shrink, out=out[..., :-1])
+        out[..., -1] = self.constant
+        return out
 
     def learner(self, seeds: Seeds, rng: np.random.Generator | None) -> Learner:
         """Return a fresh learner, with a replicate axis if `seeds` is a list."""

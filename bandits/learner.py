@@ -129,6 +129,8 @@ class Learner:
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
         """Release the open batch and let the model learn from the release.
 
+        What was interrupted after its release goes on from that release: it makes no second one.
+
         Parameters
         ----------
         features, rewards
@@ -136,7 +138,9 @@ class Learner:
         users
             Shape (..., B), where the channel protects users.
         """
-        self.learn(features, self.channel.release(features, rewards, users))
+        if self.channel.releases == self.batch:
+            self.channel.release(features, rewards, users)
+        self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
         """Let the model learn from a release that was made."""

@@ -33,6 +33,8 @@ class Ticket(NamedTuple):
     key
         Of the agent's run that made it: after a crash, rounds that were not saved are played again
         under the same numbers, and their old tickets are refused.
+
+    Three plain values: keep them with the round, and rebuild the ticket by ``Ticket(*values)``.
     """
 
     action: int
@@ -80,8 +82,8 @@ class Agent:
 
     @property
     def estimate(self) -> Array:
-        """The mean of theta. It comes from released sums alone, and is safe to show."""
-        return self._learner.model.mean.copy()
+        """The mean of theta, shape (d,). It comes from released sums and may be shown."""
+        return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what holds for everything that the agent shows, now and at any later time.

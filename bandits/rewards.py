@@ -2,7 +2,7 @@
 
 In this order: clip to the range, subtract the centre, then NaN and missing become 0, so that a
 missing reward says exactly what no reward says. A channel sums (r - centre) x over a batch and
-returns the released prefix of all batches. Every round counts, whatever its reward.
+releases the prefix of all batches. Every round counts, whatever its reward.
 
 The noise comes from `privacy.RunningSum`; the channels differ in who is protected.
 """
@@ -83,9 +83,10 @@ class Open:
 
     def __init__(self, dimension: int, lead: tuple[int, ...] = ()) -> None:
         self.prefix = np.zeros((*lead, dimension))
+        self.releases = 0
 
-    def release(self, features: Array, rewards: Array, users: Any) -> Array:
-        """Return the sum of all batches.
+    def release(self, features: Array, rewards: Array, users: Any) -> None:
+        """Add a batch to `prefix`, the sum of all batches.
 
         Parameters
         ----------
@@ -95,7 +96,7 @@ class Open:
             Not used here.
         """
         self.prefix = self.prefix + summed(features, rewards)
-        return self.prefix
+        self.releases += 1
 
     def add(self, late: Array) -> None:
         """Add a reward that came after its batch; the model sees it with the next batch."""
@@ -103,11 +104,11 @@ class Open:
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""
-        return {"prefix": self.prefix}
+        return {"prefix": self.prefix, "releases": np.array(float(self.releases))}
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Put the arrays back."""
-        self.prefix = state["prefix"].copy()
+        self.prefix, self.releases = state["prefix"].copy(), int(state["releases"])
 
 
 def summed(features: Array, rewards: Array) -> Array:
@@ -139,9 +140,14 @@ class Private:
         """The last release."""
         return self._published(self.sums.prefix)
 
-    def release(self, features: Array, rewards: Array, users: Any) -> Array:
-        """Add a batch and return the released prefix; see `Open.release`."""
-        return self._published(self.sums.step(self._values(features, rewards, users)))
+    @property
+    def releases(self) -> int:
+        """How many batches were released."""
+        return self.sums.releases
+
+    def release(self, features: Array, rewards: Array, users: Any) -> None:
+        """Add a batch and release the prefix; see `Open.release`."""
+        self.sums.step(self._values(features, rewards, users))
 
     def add(self, late: Array) -> None:
         """Do nothing: a reward after its batch's release adds nothing."""

@@ -177,7 +177,7 @@ def test_missing_rewards_count_as_rounds():
 
 
 def test_features_of_any_length_are_scaled():
-    algorithm = build("PrivateUCB")
+    algorithm = build("PrivateUCB", centre=0.5)
     x = np.array([[3e200, 4e200, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]])
     shortened = [[0.6, 0.8, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]]
     np.testing.assert_allclose(algorithm.prepared(x), shortened, rtol=1e-15)
@@ -226,6 +226,18 @@ def test_users_are_asked_for_where_they_are_protected():
         build("AdaPrivateTS").start().select(candidates(0), user="a")
 
 
+def test_a_centre_that_is_not_given_is_learnt():
+    assert build("PrivateUCB").constant == 0.25
+    assert build("PrivateUCB", centre=0.5).constant is None
+    assert build("PrivateUCB", centre=0.5, bias=0.1).constant == 0.1
+    assert build("AdaPrivateTS").constant is None
+    world = bandits.Synthetic(dimension=3, arms=20, base=-2.0)
+    learnt = build("PrivateUCB", rounds=3000, first=100)
+    trusted = build("PrivateUCB", rounds=3000, first=100, centre=0.5)
+    found = bandits.simulate({"a": learnt, "b": trusted}, world, replicates=48, seed=1).last()
+    assert found["a"][0] < 0.6 * found["b"][0]
+
+
 def test_the_horizon_is_an_end():
     agent = build("PrivateUCB").start()
     run(agent, 60)
@@ -262,7 +274,7 @@ def test_warm_start_from_a_public_prior():
     prior = [0.0, 5.0, 0.0]
     for name in ("LinUCB", "AdaPrivateUCB", "PrivateUCB"):
         agent = build(name, prior_mean=prior).start()
-        np.testing.assert_array_equal(agent.estimate, prior)
+        np.testing.assert_allclose(agent.estimate, prior, rtol=1e-15)
         assert agent.select(np.eye(3)).action == 1
 
 
@@ -310,6 +322,24 @@ def test_a_crash_after_a_release_was_saved_does_not_draw_again(name, tmp_path, m
     if users:
         assert restored._learner.channel.spent.keys() == {(0, f"u{i}") for i in range(4)}
     run(restored, 20, users)
+
+
+def test_an_interruption_after_a_release_makes_no_second_one(monkeypatch):
+    agent, plain = (build("AdaPrivateTS").start(simulation=True, seed=1) for _ in range(2))
+    run(plain, 27)
+    run(agent, 13)
+    learn = agent._learner.learn
+
+    def interrupted(features, prefix):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent._learner, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(agent, 1, first=13)
+    monkeypatch.setattr(agent._learner, "learn", learn)
+    run(agent, 14, first=13)
+    assert agent._learner.channel.sums.releases == agent.releases == 2
+    np.testing.assert_array_equal(agent.estimate, plain.estimate)
 
 
 def test_an_old_running_sum_is_refused(tmp_path):
