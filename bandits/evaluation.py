@@ -35,13 +35,22 @@ class Privacy:
         The target of this one estimate.
     relation
         ``"REPLACE_ONE"``: a reward is any other in the range; ``"REPLACE_SPECIAL"``: it is missing.
+    simulation, seed
+        Say True to use a seed; the estimate then protects nobody, and says so.
     """
 
     epsilon: float
     delta: float
     relation: str = "REPLACE_ONE"
+    simulation: bool = False
+    seed: int | None = None
 
     def __post_init__(self) -> None:
+        if self.seed is not None and not self.simulation:
+            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
+            raise ValueError(
+                _checks.expected("seed", self.seed, "None for noise that is released", remedy)
+            )
         if self.relation not in RELATIONS:
             rule = f"one of {[str(known) for known in RELATIONS]}"
             remedy = "Rounds are public: a reward can be replaced, or missing."
@@ -75,6 +84,8 @@ class Estimate:
         which for rewards >= 0 is at most the policy's.
     mechanism
         What to account, under `relation`, for the rewards that were read; None: not private.
+    is_simulation
+        The noise came from a seed: the value protects nobody.
     """
 
     method: str
@@ -87,11 +98,12 @@ class Estimate:
     clipped: float = 0.0
     mechanism: dp.Gaussian | None = None
     relation: str = "REPLACE_ONE"
+    is_simulation: bool = False
 
     @property
     def private(self) -> bool:
         """Whether the rewards are protected."""
-        return self.mechanism is not None
+        return self.mechanism is not None and not self.is_simulation
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what publishing `value` guarantees: an infinite epsilon where not private."""
@@ -410,7 +422,10 @@ def _private(
     )
     centred = options._range.centred_all(reward)
     release = dp.release_sum(
-        dp.clip_records(multiples * centred, clip_norm=clip_norm), dp.Gaussian(multiplier)
+        dp.clip_records(multiples * centred, clip_norm=clip_norm),
+        dp.Gaussian(multiplier),
+        rng=privacy.seed,
+        simulation=privacy.simulation,
     )
     public = float((weight * options._range.centre + constant).sum()) / total
     return replace(
@@ -419,6 +434,7 @@ def _private(
         bernstein=_hoeffding(public + float(release.values), ratio, release.scale, options),
         mechanism=dp.Gaussian(multiplier),
         relation=str(relation),
+        is_simulation=privacy.simulation,
     )
 
 

@@ -144,6 +144,17 @@ def test_a_plain_estimate_says_that_it_is_not_private():
     assert "not private" in str(found)
 
 
+def test_simulated_noise_repeats_and_protects_nobody():
+    action, reward = logged(100)
+    privacy = Privacy(1.0, 1e-6, simulation=True, seed=5)
+    first, again = (
+        estimates(action, reward, Options(private=True, privacy=privacy))["snips"] for _ in range(2)
+    )
+    assert first.value == again.value
+    assert not first.private
+    assert "not private" in str(first)
+
+
 def test_rewards_outside_the_range_are_clipped_and_nan_is_the_middle():
     own = np.full(4, 0.5), np.full(4, 0.5)
     found = bandits.ips(np.array([5.0, -5.0, math.nan, 1.0]), *own, Options(resamples=10))
@@ -219,6 +230,7 @@ def test_bad_input_is_refused():
         ("level", lambda: Options(level=1)),
         ("high", lambda: Options(low=1, high=0)),
         ("relation", lambda: Privacy(1, 1e-6, "ADD_OR_REMOVE_ONE")),
+        ("seed", lambda: Privacy(1, 1e-6, seed=1)),
         ("candidates", lambda: bandits.thompson_propensities(np.eye(1), np.ones(1), np.eye(1))),
         ("scale", lambda: bandits.thompson_propensities(np.eye(2), np.ones(2), np.eye(2), scale=0)),
     ]

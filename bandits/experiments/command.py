@@ -1,0 +1,62 @@
+"""The command that writes tables, and its options."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from bandits._downloads import DataUnavailable
+from bandits.experiments import NAMES, Setup, table
+from bandits.experiments.tables import Table
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+OPTIONS: list[click.Parameter] = [
+    click.Option(["--quick"], is_flag=True, help="Few and short runs: minutes for all tables."),
+    click.Option(["--data-dir"], type=_FOLDER, help="Where data sets are, or are downloaded to."),
+    click.Option(["--download"], is_flag=True, help="Download data that are missing."),
+    click.Option(["--cache"], type=_FOLDER, help="Keep results there, by configuration."),
+    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Processes."),
+    click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
+]
+
+
+def show(
+    name: str,
+    *,
+    quick: bool,
+    data_dir: Path | None,
+    download: bool,
+    cache: Path | None,
+    jobs: int,
+    out: Path | None,
+) -> Table:
+    """Print a table, and write it where `out` says."""
+    setup = Setup(quick=quick, jobs=jobs, data=data_dir, download=download, cache=cache)
+    found = table(name, setup)
+    click.echo(f"{found}\n")
+    if out is not None:
+        found.write(out)
+    return found
+
+
+def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: object) -> None:
+    """Write tables of the preprint, re-run, to docs/results/quick or docs/results/full."""
+    folder = out or Path("docs") / "results" / ("quick" if quick else "full")
+    left_out = []
+    for name in names or NAMES:
+        try:
+            show(name, quick=quick, out=folder, **options)  # type: ignore[arg-type]
+        except DataUnavailable as error:
+            if names:
+                raise click.ClickException(str(error)) from error
+            left_out.append(f"{name}: {error}")
+    for reason in left_out:  # what is there from an earlier run stays as it is
+        sys.stderr.write(f"LEFT OUT {reason}\n")
+
+
+main = click.Command(
+    "bandits.experiments",
+    callback=_main,
+    help=_main.__doc__,
+    params=[click.Argument(["names"], nargs=-1, type=click.Choice(NAMES)), *OPTIONS],
+)

@@ -1,0 +1,166 @@
+"""What a table is: rows with the preprint's number beside ours, and a verdict that is computed."""
+
+import csv
+import io
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bandits._downloads import Location
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEEDS = 12
+"""Of the preprint; it prints no standard errors."""
+_SIGMAS = 2.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How much to run, and where things are.
+
+    Parameters
+    ----------
+    quick
+        Few and short runs, all tables in minutes; too short to judge the preprint's numbers.
+    jobs
+        Processes; results do not depend on it.
+    data, download
+        Folder of data sets, and whether missing ones are downloaded.
+    cache
+        Folder of results by configuration; None keeps none.
+    """
+
+    quick: bool = False
+    jobs: int = 1
+    data: Location | None = None
+    download: bool = False
+    cache: Location | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of a run: the preprint's 10,000."""
+        return 2_000 if self.quick else 10_000
+
+    @property
+    def replicates(self) -> int:
+        """Worlds that are played."""
+        return 16 if self.quick else 96
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The preprint's."""
+        return (1.0,) if self.quick else (0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number.
+
+    Attributes
+    ----------
+    setting, subject, measure
+        Under which conditions, of what, and what is measured.
+    ours, error
+        Our number and its standard error over replicates; 0 where it is computed, not sampled.
+    paper
+        The preprint's number, None where it gives none that we know.
+    claimed_epsilon, true_epsilon
+        What is said to be spent, and what is, at the table's delta.
+    verdict
+        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or nothing to judge.
+    """
+
+    setting: str
+    subject: str
+    measure: str
+    ours: float
+    error: float = 0.0
+    paper: float | None = None
+    claimed_epsilon: float | None = None
+    true_epsilon: float | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, and the choices behind them."""
+
+    name: str
+    title: str
+    choices: tuple[str, ...]
+    rows: tuple[Row, ...]
+    figure: "Figure | None" = None
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV, numbers to four digits (epsilons rounded up)."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Row)])
+        for row in self.rows:
+            writer.writerow(_cells(row))
+        return out.getvalue()
+
+    def write(self, folder: Path) -> None:
+        """Write NAME.csv, and NAME.svg where there is a figure."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.name}.csv").write_text(self.to_csv(), encoding="utf-8")
+        if self.figure is not None:
+            self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None})
+
+    def __str__(self) -> str:
+        head = ["setting", "subject", "measure", "ours", "s.e.", "paper", "claimed", "true", ""]
+        lines = [head, *(_cells(row) for row in self.rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        shown = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        notes = [f"- {choice}" for choice in self.choices]
+        return "\n".join([self.title, "", *shown, "", *notes])
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.setting,
+        row.subject,
+        row.measure,
+        f"{row.ours:.4g}",
+        f"{row.error:.2g}" if row.error else "",
+        "" if row.paper is None else f"{row.paper:.4g}",
+        "" if row.claimed_epsilon is None else f"{row.claimed_epsilon:.4g}",
+        "" if row.true_epsilon is None else _up(row.true_epsilon),
+        row.verdict,
+    ]
+
+
+def _up(value: float) -> str:
+    """Return an epsilon to four digits, rounded up."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
+
+
+def reproduced(ours: float, error: float, replicates: int, paper: float) -> str:
+    """Return whether two numbers agree within two standard errors of their difference.
+
+    The preprint's own error is taken to be that of its 12 seeds, each as noisy as ours.
+    """
+    theirs = error * math.sqrt(replicates / SEEDS)
+    close = abs(ours - paper) <= _SIGMAS * math.hypot(error, theirs)
+    return "reproduced" if close else "not reproduced"
+
+
+def claimed(difference: float, error: float) -> str:
+    """Return whether a difference that is claimed to be above 0 is seen to be."""
+    if difference > _SIGMAS * error:
+        return "reproduced"
+    return "contradicts" if difference < -_SIGMAS * error else "not reproduced"
+
+
+def spent(claimed_epsilon: float, true_epsilon: float) -> str:
+    """Return whether a claimed epsilon covers the true one."""
+    return "reproduced" if true_epsilon <= claimed_epsilon * (1 + 1e-9) else "contradicts"

@@ -1,0 +1,88 @@
+"""Users with several rounds: the naive group, the printed clip, and a cap on a lifetime."""
+
+import privacy as dp
+from bandits.agents import PrivateUCB
+from bandits.baselines import AdaPrivateGroup, AdaPrivateTS, AdaPrivateUser
+from bandits.environments import Synthetic
+from bandits.experiments import runs
+from bandits.experiments.tables import Row, Setup, Table, spent
+
+_RELATIONS = (dp.NeighboringRelation.REPLACE_SPECIAL, dp.NeighboringRelation.REPLACE_ONE)
+
+
+def table(setup: Setup) -> Table:
+    """Return utility and true user-level epsilon for k rounds a user."""
+    rows: list[Row] = []
+    for epsilon in (5.0,) if setup.quick else (1.0, 5.0):
+        for rounds_per_user in (1, 5, 10, 20):
+            rows += _rows(setup, epsilon, rounds_per_user)
+    choices = (
+        (
+            "Round t belongs to user t mod U, U = T / k: a user's k rounds lie in k different "
+            "batches, or in all batches where there are fewer."
+        ),
+        "Protected: all rewards of a user, zeroed (REPLACE_SPECIAL) unless said; B = 300.",
+        (
+            "naive: k rounds as a group. printed clip: a user's batch sum is clipped to C = 1, and "
+            "sigma is that of one batch; a user in m batches pays m times, which the claim leaves "
+            "out."
+        ),
+        (
+            "lifetime: one cap C = 1 over all batches (root of the sum of squares), exact noise. "
+            "centred: C = min(1, sqrt(k) / 2), all that k centred rewards in k batches can add."
+        ),
+        (
+            "ours, per round: PrivateUCB, which protects a round; its epsilon for a user is that of"
+            " a group of k rounds."
+        ),
+    )
+    return Table("user-level", "Privacy of all rewards of a user", choices, tuple(rows))
+
+
+def _rows(setup: Setup, epsilon: float, k: int) -> list[Row]:
+    zeroed = {"relation": "REPLACE_SPECIAL"}
+    options = runs.private(setup, epsilon) | zeroed
+    one = AdaPrivateTS(**options)
+    met = min(k, one.batches)
+    # The printed clip is a lifetime cap of sqrt(m) batches at the epsilon that it really spends.
+    true = {
+        relation: dp.account(
+            dp.Gaussian(one.noise_multiplier / met**0.5), relation=relation
+        ).epsilon(runs.DELTA)
+        for relation in _RELATIONS
+    }
+    printed = options | {"epsilon": true[_RELATIONS[0]]}
+    algorithms = runs.baseline(setup) | {
+        "naive group": AdaPrivateGroup(rounds_per_user=k, calibration="exact", **options),
+        "printed clip": AdaPrivateUser(cap=met**0.5, per_batch=1.0, calibration="exact", **printed),
+        "lifetime cap": AdaPrivateUser(cap=1.0, calibration="exact", **options),
+        "lifetime cap, centred, v=0.1": AdaPrivateUser(
+            cap=min(1.0, k**0.5 / 2), calibration="exact", centre=0.5, scale=0.1, **options
+        ),
+        "PrivateUCB (ours), per round": PrivateUCB(**options),
+    }
+    played = runs.run(setup, algorithms, Synthetic(users=max(setup.rounds // k, 1)))
+    setting = f"user epsilon={epsilon:g}, k={k}"
+    rows: list[Row] = []
+    for name, algorithm in algorithms.items():
+        if name == runs.BASELINE:
+            continue
+        found = algorithm.guarantee(runs.DELTA).epsilon
+        if isinstance(algorithm, PrivateUCB):
+            found = _group(algorithm, k)
+        rows += runs.percent_and_regret(
+            setup, played, name, setting=setting, claimed_epsilon=epsilon, true_epsilon=found
+        )
+    for relation, found in true.items():
+        measure = f"claim: a user's epsilon is the claimed one, {relation}"
+        verdict = spent(epsilon, found)
+        rows.append(
+            Row(setting, "printed clip", measure, found, 0.0, epsilon, epsilon, found, verdict)
+        )
+    return rows
+
+
+def _group(algorithm: PrivateUCB, k: int) -> float:
+    """Return the epsilon of k rounds of a user: mu of Gaussian privacy times k."""
+    relation = dp.NeighboringRelation(algorithm.relation)
+    return dp.account(algorithm.mechanism, relation=relation).group(k).epsilon(runs.DELTA)
