@@ -8,6 +8,7 @@ sequences of their own: in whatever lengths they are drawn, a round gets the sam
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -59,6 +60,11 @@ class Exploration(Protocol):
         """
 
 
+@cache
+def _ones(count: int) -> Array:
+    return np.ones(count)
+
+
 def _best(scores: Array) -> Indices:
     best: Indices = scores.argmax(-1)
     return best
@@ -108,7 +114,7 @@ class UpperConfidence(ByScore):
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         """Return x'mean + width |x|."""
         reach = rows_times(candidates, root)
-        squares = (reach * reach).dot(np.ones(mean.shape[-1]))
+        squares = (reach * reach).dot(_ones(mean.shape[-1]))
         bound: Array = times(candidates, mean) + self.width * np.sqrt(squares)
         return bound
 

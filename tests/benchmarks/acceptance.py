@@ -322,10 +322,14 @@ def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
     for name, algorithm, limit in (
         ("AdaPrivateTS, exact", bandits.AdaPrivateTS(**options), 1 / 0.3),
         ("AdaPrivateUCB, exact", bandits.AdaPrivateUCB(**options), 1 / 0.3),
-        ("PrivateUCB, last prefix", bandits.PrivateUCB(estimator="prefix", **options), 0.5),
-        ("PrivateUCB, all releases", bandits.PrivateUCB(**options), None),
+        (
+            "PrivateUCB, last prefix",
+            bandits.PrivateUCB(centre=0.5, estimator="prefix", **options),
+            0.5,
+        ),
+        ("PrivateUCB, all releases", bandits.PrivateUCB(centre=0.5, **options), None),
         ("AdaPrivateTS, frozen", bandits.AdaPrivateTS(frozen=True, **options), None),
-        ("AdaPrivateUCB, frozen", bandits.AdaPrivateUCB(frozen=True, **options), None),
+        ("AdaPrivateUCB, frozen", bandits.AdaPrivateUCB(frozen=True, **options), 0.5),
     ):
         times = []
         for _turn in range(3):
