@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from bandits.experiments import NAMES
+from bandits.experiments.command import OPTIONS
+
 _DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -106,6 +109,30 @@ simulate = click.Command(
     ],
 )
 
+
+def _experiment(*, name: str, **options: Any) -> None:
+    """Run one table of the AdaPrivate-TS preprint: its number beside ours, and a verdict.
+
+    A full run takes minutes; --quick takes seconds and is too short to judge the numbers.
+    """
+    from bandits.datasets import DataUnavailable
+    from bandits.experiments.command import show
+
+    try:
+        show(name, **options)
+    except DataUnavailable as error:
+        raise click.ClickException(str(error)) from error
+
+
+experiment = click.Command(
+    "experiment",
+    callback=_experiment,
+    help=_experiment.__doc__,
+    params=[click.Argument(["name"], type=click.Choice(NAMES)), *OPTIONS],
+)
+
 bandit = click.Group(
-    "bandit", commands=[simulate], help="Private contextual bandits: simulate their regret."
+    "bandit",
+    commands=[simulate, experiment],
+    help="Private contextual bandits: simulate their regret, re-run a paper.",
 )
