@@ -176,7 +176,7 @@ class Ratings:
 
     @property
     def scaled(self) -> Array:
-        """The ratings on [0, 1]: (rating - low) / (high - low)."""
+        """The ratings mapped from [low, high] to [0, 1]."""
         scaled: Array = (self.rating - self.low) / (self.high - self.low)
         return scaled
 
