@@ -268,6 +268,8 @@ def test_bad_input_is_refused(sampler):
     for scale in ("1", None, True):
         with pytest.raises(TypeError, match=r"Expected (sigma|scale)="):
             sampler(scale, 3)
+    with pytest.raises(TypeError, match="Expected simulation='False' to be True or False"):
+        sampler(3, 3, simulation="False")
     for rng in (7, np.random.default_rng(7)):
         with pytest.raises(ValueError, match="simulation=True"):
             sampler(3, 3, rng=rng)
