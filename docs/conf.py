@@ -28,7 +28,7 @@ napoleon_use_rtype = False
 nitpick_ignore_regex = [
     ("py:.*", r"(.*\.)?(Mechanism|Figure|Cells|Notion|Conversion|Self|Result|T|M)"),
     ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
-    ("py:.*", r"(hypothesis\..*|ArrayLike)"),
+    ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
 ]
 
 

@@ -94,7 +94,7 @@ class IndividualBudget:
 
     @property
     def sensitive_spent(self) -> "NDArray[np.float64]":
-        """Return the rho that each user has spent, rounded up: as private as the data."""
+        """Return the rho that each user has spent, rounded up; it is as private as the data."""
         assert self._spent is not None
         return self._spent.copy()
 
