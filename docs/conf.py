@@ -24,10 +24,11 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Type variables and the base of all mechanisms have no page of their own.
+# Type variables, other libraries' classes and the base of all mechanisms have no page here.
 nitpick_ignore_regex = [
-    ("py:.*", r"(.*\.)?(Mechanism|Cells|Notion|Conversion|Self|Result|T|M)"),
+    ("py:.*", r"(.*\.)?(Mechanism|Figure|Cells|Notion|Conversion|Self|Result|T|M)"),
     ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
+    ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
 ]
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         clip_users,
         limit_contributions,
     )
+    from privacy.release.factorisations import Factorisation
     from privacy.release.lifetime import LifetimeCap
     from privacy.release.noise import (
         discrete_gaussian,
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
         rounded_laplace,
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
+    from privacy.release.participation import Participation
+    from privacy.release.running_sums import RunningSum
     from privacy.release.sums import Release, release_sum
     from privacy.users import user_level
 
@@ -79,6 +82,7 @@ __all__ = [
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "Factorisation",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -88,11 +92,13 @@ __all__ = [
     "NeighboringRelation",
     "NotCertified",
     "Odometer",
+    "Participation",
     "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "RunningSum",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -149,10 +155,13 @@ _HOMES = {
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
+    "release.factorisations": "Factorisation",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
+    "release.participation": "Participation",
+    "release.running_sums": "RunningSum",
     "release.sums": "Release release_sum",
     "users": "user_level",
 }

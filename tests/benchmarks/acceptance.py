@@ -220,6 +220,58 @@ def certified(_: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("certified RDP epsilon", 1e3 * median_cpu(epsilon, 51), "ms", 15)
 
 
+@benchmark("running-sums")
+def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
+    """Noise and time of correlated noise; a step of the last tenth of 10,000 releases."""
+    import numpy as np
+
+    kinds = dp.Factorisation
+    for name, make, limits in (
+        ("independent", kinds.independent, (3.92, 5.75)),
+        ("column-normalised", kinds.column_normalised, (1.925, 2.015)),
+        ("mean-square optimum", kinds.optimised, (1.905, 2.095)),
+    ):
+        factorisation = make(33)
+        noise = factorisation.sensitivity() * factorisation.noise_std()
+        yield Figure(f"mean noise, K=33, {name}", noise.mean(), "", limits[0])
+        yield Figure(f"largest noise, K=33, {name}", noise.max(), "", limits[1])
+    flat = kinds.optimised(33, objective="max")
+    yield Figure("largest noise, K=33, max optimum", flat.sensitivity() * flat.noise_std().max())
+    consecutive = kinds.column_normalised(33).sensitivity(dp.Participation.consecutive(10))
+    off = abs(consecutive / math.sqrt(10) - 2.4248)
+    yield Figure("10 consecutive participations, K=33, |found - 2.4248|", off, "", 5e-5)
+
+    for objective in ("mean-square", "max"):
+        start = time.process_time_ns()
+        kinds.optimised(33, objective=objective)
+        seconds = (time.process_time_ns() - start) * 1e-9
+        yield Figure(f"optimised K=33, {objective}", seconds, "s", 5)
+    start = time.process_time_ns()
+    large = kinds.optimised(1000)
+    yield Figure("optimised K=1000, mean-square", (time.process_time_ns() - start) * 1e-9, "s", 180)
+    noise = large.sensitivity() * large.noise_std()
+    yield Figure("mean noise, K=1000, mean-square optimum", noise.mean(), "", 2.955)
+    yield Figure("largest noise, K=1000, mean-square optimum", noise.max(), "", 3.195)
+
+    for name, make, simulation in (
+        ("square root, released", kinds.square_root, False),
+        ("square root, simulated", kinds.square_root, True),
+        ("column-normalised, released", kinds.column_normalised, False),
+        ("buffered, simulated", kinds.buffered, True),
+    ):
+        sums = dp.RunningSum(make(10_000), noise_multiplier=1.0, shape=50, simulation=simulation)
+        values = np.ones(50)
+        times = []
+        for _ in range(10_000):
+            start = time.process_time_ns()
+            sums.step(values)
+            times.append((time.process_time_ns() - start) * 1e-6)
+        late = times[-1000:]
+        yield Figure(f"step, K=10,000, d=50, {name}, mean", statistics.mean(late), "ms", 5)
+        error = np.abs(sums.prefix - 10_000).max() / math.sqrt(sums.noise_variance(10_000))
+        yield Figure(f"largest error of the last sum, {name}", error, "s.d.", 5)
+
+
 def million_per_second(draw: Callable[[int], Any], count: int) -> float:
     """Return how many million draws a CPU second gives, the best of three, tables at hand."""
     draw(1000)
@@ -288,6 +340,15 @@ def exact_noise() -> Iterator[Figure]:
             limit = 1 / wanted if sampler is dp.discrete_gaussian else None
             yield Figure(f"{name}, scale {scale:g}, a draw", 1 / ours, "us", limit)
         yield Figure(f"  OpenDP's discrete gaussian, scale {scale:g}, a draw", 1 / theirs, "us")
+
+
+@benchmark("audit")
+def audit(_: argparse.Namespace) -> Iterator[Figure]:
+    """Lower bounds, power, false alarms, speed and mutants of the audits."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.audit
+    from tests.benchmarks.audits import figures
+
+    yield from itertools.starmap(Figure, figures())
 
 
 def main() -> int:

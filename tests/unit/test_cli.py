@@ -499,7 +499,7 @@ class TestGroup:
     def metadata(self, monkeypatch):
         def replace(*entries):
             app.found.cache_clear()
-            monkeypatch.setattr(app, "entry_points", lambda *, group: [*entries])  # noqa: ARG005
+            monkeypatch.setattr(app, "entry_points", lambda *, group: [*entries])
 
         yield replace
         app.found.cache_clear()

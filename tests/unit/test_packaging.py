@@ -19,6 +19,7 @@ PUBLIC_NAMES = [
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "Factorisation",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -28,11 +29,13 @@ PUBLIC_NAMES = [
     "NeighboringRelation",
     "NotCertified",
     "Odometer",
+    "Participation",
     "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "RunningSum",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -111,6 +114,12 @@ dp.calibrate(dp.Laplace, **target)
 plan = dp.compose(dp.repeat(dp.Gaussian(10.0), 3), dp.PureDP(0.1), dp.RandomizedResponse(0.1))
 dp.account(plan).guarantee(delta=1e-6)
 rho = dp.rho_from_epsilon(1.0, 1e-5)
+best = dp.Factorisation.optimised(5)
+for simulation in (True, False):
+    sums = dp.RunningSum(best, noise_multiplier=1.0, shape=2, simulation=simulation)
+    sums.step([0.0, 0.0])
+    sums.noise_covariance(3)
+dp.Factorisation.honaker_tree(5).sensitivity(dp.Participation.consecutive(2))
 dp.epsilon_from_rho(rho, 1e-5), dp.delta_from_rho(rho, 1.0), dp.noise_multiplier_from_rho(rho)
 """
 
@@ -179,6 +188,7 @@ def test_the_command_is_registered():
     found = importlib.metadata.entry_points(group="dpcalib.commands").names
     assert found >= {
         "account",
+        "audit",
         "check",
         "convert",
         "delta",

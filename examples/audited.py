@@ -1,0 +1,29 @@
+"""A release that takes its noise from a generator, and the audits that it passes."""
+
+import numpy as np
+
+import privacy as dp
+from privacy.audit import assert_spends, audit, falsify_noise
+
+CLIP_NORM, NOISE_MULTIPLIER = 1.0, 2.0
+claim = dp.Gaussian(NOISE_MULTIPLIER)
+pair = ([0.2, 0.5], [0.2, 0.5, 3.0])  # one record more, beyond the clip norm
+
+
+def noisy_sum(data: list[float], rng: np.random.Generator) -> float:
+    """Return the sum of the clipped records, with noise."""
+    clipped = np.clip(np.asarray(data, dtype=float), -CLIP_NORM, CLIP_NORM)
+    return float(clipped.sum() + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM))
+
+
+def forgetful_sum(data: list[float], rng: np.random.Generator) -> float:
+    """Return the same without the clipping: falsified."""
+    return sum(data) + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM)
+
+
+if __name__ == "__main__":
+    assert_spends(noisy_sum, pair, claim)
+    rng = np.random.default_rng(1)
+    print(falsify_noise(claim, [noisy_sum([], rng) for _ in range(1000)]))
+    print(audit(noisy_sum, pair, claim, runs=2000))
+    print(audit(forgetful_sum, pair, claim, runs=2000))

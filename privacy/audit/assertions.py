@@ -1,0 +1,124 @@
+"""Assertions for tests: a claim that is falsified fails, with its counterexample."""
+
+import zlib
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from privacy import _checks
+from privacy.audit.findings import Finding
+from privacy.relations import NeighboringRelation
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from privacy.guarantees import Curve
+    from privacy.mechanisms import Mechanism
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_DEFAULT = 1e-6
+
+
+class Falsified(AssertionError):
+    """A claim that was falsified.
+
+    Attributes
+    ----------
+    finding
+        What the audit found.
+    """
+
+    def __init__(self, message: str, finding: Finding) -> None:
+        super().__init__(message)
+        self.finding = finding
+
+
+@dataclass
+class Share:
+    """What a test marked with ``dp_claim`` may spend: its claim, significance and seed."""
+
+    claim: "Mechanism | Curve"
+    significance: float
+    seed: int
+    findings: list[Finding] = field(default_factory=list)
+
+    def next_significance(self) -> float:
+        """Return the part for the next audit of this test: the parts add up to the whole."""
+        count = len(self.findings) + 1
+        return self.significance / (count * (count + 1))
+
+
+CURRENT: ContextVar[Share | None] = ContextVar("dp_claim", default=None)
+"""The share of the running test, set by the pytest plugin."""
+
+
+def assert_not_falsified(
+    release: Callable[..., Any],
+    pair: Any,
+    claim: "Mechanism | Curve | None" = None,
+    significance: float | None = None,
+    *,
+    runs: int = 20_000,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    score: "Callable[[Any], ArrayLike] | None" = None,
+    seed: int | None = None,
+) -> Finding:
+    """Assert that the outputs of a release do not falsify its claim.
+
+    Parameters
+    ----------
+    release, pair, runs, relation, score
+        As in `privacy.audit.audit`.
+    claim
+        A mechanism, or its curve. A test marked ``dp_claim`` need not repeat it.
+    significance
+        Largest probability of a false alarm. A marked test need not give it: all marked tests
+        of a session together raise a false alarm with at most the marked probability. Without
+        a mark, 1e-6.
+    seed
+        What the randomness is derived from; unless given, the name of the marked test, so that
+        the same test draws the same outputs each time.
+
+    Returns
+    -------
+    Finding
+
+    Raises
+    ------
+    Falsified
+        With the pair, what was seen, and the p-value.
+    """
+    from privacy.audit.claims import audit
+
+    share = CURRENT.get()
+    if claim is None:
+        if share is None:
+            remedy = "Pass the claim, or mark the test with @pytest.mark.dp_claim(mechanism)."
+            raise ValueError(_checks.expected("claim", claim, "a mechanism", remedy))
+        claim = share.claim
+    if significance is None:
+        significance = _DEFAULT if share is None else share.next_significance()
+    if seed is None:
+        seed = 0 if share is None else share.seed + len(share.findings)
+    finding = audit(
+        release,
+        pair,
+        claim,
+        runs=runs,
+        significance=significance,
+        relation=relation,
+        score=score,
+        seed=seed,
+    )
+    if share is not None:
+        share.findings.append(finding)
+    if finding.falsified:
+        first, second = pair
+        raise Falsified(f"{finding}\nCounterexample: {first!r} against {second!r}", finding)
+    return finding
+
+
+def seed_of(name: str) -> int:
+    """Return a seed that is a test's own, the same on every machine."""
+    return zlib.crc32(name.encode())

@@ -1,0 +1,204 @@
+"""Exact confidence bounds from scores: lower bounds, never estimates.
+
+Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs. The
+events that are counted are thresholds of the score that were fixed before the scores were seen,
+so that the counts are binomial and every bound is exact, whatever the scores really are.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincinv, ndtri
+
+from privacy import _checks
+from privacy.accounting import TightestCurve, account
+from privacy.audit.findings import error_of
+from privacy.guarantees import Curve
+from privacy.mechanisms import Mechanism
+from privacy.notions.gaussian import GaussianCurve
+from privacy.relations import NeighboringRelation
+
+Floats = NDArray[np.float64]
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_THRESHOLDS = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+_ROUNDING = 1e-10
+"""How far the inverse incomplete beta function is moved outward, relative."""
+
+
+def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
+    """Return both arrays of scores, checked: shape (n,) each, the same n, no NaN."""
+    arrays = []
+    for name, scores in (("scores_0", scores_0), ("scores_1", scores_1)):
+        array = np.asarray(scores, dtype=np.float64)
+        if array.ndim != 1 or not array.size:
+            remedy = "Pass one score for each run."
+            raise ValueError(_checks.expected(name, array.shape, "of shape (runs,)", remedy))
+        if np.isnan(array).any():
+            remedy = "Give an output that cannot be scored the score 0."
+            raise ValueError(_checks.expected(name, "NaN", "numbers or infinities", remedy))
+        arrays.append(array)
+    first, second = arrays
+    if first.size != second.size:
+        remedy = "Run as often on one data set as on the other."
+        raise ValueError(
+            _checks.expected("scores_1", second.shape, f"of shape {first.shape}", remedy)
+        )
+    return first, second
+
+
+def lower(successes: Any, trials: int, error: Any) -> Floats:
+    """Return the lower Clopper-Pearson bound of a probability; wrong with probability `error`."""
+    k = np.asarray(successes, dtype=np.float64)
+    found = betaincinv(np.maximum(k, 1), trials - np.maximum(k, 1) + 1, error)
+    return np.where(k > 0, found * (1 - _ROUNDING), 0.0)
+
+
+def upper(successes: Any, trials: int, error: Any) -> Floats:
+    """Return the upper Clopper-Pearson bound of a probability; wrong with probability `error`."""
+    missed = trials - np.asarray(successes, dtype=np.float64)
+    return 1 - lower(missed, trials, error)
+
+
+def correct(scores_0: Floats, scores_1: Floats) -> int:
+    """Return how often the sign of the score guesses the data set right."""
+    runs = scores_0.size
+    return runs - int(np.count_nonzero(scores_0 > 0)) + int(np.count_nonzero(scores_1 > 0))
+
+
+def accuracy_p_value(right: int, guesses: int, most: float) -> float:
+    """Return the p-value of `right` of `guesses` where at most `most` are right on average.
+
+    The guesses are independent but, on two data sets, not equally often right. Their sum is then
+    no more likely than a binomial one to pass its mean by one or more (Hoeffding 1956, On the
+    distribution of the number of successes in independent trials, Theorem 4).
+    """
+    if most >= 1 or right < guesses * most + 1:
+        return 1.0
+    return float(betainc(right, guesses - right + 1, most))
+
+
+def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float = 0.95) -> float:
+    """Return a lower bound of mu, if the mechanism is mu-GDP at all.
+
+    A test of mu-GDP is right with probability at most Phi(mu / 2) on average over both data sets
+    (Dong, Roth and Su 2022), so that an exact lower bound of how often the sign of the score is
+    right gives one of mu. For another mechanism it bounds nothing but the mu of the one Gaussian
+    that is as private at epsilon = 0.
+
+    Parameters
+    ----------
+    scores_0, scores_1
+        Shape (runs,) each: log-likelihood ratios of the outputs on either data set.
+    confidence
+        The bound holds with at least this probability, in [3/4, 1).
+
+    Returns
+    -------
+    float
+        The bound, >= 0.
+
+    Raises
+    ------
+    ValueError
+        The scores are not two arrays of one shape, or hold NaN.
+    """
+    first, second = scores_of(scores_0, scores_1)
+    guesses = 2 * first.size
+    right = correct(first, second)
+    share = float(lower(right, guesses, error_of(confidence)))
+    share = min(share, (right - 1) / guesses)  # see accuracy_p_value
+    return max(0.0, 2 * float(ndtri(share))) if share > 0.5 else 0.0
+
+
+def epsilon_lower_bound(
+    scores_0: ArrayLike,
+    scores_1: ArrayLike,
+    delta: float,
+    confidence: float = 0.95,
+    *,
+    claim: Mechanism | Curve | None = None,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> float:
+    """Return a lower bound of the epsilon that the mechanism can have at `delta`.
+
+    Parameters
+    ----------
+    scores_0, scores_1
+        Shape (runs,) each: log-likelihood ratios of the outputs on either data set.
+    delta
+        In [0, 1).
+    confidence
+        The bound holds with at least this probability, in [3/4, 1).
+    claim
+        What the mechanism is said to be. Where that is a Gaussian mechanism, or a composition
+        of some, the bound is that of its mu (`mu_lower_bound`) and nearly tight. Otherwise no
+        shape is assumed: log((tpr - delta) / fpr), the largest over 7 thresholds in both
+        directions, with all 28 rates bounded at once (Clopper-Pearson, Bonferroni).
+    relation
+        The neighbouring relation of the pair.
+
+    Returns
+    -------
+    float
+        The bound, >= 0 and finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privacy as dp
+    >>> from privacy.audit import epsilon_lower_bound
+    >>> rng = np.random.default_rng(2)
+    >>> mu = 1 / 3.73064  # epsilon = 1 at delta = 1e-5
+    >>> x0, x1 = rng.normal(0, 1, 100_000), rng.normal(mu, 1, 100_000)
+    >>> ratios = [mu * x - mu * mu / 2 for x in (x0, x1)]
+    >>> round(epsilon_lower_bound(*ratios, 1e-5, claim=dp.Gaussian(3.73064)), 2)
+    0.97
+    >>> round(epsilon_lower_bound(*ratios, 1e-5), 2)
+    0.49
+    """
+    delta = _checks.query_delta(delta)
+    if claim is not None and mu_of(curve_of(claim, relation)) is not None:
+        mu = mu_lower_bound(scores_0, scores_1, confidence)
+        if mu == 0 or delta == 0:
+            return 0.0  # at delta = 0 no epsilon is finite: any finite number is a lower bound
+        # the curve rounds up by some units in the last place
+        return GaussianCurve(mu * mu, relation).epsilon(delta) * (1 - 1e-9)
+    first, second = scores_of(scores_0, scores_1)
+    error = error_of(confidence) / (4 * _THRESHOLDS.size)
+    seen = tail_counts(first, second, _THRESHOLDS)
+    sure = lower(seen[1], first.size, error) - delta
+    other = upper(seen[0], first.size, error)
+    best = float(np.max(sure / other))
+    return math.log(best) * (1 - 1e-12) if best > 1 else 0.0
+
+
+def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArray[np.int64]:
+    """Return how often a score passes each threshold, in both directions.
+
+    Returns
+    -------
+    array of shape (2, 2 * len(thresholds))
+        Row 1 holds the data set on which the event is meant to be likely, row 0 the other. The
+        events are score > t, then score < -t.
+    """
+    above = [[np.count_nonzero(s > t) for t in thresholds] for s in (scores_0, scores_1)]
+    below = [[np.count_nonzero(s < -t) for t in thresholds] for s in (scores_1, scores_0)]
+    return np.array([left + right for left, right in zip(above, below, strict=True)])
+
+
+def curve_of(claim: Mechanism | Curve, relation: NeighboringRelation) -> Curve:
+    """Return the curve that is claimed; a curve must be of the asked relation."""
+    if not isinstance(claim, Curve):
+        return account(claim, relation=relation)
+    if claim.relation is not _checks.relation(relation):
+        remedy = "Pass relation= as the claim was accounted."
+        raise ValueError(_checks.expected("claim", claim.relation, f"of {relation}", remedy))
+    return claim
+
+
+def mu_of(curve: Curve) -> float | None:
+    """Return the mu of a curve that claims a Gaussian mechanism, None for any other claim."""
+    members = curve.members if isinstance(curve, TightestCurve) else (curve,)
+    return next((one.mu for one in members if isinstance(one, GaussianCurve)), None)

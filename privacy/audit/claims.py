@@ -1,0 +1,237 @@
+"""Black-box audits: the whole claimed trade-off curve against what was seen."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privacy import _checks
+from privacy.audit.bounds import (
+    Floats,
+    accuracy_p_value,
+    correct,
+    curve_of,
+    lower,
+    mu_of,
+    scores_of,
+    tail_counts,
+    upper,
+)
+from privacy.audit.findings import Finding, checked_runs, checked_significance
+from privacy.audit.scores import Release, fit_score, outputs
+from privacy.guarantees import Curve
+from privacy.mechanisms import Mechanism
+from privacy.relations import NeighboringRelation
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_EPSILONS = 6
+# The share of the significance that goes to the guess of the data set. A Gaussian curve that is
+# violated anywhere by a Gaussian is violated there; the rest looks for a rare disaster.
+_GAUSSIAN_SHARE, _SHARE = 0.98, 0.5
+
+
+def falsify(
+    claim: Mechanism | Curve,
+    scores_0: ArrayLike,
+    scores_1: ArrayLike,
+    *,
+    significance: float = 0.05,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> Finding:
+    """Test a claimed curve on scores of outputs for two neighbouring data sets.
+
+    Two tests share the significance. How often the sign of the score guesses the data set
+    right, over both: at most (1 + delta(0)) / 2, which is Phi(mu / 2) for a mu-GDP claim; an
+    exact binomial test. And, for the tails, tpr <= e^epsilon fpr + delta(epsilon) at every
+    claimed epsilon, with both rates of each of 14 events bounded at once (Clopper-Pearson,
+    Bonferroni).
+
+    Parameters
+    ----------
+    claim
+        A mechanism, or its curve.
+    scores_0, scores_1
+        Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
+        known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores cost
+        power; they never cause a false alarm.
+    significance
+        Largest probability of falsifying a true claim, in (0, 1/4].
+    relation
+        The neighbouring relation of the pair.
+
+    Returns
+    -------
+    Finding
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain.
+    UnsupportedMechanism
+        The claim has no curve.
+    """
+    level = checked_significance(significance)
+    curve = curve_of(claim, relation)
+    first, second = scores_of(scores_0, scores_1)
+    share = _SHARE if mu_of(curve) is None else _GAUSSIAN_SHARE
+    p_value, evidence = _accuracy(curve, first, second)
+    p_value = min(1.0, p_value / share)
+    tail = _tails(curve, first, second, p_value, 1 - share)
+    if tail is not None:
+        p_value, evidence = tail
+    return Finding(told(curve), p_value, level, evidence, first.size)
+
+
+def told(curve: Curve) -> str:
+    """Return a claim in words."""
+    what = curve.notion if curve.mechanism is None else repr(curve.mechanism)
+    return f"{what} under {curve.relation}"
+
+
+def _accuracy(curve: Curve, first: Floats, second: Floats) -> tuple[float, str]:
+    most = (1 + curve.delta(0.0)) / 2
+    right, guesses = correct(first, second), 2 * first.size
+    evidence = (
+        f"The data set was guessed right {right} times of {guesses} ({right / guesses:.4f}); "
+        f"the claim allows a probability of {most:.4f}."
+    )
+    return accuracy_p_value(right, guesses, most), evidence
+
+
+def _tails(
+    curve: Curve, first: Floats, second: Floats, other: float, share: float
+) -> tuple[float, str] | None:
+    """Return the p-value and evidence of the tails; None unless stronger than `other`."""
+    size = first.size
+    # from where the claim allows nearly nothing in this many runs; fixed before any score is seen
+    largest = min(curve.epsilon(min(0.25, 3 / size)), 700.0)
+    epsilons = largest * np.arange(1, _EPSILONS + 1) / _EPSILONS
+    # a shade less, for bounded losses that are reached exactly; and outputs beyond all of them
+    thresholds = np.append(epsilons * (1 - 1e-9), 1.1 * largest + 0.1)
+    seen = tail_counts(first, second, thresholds)
+    if not seen[1].any():
+        return None
+    deltas = np.array([curve.delta(float(epsilon)) for epsilon in epsilons])
+    growth = np.exp(epsilons)
+
+    def violations(error: float) -> Floats:
+        """Return by how much each event (row) surely violates the claim at each epsilon."""
+        each = error / (2 * seen.shape[1])
+        sure, rest = lower(seen[1], size, each), upper(seen[0], size, each)
+        found: Floats = sure[:, None] - (growth * rest[:, None] + deltas) * (1 + 1e-12)
+        return found
+
+    # the smallest error at which some event still violates the claim, by bisection of its log
+    if not (violations(min(1.0, other) * share) > 0).any():
+        return None
+    unsafe, safe = math.log(min(1.0, other) * share), math.log(1e-300)
+    while unsafe - safe > 0.01:
+        middle = (unsafe + safe) / 2
+        if (violations(math.exp(middle)) > 0).any():
+            unsafe = middle
+        else:
+            safe = middle
+    error = math.exp(unsafe)
+    event, at = np.unravel_index(np.argmax(violations(error)), (seen.shape[1], _EPSILONS))
+    signs = ("> ", "< -")
+    sign, limit = signs[event // thresholds.size], thresholds[event % thresholds.size]
+    evidence = (
+        f"A score {sign}{limit:.4g} was seen {seen[1, event]} times "
+        f"in {size} runs on one data set and {seen[0, event]} times on the other; the claim allows "
+        f"e^{epsilons[at]:.4g} times the one probability plus {deltas[at]:.3g}."
+    )
+    return error / share, evidence
+
+
+def audit(
+    release: Release,
+    pair: Any,
+    claim: Mechanism | Curve,
+    *,
+    runs: int = 20_000,
+    significance: float = 1e-6,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    score: Callable[[Any], ArrayLike] | None = None,
+    seed: int | np.random.SeedSequence = 0,
+    progress: Callable[[int], Any] | None = None,
+) -> Finding:
+    """Run a release again and again on two neighbouring data sets, and test its claim.
+
+    Parameters
+    ----------
+    release
+        ``release(data)`` or ``release(data, rng)``, which gets a seeded
+        `numpy.random.Generator`; its output is a number or an array of numbers. With a third
+        parameter named ``size`` it is called once and returns that many outputs, stacked.
+    pair
+        Two neighbouring data sets.
+    claim
+        A mechanism, or its curve.
+    runs
+        How many outputs of each data set are tested.
+    significance
+        Largest probability of falsifying a true claim, in (0, 1/4].
+    relation
+        The relation in which the pair are neighbours.
+    score
+        Maps stacked outputs to log-likelihood ratios. Without it, one is fitted on as many
+        outputs again, at most 20,000 of each, by `fit_score`.
+    seed
+        What the randomness is derived from, where the release takes it.
+    progress
+        Called with the number of outputs that are new.
+
+    Returns
+    -------
+    Finding
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> from privacy.audit import audit
+    >>> def noisy_count(data, rng, size):
+    ...     return len(data) + rng.normal(0, 1.0, size)
+    >>> audit(noisy_count, ([1, 2], [1, 2, 3]), dp.Gaussian(1.0)).falsified
+    False
+    >>> audit(noisy_count, ([1, 2], [1, 2, 3]), dp.Gaussian(2.0)).falsified
+    True
+    """
+    first, second = scored(
+        release, pair, runs=runs, score=score, seed=seed, progress=progress or (lambda _: None)
+    )
+    return falsify(claim, first, second, significance=significance, relation=relation)
+
+
+def scored(
+    release: Release,
+    pair: Any,
+    *,
+    runs: int,
+    score: Callable[[Any], ArrayLike] | None,
+    seed: int | np.random.SeedSequence,
+    progress: Callable[[int], Any],
+) -> tuple[Floats, Floats]:
+    """Return the scores of `runs` outputs of each data set of a pair."""
+    size = checked_runs(runs)
+    sides = two(pair)
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    rngs = [np.random.default_rng(child) for child in root.spawn(2)]
+    both = list(zip(sides, rngs, strict=True))
+    if score is None:
+        few = min(size, 20_000)
+        training = [outputs(release, data, rng, few, progress) for data, rng in both]
+        score = fit_score(*training)
+    tested = [score(outputs(release, data, rng, size, progress)) for data, rng in both]
+    return scores_of(*tested)
+
+
+def two(pair: Any) -> tuple[Any, Any]:
+    """Return both data sets of a pair."""
+    try:
+        first, second = pair
+    except (TypeError, ValueError) as error:
+        remedy = "Pass a tuple of two neighbouring data sets."
+        raise ValueError(_checks.expected("pair", pair, "two data sets", remedy)) from error
+    return first, second

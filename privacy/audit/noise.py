@@ -1,0 +1,128 @@
+"""White-box audits: whether the noise is what was claimed.
+
+Residuals are outputs minus the query's true value, so that only who has both can look. In
+exchange some hundreds say what outputs alone say in tens of thousands.
+"""
+
+import math
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammainc, ndtr
+
+from privacy import _checks
+from privacy.audit.bounds import Floats
+from privacy.audit.findings import Finding, checked_significance
+from privacy.mechanisms import Gaussian, Laplace, Mechanism
+
+# A scale that is a little too small is the usual fault; other shapes differ by more.
+_SHARES = {"scale": 0.99, "shape": 0.009, "repeats": 0.001}
+Aspect = Literal["all", "scale", "shape", "repeats"]
+
+
+def falsify_noise(
+    claim: Mechanism,
+    residuals: ArrayLike,
+    *,
+    clip_norm: float = 1.0,
+    significance: float = 0.05,
+    aspect: Aspect = "all",
+) -> Finding:
+    """Test residuals of the noise against the claimed distribution.
+
+    Three tests share the significance, most of it the first.
+
+    Scale, one-sided (too little noise): the sum of squares over sigma^2 is chi-square for a
+    Gaussian, twice the sum of absolute values over the scale is for Laplace noise. Shape,
+    two-sided: the largest gap between the empirical and the claimed distribution function
+    (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size). Repeats:
+    continuous noise drawn afresh hardly ever gives one float twice.
+
+    Parameters
+    ----------
+    claim
+        A `Gaussian` or `Laplace` mechanism.
+    residuals
+        Outputs minus true values, any shape, in the unit of the query; all independent.
+    clip_norm
+        What the claim's noise multiplier (or scale) is measured in, > 0.
+    significance
+        Largest probability of falsifying a true claim, in (0, 1/4].
+    aspect
+        ``"scale"``, ``"shape"`` or ``"repeats"`` spends all of it on that test.
+
+    Returns
+    -------
+    Finding
+
+    Raises
+    ------
+    ValueError, TypeError
+        The claim has no noise of a known shape, or a value is outside its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privacy as dp
+    >>> from privacy.audit import falsify_noise
+    >>> noise = np.random.default_rng(2).normal(0, 1.4, 1000)
+    >>> falsify_noise(dp.Gaussian(2.0), noise).falsified
+    True
+    """
+    level = checked_significance(significance)
+    if aspect not in get_args(Aspect):
+        remedy = "Leave it out to look at all of them."
+        raise ValueError(_checks.expected("aspect", aspect, f"one of {get_args(Aspect)}", remedy))
+    unit = _checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
+    x = np.asarray(residuals, dtype=np.float64).ravel()
+    if not x.size:
+        raise ValueError(_checks.expected("residuals", (), "not empty", "Pass some hundreds."))
+    if not np.isfinite(x).all():
+        found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
+        return Finding(repr(claim), 0.0, level, found, x.size)
+    if isinstance(claim, Gaussian):
+        x = _in_units(x, claim.noise_multiplier, unit)
+        scale = float(gammainc(x.size / 2, float(x @ x) / 2))
+        spread, distribution = math.sqrt(float(x @ x) / x.size), ndtr(x)
+    elif isinstance(claim, Laplace):
+        x = _in_units(x, claim.scale, unit)
+        scale = float(gammainc(x.size, float(np.abs(x).sum())))
+        spread, distribution = float(np.abs(x).mean()), _laplace_cdf(x)
+    else:
+        remedy = "Audit the outputs instead, or each Gaussian and Laplace part alone."
+        raise TypeError(_checks.expected("claim", claim, "Gaussian or Laplace", remedy))
+    gap, shape = _shape(np.sort(distribution))
+    repeats = x.size - np.unique(x).size
+    tests = {
+        "scale": (scale, f"The noise is {spread:.4g} times as wide as claimed."),
+        "shape": (shape, f"The distribution functions differ by {gap:.4g}."),
+        "repeats": (
+            # a bound for floats that hold 48 random bits each
+            x.size * x.size * 2.0**-49 if repeats else 1.0,
+            f"{repeats} of {x.size} residuals repeat an earlier one.",
+        ),
+    }
+    shares = _SHARES if aspect == "all" else {aspect: 1.0}
+    p_value, evidence = min((tests[one][0] / share, tests[one][1]) for one, share in shares.items())
+    return Finding(repr(claim), min(1.0, p_value), level, evidence, x.size)
+
+
+def _in_units(x: Floats, scale: float, unit: float) -> Floats:
+    """Return x over the noise's scale; beyond 1e100 all is alike, and squares stay finite."""
+    with np.errstate(over="ignore"):
+        found: Floats = np.clip(x / unit / scale, -1e100, 1e100)
+    return found
+
+
+def _shape(ordered: Floats) -> tuple[float, float]:
+    """Return the Kolmogorov distance from uniform, and its p-value's upper bound."""
+    n = ordered.size
+    steps = np.arange(n + 1) / n
+    gap = float(max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1])))
+    return gap, min(1.0, 2 * math.exp(-2 * n * gap * gap))
+
+
+def _laplace_cdf(x: Floats) -> Floats:
+    tail = 0.5 * np.exp(-np.abs(x))
+    return np.where(x < 0, tail, 1 - tail)

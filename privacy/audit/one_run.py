@@ -1,0 +1,134 @@
+"""Audits with ONE run: many canaries at once (Steinke, Nasr and Jagielski 2023).
+
+Each of m canaries is included by a fair coin of its own. The auditor looks at the one output and
+guesses, for those canaries where it dares, whether they were in.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import betainc, gammaln
+
+from privacy import _checks
+from privacy._solve import safe_root
+from privacy.audit.bounds import curve_of
+from privacy.audit.claims import told
+from privacy.audit.findings import Finding, checked_significance, error_of
+from privacy.guarantees import Curve
+from privacy.mechanisms import Mechanism
+from privacy.relations import NeighboringRelation
+
+_POINTS = 8
+
+
+def falsify_one_run(
+    claim: Mechanism | Curve,
+    *,
+    canaries: int,
+    guesses: int,
+    correct: int,
+    significance: float = 0.05,
+) -> Finding:
+    """Test a claim on the guesses about the canaries of one run.
+
+    For each of 8 values of delta, fixed in advance from 1e-2 to 1e-9 over the number of
+    canaries, the claim's epsilon there is tested; the significance is shared equally.
+
+    Parameters
+    ----------
+    claim
+        A mechanism, or its curve, under ADD_OR_REMOVE_ONE.
+    canaries
+        How many there were, m; each was included with probability 1/2, independently.
+    guesses
+        About how many the auditor guessed, r <= m. It may choose them by looking at the output.
+    correct
+        How many guesses were right, v <= r.
+    significance
+        Largest probability of falsifying a true claim, in (0, 1/4].
+
+    Returns
+    -------
+    Finding
+    """
+    level = checked_significance(significance)
+    _check(canaries, guesses, correct)
+    curve = curve_of(claim, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    tried = []
+    for power in range(2, 2 + _POINTS):
+        delta = 10.0**-power / canaries
+        epsilon = curve.epsilon(delta)
+        tried.append((p_value(canaries, guesses, correct, epsilon, delta), epsilon, delta))
+    found, epsilon, delta = min(tried)
+    evidence = (
+        f"{correct} of {guesses} guesses about {canaries} canaries were right; the claim of "
+        f"({epsilon:.4g}, {delta:.3g})-DP gives a guess a probability of "
+        f"{1 / (1 + math.exp(-epsilon)):.4f} at most."
+    )
+    return Finding(told(curve), min(1.0, _POINTS * found), level, evidence, 1)
+
+
+def one_run_epsilon_lower_bound(
+    *, canaries: int, guesses: int, correct: int, delta: float, confidence: float = 0.95
+) -> float:
+    """Return a lower bound of epsilon at `delta` from one run with canaries.
+
+    Parameters
+    ----------
+    canaries, guesses, correct
+        As in `falsify_one_run`.
+    delta
+        In [0, 1).
+    confidence
+        The bound holds with at least this probability, in [3/4, 1).
+
+    Returns
+    -------
+    float
+        The largest epsilon that is falsified at `delta`, rounded down; 0 if none is.
+    """
+    _check(canaries, guesses, correct)
+    delta = _checks.query_delta(delta)
+    error = error_of(confidence)
+
+    def excess(epsilon: float) -> float:
+        return p_value(canaries, guesses, correct, epsilon, delta) - error
+
+    if excess(0.0) > 0:
+        return 0.0
+    high = 1.0
+    while excess(high) <= 0:
+        high *= 2
+    return safe_root(excess, 0.0, high, rtol=1e-9, atol=1e-12)
+
+
+def _check(canaries: int, guesses: int, correct: int) -> None:
+    _checks.count("canaries", canaries, "Pass how many canaries there were.")
+    _checks.count("guesses", guesses, "Pass about how many canaries a guess was made.")
+    remedy = "Pass how many of the guesses were right."
+    _checks.real("correct", correct, remedy, at_least=0, at_most=float(guesses))
+    if guesses > canaries or correct != int(correct):
+        rule = f"whole and 0 <= correct <= guesses <= canaries={canaries}"
+        raise ValueError(_checks.expected("guesses, correct", (guesses, correct), rule, remedy))
+
+
+def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Return the probability bound of that many right guesses under (epsilon, delta)-DP.
+
+    P[v or more are right] <= P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B is
+    binomial with r trials of probability e^epsilon / (1 + e^epsilon): the guesses of m randomized
+    responses, and what their failures add (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846).
+    """
+    m, r, v = int(canaries), int(guesses), int(correct)
+    if v == 0 or math.isinf(epsilon):
+        return 1.0
+    q = 1 / (1 + math.exp(-epsilon))
+    found = float(betainc(v, r - v + 1, q))
+    if delta > 0:
+        k = np.arange(v - 1, -1, -1)
+        # log q and log (1 - q) without cancellation
+        log_q, log_rest = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))
+        log_mass = gammaln(r + 1) - gammaln(k + 1) - gammaln(r - k + 1)
+        masses = np.exp(log_mass + k * log_q + (r - k) * log_rest)
+        found += 2 * m * delta * float(np.max(np.cumsum(masses) / np.arange(1, v + 1)))
+    return min(1.0, found * (1 + 1e-9))

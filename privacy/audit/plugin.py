@@ -1,0 +1,73 @@
+"""The pytest plugin: ``@pytest.mark.dp_claim(mechanism, significance=1e-6)``.
+
+Loaded by every pytest run of an environment that has dpcalib, so that it imports nothing but
+pytest until a marked test runs.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+MARK = "dp_claim"
+_COUNT = pytest.StashKey[int]()
+_KEY = "dp_claim"
+_HELP = (
+    "dp_claim(mechanism, significance=1e-6): audit a privacy claim with assert_not_falsified; "
+    "all marked tests together raise a false alarm with at most this probability"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", _HELP)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Count the marked tests before any is deselected: each gets one share."""
+    config.stash[_COUNT] = sum(item.get_closest_marker(MARK) is not None for item in items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Give a marked test its share, and report what it found."""
+    mark = item.get_closest_marker(MARK)
+    if mark is None:
+        return (yield)
+    from privacy.audit.assertions import CURRENT, Share, seed_of
+
+    claim, significance = _arguments(*mark.args, **mark.kwargs)
+    share = Share(claim, significance / item.config.stash[_COUNT], seed_of(item.nodeid))
+    token = CURRENT.set(share)
+    try:
+        result = yield
+    finally:
+        CURRENT.reset(token)
+        item.user_properties += [(_KEY, str(finding)) for finding in share.findings]
+    if not share.findings:
+        pytest.fail(
+            "Marked dp_claim, and nothing was audited: call assert_not_falsified.", pytrace=False
+        )
+    return result
+
+
+def _arguments(mechanism: Any, significance: float = 1e-6) -> tuple[Any, float]:
+    from privacy.audit.findings import checked_significance
+
+    return mechanism, checked_significance(significance)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which claims were audited."""
+    reports = [
+        (report.nodeid, told)
+        for group in ("passed", "failed")
+        for report in terminalreporter.getreports(group)
+        for key, told in getattr(report, "user_properties", ())
+        if key == _KEY and report.when == "call"
+    ]
+    if reports:
+        terminalreporter.section("privacy claims")
+        for name, told in sorted(reports):
+            terminalreporter.write_line(f"{name}: {told}")

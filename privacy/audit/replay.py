@@ -1,0 +1,293 @@
+"""Deterministic audits: run a release on recorded noise, and look at what it does with it.
+
+With the noise in the auditor's hand, nothing is left to chance: contributions are compared as
+exact fractions, and the privacy that one pair of data sets spends is computed, not estimated.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy import _checks
+from privacy.accounting import account
+from privacy.audit.claims import two
+from privacy.mechanisms import Mechanism
+from privacy.relations import NeighboringRelation
+
+Floats = NDArray[np.float64]
+Norm = float
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+_ROUNDING = 1e-9
+_LINEAR = 1e-6
+
+
+class Violation(AssertionError):
+    """A pair of data sets on which a claim does not hold."""
+
+
+def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
+    """Assert that a clipped record's norm is within the bound, exactly.
+
+    Parameters
+    ----------
+    value
+        A number, an array, or a mapping of numbers.
+    bound
+        The norm bound. Both are compared as the fractions that the floats are: one unit in
+        the last place above is a violation, and so is NaN.
+    norm
+        1, 2, or inf.
+
+    Raises
+    ------
+    Violation
+        The norm exceeds the bound, or is not a number.
+    """
+    _within(_flat(value), bound, norm, f"{value!r}")
+
+
+def assert_contribution(
+    query: Callable[[Any], Any], pair: Any, bound: float, *, norm: Norm = 2
+) -> None:
+    """Assert that a query differs by at most `bound` between two data sets, exactly.
+
+    Parameters
+    ----------
+    query
+        A function of the data, without noise.
+    pair
+        Two neighbouring data sets.
+    bound, norm
+        As in `assert_norm`. Sums of floats round: a query that adds floats needs a bound that
+        pays for it, or sums integers.
+
+    Raises
+    ------
+    Violation
+        The difference exceeds the bound, a value is not a number, or the two answers do not have
+        one shape (or the same keys): the shape then tells the data sets apart.
+    """
+    sides = two(pair)
+    answers = [query(data) for data in sides]
+    where = f"the query on {sides[0]!r} against {sides[1]!r}"
+    labels = [_labels(answer) for answer in answers]
+    if labels[0] != labels[1]:
+        raise Violation(f"{where}: the answers have shapes {labels[0]} and {labels[1]}.")
+    first, second = (_flat(answer) for answer in answers)
+    _finite([*first, *second], where)
+    gaps = [Fraction(b) - Fraction(a) for a, b in zip(first, second, strict=True)]
+    _within(gaps, bound, norm, where)
+
+
+def _labels(answer: Any) -> Any:
+    if isinstance(answer, Mapping):
+        return sorted(map(repr, answer))
+    return np.shape(answer)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = [value[key] for key in sorted(value, key=repr)]
+    found: list[Any] = np.asarray(value).ravel().tolist()
+    return found
+
+
+def _finite(values: list[Any], where: str) -> None:
+    wild = [value for value in values if not math.isfinite(value)]
+    if wild:
+        raise Violation(f"{where}: {wild[0]!r} is not a finite number.")
+
+
+def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
+    if norm not in (1, 2, math.inf):
+        raise ValueError(_checks.expected("norm", norm, "1, 2 or inf", "Pass one of them."))
+    remedy = "Pass the bound that is promised."
+    limit = Fraction(_checks.real("bound", bound, remedy, at_least=0))
+    _finite(values, where)
+    sizes = [abs(Fraction(value)) for value in values]
+    if norm == 2:
+        total, limit = sum((size * size for size in sizes), Fraction(0)), limit * limit
+    elif norm == 1:
+        total = sum(sizes, Fraction(0))
+    else:
+        total = max(sizes, default=Fraction(0))
+    if total > limit:
+        excess = float(total / limit - 1) if limit else math.inf
+        what = "the square of the norm" if norm == 2 else "the norm"
+        raise Violation(f"{where}: {what} exceeds that of {bound!r} by {excess:.3g} of it.")
+
+
+@dataclass
+class NoiseTape:
+    """Stands in for a `numpy.random.Generator`: records what noise is drawn and hands out its own.
+
+    Normal and Laplace noise comes from the tape: zero, except for one draw that is `unit`
+    standard units large. All else comes from a generator that is seeded alike each time.
+
+    Attributes
+    ----------
+    draws
+        One row for each number drawn: the kind of noise and its scale where one was passed.
+    """
+
+    unit: float = 0.0
+    at: int = -1
+
+    def __post_init__(self) -> None:
+        self.draws: list[tuple[str, float]] = []
+        self._other = np.random.default_rng(0)
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Hand out recorded Gaussian noise."""
+        return self._noise("normal", loc, scale, size)
+
+    def standard_normal(self, size: Any = None) -> Any:
+        """Hand out recorded Gaussian noise of scale 1."""
+        return self._noise("normal", 0.0, 1.0, size)
+
+    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Hand out recorded Laplace noise."""
+        return self._noise("laplace", loc, scale, size)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._other, name)
+
+    def _noise(self, kind: str, loc: Any, scale: Any, size: Any) -> Any:
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), shape)
+        values = np.zeros(scales.size)
+        here = self.at - len(self.draws)
+        if 0 <= here < values.size:
+            values[here] = self.unit
+        self.draws += [(kind, float(one)) for one in scales.ravel()]
+        found = np.asarray(loc) + scales * values.reshape(scales.shape)
+        return found if found.shape else float(found)
+
+
+def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
+    """Return what a pair of data sets loses by a release, from its noise and its difference.
+
+    The release is run without noise on both data sets, and twice for each number of noise with
+    that number alone, which gives outputs = query + J z for noise z. What moves the query by D
+    then costs mu = the norm of the shortest z with J z = D (Gaussian noise: exact, correlated
+    noise included), or epsilon = its L1 norm (Laplace, J invertible).
+
+    Parameters
+    ----------
+    release
+        ``release(data, rng)``: draws its noise by ``rng.normal``, ``rng.standard_normal`` or
+        ``rng.laplace``, and adds it to what it computed. Nothing after that may be nonlinear.
+    pair
+        Two neighbouring data sets.
+
+    Returns
+    -------
+    tuple of str and float
+        ``("normal", mu)`` or ``("laplace", epsilon)``; infinite where no noise hides the
+        difference (noise that is used twice, a part without noise).
+
+    Raises
+    ------
+    Violation
+        Draws or shape of the output depend on the data, an output is not a number, or no noise
+        was drawn at all.
+    ValueError
+        Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
+        outputs are not linear in the noise.
+    """
+    sides = two(pair)
+    tapes = [NoiseTape(), NoiseTape()]
+    plain = [_output(release(data, tape)) for data, tape in zip(sides, tapes, strict=True)]
+    where = f"the release on {sides[0]!r} against {sides[1]!r}"
+    if tapes[0].draws != tapes[1].draws:
+        raise Violation(f"{where}: what noise is drawn depends on the data.")
+    if plain[0].shape != plain[1].shape:
+        raise Violation(f"{where}: the outputs have sizes {plain[0].size} and {plain[1].size}.")
+    _finite([*plain[0].tolist(), *plain[1].tolist()], where)
+    draws = tapes[0].draws
+    kinds = {kind for kind, _ in draws}
+    if not kinds:
+        raise Violation(f"{where}: no noise was drawn.")
+    if len(kinds) > 1:
+        remedy = "Audit each part by itself."
+        raise ValueError(_checks.expected("noise", sorted(kinds), "of one kind", remedy))
+    # a large unit, so that adding it to the query does not round its last digits away
+    unit = 2.0**20 * max(1.0, float(np.abs(plain[0]).max(initial=0)))
+    columns = []
+    for at in range(len(draws)):
+        up, down = (
+            (_output(release(sides[0], NoiseTape(size, at))) - plain[0]) / size
+            for size in (unit, -unit / 2)
+        )
+        if float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0)):
+            remedy = "Audit what is computed before that."
+            raise ValueError(_checks.expected("release", release, "linear in its noise", remedy))
+        columns.append(up)
+    moved, spread = plain[1] - plain[0], np.stack(columns, axis=1)
+    return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
+
+
+def _output(output: Any) -> Floats:
+    return np.asarray(output, dtype=np.float64).ravel()
+
+
+def _loss(laplace: bool, spread: Floats, moved: Floats) -> float:  # noqa: FBT001
+    if not moved.any():
+        return 0.0
+    shortest, _, rank, _ = np.linalg.lstsq(spread, moved, rcond=1e-10)
+    if float(np.abs(spread @ shortest - moved).max()) > _ROUNDING * float(np.abs(moved).max()):
+        return math.inf
+    if laplace and rank < spread.shape[1]:
+        remedy = "Audit the outputs instead."
+        raise ValueError(_checks.expected("noise", spread.shape, "one number a number", remedy))
+    return float(np.abs(shortest).sum() if laplace else np.linalg.norm(shortest))
+
+
+def assert_spends(
+    release: Callable[[Any, Any], Any],
+    pair: Any,
+    claim: Mechanism,
+    *,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+) -> None:
+    """Assert that a pair of data sets loses no more by a release than is claimed.
+
+    Parameters
+    ----------
+    release, pair
+        As in `spent`.
+    claim
+        A mechanism with a curve in notion ``"gaussian"`` where the release draws Gaussian noise;
+        one with bounded losses where it draws Laplace noise.
+    relation
+        The relation in which the pair are neighbours.
+
+    Raises
+    ------
+    Violation
+        It loses more (by over 1e-9, for the rounding of floats), or as `spent`.
+    UnsupportedMechanism
+        The claim has no such curve.
+    """
+    kind, loss = spent(release, pair)
+    if kind == "normal":
+        from privacy.audit.bounds import mu_of
+
+        claimed = mu_of(account(claim, notion="gaussian", relation=relation))
+        assert claimed is not None
+        name = "mu"
+    else:
+        claimed, name = account(claim, relation=relation).epsilon(0), "epsilon"
+    if not loss <= claimed * (1 + _ROUNDING):
+        first, second = two(pair)
+        raise Violation(
+            f"The release on {first!r} against {second!r} spends {name}={loss:.6g}; {claim!r} "
+            f"under {relation} allows {claimed:.6g}."
+        )

@@ -1,0 +1,219 @@
+"""Scores: how much an output speaks for the one data set and against the other.
+
+A score is a log-likelihood ratio log P1 / P0, known from the mechanism or fitted on outputs that
+are not tested.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privacy import _checks
+
+Floats = NDArray[np.float64]
+Release = Callable[..., Any]
+Score = Callable[[Any], Floats]
+
+_BINS = 32
+_TOO_FEW = 4
+
+
+def outputs(
+    release: Release,
+    data: Any,
+    rng: np.random.Generator,
+    runs: int,
+    progress: Callable[[int], Any] = lambda _: None,
+) -> Floats:
+    """Return the stacked outputs of a release on one data set, shape (runs, numbers)."""
+    names = _parameters(release)
+    if "size" in names:
+        found = np.asarray(release(data, rng, runs), dtype=np.float64)
+        if found.ndim == 0 or len(found) != runs:
+            remedy = "Return `size` outputs, or leave the parameter out."
+            raise ValueError(
+                _checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
+            )
+        progress(runs)
+        return found.reshape(runs, -1)
+    seeded = (rng,) if len(names) > 1 else ()
+    rows = []
+    for _ in range(runs):
+        rows.append(_row(release(data, *seeded)))
+        progress(1)
+    widths = {row.size for row in rows}
+    if len(widths) > 1:
+        # an output that may be longer or shorter tells by its length alone: that is a score too
+        return np.array([[row.size] for row in rows], dtype=np.float64)
+    return np.stack(rows)
+
+
+def _parameters(release: Release) -> list[str]:
+    """Return the names that can be passed by position, without those that have a default."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(release).parameters.values()
+    except ValueError:  # some builtins do not tell
+        return ["data"]
+    except TypeError as error:
+        remedy = "Pass a function of the data, or of the data and a random generator."
+        raise TypeError(_checks.expected("release", release, "a function", remedy)) from error
+    return [
+        one.name
+        for one in parameters
+        if one.kind in kinds and (one.default is one.empty or one.name in ("rng", "size"))
+    ]
+
+
+def _row(output: Any) -> Floats:
+    try:
+        return np.asarray(output, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        remedy = "Return a number or an array of numbers: map the output to one."
+        raise TypeError(_checks.expected("output", output, "numbers", remedy)) from error
+
+
+def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -> Score:
+    """Return the log-likelihood ratio of Gaussian noise around two known centres.
+
+    Parameters
+    ----------
+    center_0, center_1
+        The query's values on either data set, of shape () or (numbers,).
+    sigma
+        The noise's standard deviation, of a shape that broadcasts, > 0.
+
+    Returns
+    -------
+    callable
+        Maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,).
+    """
+    low, high, scale = _centres(center_0, center_1, sigma)
+
+    def score(outputs: Any) -> Floats:
+        x = _rows(outputs)
+        return _telling(np.sum((high - low) * (x - (low + high) / 2) / scale**2, axis=1))
+
+    return score
+
+
+def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
+    """Return the log-likelihood ratio of Laplace noise around two known centres.
+
+    As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
+    """
+    low, high, scale = _centres(center_0, center_1, scale)
+
+    def score(outputs: Any) -> Floats:
+        x = _rows(outputs)
+        return _telling(np.sum((np.abs(x - low) - np.abs(x - high)) / scale, axis=1))
+
+    return score
+
+
+def _centres(*values: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    low, high, scale = (np.asarray(value, dtype=np.float64).ravel() for value in values)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        remedy = "Pass the query's values on both data sets."
+        raise ValueError(_checks.expected("center_0, center_1", "NaN or inf", "finite", remedy))
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        remedy = "Pass the noise's scale in the unit of the query."
+        raise ValueError(_checks.expected("scale", scale.tolist(), "> 0 and finite", remedy))
+    return low, high, scale
+
+
+def _rows(outputs: Any) -> Floats:
+    x = np.asarray(outputs, dtype=np.float64)
+    return x.reshape(len(x), -1)
+
+
+def _telling(scores: Floats) -> Floats:
+    """Return scores in which an output that is not a number tells nothing."""
+    return np.where(np.isnan(scores), 0.0, scores)
+
+
+def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
+    """Fit log-likelihood ratios on outputs that are not tested afterwards.
+
+    Outputs are projected to one number, by the classifier or by a linear discriminant, and that
+    number's log-likelihood ratio is read off a histogram; NaN has a bin of its own.
+
+    Parameters
+    ----------
+    training_0, training_1
+        Outputs on either data set, shape (runs, numbers) or (runs,), at least 4 runs each.
+    classifier
+        What scikit-learn calls one: ``fit(X, y)`` and then ``decision_function(X)`` or
+        ``predict_proba(X)``. Extra ``audit`` installs it. Outputs of it need to be finite.
+
+    Returns
+    -------
+    callable
+        Maps outputs to scores of shape (runs,).
+    """
+    first, second = _rows(training_0), _rows(training_1)
+    remedy = "Pass outputs of one shape, some hundreds of each data set."
+    if first.shape[1] != second.shape[1]:
+        rule = f"of shape (runs, {first.shape[1]})"
+        raise ValueError(_checks.expected("training_1", second.shape, rule, remedy))
+    if min(len(first), len(second)) < _TOO_FEW:
+        rule = f"at least {_TOO_FEW} runs"
+        raise ValueError(_checks.expected("training", len(first), rule, remedy))
+    # the projection is fitted on one half, its histogram on the other: what was fitted flatters
+    project = _projection(first[::2], second[::2], classifier)
+    held_out = [first[1::2], second[1::2]] if first.shape[1] > 1 or classifier else [first, second]
+    low, high = map(project, held_out)
+    pooled = np.concatenate([low, high])
+    known = pooled[~np.isnan(pooled)]
+    picks = np.linspace(0, max(0, known.size - 1), _BINS + 1).astype(int)
+    edges = np.unique(np.sort(known)[picks]) if known.size else known
+
+    def bins(values: Floats) -> NDArray[np.intp]:
+        # a value that equals an edge, as outputs of a few values do, has a bin of its own
+        left = np.searchsorted(edges, values, "left")
+        found = left + np.searchsorted(edges, values, "right")
+        return np.where(np.isnan(values), 2 * edges.size + 1, found)
+
+    counts = [np.bincount(bins(values), minlength=2 * edges.size + 2) for values in (low, high)]
+    # half a count more in each bin: the ratio of rare outputs stays finite
+    ratios = np.log((counts[1] + 0.5) / len(high)) - np.log((counts[0] + 0.5) / len(low))
+
+    def score(outputs: Any) -> Floats:
+        found: Floats = ratios[bins(project(_rows(outputs)))]
+        return found
+
+    return score
+
+
+def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Floats], Floats]:
+    """Return a map of outputs to one number; NaN where an output has one that is not finite."""
+    if classifier is None and first.shape[1] == 1:
+        return lambda x: x[:, 0]
+    known = [x[np.isfinite(x).all(axis=1)] for x in (first, second)]
+    if min(map(len, known)) < 2:
+        return lambda x: np.where(np.isfinite(x).all(axis=1), 0.0, np.nan)
+    if classifier is None:
+        spread = np.cov(np.concatenate([x - x.mean(axis=0) for x in known]), rowvar=False)
+        ridge = 1e-9 * np.trace(spread) + 1e-300
+        towards = known[1].mean(axis=0) - known[0].mean(axis=0)
+        weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), towards)
+        measure: Callable[[Floats], Floats] = lambda x: x @ weights  # noqa: E731
+    else:
+        labels = np.repeat([0, 1], [len(x) for x in known])
+        classifier.fit(np.concatenate(known), labels)
+        if hasattr(classifier, "decision_function"):
+            measure = classifier.decision_function
+        else:
+            measure = lambda x: classifier.predict_proba(x)[:, 1]  # noqa: E731
+
+    def project(x: Floats) -> Floats:
+        found = np.full(len(x), np.nan)
+        usable = np.isfinite(x).all(axis=1)
+        if usable.any():
+            found[usable] = measure(x[usable])
+        return found
+
+    return project

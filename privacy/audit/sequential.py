@@ -1,0 +1,171 @@
+"""An audit that stops by itself: evidence that may be looked at after every run.
+
+Wealth is a bet against the claim. While the claim is true it is a nonnegative supermartingale
+that starts at 1, and passes 1 / significance at any time with probability at most `significance`
+(Ville 1939); nobody has to choose the number of runs in advance.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincc, betaln
+
+from privacy import _checks
+from privacy.audit.bounds import correct, curve_of, scores_of
+from privacy.audit.claims import scored, told, two
+from privacy.audit.findings import Finding, checked_significance
+from privacy.audit.scores import Release, fit_score, outputs
+from privacy.guarantees import Curve
+from privacy.mechanisms import Mechanism
+from privacy.relations import NeighboringRelation
+
+_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+class SequentialAudit:
+    """Wealth won by betting that the data set is guessed right more often than is claimed.
+
+    A pair of runs, one on each data set, gives two guesses. With p = (1 + delta(0)) / 2, the most
+    that the claim allows on average, and a bet q > p, wealth is multiplied by q / p for a guess
+    that is right and by (1 - q) / (1 - p) for one that is wrong. The expected factor of a guess
+    that is right with probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair
+    it is at most (1 + s (average r - p))^2 <= 1. Bets are spread uniformly over q in (p, 1), and
+    the mixture has a closed form: an incomplete beta function of the two totals.
+
+    Parameters
+    ----------
+    claim
+        A mechanism, or its curve.
+    significance
+        Probability, in (0, 1/4], with which a true claim is ever falsified.
+    relation
+        The neighbouring relation of the pairs.
+
+    Attributes
+    ----------
+    runs
+        Pairs of runs so far.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> from privacy.audit import SequentialAudit
+    >>> watch = SequentialAudit(dp.Gaussian(2.0), significance=0.01)
+    >>> for _ in range(60):
+    ...     watch.update([-1.0], [1.0])  # every guess is right
+    ...     if watch.falsified:
+    ...         break
+    >>> watch.runs
+    7
+    """
+
+    def __init__(
+        self,
+        claim: Mechanism | Curve,
+        *,
+        significance: float = 1e-6,
+        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    ) -> None:
+        curve = curve_of(claim, relation)
+        self._told = told(curve)
+        self._level = checked_significance(significance)
+        self._most = (1 + curve.delta(0.0)) / 2
+        self._right = 0
+        self._best = 0.0
+        self.runs = 0
+
+    def update(self, scores_0: ArrayLike, scores_1: ArrayLike) -> None:
+        """Add the scores of further runs, one or many of each data set.
+
+        How they are scored may depend on all that was seen before, never on these outputs.
+
+        Parameters
+        ----------
+        scores_0, scores_1
+            Shape (runs,) each.
+        """
+        first, second = scores_of(scores_0, scores_1)
+        self.runs += first.size
+        self._right += correct(first, second)
+        self._best = max(self._best, self.log_wealth)
+
+    @property
+    def log_wealth(self) -> float:
+        """The log of the wealth now; below 0 the bets have lost."""
+        if self._most >= 1:
+            return 0.0
+        p, right = self._most, self._right
+        wrong = 2 * self.runs - right
+        # the integral over q of q^right (1 - q)^wrong, over that of 1, both from p to 1
+        above = float(betaincc(right + 1, wrong + 1, p))
+        if above == 0:
+            return -math.inf
+        won = float(betaln(right + 1, wrong + 1)) + math.log(above) - math.log1p(-p)
+        return won - right * math.log(p) - wrong * math.log1p(-p)
+
+    @property
+    def p_value(self) -> float:
+        """The inverse of the largest wealth so far, valid at any time, however often one looked."""
+        return math.exp(-self._best) if self._best < 700 else 1e-300
+
+    @property
+    def falsified(self) -> bool:
+        """Whether the claim is falsified; it stays so."""
+        return self.p_value <= self._level
+
+    def finding(self) -> Finding:
+        """Return what is known by now."""
+        evidence = (
+            f"The data set was guessed right {self._right} times of {2 * self.runs}; the claim "
+            f"allows a probability of {self._most:.4f}. Bets against it won a factor of "
+            f"{math.exp(min(self._best, 700)):.3g}."
+        )
+        return Finding(self._told, self.p_value, self._level, evidence, self.runs)
+
+
+def audit_until_falsified(
+    release: Release,
+    pair: Any,
+    claim: Mechanism | Curve,
+    *,
+    max_runs: int = 100_000,
+    significance: float = 1e-6,
+    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    score: Callable[[Any], ArrayLike] | None = None,
+    seed: int | np.random.SeedSequence = 0,
+) -> Finding:
+    """Run a release on both data sets until its claim is falsified, or `max_runs` are over.
+
+    Parameters
+    ----------
+    release, pair, claim, significance, relation, score, seed
+        As in `privacy.audit.audit`; a score is fitted on the first 1,000 outputs of each.
+    max_runs
+        When to give up.
+
+    Returns
+    -------
+    Finding
+        Its `runs` says when it stopped.
+    """
+    remedy = "Pass after how many runs to stop."
+    most = _checks.count("max_runs", max_runs, remedy)
+    watch = SequentialAudit(claim, significance=significance, relation=relation)
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    training, testing = root.spawn(2)
+    if score is None:
+        rngs = map(np.random.default_rng, training.spawn(2))
+        few = min(most, 1000)
+        score = fit_score(
+            *(outputs(release, data, rng, few) for data, rng in zip(two(pair), rngs, strict=True))
+        )
+    step = 16
+    while watch.runs < most and not watch.falsified:
+        step = min(2 * step, 1024, most - watch.runs)
+        fresh = testing.spawn(1)[0]
+        both = scored(release, pair, runs=step, score=score, seed=fresh, progress=lambda _: None)
+        watch.update(*both)
+    return watch.finding()

@@ -1,0 +1,100 @@
+"""Hypothesis strategies: neighbouring data sets, and the floats that break code.
+
+Needs hypothesis (extra ``audit``); nothing else in `privacy` does.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from privacy import _checks
+from privacy.relations import NeighboringRelation
+
+_RELATION = NeighboringRelation
+
+
+class Pair(NamedTuple):
+    """Two neighbouring data sets: lists of records, or of (user, record)."""
+
+    first: list[Any]
+    second: list[Any]
+
+
+def neighboring_pairs(
+    records: st.SearchStrategy[Any],
+    relation: NeighboringRelation = _RELATION.ADD_OR_REMOVE_ONE,
+    *,
+    null: Any = None,
+    unit: str = "record",
+    max_size: int = 10,
+    max_per_user: int = 4,
+) -> st.SearchStrategy[Pair]:
+    """Return a strategy for pairs of data sets that are neighbours.
+
+    Parameters
+    ----------
+    records
+        A strategy for one record.
+    relation
+        In what they differ: one has a record more (ADD_OR_REMOVE_ONE), one record has another
+        value (REPLACE_ONE), or one record is `null` (REPLACE_SPECIAL). Both orders occur.
+    null
+        The record that contributes nothing; needed by REPLACE_SPECIAL.
+    unit
+        ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and
+        all records of one user differ.
+    max_size
+        Largest number of records that both have in common.
+    max_per_user
+        Largest number of records of the user that differs.
+
+    Returns
+    -------
+    SearchStrategy of Pair
+        It shrinks to few and simple records.
+    """
+    relation = _checks.relation(relation)
+    if unit not in ("record", "user"):
+        remedy = "Say who is protected."
+        raise ValueError(_checks.expected("unit", unit, "'record' or 'user'", remedy))
+    if relation is _RELATION.REPLACE_SPECIAL and null is None:
+        remedy = "Pass the record that contributes nothing, such as null=0.0."
+        raise ValueError(_checks.expected("null", null, "given", remedy))
+    by_user = unit == "user"
+
+    @st.composite
+    def pairs(draw: st.DrawFn) -> Pair:
+        row = st.tuples(st.integers(1, 3), records) if by_user else records
+        common = draw(st.lists(row, max_size=max_size))
+        size = draw(st.integers(1, max_per_user)) if by_user else 1
+        changed = [draw(records) for _ in range(size)]
+        if relation is _RELATION.REPLACE_ONE:
+            others = [draw(records) for _ in range(size)]
+        else:
+            others = [null] * size
+        first, second = list(common), list(common)
+        for one, other in zip(changed, others, strict=True):
+            at = draw(st.integers(0, len(first)))
+            first.insert(at, (0, one) if by_user else one)
+            if relation is not _RELATION.ADD_OR_REMOVE_ONE:
+                second.insert(at, (0, other) if by_user else other)
+        return Pair(first, second) if draw(st.booleans()) else Pair(second, first)
+
+    return pairs()
+
+
+def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
+    """Return a strategy for floats that code forgets: next to `bound`, huge, tiny, NaN, inf.
+
+    Ordinary floats up to twice the bound occur too.
+    """
+    bound = _checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
+    edges = [0.0, bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0), bound / 3]
+    edges += [1e308, 5e-324, 2.0**-1022, 2.0**53 + 2]
+    signed = [value for edge in edges for value in (edge, -edge)]
+    return st.one_of(
+        st.floats(-2 * bound, 2 * bound),
+        st.sampled_from(signed),
+        st.sampled_from([math.nan, math.inf, -math.inf]),
+    )

@@ -1,0 +1,144 @@
+"""`dpcalib audit`: run a release again and again, and test what a plan claims about it."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+import privacy as dp
+from privacy import _checks
+from privacy.audit.findings import Finding
+from privacy.cli import output
+from privacy.cli.questions import INFEASIBLE, JSON, USAGE, refusals
+
+_PATH = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS = (
+    click.Argument(["function"], metavar="MODULE:FUNCTION"),
+    click.Option(
+        ["--claim"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        required=True,
+        help="TOML file of the plan that is claimed.",
+    ),
+    click.Option(
+        ["--pair"],
+        metavar="MODULE:NAME",
+        help="Two neighbouring data sets.  [default: pair, beside the function]",
+    ),
+    click.Option(["--runs"], type=int, default=20_000, show_default=True, help="Runs on each."),
+    click.Option(
+        ["--significance"],
+        type=float,
+        default=1e-6,
+        show_default=True,
+        help="Probability of a false alarm.",
+    ),
+    click.Option(["--seed"], type=click.IntRange(min=0), default=0, help="Seed.  [default: 0]"),
+    click.Option(
+        ["--plot"], type=_PATH, help="Draw the seen against the claimed trade-off to a file."
+    ),
+    JSON,
+)
+
+
+def _audit(
+    *,
+    function: str,
+    claim: Path,
+    pair: str | None,
+    runs: int,
+    significance: float,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Try to falsify a privacy claim: exit code 3 if it is falsified, 0 if not.
+
+    FUNCTION takes (data, rng) and returns numbers; the module is looked for in the current
+    folder too. That a claim is not falsified does not prove it.
+
+    \b
+      dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
+    """
+    with refusals():
+        plan = dp.load_plan(claim)
+        release = _named(function)
+        data = _named(pair or f"{function.partition(':')[0]}:pair")
+        from privacy.audit.claims import falsify, scored
+
+        curve = dp.account(plan.mechanism, notion=plan.notion, relation=plan.relation)
+
+        def judged(*scores: Any) -> Finding:
+            return falsify(curve, *scores, significance=significance, relation=plan.relation)
+
+        judged([0.0], [0.0])  # refuses before the runs what it would refuse after them
+        with _progress(2 * (runs + min(runs, 20_000))) as advance:
+            scores = scored(release, data, runs=runs, score=None, seed=seed, progress=advance)
+        finding = judged(*scores)
+        if plot is not None:
+            _draw(plot, curve, *scores)
+    if as_json:
+        click.echo(output.to_json(output.record("audit", {"name": plan.name, **finding.to_json()})))
+    else:
+        click.echo(f"{plan.name}: {finding}")
+    if finding.falsified:
+        click.get_current_context().exit(INFEASIBLE)
+
+
+def _named(text: str) -> Any:
+    """Import ``module:name``; an error says which of the two is missing."""
+    module, _, name = text.partition(":")
+    if not module or not name:
+        remedy = "Name a module and what is in it, such as my_module:release."
+        raise ValueError(_checks.expected("name", text, "MODULE:NAME", remedy))
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise
+        raise ValueError(
+            _checks.expected("module", module, "importable", "Run where the module is.")
+        ) from error
+    except AttributeError as error:
+        remedy = "Define it there, or name another one."
+        raise ValueError(_checks.expected("name", name, f"in module {module}", remedy)) from error
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], Any]]:
+    """Show a bar on a terminal's stderr, and nothing elsewhere."""
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("running", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
+    try:
+        from privacy.plotting import plot_tradeoff
+
+        figure = plot_tradeoff(curve, *scores)
+    except ModuleNotFoundError as error:
+        click.echo(f"Error: {error}. Run: pip install 'dpcalib[plot]'", err=True)
+        click.get_current_context().exit(USAGE)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        remedy = f"It cannot be written: {error.strerror or error}."
+        raise ValueError(_checks.expected("plot", str(path), "a file", remedy)) from error
+
+
+audit = click.Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)

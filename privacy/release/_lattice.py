@@ -1,0 +1,123 @@
+"""Rows of C x on the integer lattice, exactly, and noise from the operating system.
+
+Everything secret is an integer. Entries of C are rounded to 2^-20 and inputs are cut into a high
+and a low part of 21 bits, so that every product and partial sum is a multiple of 2^-20 below 2^33:
+doubles hold them exactly, in any order of summation. Row k of C x is then rounded to the lattice
+and noise is added as an integer. What follows is post-processing of that integer alone.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.release import noise as safe_noise
+from privacy.release._memory import Array, History
+from privacy.release.factorisations import Factorisation
+from privacy.release.participation import Participation
+
+_GRAIN = 2.0**20
+_PART = 2**21
+LARGEST = 2.0**42
+"""Coordinates of an input are clamped to this many steps, which moves no two of them apart."""
+
+
+class Lattice:
+    """The integer side of one block of a running sum.
+
+    Parameters
+    ----------
+    factorisation
+        C; its entries are used as rounded to 2^-20.
+    sigma, step
+        Noise and lattice in the values' unit.
+    noise
+        Its law.
+    size
+        Length d of the vectors.
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        sigma: float,
+        step: float,
+        noise: Literal["rounded", "discrete"],
+        size: int,
+    ) -> None:
+        self._factorisation = factorisation
+        self._step = step
+        remedy = "Choose a lattice that is finer than the noise, but not by more than 2^-40."
+        self._sigma = _checks.real(  # the step is a power of two: exact
+            "sigma / step", sigma / step, remedy, at_least=1, at_most=safe_noise.LARGEST_SCALE
+        )
+        self._draw = (
+            safe_noise.rounded_gaussian if noise == "rounded" else safe_noise.discrete_gaussian
+        )
+        band, releases = factorisation.band, factorisation.releases
+        self._high = History(self._row, band, size, releases)
+        self._low = History(self._row, band, size, releases)
+        self.memory = History(self._row, band, size, releases)
+
+    @staticmethod
+    def widening(factorisation: Factorisation, participation: Participation) -> float:
+        """Return how much rounding the entries of C can add to its sensitivity.
+
+        A column of at most `band` entries moves by at most 2^-21 sqrt(band).
+        """
+        largest, band = factorisation.row_sum(), factorisation.band
+        least = min(float(factorisation.row(k)[-1]) for k in range(factorisation.releases))
+        if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
+            remedy = "Scale C, or use fewer releases."
+            rule = "of row sums below 4096 and a diagonal of at least 2^-10"
+            raise ValueError(_checks.expected("factorisation", factorisation.name, rule, remedy))
+        column = 2.0**-21 * band**0.5
+        return round_up(column * participation.total(factorisation.releases), 1e-9)
+
+    def _row(self, k: int) -> Array:
+        row: Array = np.rint(self._factorisation.row(k) * _GRAIN) / _GRAIN
+        return row
+
+    def holds(self, values: Array) -> bool:
+        """Return whether every value is a whole multiple of the step."""
+        units = self._units(values)
+        return bool(np.all(units == np.rint(units)))
+
+    def _units(self, values: Array) -> Array:
+        most = LARGEST * self._step
+        units: Array = np.clip(values, -most, most) / self._step
+        return units
+
+    def step(self, k: int, values: Array) -> Any:
+        """Return the next increment: row k of C^-1 applied to round(C x) + z, times the step."""
+        exact = self.rounded_row(k, values)
+        noisy = exact + self._draw(self._sigma, exact.shape)
+        # from here on post-processing: nothing but `noisy`, of this release and earlier ones
+        increment = (noisy - self.memory.past(k)) / self._row(k)[-1]
+        self.memory.push(increment)
+        return increment * self._step
+
+    def rounded_row(self, k: int, values: Array) -> NDArray[np.int64]:
+        """Take in the input of release k and return row k of C x, rounded to the lattice."""
+        units = self._units(values)
+        high = np.floor(units / _PART)
+        low = units - high * _PART
+        diagonal = self._row(k)[-1]
+        coarse = self._high.past(k) + diagonal * high
+        fine = self._low.past(k) + diagonal * low
+        self._high.push(high)
+        self._low.push(low)
+        rounded: NDArray[np.int64] = (coarse * _PART).astype(np.int64)
+        rounded += np.floor(fine + 0.5).astype(np.int64)
+        return rounded
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what a checkpoint keeps beside the memory: the raw inputs of the block."""
+        return {"high": self._high.state(), "low": self._low.state()}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `state` returned."""
+        self._high.restore(arrays["high"])
+        self._low.restore(arrays["low"])

@@ -1,0 +1,96 @@
+"""What a row of C needs of the past: sum_{j<k} C_kj v_j, without keeping more than it uses."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_PRODUCTS = 2**18
+
+
+class Memory(ABC):
+    """The vectors v_0 .. v_{k-1}, or as much of them as the rows of C need."""
+
+    @abstractmethod
+    def past(self, k: int) -> Any:
+        """Return sum_{j<k} C_kj v_j, a vector."""
+
+    @abstractmethod
+    def push(self, vector: Array) -> None:
+        """Append v_k."""
+
+    @abstractmethod
+    def state(self) -> Array:
+        """Return what a checkpoint keeps."""
+
+    @abstractmethod
+    def restore(self, state: Array) -> None:
+        """Take up what `state` returned."""
+
+
+class History(Memory):
+    """The last `band` - 1 vectors, for rows that reach no further.
+
+    Parameters
+    ----------
+    row
+        Returns the entries of row k up to its diagonal, from the first one that is not 0.
+    band
+        The largest length of a row.
+    size
+        Length of a vector.
+    """
+
+    def __init__(self, row: Callable[[int], Array], band: int, size: int, releases: int) -> None:
+        self._row = row
+        self._keep = band - 1
+        # twice what is kept, so that moving it to the front is rare; a full history never moves
+        self._vectors = np.zeros((min(releases, 2 * band), size))
+        self._length = 0
+
+    def past(self, k: int) -> Any:
+        row = self._row(k)[:-1]
+        vectors = self._vectors[self._length - len(row) : self._length]
+        # in pieces: beyond this size BLAS starts threads, which here cost more than they save
+        piece = max(1, _PRODUCTS // vectors.shape[1])
+        starts = range(0, max(1, len(row)), piece)
+        return sum(row[i : i + piece] @ vectors[i : i + piece] for i in starts)
+
+    def push(self, vector: Array) -> None:
+        if self._length == len(self._vectors):
+            self._vectors[: self._keep] = self._vectors[self._length - self._keep :]
+            self._length = self._keep
+        self._vectors[self._length] = vector
+        self._length += 1
+
+    def state(self) -> Array:
+        return self._vectors[: self._length]
+
+    def restore(self, state: Array) -> None:
+        self._length = len(state)
+        self._vectors[: self._length] = state
+
+
+class Buffers(Memory):
+    """One vector for each term of C_kj = sum_i weights_i decays_i^(k - j - 1), j < k."""
+
+    def __init__(self, weights: Array, decays: Array, size: int) -> None:
+        self._weights = weights
+        self._decays = decays[:, None]
+        self._buffers = np.zeros((len(weights), size))
+
+    def past(self, k: int) -> Any:
+        return self._weights @ self._buffers
+
+    def push(self, vector: Array) -> None:
+        self._buffers *= self._decays
+        self._buffers += vector
+
+    def state(self) -> Array:
+        return self._buffers
+
+    def restore(self, state: Array) -> None:
+        self._buffers[:] = state

@@ -1,0 +1,111 @@
+"""The best factorisation of the running sum: a convex problem in G = C'C, with a proof of optimum.
+
+minimise tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the Lagrangian's minimum,
+2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v makes it
+(tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
+
+from privacy import _checks
+from privacy.release import _files
+from privacy.release._memory import Array
+
+_GAP = 1e-6
+_ITERATIONS = 10_000
+
+
+def encoder(
+    releases: int,
+    objective: str,
+    weights: Sequence[float] | None,
+    cache: str | PathLike[str] | None,
+) -> Array:
+    """Return the lower-triangular C of the optimum, scaled to columns of norm <= 1."""
+    from privacy.release.factorisations import Objective
+
+    if objective not in get_args(Objective):
+        remedy = "Say whether the mean or the largest variance counts."
+        rule = f"one of {get_args(Objective)}"
+        raise ValueError(_checks.expected("objective", objective, rule, remedy))
+    counts = _weights(releases, objective, weights)
+    if cache is None:
+        return _lower_factor(_optimum(counts, move=objective == "max"))
+    key = hashlib.sha256(counts.tobytes() + objective.encode()).hexdigest()[:32]
+    path = Path(cache) / f"running-sum-{releases}-{key}.npz"
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        matrix = np.asarray(_files.read(path)[1]["matrix"], dtype=np.float64)
+        # the noise and the sensitivity are computed from what is read: it can be bad, not unsafe
+        if matrix.shape == (releases, releases) and _usable(matrix):
+            return matrix
+    matrix = _lower_factor(_optimum(counts, move=objective == "max"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _files.write(path, {"kind": "factorisation"}, {"matrix": matrix})
+    return matrix
+
+
+def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> Array:
+    if weights is None:
+        return np.ones(releases) / releases
+    remedy = "Pass one number > 0 a release."
+    if objective == "max":
+        rule = "None with objective='max'"
+        raise ValueError(_checks.expected("weights", weights, rule, "Leave the weights out."))
+    counts: Array = np.array([_checks.real("weights", w, remedy, above=0) for w in weights])
+    if len(counts) != releases:
+        raise ValueError(_checks.expected("weights", len(counts), f"{releases} numbers", remedy))
+    counts /= counts.sum()
+    return counts
+
+
+def _usable(matrix: Array) -> bool:
+    lower = bool(np.all(np.triu(matrix, 1) == 0) and np.all(np.isfinite(matrix)))
+    return lower and bool(np.all(matrix.diagonal() > 0))
+
+
+def _optimum(counts: Array, *, move: bool) -> Array:
+    """Return G; with `move`, the weights rise where the variance is above its mean.
+
+    The minimum over G of the weighted mean is at most the minimum of the maximum, for all weights,
+    so that the dual bound serves both objectives.
+    """
+    releases = len(counts)
+    sums = np.tri(releases)
+    v = np.ones(releases)
+    for _ in range(_ITERATIONS):
+        target = sums.T @ (counts[:, None] * sums)
+        roots = np.sqrt(v)
+        values, vectors = eigh(roots[:, None] * target * roots)
+        values = np.sqrt(np.maximum(values, 0))
+        root = (vectors * values) @ vectors.T
+        bound = float(values.sum()) ** 2 / float(v.sum())
+        gram = root / np.multiply.outer(roots, roots)
+        gram /= gram.diagonal().max()
+        variances = np.einsum("ij,ji->i", sums, cho_solve(cho_factor(gram), sums.T))
+        reached = float(variances.max() if move else counts @ variances)
+        if reached <= bound * (1 + _GAP):
+            scale = np.sqrt(gram.diagonal())
+            best: Array = gram / np.multiply.outer(scale, scale)
+            return best
+        # twice the step of the fixed point, and of the weights: half as many iterations
+        v = np.square(root.diagonal()) / v
+        if move:
+            counts = counts * np.square(variances)
+            counts /= counts.sum()
+    raise ArithmeticError(
+        f"The best factorisation of {releases} releases was not found to {_GAP:g}."
+    )
+
+
+def _lower_factor(gram: Array) -> Array:
+    """Return the lower-triangular C with C'C = G: Cholesky from the last row up."""
+    factor: Array = cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1].T
+    return np.ascontiguousarray(factor)

@@ -1,0 +1,55 @@
+"""The binary tree whose nodes are estimated from all nodes below them (Honaker 2015)."""
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from privacy.release._memory import Array
+
+
+def honaker(releases: int) -> tuple[Array, Array]:
+    """Return the square C of the prefixes' noise law, and what else the nodes tell.
+
+    Let T (nodes by releases) sum the records of every complete node, z be the nodes' noise and E
+    the estimates of the prefixes, E T = A. With E = L Q, Q orthonormal rows, the noise is L (Q z),
+    so B = L and C = L^-1 A = Q T: rotated noise is the same noise. The rest of the nodes is what
+    they are beside Q, R T with R orthonormal to Q: C'C + (RT)'(RT) = T'T.
+    """
+    nodes = _nodes(releases)
+    tree = np.zeros((len(nodes), releases))
+    for i, (start, end) in enumerate(nodes):
+        tree[i, start:end] = 1
+    estimates = _estimates(nodes, releases)
+    rotation, upper = qr(estimates.T)
+    lower = upper[:releases].T
+    signs = np.sign(lower.diagonal())
+    matrix = solve_triangular(lower * signs, np.tri(releases), lower=True)
+    rest: Array = rotation[:, releases:].T @ tree
+    return np.tril(matrix), rest
+
+
+def _nodes(releases: int) -> list[tuple[int, int]]:
+    """Return (start, end) of every complete node, in the order in which they are complete."""
+    return [
+        (end - (1 << level), end)
+        for end in range(1, releases + 1)
+        for level in range((end & -end).bit_length())
+    ]
+
+
+def _estimates(nodes: list[tuple[int, int]], releases: int) -> Array:
+    """Return, for each prefix, the weights of the nodes in its estimate."""
+    best: dict[tuple[int, int], Array] = {}
+    for i, (start, end) in enumerate(nodes):  # children come before their parent
+        own = np.zeros(len(nodes))
+        own[i] = 1
+        if end - start > 1:
+            middle = (start + end) // 2
+            halves = best[start, middle] + best[middle, end]
+            variance = float(halves @ halves)  # against 1, of the node's own noise
+            own = (own * variance + halves) / (1 + variance)
+        best[start, end] = own
+    prefixes = np.zeros((releases, len(nodes)))
+    for end in range(1, releases + 1):
+        start = end - (end & -end)
+        prefixes[end - 1] = best[start, end] + (prefixes[start - 1] if start else 0)
+    return prefixes

@@ -1,0 +1,413 @@
+"""Factorisations of the running sum: how noise that is shared by releases is correlated.
+
+With A the lower-triangular matrix of ones, A = B C, a mechanism releases B (C x + z): the running
+sums A x with noise B z. C is lower triangular, so release k uses the inputs up to k alone. How far
+one record moves C x decides the privacy, the rows of B decide the noise.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.release import _series
+from privacy.release._memory import Array, Buffers, History, Memory
+from privacy.release.participation import Participation
+
+Objective = Literal["mean-square", "max"]
+DENSE_LIMIT = 4096
+"""Largest side of a matrix that is written out: 128 MB."""
+_ULP = 2.0**-52
+
+
+@dataclass(frozen=True, eq=False)
+class Factorisation(ABC):
+    """A = B C for `releases` running sums. Build it with one of the methods below.
+
+    Attributes
+    ----------
+    name
+        Which one it is.
+    releases
+        K, the number of releases; public and fixed before the first noise is drawn.
+    """
+
+    name: str
+    releases: int
+
+    @staticmethod
+    def independent(releases: int) -> "Factorisation":
+        """Take C = I: fresh noise with every increment, which adds up to sqrt(k) at release k."""
+        return _Toeplitz("independent", _size(releases), np.ones(1))
+
+    @staticmethod
+    def square_root(releases: int) -> "Factorisation":
+        """Take B = C, the square root of A (Fichtenberger, Henzinger and Upadhyay 2023).
+
+        Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). Noise of order log K.
+        """
+        releases = _size(releases)
+        return _Toeplitz("square root", releases, _series.square_root(releases))
+
+    @staticmethod
+    def column_normalised(releases: int) -> "Factorisation":
+        """Divide every column of the square root's C by its norm.
+
+        Late columns are short, so that every record pays the same and the noise gets smaller.
+        """
+        releases = _size(releases)
+        coefficients = _series.square_root(releases)
+        norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
+        return _Toeplitz("column-normalised", releases, coefficients, norms)
+
+    @staticmethod
+    def banded(releases: int, *, band: int) -> "Factorisation":
+        """Keep the first `band` diagonals of the square root's C (Kalinin and Lampert 2024).
+
+        Keeps `band` vectors instead of K. Releases at least `band` apart do not share noise,
+        which is what a record that takes part in several wants.
+        """
+        releases = _size(releases)
+        band = _checks.count("band", band, "Pass how many diagonals of C to keep.")
+        return _Toeplitz("banded", releases, _series.square_root(min(band, releases)))
+
+    @staticmethod
+    def buffered(releases: int, *, buffers: int = 12) -> "Factorisation":
+        """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
+
+        Keeps `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
+        2024), close to the square root. For simulations: exact integers need all K vectors.
+        """
+        releases = _size(releases)
+        buffers = _checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
+        weights, decays = _series.exponentials(buffers, releases)
+        tail = np.power.outer(decays, np.arange(releases - 1))
+        coefficients = np.concatenate(([1.0], weights @ tail))
+        return _Buffered("buffered", releases, coefficients, weights=weights, decays=decays)
+
+    @staticmethod
+    def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
+        """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
+        matrix = np.array(matrix, dtype=np.float64, ndmin=1)
+        return _Dense(name, _size(len(matrix), DENSE_LIMIT), matrix)
+
+    @staticmethod
+    def binary_tree(releases: int) -> "Factorisation":
+        """Put noise on the nodes of a binary tree.
+
+        Row k of C sums the largest complete node that ends at k, row k of B the nodes that make up
+        the prefix. A record is in up to floor(log2 K) + 1 nodes.
+        """
+        releases = _size(releases, DENSE_LIMIT)
+        ends = np.arange(1, releases + 1)
+        starts = ends - (ends & -ends)
+        inside = (starts[:, None] < ends) & (ends <= ends[:, None])
+        return _Dense("binary tree", releases, inside.astype(float))
+
+    @staticmethod
+    def honaker_tree(
+        releases: int, *, handed_out: Literal["nodes", "prefixes"] = "nodes"
+    ) -> "Factorisation":
+        """Estimate every node of a binary tree from all nodes below it, too.
+
+        Honaker (2015), the estimate "from below". The prefixes are estimates over the noise of more
+        nodes than there are releases; the same noise law, with lower-triangular factors of side K,
+        comes from the Cholesky factor of its covariance.
+
+        Parameters
+        ----------
+        releases
+            K.
+        handed_out
+            ``"nodes"``: charge for a tree whose nodes may be seen too, as is usual.
+            ``"prefixes"``: charge for the prefixes alone, which is less.
+        """
+        from privacy.release import _trees
+
+        if handed_out not in ("nodes", "prefixes"):
+            remedy = "Say what is released: the nodes of the tree, or the prefixes alone."
+            rule = "'nodes' or 'prefixes'"
+            raise ValueError(_checks.expected("handed_out", handed_out, rule, remedy))
+        releases = _size(releases, DENSE_LIMIT // 4)
+        matrix, rest = _trees.honaker(releases)
+        beside = rest if handed_out == "nodes" else None
+        return _Dense("Honaker tree", releases, matrix, beside)
+
+    @staticmethod
+    def optimised(
+        releases: int,
+        *,
+        objective: Objective = "mean-square",
+        weights: Sequence[float] | None = None,
+        cache: str | PathLike[str] | None = None,
+    ) -> "Factorisation":
+        """Return the factorisation with the least noise among those of sensitivity 1 (once).
+
+        Parameters
+        ----------
+        releases
+            K; about 0.1 s at K = 100, up to a minute at K = 1000.
+        objective
+            ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
+        weights
+            With ``"mean-square"``, how much the variance of each release counts, > 0.
+        cache
+            A folder in which to keep the result, and from which to take it the next time.
+
+        Raises
+        ------
+        ArithmeticError
+            The duality gap did not close.
+
+        Notes
+        -----
+        Minimises tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
+        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6; C
+        is the lower-triangular factor of G.
+        """
+        from privacy.release import _optimised
+
+        releases = _size(releases, DENSE_LIMIT)
+        matrix = _optimised.encoder(releases, objective, weights, cache)
+        return _Dense("optimised", releases, matrix)
+
+    @abstractmethod
+    def row(self, k: int) -> Array:
+        """Return row k of C (from 0) up to its diagonal, from its first entry that is not 0."""
+
+    @abstractmethod
+    def column_norms(self) -> Array:
+        """Return the norms of the columns of C: how far a record of one release moves C x."""
+
+    @property
+    def band(self) -> int:
+        """The largest number of entries of a row."""
+        return self.releases
+
+    def memory(self, size: int) -> Memory:
+        """Return an empty memory of vectors of length `size`."""
+        return History(self.row, self.band, size, self.releases)
+
+    def encoder(self, releases: int | None = None) -> Array:
+        """Return C, or the part of the first `releases` releases."""
+        releases = _part(releases, self.releases)
+        matrix = np.zeros((releases, releases))
+        for k in range(releases):
+            row = self.row(k)
+            matrix[k, k + 1 - len(row) : k + 1] = row
+        return matrix
+
+    def decoder(self, releases: int | None = None) -> Array:
+        """Return B, whose row k says how release k adds up the noise; or its first part."""
+        matrix = self.encoder(releases)
+        sums = np.tri(len(matrix))
+        decoder: Array = solve_triangular(matrix, sums.T, lower=True, trans="T").T
+        return decoder
+
+    def noise_std(self) -> Array:
+        """Return the noise of each release, in standard deviations of z."""
+        std: Array = np.sqrt(np.square(self.decoder()).sum(axis=1))
+        return std
+
+    def sensitivity(self, participation: Participation | None = None) -> float:
+        """Return how far one record moves C x, in clip norms, rounded up.
+
+        Parameters
+        ----------
+        participation
+            In which releases a record takes part; one of them unless said.
+        """
+        if participation is not None and not isinstance(participation, Participation):
+            remedy = "Pass a Participation, such as Participation.consecutive(10)."
+            rule = "a Participation"
+            raise TypeError(_checks.expected("participation", participation, rule, remedy))
+        return (participation or Participation.once()).sensitivity(self)
+
+    def gram_bound(self) -> Array:
+        """Return |C'C| entry by entry, above the rounding of its sums."""
+        matrix = self._handed_out()
+        norms = np.sqrt(np.square(matrix).sum(axis=0))
+        rounding: Array = 2 * len(matrix) * _ULP * np.multiply.outer(norms, norms)
+        bound: Array = np.abs(matrix.T @ matrix) + rounding
+        return bound
+
+    def _handed_out(self) -> Array:
+        return self.encoder()
+
+    def operator_norm(self) -> float:
+        """Return an upper bound of |C|_2: exact to rounding where C can be written out."""
+        if self.releases <= DENSE_LIMIT // 4:
+            norm = float(np.linalg.norm(self._handed_out(), 2))
+            return round_up(norm, 8 * self.releases * _ULP)
+        # |C|_2^2 <= (largest column sum) (largest row sum)
+        columns = np.zeros(self.releases)
+        for k in range(self.releases):
+            row = np.abs(self.row(k))
+            columns[k + 1 - len(row) : k + 1] += row
+        return float(np.sqrt(round_up(float(columns.max()), self.releases * _ULP) * self.row_sum()))
+
+    def row_sum(self) -> float:
+        """Return an upper bound of sum_j |C_kj| over the rows."""
+        largest = max(float(np.abs(self.row(k)).sum()) for k in range(self.releases))
+        return round_up(largest, self.releases * _ULP)
+
+    def shifted_sum(self, count: int, separation: int) -> float | None:
+        """Return the exact sensitivity of separated releases where a theorem gives it."""
+        return None
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that, with the name and K, are this factorisation."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        return {name: array for name, array in values.items() if array is not None}
+
+
+def _size(releases: Any, most: int = 2**31) -> int:
+    count = _checks.count("releases", releases, "Pass the number of releases K.")
+    if count > most:
+        remedy = "Use square_root, column_normalised, banded or buffered."
+        raise ValueError(_checks.expected("releases", count, f"<= {most}", remedy))
+    return count
+
+
+def _part(releases: int | None, most: int) -> int:
+    releases = most if releases is None else releases
+    limit = min(most, DENSE_LIMIT)
+    if releases > limit:
+        remedy = "A matrix of that side is not written out; ask for a part of it, or for row(k)."
+        raise ValueError(_checks.expected("releases", releases, f"<= {limit}", remedy))
+    return releases
+
+
+@dataclass(frozen=True, eq=False)
+class _Dense(Factorisation):
+    """C written out. `beside`: rows that are handed out too, in the same unit of noise."""
+
+    matrix: Array
+    beside: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape = (self.releases, self.releases)
+        lower = self.matrix.shape == shape and not np.triu(self.matrix, 1).any()
+        _valid(
+            "matrix",
+            self.matrix,
+            self.beside,
+            good=lower and bool(np.all(self.matrix.diagonal() > 0)),
+        )
+
+    def row(self, k: int) -> Array:
+        return self.matrix[k, : k + 1]
+
+    def column_norms(self) -> Array:
+        norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
+        return norms
+
+    def _handed_out(self) -> Array:
+        return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
+
+    def encoder(self, releases: int | None = None) -> Array:
+        releases = _part(releases, self.releases)
+        return self.matrix[:releases, :releases].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class _Toeplitz(Factorisation):
+    """C_kj = coefficients_(k - j) / scale_j."""
+
+    coefficients: Array
+    scale: Array | None = None
+
+    def __post_init__(self) -> None:
+        positive = bool(self.coefficients[0] > 0)
+        if self.scale is not None:
+            positive = (
+                positive and len(self.scale) == self.releases and bool(np.all(self.scale > 0))
+            )
+        _valid("coefficients", self.coefficients, self.scale, good=positive)
+
+    @property
+    def band(self) -> int:
+        return len(self.coefficients)
+
+    def row(self, k: int) -> Array:
+        row = self.coefficients[: k + 1][::-1]
+        return row if self.scale is None else row / self.scale[k + 1 - len(row) : k + 1]
+
+    def column_norms(self) -> Array:
+        # a late column ends before the band does
+        last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
+        norms: Array = np.sqrt(np.cumsum(np.square(self.coefficients)))[last]
+        return norms if self.scale is None else norms / self.scale
+
+    def row_sum(self) -> float:
+        total = float(np.abs(self.coefficients).sum())
+        least = 1.0 if self.scale is None else float(self.scale.min())
+        return round_up(total / least, self.releases * _ULP)
+
+    def noise_std(self) -> Array:
+        inverse = _series.inverse(self.coefficients, self.releases)
+        if self.scale is None:
+            std: Array = np.sqrt(np.cumsum(np.square(np.cumsum(inverse))))
+            return std
+        squares = np.zeros(self.releases)
+        for j in range(self.releases):
+            squares[j:] += np.square(np.cumsum(self.scale[j:] * inverse[: self.releases - j]))
+        return np.asarray(np.sqrt(squares))
+
+    def shifted_sum(self, count: int, separation: int) -> float | None:
+        """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 do not grow.
+
+        Then <C_:i, C_:j> falls in |i - j| and in max(i, j), and the p-th and q-th release of a
+        record are at least at p s, and |p - q| s apart (Kalinin and Lampert 2024).
+        """
+        steps = np.diff(self.coefficients, append=0.0)
+        if self.scale is not None or steps.max() > 0:
+            return None
+        total = np.zeros(self.releases)
+        for start in range(0, count * separation, separation):
+            stop = min(start + self.band, self.releases)
+            total[start:stop] += self.coefficients[: stop - start]
+        return round_up(float(np.linalg.norm(total)), 2 * self.releases * _ULP)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Buffered(_Toeplitz):
+    """Toeplitz with coefficients sum_i weights_i decays_i^(n - 1), n >= 1, and 1 at n = 0."""
+
+    weights: Array
+    decays: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _valid(
+            "weights, decays", self.weights, self.decays, good=bool(np.all(abs(self.decays) < 1))
+        )
+
+    def memory(self, size: int) -> Memory:
+        return Buffers(self.weights, self.decays, size)
+
+
+KINDS: dict[str, type[Factorisation]] = {
+    kind.__name__: kind for kind in (_Dense, _Toeplitz, _Buffered)
+}
+
+
+def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorisation:
+    """Return the factorisation of which `Factorisation.arrays` wrote the arrays."""
+    return KINDS[kind](name, releases, **arrays)
+
+
+def _valid(name: str, *arrays: Array | None, good: bool) -> None:
+    for array in arrays:
+        if array is not None:
+            good = good and bool(np.all(np.isfinite(array)))
+            array.flags.writeable = False
+    if not good:
+        remedy = "C is lower triangular, with a positive diagonal and finite entries."
+        raise ValueError(_checks.expected(name, "...", "the parts of such a C", remedy))

@@ -1,0 +1,216 @@
+"""In which releases one record can take part, and how far it then moves all of them together.
+
+A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, whose squared norm
+is sum_bb' G_bb' <d_b, d_b'> with G = C'C. Whatever the directions, that is at most
+sum_bb' |G_bb'| |d_b| |d_b'|. Column norms alone are enough for ONE release, never for several.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from privacy import _checks
+from privacy._solve import round_up
+
+if TYPE_CHECKING:
+    from privacy.release.factorisations import Factorisation
+
+Cap = Literal["l1", "l2"]
+_ULP = 2.0**-52
+
+
+class Participation(ABC):
+    """In which releases one record can take part. Build it with one of the methods below.
+
+    The releases of a record are fixed by its public index (the round it belongs to). A record that
+    can leave one release and enter another when it is replaced takes part in two of them.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def once() -> "Participation":
+        """Each record is in one release: the largest norm of a column of C."""
+        return _Once()
+
+    @staticmethod
+    def consecutive(count: int) -> "Participation":
+        """Each record is in any of `count` consecutive releases."""
+        return _Consecutive(_whole("count", count))
+
+    @staticmethod
+    def separated(count: int, *, separation: int) -> "Participation":
+        """Each record is in at most `count` releases, any two at least `separation` apart."""
+        return _Separated(_whole("count", count), _whole("separation", separation))
+
+    @staticmethod
+    def explicit(patterns: Iterable[Sequence[float]]) -> "Participation":
+        """Each record follows one of `patterns`, or a smaller one.
+
+        Parameters
+        ----------
+        patterns
+            A pattern is one number a release: the record's largest contribution to it, in clip
+            norms (0 where it takes no part).
+        """
+        remedy = "Pass one weight a release: the largest contribution to it, in clip norms."
+        rows = tuple(
+            tuple(_checks.real("patterns", weight, remedy, at_least=0) for weight in pattern)
+            for pattern in patterns
+        )
+        if not rows or len({len(row) for row in rows}) != 1 or not any(map(any, rows)):
+            raise ValueError(
+                _checks.expected("patterns", rows, "patterns of one length, not all 0", remedy)
+            )
+        return _Explicit(rows)
+
+    @staticmethod
+    def lifetime_cap(norm: Cap = "l2") -> "Participation":
+        """Each record can be in all releases; its contributions are capped together.
+
+        Parameters
+        ----------
+        norm
+            ``"l2"``: their squared norms add up to at most clip_norm^2, which costs the operator
+            norm of C. ``"l1"``: their norms add up to at most clip_norm, which costs no more than
+            one release.
+        """
+        if norm not in get_args(Cap):
+            remedy = "Say whether the norms of a record's contributions, or their squares, add up."
+            raise ValueError(_checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
+        return _LifetimeCap(norm)
+
+    @abstractmethod
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        """Return an upper bound of how far a record moves C x, in clip norms."""
+
+    @abstractmethod
+    def total(self, releases: int) -> float:
+        """Return the largest sum_b |d_b|, in clip norms."""
+
+
+def _whole(name: str, value: int) -> int:
+    return _checks.count(name, value, "Pass a number of releases.")
+
+
+def _root(square: float, terms: int) -> float:
+    """Return the root of a sum of `terms` terms >= 0, above all rounding."""
+    return round_up(math.sqrt(square), 2 * terms * _ULP)
+
+
+@dataclass(frozen=True)
+class _Once(Participation):
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        largest = float(factorisation.column_norms().max())
+        return round_up(largest, factorisation.releases * _ULP)
+
+    def total(self, releases: int) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class _Consecutive(Participation):
+    count: int
+
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        import numpy as np
+
+        count = min(self.count, factorisation.releases)
+        monotone = factorisation.shifted_sum(count, 1)
+        if monotone is not None:
+            return monotone
+        sums = np.zeros((factorisation.releases + 1,) * 2)
+        sums[1:, 1:] = factorisation.gram_bound().cumsum(0).cumsum(1)
+        ends = np.arange(count, factorisation.releases + 1)
+        starts = ends - count
+        windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
+        # the differences cancel, so the error is relative to the largest sum
+        error = 8 * factorisation.releases * _ULP * float(sums[-1, -1])
+        return _root(float(windows.max()) + error, 1)
+
+    def total(self, releases: int) -> float:
+        return float(min(self.count, releases))
+
+
+@dataclass(frozen=True)
+class _Separated(Participation):
+    count: int
+    separation: int
+
+    def _most(self, releases: int) -> int:
+        return min(self.count, -(-releases // self.separation))
+
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        import numpy as np
+
+        count, apart = self._most(factorisation.releases), self.separation
+        monotone = factorisation.shifted_sum(count, apart)
+        if monotone is not None:
+            return monotone
+        # Number the record's releases in order. Release p comes at index p * apart at the
+        # earliest, and q - p further ones are at least (q - p) * apart later: the largest |G| of
+        # each pair, whatever the others do, bounds the form.
+        gram = factorisation.gram_bound()
+        later = np.maximum.accumulate(gram[:, ::-1], axis=1)[:, ::-1]
+        square = 0.0
+        for gap in range(count):
+            pairs = later.diagonal(gap * apart) if gap else gram.diagonal()
+            largest = np.maximum.accumulate(pairs[::-1])[::-1][::apart][: count - gap]
+            square += (1 if gap == 0 else 2) * float(largest.sum())
+        return _root(square, count)
+
+    def total(self, releases: int) -> float:
+        return float(self._most(releases))
+
+
+@dataclass(frozen=True)
+class _Explicit(Participation):
+    patterns: tuple[tuple[float, ...], ...]
+
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        import numpy as np
+
+        weights = np.array(self.patterns)
+        if weights.shape[1] != factorisation.releases:
+            remedy = f"Pass one weight for each of the {factorisation.releases} releases."
+            rule = f"of length {factorisation.releases}"
+            raise ValueError(_checks.expected("patterns", weights.shape[1], rule, remedy))
+        squares = ((weights @ factorisation.gram_bound()) * weights).sum(axis=1)
+        return _root(float(squares.max()), 2 * factorisation.releases)
+
+    def total(self, releases: int) -> float:
+        return max(math.fsum(pattern) for pattern in self.patterns)
+
+
+@dataclass(frozen=True)
+class _LifetimeCap(Participation):
+    norm: Cap
+
+    def sensitivity(self, factorisation: "Factorisation") -> float:
+        if self.norm == "l1":  # a convex form on a simplex is largest at a corner: one release
+            return _Once().sensitivity(factorisation)
+        return factorisation.operator_norm()
+
+    def total(self, releases: int) -> float:
+        return 1.0 if self.norm == "l1" else math.sqrt(releases)
+
+
+_KINDS = {
+    kind.__name__: kind for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap)
+}
+
+
+def to_json(participation: Participation) -> dict[str, Any]:
+    """Return a JSON-able form that `from_json` reads back."""
+    return {"kind": type(participation).__name__} | vars(participation)
+
+
+def from_json(form: dict[str, Any]) -> Participation:
+    """Build the participation that `to_json` wrote."""
+    values = dict(form)
+    kind = _KINDS[values.pop("kind")]
+    if kind is _Explicit:
+        return Participation.explicit(values["patterns"])
+    return kind(**values)

@@ -1,0 +1,406 @@
+"""Running sums with correlated noise: K releases for little more than the price of one.
+
+``step(values)`` adds a vector to a running sum and returns the noisy sum so far. Noise is shared
+by releases, B (C x + z) with B C = A the lower-triangular ones, so that a record that is in one
+release pays for all of them ONCE (see `Factorisation`). What is fed in may depend on earlier
+releases.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.mechanisms import Gaussian, Mechanism, ZeroConcentratedDP
+from privacy.relations import NeighboringRelation
+from privacy.release import _files
+from privacy.release import noise as safe_noise
+from privacy.release._lattice import Lattice
+from privacy.release._memory import Array
+from privacy.release.factorisations import Factorisation, build
+from privacy.release.participation import Participation, from_json, to_json
+
+Noise = Literal["rounded", "discrete"]
+_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
+
+
+class RunningSum:
+    """Noisy running sums of vectors, K releases a block.
+
+    Parameters
+    ----------
+    factorisation
+        How the noise of the K releases is correlated; public.
+    noise_multiplier
+        Noise over the contribution of one record, as in `Gaussian`: the whole transcript costs what
+        ONE release with this multiplier costs. > 0.
+    shape
+        Shape of the vectors that are summed, an int or a tuple. In a simulation leading axes are as
+        good as replicates: every coordinate has noise of its own.
+    clip_norm
+        L2 norm bound of one record's contribution to one release, > 0, in the values' unit.
+    participation
+        In which releases one record can take part; one of them unless said.
+    relation, replace_distance
+        Which data sets are neighbours, and how far replacing a record moves its contribution under
+        REPLACE_ONE, in clip norms. `Gaussian` answers for every relation; with
+        ``noise="discrete"`` the claim is made for `relation`.
+    noise
+        The law of the noise z on the integer lattice. ``"rounded"``: Gaussian noise, rounded
+        exactly; the profile of the Gaussian mechanism holds. ``"discrete"``: discrete Gaussian, of
+        which rho-zCDP alone is claimed.
+    step
+        Width of the lattice, a power of two; 2^-30 of the noise unless said. Values are whole
+        multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
+    simulation
+        Float noise, for experiments alone: the accounting describes ideal Gaussian noise, but
+        floats do not keep that promise.
+    rng
+        A seed or ``numpy.random.Generator``, in a simulation alone. Otherwise noise comes from the
+        operating system.
+    path
+        A new file that keeps the state; every release is in it, and on the disk, before it is
+        handed out. It holds the raw sums of this block: keep it as safe as the data.
+
+    Attributes
+    ----------
+    releases
+        How many releases were made.
+    sigma
+        Standard deviation of z, in the values' unit.
+    sensitivity
+        How far a record's contributions, of norm 1, move C x together.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain.
+
+    Notes
+    -----
+    sigma = noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)): rounding C x row by row
+    can move each of its K d coordinates by one step more. After K releases a fresh block starts
+    on top of the last sum, where each record takes part once.
+
+    Adaptive inputs: Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> sums = dp.RunningSum(
+    ...     dp.Factorisation.column_normalised(33),
+    ...     noise_multiplier=dp.noise_multiplier(epsilon=1, delta=1e-5),
+    ...     shape=2, simulation=True, rng=1,
+    ... )
+    >>> sums.step([1.0, 0.0]).shape
+    (2,)
+    >>> round(dp.account(sums.mechanism).epsilon(1e-5), 4)
+    1.0
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        *,
+        noise_multiplier: float,
+        shape: int | tuple[int, ...],
+        clip_norm: float = 1.0,
+        participation: Participation | None = None,
+        relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE,
+        replace_distance: float = 2.0,
+        noise: Noise = "rounded",
+        step: float | None = None,
+        simulation: bool = False,
+        rng: Any = None,
+        path: str | PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(factorisation, Factorisation):
+            remedy = "Pass one, such as Factorisation.square_root(100)."
+            raise TypeError(
+                _checks.expected("factorisation", factorisation, "a Factorisation", remedy)
+            )
+        if noise not in get_args(Noise):
+            rule = f"one of {get_args(Noise)}"
+            remedy = "'rounded' has the profile of the Gaussian mechanism."
+            raise ValueError(_checks.expected("noise", noise, rule, remedy))
+        gaussian = Gaussian(noise_multiplier, replace_distance)
+        self.factorisation = factorisation
+        self.noise_multiplier = gaussian.noise_multiplier
+        self.replace_distance = gaussian.replace_distance
+        self.clip_norm = _checks.real(
+            "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
+        )
+        self.participation = participation or Participation.once()
+        self.relation = _checks.relation(relation)
+        self.noise: Noise = noise
+        self.simulation = simulation
+        self.shape = _shape(shape)
+        self.sensitivity = factorisation.sensitivity(self.participation)
+        size = math.prod(self.shape)
+        self._lattice: Lattice | None = None
+        if not simulation:
+            self.sensitivity += Lattice.widening(factorisation, self.participation)
+            safe_noise.random_source(rng, simulation=False)  # refuses a seed
+        base = self.noise_multiplier * self.clip_norm * self.sensitivity
+        if not 1e-150 < base < 1e150:
+            remedy = "Choose a unit in which the noise is neither tiny nor huge."
+            raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
+        self.step_width = 0.0 if simulation else _width(step, base)
+        self._rounding = self.step_width * self._steps_of_rounding(size)
+        # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
+        reach = self._rounding / min(1.0, self.replace_distance)
+        charged = self.clip_norm * self.sensitivity + reach
+        self.sigma = round_up(self.noise_multiplier * charged, 2.0**-50)
+        self.releases = 0
+        self._generator = np.random.default_rng(rng) if simulation else None
+        self._prefix = np.zeros(size)
+        self._start_block()
+        self._path: Path | None = None
+        self._failed = False
+        if path is not None:
+            self._path = Path(path)
+            if self._path.exists():
+                remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
+                raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
+            self.save(self._path)
+
+    def _steps_of_rounding(self, size: int) -> float:
+        """Return by how many steps rounding can move C x further apart than it was."""
+        releases = self.factorisation.releases
+        steps = math.sqrt(releases * size)  # a step for each coordinate of each row
+        if self.replace_distance < 2:
+            # two records that are rounded toward zero stay in their ball, not at their distance
+            times = 1 if self.participation == Participation.once() else releases
+            longest = float(self.factorisation.column_norms().max())
+            steps += times * longest * (1 + 1e-9) * math.sqrt(size)
+        return steps
+
+    def _start_block(self) -> None:
+        size = math.prod(self.shape)
+        if self.simulation:
+            self._memory = self.factorisation.memory(size)
+            return
+        self._lattice = Lattice(self.factorisation, self.sigma, self.step_width, self.noise, size)
+        self._memory = self._lattice.memory
+
+    @property
+    def prefix(self) -> Array:
+        """The last release, or zeros before the first."""
+        return self._prefix.reshape(self.shape).copy()
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What to account for all releases together, whatever their number."""
+        if self.simulation or self.noise == "rounded":
+            return Gaussian(self.noise_multiplier, self.replace_distance)
+        distance = self.replace_distance if self.relation is _REPLACE_ONE else 1.0
+        moved = round_up(distance * self.clip_norm * self.sensitivity + self._rounding, 2.0**-50)
+        return ZeroConcentratedDP(
+            round_up(0.5 * (moved / self.sigma) ** 2, 2.0**-50), self.relation
+        )
+
+    def quantise(self, contributions: Any) -> Array:
+        """Return contributions on the lattice, each coordinate moved toward zero.
+
+        Quantise every record's contribution before they are summed: the norm bound is kept, and
+        sums are exact up to 2^53 steps. In a simulation nothing is moved.
+        """
+        values = np.asarray(contributions, dtype=np.float64)
+        return values if self.simulation else np.trunc(values / self.step_width) * self.step_width
+
+    def step(self, values: Any) -> Array:
+        """Add `values` to the sum and return the noisy sum of all that was added.
+
+        Parameters
+        ----------
+        values
+            Sum of the contributions of this release's records, of the shape given. May depend on
+            earlier releases.
+
+        Returns
+        -------
+        ndarray
+            The next release.
+
+        Raises
+        ------
+        ValueError
+            The shape is another, a value is not finite or not on the lattice; nothing happened.
+            Or a record that takes part in several releases would meet a fresh block.
+        RuntimeError
+            A release could not be saved earlier. Restore the file.
+        """
+        values = self._checked(values)
+        k = self.releases % self.factorisation.releases
+        if k == 0 and self.releases:
+            if self.participation != Participation.once():
+                remedy = "Choose enough releases from the start: a fresh block has a price."
+                rule = f"< {self.factorisation.releases} with {self.participation}"
+                raise ValueError(_checks.expected("releases", self.releases, rule, remedy))
+            self._start_block()
+        if self._lattice is not None:
+            increment = self._lattice.step(k, values)
+        else:
+            increment = values + self._correlated(k)
+        self._prefix = self._prefix + increment
+        self.releases += 1
+        if self._path is not None:
+            self._failed = True
+            self.save(self._path)
+            self._failed = False
+        return self.prefix
+
+    def _checked(self, values: Any) -> Array:
+        if self._failed:
+            raise RuntimeError("A release could not be saved. Go on with RunningSum.restore(path).")
+        values = np.array(values, dtype=np.float64)
+        remedy = "Clip, and replace what is missing by zeros, before records are summed."
+        if values.shape != self.shape:
+            rule = f"of shape {self.shape}"
+            raise ValueError(_checks.expected("values.shape", values.shape, rule, remedy))
+        if not np.all(np.isfinite(values)):
+            raise ValueError(_checks.expected("values", "...", "finite", remedy))
+        if self._lattice is not None and not self._lattice.holds(values):
+            remedy = "Sum contributions that went through quantise()."
+            rule = f"whole multiples of {self.step_width:g}"
+            raise ValueError(_checks.expected("values", "...", rule, remedy))
+        flat: Array = values.reshape(-1)
+        return flat
+
+    def _correlated(self, k: int) -> Any:
+        """Return row k of C^-1 z, by forward substitution."""
+        assert self._generator is not None
+        fresh = self.sigma * self._generator.standard_normal(len(self._prefix))
+        diagonal = self.factorisation.row(k)[-1]
+        correlated = (fresh - self._memory.past(k)) / diagonal
+        self._memory.push(correlated)
+        return correlated
+
+    def noise_variance(self, release: int) -> float:
+        """Return the noise variance of one coordinate of release 1, 2, ...
+
+        Upper bound of the variance with discrete noise; rounding adds less than step^2.
+        """
+        release = _checks.count("release", release, "Releases are numbered from 1.")
+        blocks, k = divmod(release - 1, self.factorisation.releases)
+        return float(blocks * self._variances[-1] + self._variances[k])
+
+    @cached_property
+    def _variances(self) -> Array:
+        variances: Array = np.square(self.sigma * self.factorisation.noise_std())
+        return variances
+
+    def noise_covariance(self, releases: int) -> Array:
+        """Return the covariance of the noise of releases 1 .. `releases`, of one coordinate.
+
+        Returns
+        -------
+        ndarray, shape (releases, releases)
+            sigma^2 B B'. A fresh block has noise of its own on top of the last sum's. Coordinates
+            are independent of each other.
+        """
+        releases = _checks.count("releases", releases, "Pass how many releases.")
+        most = self.factorisation.releases
+        decoder = self.factorisation.decoder(min(releases, most))
+        rows = np.zeros((releases, -(-releases // most) * len(decoder)))
+        for start in range(0, releases, most):
+            rows[start:, start : start + len(decoder)] = decoder[-1]
+            part = decoder[: releases - start]
+            rows[start : start + len(part), start : start + len(decoder)] = part
+        covariance: Array = self.sigma**2 * (rows @ rows.T)
+        return covariance
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: two of them would draw two noises for one release."""
+        if not self.simulation:
+            raise TypeError("A RunningSum that releases data cannot be copied. Use save(path).")
+        return super().__reduce_ex__(protocol)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the whole state to a file, which holds the raw sums of this block.
+
+        Two objects that go on from one file draw two noises for one release. Do not.
+        """
+        header = {
+            "kind": "running-sum",
+            "factorisation": type(self.factorisation).__name__,
+            "name": self.factorisation.name,
+            "K": self.factorisation.releases,
+            "participation": to_json(self.participation),
+            "settings": {
+                "noise_multiplier": self.noise_multiplier,
+                "shape": list(self.shape),
+                "clip_norm": self.clip_norm,
+                "relation": str(self.relation),
+                "replace_distance": self.replace_distance,
+                "noise": self.noise,
+                "step": self.step_width or None,
+                "simulation": self.simulation,
+            },
+            "releases": self.releases,
+            "generator": self._generator and self._generator.bit_generator.state,
+        }
+        arrays = {f"C_{name}": array for name, array in self.factorisation.arrays().items()}
+        state: dict[str, NDArray[Any]] = {"prefix": self._prefix, "memory": self._memory.state()}
+        if self._lattice is not None:
+            state |= self._lattice.state()
+        _files.write(Path(path), header, arrays | state)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str]) -> "RunningSum":
+        """Go on with what a file keeps; releases are saved to the same file from now on.
+
+        The last release is in `prefix`, and `releases` says how many were made: a crash may have
+        come after a release was saved and before it was used.
+        """
+        header, arrays = _files.read(Path(path))
+        if header.get("kind") != "running-sum":
+            remedy = "Pass a file that save() wrote."
+            raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
+        factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
+        settings = dict(header["settings"])
+        sums = cls(
+            build(header["factorisation"], header["name"], header["K"], factors),
+            participation=from_json(header["participation"]),
+            shape=tuple(settings.pop("shape")),
+            **settings,
+        )
+        if sums._generator is not None:
+            sums._generator = _generator(header["generator"])
+        sums.releases = header["releases"]
+        sums._prefix = arrays["prefix"]
+        sums._memory.restore(arrays["memory"])
+        if sums._lattice is not None:
+            sums._lattice.restore(arrays)
+        sums._path = Path(path)
+        return sums
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    kind: Callable[[], np.random.BitGenerator] = getattr(np.random, state["bit_generator"])
+    bits = kind()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    sides = shape if isinstance(shape, tuple) else (shape,)
+    remedy = "Pass the length of the vectors, or their shape."
+    return tuple(_checks.count("shape", side, remedy) for side in sides)
+
+
+def _width(step: float | None, sigma: float) -> float:
+    if step is None:
+        return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
+    remedy = "Pass a power of two, small against the noise, or leave it out."
+    step = _checks.real("step", step, remedy, above=0, at_most=sigma)
+    if math.frexp(step)[0] != 0.5:
+        raise ValueError(_checks.expected("step", step, "a power of two", remedy))
+    return step

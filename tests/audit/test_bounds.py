@@ -1,0 +1,119 @@
+"""Confidence bounds: exact by enumeration, and lower."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import bdtr, ndtr
+
+import privacy as dp
+from privacy.audit import epsilon_lower_bound, mu_lower_bound
+from privacy.audit.bounds import accuracy_p_value, lower, upper
+from tests.audit.worst_cases import losses
+
+ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+def mass(n, p):
+    k = np.arange(n + 1)
+    choose = np.array([math.comb(n, int(i)) for i in k], dtype=float)
+    return choose * p**k * (1 - p) ** (n - k)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+@pytest.mark.parametrize("error", [0.25, 0.05, 1e-6])
+def test_clopper_pearson_covers(n, error):
+    """Each bound is on its side with probability at least 1 - error, by enumeration."""
+    k = np.arange(n + 1)
+    low, high = lower(k, n, error), upper(k, n, error)
+    assert low[0] == 0
+    assert high[-1] == 1
+    for p in np.linspace(0, 1, 101):
+        assert mass(n, p)[low > p].sum() <= error * (1 + 1e-9)
+        assert mass(n, p)[high < p].sum() <= error * (1 + 1e-9)
+
+
+def test_clopper_pearson_is_the_exact_tail():
+    assert bdtr(30, 1000, float(upper(30, 1000, 0.01))) == pytest.approx(0.01, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+def test_the_accuracy_test_holds_for_unequal_guesses(n):
+    """Two data sets, n runs each: P(p-value <= x) <= x for every split of one average."""
+    for most in (0.5, 0.6, 0.9, 0.99):
+        p_values = np.array([accuracy_p_value(k, 2 * n, most) for k in range(2 * n + 1)])
+        for gap in np.linspace(0, min(most, 1 - most), 9):
+            right = np.convolve(mass(n, most - gap), mass(n, most + gap))
+            for level in p_values[p_values < 1]:
+                assert right[p_values <= level].sum() <= level * (1 + 1e-9)
+
+
+def test_most_of_a_true_epsilon_is_found():
+    sigma, n = 3.73064, 100_000
+    scores = losses(dp.Gaussian(sigma), ONE, np.random.default_rng(2026), n)
+    found = epsilon_lower_bound(*scores, 1e-5, claim=dp.Gaussian(sigma))
+    assert 0.9 < found <= 1
+    assert 0.2 < mu_lower_bound(*scores) <= 1 / sigma
+    # without a Gaussian claim no shape is assumed
+    assert 0 < epsilon_lower_bound(*scores, 1e-5) < found
+
+
+@pytest.mark.parametrize("claim", [None, dp.Laplace(1.0), dp.PureDP(1.0)])
+def test_a_bound_from_mu_is_for_gaussians_alone(claim):
+    scores = losses(dp.Gaussian(1.0), ONE, np.random.default_rng(1), 1000)
+    plain = epsilon_lower_bound(*scores, 1e-5)
+    assert epsilon_lower_bound(*scores, 1e-5, claim=claim) == plain
+
+
+def test_a_bounded_loss_is_found_from_below():
+    for epsilon in (0.5, 2.0):
+        scores = losses(dp.PureDP(epsilon), ONE, np.random.default_rng(3), 50_000)
+        assert 0.9 * epsilon < epsilon_lower_bound(*scores, 0.0) <= epsilon
+
+
+def test_false_alarms_are_rare():
+    """At 5 %, of 300 bounds about 15 may be wrong; 30 would be 4 standard errors more."""
+    sigma, wrong = 1.0, [0, 0]
+    truth = dp.account(dp.Gaussian(sigma)).epsilon(1e-3)
+    for seed in np.random.SeedSequence(2026).spawn(300):
+        scores = losses(dp.Gaussian(sigma), ONE, np.random.default_rng(seed), 500)
+        wrong[0] += mu_lower_bound(*scores) > 1 / sigma
+        wrong[1] += epsilon_lower_bound(*scores, 1e-3) > truth
+    assert wrong[0] <= 30
+    assert wrong[1] <= 30
+
+
+def test_nothing_is_known_from_noise():
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=1000), rng.normal(size=1000)
+    assert epsilon_lower_bound(*scores, 1e-5) == 0
+    assert mu_lower_bound([1.0], [-1.0]) == 0
+    assert epsilon_lower_bound([1.0], [-1.0], 1e-5, claim=dp.Gaussian(1)) == 0
+
+
+def test_perfect_guesses_give_a_finite_bound():
+    found = mu_lower_bound([-math.inf] * 100, [math.inf] * 100)
+    assert math.isclose(found, 2 * 2.1612, rel_tol=0.05) or 0 < found < 10
+    assert ndtr(found / 2) < 1
+    assert 0 < epsilon_lower_bound([-9.0] * 100, [9.0] * 100, 0.0) < 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([], []), ([1.0], [1.0, 2.0]), ([math.nan], [1.0]), ([[1.0]], [[1.0]]), (1.0, 2.0)],
+)
+def test_bad_scores(first, second):
+    with pytest.raises(ValueError, match="Expected scores"):
+        mu_lower_bound(first, second)
+
+
+@pytest.mark.parametrize("confidence", [0, 0.5, 1, math.nan, 2])
+def test_bad_confidence(confidence):
+    with pytest.raises(ValueError, match="Expected confidence"):
+        mu_lower_bound([0.0], [0.0], confidence)
+
+
+@pytest.mark.parametrize("delta", [-1, 1, math.nan])
+def test_bad_delta(delta):
+    with pytest.raises(ValueError, match="Expected delta"):
+        epsilon_lower_bound([0.0], [0.0], delta)

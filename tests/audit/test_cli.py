@@ -1,0 +1,89 @@
+"""`dpcalib audit`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULE = """
+import numpy as np
+
+pair = ([1.0], [1.0, 2.0])
+other = ([], [9.0])
+three = (1, 2, 3)
+
+def count(data, rng):
+    return len(data) + rng.normal(0, 2.0)
+"""
+PLAN = """
+schema = "dpcalib.plan/1"
+name = "a count"
+[budget]
+delta = 1e-6
+[[part]]
+name = "count"
+type = "Gaussian"
+noise_multiplier = {noise}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "my_release.py").write_text(MODULE, encoding="utf-8")
+    for name, noise in (("true", 2.0), ("false", 4.0)):
+        (tmp_path / f"{name}.toml").write_text(PLAN.format(noise=noise), encoding="utf-8")
+
+    def run(*arguments):
+        command = str(Path(sys.executable).parent / "dpcalib")
+        return subprocess.run(
+            [command, "audit", *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_true_and_a_false_claim(run, tmp_path):
+    done = run("my_release:count", "--claim", "true.toml", "--runs", "2000", "--plot", "seen.png")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("a count: Gaussian(noise_multiplier=2.0")
+    assert "not falsified" in done.stdout
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    done = run("my_release:count", "--claim", "false.toml", "--runs", "2000", "--json")
+    assert done.returncode == 3, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["schema"] == "dpcalib.audit/1"
+    assert answer["falsified"] is True
+    assert answer["p_value"] <= answer["significance"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["my_release:count"], "--claim"),
+        (["my_release", "--claim", "true.toml"], "MODULE:NAME"),
+        (["no_such:count", "--claim", "true.toml"], "importable"),
+        (["my_release:no_such", "--claim", "true.toml"], "in module my_release"),
+        (["my_release:count", "--claim", "no.toml"], "no.toml"),
+        (["my_release:count", "--claim", "true.toml", "--pair", "my_release:three"], "pair"),
+        (["my_release:count", "--claim", "true.toml", "--runs", "0"], "runs"),
+        (["my_release:count", "--claim", "true.toml", "--significance", "2"], "significance"),
+    ],
+)
+def test_usage(run, arguments, told):
+    done = run(*arguments)
+    assert done.returncode == 2, done.stdout
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_pair(run):
+    arguments = ["--claim", "true.toml", "--pair", "my_release:other", "--runs", "500"]
+    assert run("my_release:count", *arguments).returncode == 0

@@ -1,0 +1,253 @@
+"""Bugs patched into the source, one at a time: the audits catch every one of them.
+
+Each is a mistake that somebody has made. A patch replaces text that the source holds exactly
+once; the patched package is loaded afresh, and the audits of tests/audit/battery.py run on it
+until one of them fails.
+"""
+
+import importlib
+import sys
+from contextlib import contextmanager
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+
+import pytest
+
+from tests.audit import battery
+
+SAMPLE = Path(__file__).with_name("sample_release.py")
+
+# what it gets wrong: (module, the text that is there, the text that is put there)
+PACKAGE = {
+    "count dropped": (
+        "privacy.accounting",
+        "return node.count * _fold(node.mechanism, notion, relation)",
+        "return _fold(node.mechanism, notion, relation)",
+    ),
+    "part forgotten": (
+        "privacy.accounting",
+        "return first.plus(rest)",
+        "return first.plus(rest[1:])",
+    ),
+    "parallel: first cell alone": (
+        "privacy.accounting",
+        "worst = worst.worst_of(other)",
+        "worst = worst",
+    ),
+    "parallel: a replaced record stays in its cell": (
+        "privacy.accounting",
+        'node.cells == "by_record"',
+        'node.cells == "by_public_index" and False',
+    ),
+    "replaced like added": (
+        "privacy.notions._trees",
+        "return mechanism.replace_distance if replaced else 1.0",
+        "return 1.0",
+    ),
+    "mu of the variance": (
+        "privacy.notions._trees",
+        "return ratio * ratio if ratio < 1e154 else math.inf",
+        "return ratio * ratio / 2 if ratio < 1e154 else math.inf",
+    ),
+    "releases averaged": (
+        "privacy.notions._trees",
+        "return None if one is None else count * one",
+        "return None if one is None else one",
+    ),
+    "Laplace loss halved": (
+        "privacy.notions.approximate",
+        "LaplaceProfile(ratio_up(shift(mechanism, relation), mechanism.scale))",
+        "LaplaceProfile(ratio_up(shift(mechanism, relation), 2 * mechanism.scale))",
+    ),
+    "categories counted once more": (
+        "privacy.notions._profiles",
+        "(1 + (self.categories - 1) * math.exp(-self.loss))",
+        "(1 + self.categories * math.exp(-self.loss))",
+    ),
+    "failures forgotten": (
+        "privacy.notions.approximate",
+        (
+            "mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0\n"
+            "    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}"
+        ),
+        "mass = 0.0\n    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}",
+    ),
+    "sampled twice": (
+        "privacy.notions._profiles",
+        "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(self.q))",
+        "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), 2 * math.log(self.q))",
+    ),
+    "amplified to q epsilon": (
+        "privacy.notions._profiles",
+        "return math.log1p(q * math.expm1(loss)) * (1 + 8 * _U)",
+        "return q * loss",
+    ),
+    "one sample taken for many": (
+        "privacy.notions._trees",
+        "squared = mu_squared(mechanism.mechanism, NeighboringRelation.ADD_OR_REMOVE_ONE)",
+        (
+            "squared = mu_squared(getattr(mechanism.mechanism, 'mechanism', mechanism.mechanism), "
+            "NeighboringRelation.ADD_OR_REMOVE_ONE)"
+        ),
+    ),
+    "nested samples: the rarer twice": (
+        "privacy.mechanisms",
+        "q = math.nextafter(q * mechanism.sampling_probability, 1.0)",
+        "q = math.nextafter(q * q * mechanism.sampling_probability, 1.0)",
+    ),
+    "the printed subsampling formula": (
+        "privacy.notions.renyi",
+        "return _one(_sampled_gaussian(round_up(mu, 4 * _U), q, relation), relation)",
+        (
+            "class Printed(Divergence):\n"
+            "            def at(self, orders):\n"
+            "                x, a = math.sqrt(2) * q * mu, np.maximum(orders, 2)\n"
+            "                log = a * np.log1p(x) + np.log1p(-a * x * np.exp(-a * np.log1p(x)))\n"
+            "                return np.broadcast_to(log / (a - 1), (2, orders.size))\n"
+            "        return _one(Printed(), relation)"
+        ),
+    ),
+    "rho of half the noise's square": (
+        "privacy.notions.renyi",
+        "return _one(Linear(0.5 * squared), relation)",
+        "return _one(Linear(0.25 * squared), relation)",
+    ),
+    "group like composition": (
+        "privacy.notions.gaussian",
+        "round_up(size * (size * self.mu_squared), _ROUNDING)",
+        "round_up(size * self.mu_squared, _ROUNDING)",
+    ),
+    "group's profile without the factor": (
+        "privacy.guarantees",
+        "each = epsilon / self.size",
+        "each = epsilon",
+    ),
+    "calibrated for one step": (
+        "privacy.calibration",
+        "mechanism = self.make(value)",
+        "mechanism = getattr(self.make(value), 'mechanism', self.make(value))",
+    ),
+    "calibrated in the wrong relation": (
+        "privacy.calibration",
+        "return account(mechanism, notion=self.notion, relation=self.relation)",
+        "return account(mechanism, notion=self.notion)",
+    ),
+    "budget never used up": (
+        "privacy.budget.filter",
+        "return self._with(_spent=total)",
+        "return self._with(_spent=cost)",
+    ),
+    "budget split by its limit": (
+        "privacy.budget.filter",
+        "left = [limit - min(s, limit) for limit, s in zip(self._limit, self._spent, strict=True)]",
+        "left = list(self._limit)",
+    ),
+}
+
+RELEASES = {
+    "NaN through the clip": ("    if math.isnan(value):\n        return 0.0\n", ""),
+    "clipped by a float quotient": (
+        "    return min(max(value, -bound), bound)",
+        "    return value / max(1.0, abs(value) / bound) if math.isfinite(value) else bound",
+    ),
+    "vector clipped to the nearest float": (
+        "factor = bound / math.hypot(*scaled) * (1 - 1e-15)",
+        "factor = bound / math.hypot(*scaled)",
+    ),
+    "each coordinate clipped": (
+        (
+            "    factor = bound / math.hypot(*scaled) * (1 - 1e-15)\n"
+            "    return [x * factor for x in scaled]"
+        ),
+        "    return [min(max(x, -bound), bound) for x in finite]",
+    ),
+    "not clipped": ("math.fsum(clip(value) for value in data)", "math.fsum(data)"),
+    "noise after the rescale": (
+        "    noisy = total(data) + rng.normal(0, NOISE * CLIP)\n    return noisy / N",
+        "    return total(data) / N + rng.normal(0, NOISE * CLIP / N / math.sqrt(N))",
+    ),
+    "divided by the private count": ("return noisy / N", "return noisy / max(1, len(data))"),
+    "noise as large as the data": (
+        "noisy = total(data) + rng.normal(0, NOISE * CLIP)",
+        "noisy = total(data) + rng.normal(0, NOISE * max(map(abs, data), default=CLIP))",
+    ),
+    "variance taken for deviation": (
+        "noisy = total(data) + rng.normal(0, NOISE * CLIP)",
+        "noisy = total(data) + rng.normal(0, math.sqrt(NOISE) * CLIP)",
+    ),
+    "another distribution": (
+        "noisy = total(data) + rng.normal(0, NOISE * CLIP)",
+        "noisy = total(data) + rng.uniform(-NOISE * 2, NOISE * 2) + 0 * rng.normal(0, NOISE)",
+    ),
+    "noise used twice": ("    fresh = rng.normal(0, NOISE)\n", "    fresh = noise / CLIP\n"),
+    "a part without noise": ("len(data) + fresh", "len(data)"),
+    "domain read off the data": ("for value in DOMAIN}", "for value in set(data)}"),
+    "a user's records clipped one by one": (
+        "return {user: clip(value) for user, value in sums.items()}",
+        "return sums",
+    ),
+    "one noise for all batches": (
+        "    return [total(half) + rng.normal(0, NOISE * CLIP) for half in halves]",
+        "    noise = rng.normal(0, NOISE * CLIP)\n    return [total(h) + noise for h in halves]",
+    ),
+    "batches meet": ("data[N // 2 :]]", "data[N // 2 - 1 :]]"),
+    "replaced like added": (
+        "        return 0.0\n    return min(",
+        "        return 0.0\n    return 2 * min(",
+    ),
+}
+
+
+@contextmanager
+def loaded_afresh(module=None, before="", after=""):
+    """Load the package anew, one of its modules patched; put the real one back afterwards."""
+
+    def ours(name):
+        return name == "privacy" or name.startswith("privacy.")
+
+    real = {name: loaded for name, loaded in sys.modules.items() if ours(name)}
+    for name in real:
+        del sys.modules[name]
+    try:
+        importlib.import_module("privacy")
+        if module is not None:
+            spec = find_spec(module)
+            source = Path(spec.origin).read_text(encoding="utf-8")
+            assert source.count(before) == 1, f"{before!r} is there {source.count(before)} times"
+            patched = sys.modules[module] = module_from_spec(spec)
+            code = compile(source.replace(before, after), spec.origin, "exec")
+            exec(code, patched.__dict__)
+        yield
+    finally:
+        for name in [name for name in sys.modules if ours(name)]:
+            del sys.modules[name]
+        sys.modules.update(real)
+
+
+def run(audits):
+    for audit in audits:
+        audit()
+
+
+def test_the_audits_pass_on_the_package():
+    with loaded_afresh():
+        run(battery.PACKAGE)
+
+
+@pytest.mark.parametrize("name", PACKAGE)
+def test_a_bug_in_the_package_is_caught(name):
+    with loaded_afresh(*PACKAGE[name]), pytest.raises(AssertionError):
+        run(battery.PACKAGE)
+
+
+def test_the_audits_pass_on_the_releases():
+    battery.audit_sample(SAMPLE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_bug_in_a_release_is_caught(name):
+    before, after = RELEASES[name]
+    source = SAMPLE.read_text(encoding="utf-8")
+    assert source.count(before) == 1
+    with pytest.raises(AssertionError):
+        battery.audit_sample(source.replace(before, after))

@@ -1,0 +1,91 @@
+"""Audits with one run and many canaries."""
+
+import math
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.audit import falsify_one_run, one_run_epsilon_lower_bound
+from privacy.audit.one_run import p_value
+
+
+def by_definition(m, r, v, epsilon, delta):
+    """Return the bound of Steinke, Nasr and Jagielski 2023, summed term by term."""
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    law = [math.comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
+    most = max((sum(law[max(0, v - i) : v]) / i for i in range(1, m + 1)), default=0.0)
+    return min(1.0, sum(law[v:]) + 2 * m * delta * most)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("counts", [(10, 10, 8), (50, 20, 20), (100, 60, 45), (30, 30, 0)])
+def test_by_definition(counts, epsilon, delta):
+    assert p_value(*counts, epsilon, delta) == pytest.approx(
+        by_definition(*counts, epsilon, delta), rel=1e-7
+    )
+
+
+def guessed(epsilon, delta, m, rng):
+    """Return right guesses about m canaries that each passed (epsilon, delta) response."""
+    told = rng.random(m) < delta
+    right = rng.random(m) < 1 / (1 + math.exp(-epsilon))
+    return int(np.sum(told | right))
+
+
+def test_false_alarms_are_rare():
+    """Randomized response is the worst case: of 200 runs about 10 alarms at 5 %; 22 is 4 s.e."""
+    alarms, wrong = 0, 0
+    for seed in np.random.SeedSequence(2026).spawn(200):
+        right = guessed(1.0, 1e-4, 200, np.random.default_rng(seed))
+        counts = {"canaries": 200, "guesses": 200, "correct": right}
+        alarms += falsify_one_run(dp.ApproximateDP(1.0, 1e-4), **counts).falsified
+        # the bound exceeds 1 where epsilon = 1 itself is falsified
+        wrong += p_value(200, 200, right, 1.0, 1e-4) <= 0.05
+    assert alarms <= 22
+    assert wrong <= 22
+
+
+def test_a_false_claim_falls():
+    right = guessed(2.0, 0.0, 1000, np.random.default_rng(1))
+    counts = {"canaries": 1000, "guesses": 1000, "correct": right}
+    finding = falsify_one_run(dp.PureDP(1.0), **counts, significance=1e-6)
+    assert finding.falsified
+    assert f"{right} of 1000 guesses" in finding.evidence
+    assert not falsify_one_run(dp.PureDP(2.0), **counts, significance=1e-6).falsified
+    assert 1.5 < one_run_epsilon_lower_bound(**counts, delta=0.0) < 2.0
+
+
+def test_delta_costs():
+    counts = {"canaries": 1000, "guesses": 100, "correct": 100}
+    bounds = [one_run_epsilon_lower_bound(**counts, delta=d) for d in (0.0, 1e-6, 1e-4, 1e-2)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] > bounds[-1]
+
+
+@pytest.mark.parametrize(
+    "counts", [(100, 60, 45), (1000, 1000, 700), (5000, 300, 290), (50, 20, 20)]
+)
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-4, 1e-2])
+def test_a_larger_epsilon_is_falsified_no_sooner(counts, delta):
+    """As far as the p-value is small: the bound is where it first stops to be."""
+    found = np.array([p_value(*counts, e, delta) for e in np.linspace(0, 8, 161)])
+    small = int(np.argmax(found > 0.25))
+    assert (np.diff(found[: small + 1]) >= 0).all()
+    assert (found[small:] > 0.25).all()
+
+
+def test_one_canary_says_nothing():
+    counts = {"canaries": 1, "guesses": 1, "correct": 1}
+    assert one_run_epsilon_lower_bound(**counts, delta=0.0) == 0
+    assert falsify_one_run(dp.Gaussian(1.0), **counts).p_value > 0.5
+
+
+@pytest.mark.parametrize(
+    "counts", [(0, 0, 0), (10, 11, 3), (10, 5, 6), (10, 5, -1), (10, 5, 2.5), (10, math.nan, 1)]
+)
+def test_bad_counts(counts):
+    names = dict(zip(("canaries", "guesses", "correct"), counts, strict=True))
+    with pytest.raises(ValueError, match="Expected"):
+        one_run_epsilon_lower_bound(**names, delta=1e-5)

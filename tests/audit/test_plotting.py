@@ -1,0 +1,38 @@
+"""The picture of the seen against the claimed trade-off."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+import privacy as dp
+from privacy.plotting import claimed_tradeoff, plot_tradeoff
+from tests.audit.worst_cases import losses
+
+RATES = np.linspace(0.001, 0.999, 50)
+
+
+def test_the_claimed_curve_of_a_gaussian():
+    """Phi(Phi^-1(1 - a) - mu), from below, and nearly that."""
+    for mu in (0.3, 1.0, 3.0):
+        exact = ndtr(ndtri(1 - RATES) - mu)
+        found = claimed_tradeoff(dp.account(dp.Gaussian(1 / mu)), RATES)
+        assert (found <= exact + 1e-9).all()
+        assert found == pytest.approx(exact, abs=0.015)
+
+
+def test_the_claimed_curve_of_a_response():
+    found = claimed_tradeoff(dp.account(dp.PureDP(1.0)), RATES)
+    exact = np.maximum(1 - np.e * RATES, np.exp(-1) * (1 - RATES))
+    assert (found <= exact + 1e-9).all()
+    assert found == pytest.approx(exact, abs=0.02)
+
+
+def test_the_picture():
+    scores = losses(dp.Gaussian(1.0), "ADD_OR_REMOVE_ONE", np.random.default_rng(1), 2000)
+    figure = plot_tradeoff(dp.account(dp.Gaussian(1.0)), *scores)
+    (axes,) = figure.axes
+    _, claimed, seen = axes.lines
+    assert claimed.get_label().startswith("claimed")
+    x, y = seen.get_data()
+    assert np.abs(y - ndtr(ndtri(np.clip(1 - x, 1e-9, 1 - 1e-9)) - 1.0)).max() < 0.08
+    assert axes.get_xlabel() == "false positive rate"

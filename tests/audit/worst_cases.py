@@ -1,0 +1,182 @@
+"""The worst pair of data sets of every mechanism, simulated, with exact log-likelihood ratios.
+
+Written from the definitions alone: no rule, curve or profile of `privacy` is used here. Kinds go
+by name, so that a patched copy of the package can be audited too.
+"""
+
+import math
+
+import numpy as np
+
+HUGE = 1e3  # the score of an output that gives the data set away
+
+
+def losses(mechanism, relation, rng, runs, weaker=1.0):
+    """Return scores of `runs` outputs on either data set; noise is `weaker` times as large."""
+    simulate = SIMULATED[type(mechanism).__name__]
+    return simulate(mechanism, str(relation), rng, runs, weaker)
+
+
+def shift(mechanism, relation):
+    return mechanism.replace_distance if relation == "REPLACE_ONE" else 1.0
+
+
+def normal(mu, rng, runs):
+    return tuple(mu * rng.normal(mean, 1, runs) - mu * mu / 2 for mean in (0, mu))
+
+
+def gaussian(mechanism, relation, rng, runs, weaker):
+    return normal(shift(mechanism, relation) / (mechanism.noise_multiplier * weaker), rng, runs)
+
+
+def laplace(mechanism, relation, rng, runs, weaker):
+    apart = shift(mechanism, relation) / (mechanism.scale * weaker)
+    both = (rng.laplace(0, 1, runs), rng.laplace(apart, 1, runs))
+    return tuple(np.abs(x) - np.abs(x - apart) for x in both)
+
+
+def responses(epsilon, categories, rng, runs):
+    """World 0 answers 0, world 1 answers 1."""
+    kept = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
+    found = []
+    for truth in (0, 1):
+        other = (truth + rng.integers(1, categories, runs)) % categories
+        answer = np.where(rng.random(runs) < kept, truth, other)
+        found.append(epsilon * ((answer == 1).astype(float) - (answer == 0)))
+    return tuple(found)
+
+
+def randomized_response(mechanism, relation, rng, runs, weaker):
+    return responses(mechanism.epsilon / weaker, mechanism.categories, rng, runs)
+
+
+def pure(mechanism, relation, rng, runs, weaker):
+    return responses(mechanism.epsilon / weaker, 2, rng, runs)
+
+
+def approximate(mechanism, relation, rng, runs, weaker):
+    zero, one = responses(mechanism.epsilon / weaker, 2, rng, runs)
+    fails = [rng.random(runs) < mechanism.delta / weaker**8 for _ in range(2)]
+    return np.where(fails[0], -HUGE, zero), np.where(fails[1], HUGE, one)
+
+
+def concentrated(mechanism, relation, rng, runs, weaker):
+    return normal(math.sqrt(2 * mechanism.rho) / weaker, rng, runs)
+
+
+def sampled(mechanism, relation, rng, runs, weaker):
+    """Return log((1 - q) + q e^loss) of the inner loss, the record kept with probability q."""
+    q, inner = mechanism.sampling_probability, mechanism.mechanism
+    if relation == "REPLACE_ONE":
+        return antipodal(mechanism, rng, runs, weaker)
+    out, kept = losses(inner, relation, rng, runs, weaker)
+    absent, _ = losses(inner, relation, rng, runs, weaker)
+    there = np.where(rng.random(runs) < q, kept, absent)
+    ratios = [np.log1p(q * np.expm1(loss)) for loss in (out, there)]
+    return tuple(ratios)
+
+
+def antipodal(mechanism, rng, runs, weaker):
+    q, mu = mechanism.sampling_probability, 1 / (mechanism.mechanism.noise_multiplier * weaker)
+
+    def ratio(x):
+        up, down = (np.log1p(q * np.expm1(s * mu * x - mu * mu / 2)) for s in (1, -1))
+        return up - down
+
+    return tuple(
+        ratio(rng.normal(0, 1, runs) + sign * mu * (rng.random(runs) < q)) for sign in (-1, 1)
+    )
+
+
+def group(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a user all of whose records are there, each kept by its own coin."""
+    mu = 1 / (mechanism.mechanism.noise_multiplier * weaker)
+    k, q = mechanism.size, mechanism.sampling_probability
+    weight = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+
+    def ratio(x):
+        terms = (w * np.exp(j * mu * x - (j * mu) ** 2 / 2) for j, w in enumerate(weight))
+        return np.log(sum(terms))
+
+    kept = rng.binomial(k, q, runs)
+    return tuple(ratio(rng.normal(0, 1, runs) + mu * there * kept) for there in (0, 1))
+
+
+def summed(parts):
+    return tuple(sum(column) for column in zip(*parts, strict=True))
+
+
+def repeated(mechanism, relation, rng, runs, weaker):
+    return summed(
+        losses(mechanism.mechanism, relation, rng, runs, weaker) for _ in range(mechanism.count)
+    )
+
+
+def composed(mechanism, relation, rng, runs, weaker):
+    return summed(losses(part, relation, rng, runs, weaker) for part in mechanism.parts)
+
+
+def parallel(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a record in the last cell; of one that moves there, where it can."""
+    if relation == "REPLACE_ONE" and mechanism.cells == "by_record":
+        *_, old, new = mechanism.parts
+        leaves = losses(old, "ADD_OR_REMOVE_ONE", rng, runs, weaker)
+        enters = losses(new, "ADD_OR_REMOVE_ONE", rng, runs, weaker)
+        return summed([leaves, (-enters[1], -enters[0])])
+    return losses(mechanism.parts[-1], relation, rng, runs, weaker)
+
+
+SIMULATED = {
+    "Gaussian": gaussian,
+    "Laplace": laplace,
+    "RandomizedResponse": randomized_response,
+    "PureDP": pure,
+    "ApproximateDP": approximate,
+    "ZeroConcentratedDP": concentrated,
+    "PoissonSampled": sampled,
+    "GroupSampled": group,
+    "Repeated": repeated,
+    "Composed": composed,
+    "Parallel": parallel,
+}
+
+
+def cases():
+    """Return (mechanism, relation) for every mechanism and combinator, in every relation."""
+    import privacy as dp
+
+    one, replace, special = dp.NeighboringRelation
+    gaussian, laplace = dp.Gaussian(1.5), dp.Laplace(1.2)
+
+    def thinned(mechanism, q):
+        return dp.PoissonSampled(mechanism, sampling_probability=q)
+
+    everywhere = [gaussian, dp.Gaussian(1.0, replace_distance=1.0), laplace]
+    everywhere += [dp.RandomizedResponse(0.8), dp.RandomizedResponse(1.5, 5)]
+    found = [(mechanism, relation) for mechanism in everywhere for relation in (one, replace)]
+    found += [
+        (gaussian, special),
+        (dp.PureDP(0.7), one),
+        (dp.ApproximateDP(0.7, 0.01, relation=special), special),
+        (dp.ZeroConcentratedDP(0.1), one),
+        (thinned(dp.Gaussian(0.5), 0.3), one),
+        (thinned(dp.Gaussian(0.5), 0.4), replace),
+        (thinned(laplace, 0.6), one),
+        (thinned(dp.PureDP(2.0), 0.4), one),
+        (thinned(dp.repeat(gaussian, 6), 0.5), one),
+        (thinned(thinned(dp.Gaussian(0.5), 0.8), 0.6), one),
+        (dp.user_level(thinned(dp.Gaussian(0.8), 0.3), max_contributions=3), one),
+        (dp.repeat(dp.user_level(thinned(gaussian, 0.2), max_contributions=2), 5), special),
+        (dp.repeat(gaussian, 4), one),
+        (dp.repeat(dp.PureDP(0.3), 5), one),
+        (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),
+        (dp.repeat(thinned(dp.Gaussian(0.8), 0.2), 20), one),
+        (dp.compose(gaussian, dp.Gaussian(0.9), dp.Gaussian(2.5)), one),
+        (dp.compose(laplace, dp.repeat(gaussian, 2)), one),
+        (dp.compose(dp.PureDP(0.5), dp.RandomizedResponse(0.9)), one),
+        (dp.parallel(gaussian, dp.Gaussian(1.0)), one),
+        (dp.parallel(gaussian, dp.Gaussian(1.0)), replace),
+        (dp.parallel(*(dp.Gaussian(noise, replace_distance=1.0) for noise in (1, 1.1))), replace),
+        (dp.parallel(laplace, dp.Laplace(0.8), cells="by_public_index"), replace),
+    ]
+    return found

@@ -1,0 +1,292 @@
+"""Factorisations of the running sum: their noise, and how far one record moves them."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.release import _files
+from privacy.release.factorisations import build
+
+F, P = dp.Factorisation, dp.Participation
+
+MAKERS = {
+    "independent": F.independent,
+    "binary tree": F.binary_tree,
+    "Honaker tree": F.honaker_tree,
+    "Honaker prefixes": lambda releases: F.honaker_tree(releases, handed_out="prefixes"),
+    "square root": F.square_root,
+    "column-normalised": F.column_normalised,
+    "banded": lambda releases: F.banded(releases, band=3),
+    "buffered": lambda releases: F.buffered(releases, buffers=6),
+    "mean-square": F.optimised,
+    "max": lambda releases: F.optimised(releases, objective="max"),
+}
+# Mean and largest noise over the releases, in units of the noise of one release.
+COLUMNS = "independent", "binary tree", "Honaker tree", "square root", "column-normalised"
+TABLE = {
+    8: ((2.04, 2.83), (2.49, 3.46), (2.11, 2.99), (1.58, 1.72), (1.51, 1.57)),
+    33: ((3.91, 5.74), (3.79, 5.48), (3.07, 4.44), (2.02, 2.18), (1.92, 2.01)),
+    100: ((6.71, 10.0), (4.64, 6.48), (3.66, 5.15), (2.36, 2.53), (2.26, 2.35)),
+    1000: ((21.1, 31.6), (6.93, 9.49), (5.28, 7.28), (3.10, 3.27), (2.98, 3.07)),
+}
+BEST = {8: (1.49, 1.64), 33: (1.90, 2.09), 100: (2.23, 2.45)}
+each = pytest.mark.parametrize("name", MAKERS)
+
+
+def noise(factorisation):
+    return factorisation.sensitivity() * factorisation.noise_std()
+
+
+def to_three_digits(value):
+    return float(f"{value:.3g}")
+
+
+@pytest.mark.parametrize(
+    ("releases", "name", "expected"),
+    [
+        (releases, name, pair)
+        for releases, pairs in TABLE.items()
+        for name, pair in (*zip(COLUMNS, pairs, strict=True), ("mean-square", BEST.get(releases)))
+        if pair is not None
+    ],
+)
+def test_noise_table(releases, name, expected):
+    found = noise(MAKERS[name](releases))
+    assert (to_three_digits(found.mean()), to_three_digits(found.max())) == expected
+
+
+@each
+@pytest.mark.parametrize("releases", [1, 2, 7, 16, 33, 100])
+def test_the_factors_multiply_to_the_running_sum(name, releases):
+    factorisation = MAKERS[name](releases)
+    encoder, decoder = factorisation.encoder(), factorisation.decoder()
+    assert np.abs(decoder @ encoder - np.tri(releases)).max() < 1e-12
+    assert not np.triu(encoder, 1).any()
+    assert np.abs(np.triu(decoder, 1)).max(initial=0) < 1e-12
+    rows = np.zeros_like(encoder)
+    for k in range(releases):
+        row = factorisation.row(k)
+        assert len(row) <= factorisation.band
+        rows[k, k + 1 - len(row) : k + 1] = row
+    assert np.array_equal(rows, encoder)
+    exact = np.sqrt(np.square(decoder).sum(axis=1))
+    assert np.allclose(factorisation.noise_std(), exact, rtol=1e-12)
+    assert np.abs(encoder).sum(axis=1).max() <= factorisation.row_sum()
+    part = max(1, releases // 2)
+    assert np.array_equal(factorisation.encoder(part), encoder[:part, :part])
+    assert np.allclose(factorisation.decoder(part), decoder[:part, :part], atol=1e-12)
+
+
+@each
+@pytest.mark.parametrize("releases", [1, 5, 16])
+def test_one_participation_by_brute_force(name, releases):
+    """The largest move of C x over unit vectors at one release, in one and in two dimensions."""
+    factorisation = MAKERS[name](releases)
+    encoder = factorisation.encoder()
+    moves = []
+    for j, angle in itertools.product(range(releases), np.linspace(0, np.pi, 7)):
+        x = np.zeros((releases, 2))
+        x[j] = math.cos(angle), math.sin(angle)
+        moves.append(np.linalg.norm(encoder @ x))
+    claimed = factorisation.sensitivity()
+    assert max(moves) <= claimed
+    if name != "Honaker tree":  # charged for nodes beside the prefixes
+        assert claimed <= max(moves) * (1 + 1e-12)
+
+
+def largest_move(factorisation, patterns):
+    """The largest |C x| over inputs of norm 1 in the releases of a pattern, over all signs."""
+    encoder = factorisation.encoder()
+    return max(
+        float(np.linalg.norm(encoder[:, list(pattern)] @ np.array(signs)))
+        for pattern in patterns
+        for signs in itertools.product((1.0, -1.0), repeat=len(pattern))
+    )
+
+
+@each
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_consecutive_participations_by_brute_force(name, count):
+    factorisation = MAKERS[name](9)
+    windows = [range(start, start + count) for start in range(10 - count)]
+    reached = largest_move(factorisation, windows)
+    claimed = factorisation.sensitivity(P.consecutive(count))
+    assert reached <= claimed
+    if name != "Honaker tree":  # every C here has entries >= 0, so that the bound is reached
+        assert claimed <= reached * (1 + 1e-10)
+
+
+@each
+@pytest.mark.parametrize(("count", "separation"), [(2, 1), (2, 4), (3, 3), (4, 2), (3, 8)])
+def test_separated_participations_by_brute_force(name, count, separation):
+    factorisation = MAKERS[name](9)
+    patterns = [
+        pattern
+        for size in range(1, count + 1)
+        for pattern in itertools.combinations(range(9), size)
+        if all(b - a >= separation for a, b in itertools.pairwise(pattern))
+    ]
+    reached = largest_move(factorisation, patterns)
+    claimed = factorisation.sensitivity(P.separated(count, separation=separation))
+    assert reached <= claimed
+    if name in {"independent", "square root", "banded"}:
+        assert claimed <= reached * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
+def test_coefficients_that_grow_or_change_sign_have_no_short_cut(coefficients):
+    """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
+    factorisation = build("_Toeplitz", "grows", 7, {"coefficients": np.array(coefficients)})
+    for count, separation in ((2, 1), (3, 1), (2, 2)):
+        patterns = [range(s, s + separation * count, separation) for s in range(3)]
+        reached = largest_move(factorisation, patterns)
+        assert reached <= factorisation.sensitivity(P.separated(count, separation=separation))
+        if separation == 1:
+            assert reached <= factorisation.sensitivity(P.consecutive(count))
+
+
+def test_releases_further_apart_than_the_band_share_no_noise():
+    banded = F.banded(100, band=10)
+    once = banded.sensitivity()
+    apart = banded.sensitivity(P.separated(4, separation=10))
+    assert apart == pytest.approx(2 * once, rel=1e-12)
+    assert banded.sensitivity(P.separated(4, separation=9)) > 2.0001 * once
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 1.0), (5, 1.87), (10, 2.4248), (33, 3.34)])
+def test_a_cap_shared_by_consecutive_releases(count, expected):
+    """A record's contributions with squares that add up to 1, equal in consecutive releases."""
+    factorisation = F.column_normalised(33)
+    share = 1 / math.sqrt(count)
+    patterns = np.array([np.roll(np.arange(33) < count, s) for s in range(34 - count)]) * share
+    found = factorisation.sensitivity(P.explicit(patterns))
+    assert found == pytest.approx(expected, abs=5e-5 if count == 10 else 5e-3)
+    consecutive = factorisation.sensitivity(P.consecutive(count))
+    assert share * consecutive == pytest.approx(found, rel=1e-9)
+    # where column norms alone would answer 1, for every count
+    assert found <= factorisation.sensitivity(P.lifetime_cap("l2"))
+    assert factorisation.sensitivity(P.lifetime_cap("l1")) == pytest.approx(1, abs=1e-12)
+
+
+@each
+def test_lifetime_caps_by_brute_force(name):
+    factorisation = MAKERS[name](12)
+    encoder = factorisation.encoder()
+    _, values, right = np.linalg.svd(encoder)
+    assert np.linalg.norm(encoder @ right[0]) == pytest.approx(values[0], rel=1e-12)
+    assert values[0] <= factorisation.sensitivity(P.lifetime_cap())
+    draws = np.random.default_rng(5).standard_normal((200, 12))
+    draws /= np.abs(draws).sum(axis=1, keepdims=True)
+    reached = np.linalg.norm(encoder @ draws.T, axis=0).max()
+    assert reached <= factorisation.sensitivity(P.lifetime_cap("l1"))
+
+
+def test_the_norm_of_a_matrix_too_large_to_write_out_is_bounded():
+    small, large = F.square_root(1024), F.square_root(1025)
+    assert small.operator_norm() < large.operator_norm() < 2 * small.operator_norm()
+    with pytest.raises(ValueError, match="Expected releases=10000"):
+        F.column_normalised(10_000).sensitivity(P.consecutive(2))
+
+
+def test_explicit_patterns_with_signs_that_cancel_are_not_trusted():
+    """Contributions of opposite direction could make a negative entry of C'C count."""
+    factorisation = F.from_encoder([[1.0, 0.0], [-1.0, 1.0]])
+    assert factorisation.sensitivity(P.explicit([[1.0, 1.0]])) == pytest.approx(math.sqrt(5))
+    assert factorisation.sensitivity(P.consecutive(2)) == pytest.approx(math.sqrt(5))
+    assert factorisation.sensitivity(P.separated(2, separation=1)) == pytest.approx(math.sqrt(5))
+
+
+def test_prefixes_alone_cost_less_than_the_nodes_of_a_tree():
+    nodes, prefixes = F.honaker_tree(33), F.honaker_tree(33, handed_out="prefixes")
+    assert np.allclose(nodes.noise_std(), prefixes.noise_std(), rtol=1e-12)
+    assert nodes.sensitivity() == pytest.approx(math.sqrt(6), rel=1e-12)
+    assert prefixes.sensitivity() == pytest.approx(2.2764072, rel=1e-7)
+
+
+def test_the_honaker_tree_is_the_best_unbiased_estimate_of_its_prefixes():
+    """Least squares over all nodes that are complete, by the normal equations."""
+    releases = 11
+    nodes = [
+        (end - 2**level, end)
+        for end in range(1, releases + 1)
+        for level in range(4)
+        if end % 2**level == 0
+    ]
+    best = []
+    for k in range(1, releases + 1):
+        tree = np.array([[s <= j < e for j in range(k)] for s, e in nodes if e <= k], dtype=float)
+        sums = np.ones(k)
+        best.append(math.sqrt(sums @ np.linalg.solve(tree.T @ tree, sums)))
+    assert np.allclose(F.honaker_tree(releases).noise_std(), best, rtol=1e-12)
+
+
+@pytest.mark.parametrize("releases", [2, 9, 33])
+def test_the_optimum_beats_all_others_and_their_neighbours(releases):
+    best = F.optimised(releases)
+    flat = F.optimised(releases, objective="max")
+    mean = np.square(noise(best)).mean()
+    largest = noise(flat).max()
+    assert best.sensitivity() == pytest.approx(1, abs=1e-12)
+    others = [make(releases) for make in MAKERS.values()]
+    draw = np.random.default_rng(releases)
+    for factorisation in (best, flat):
+        for size in (1e-3, 1e-2):
+            moved = factorisation.encoder()
+            moved *= 1 + size * np.tril(draw.standard_normal(moved.shape))
+            others.append(F.from_encoder(moved))
+    for other in others:
+        assert mean <= np.square(noise(other)).mean() * (1 + 1e-6)
+        assert largest <= noise(other).max() * (1 + 1e-6)
+
+
+def test_weights_move_the_noise():
+    late = F.optimised(10, weights=[1e-3] * 9 + [1.0])
+    even = F.optimised(10)
+    assert noise(late)[-1] < noise(even)[-1] < noise(even)[0] * 2
+    assert noise(late)[0] > noise(even)[0]
+
+
+def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    first = F.optimised(6, cache=folder)
+    (file,) = folder.iterdir()
+    monkeypatch.setattr("privacy.release._optimised._optimum", None)  # cannot be called
+    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
+    monkeypatch.undo()
+    file.write_bytes(file.read_bytes()[:100])
+    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
+    _files.write(file, {}, {"matrix": np.ones((6, 6))})  # not lower triangular
+    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
+    F.optimised(6, objective="max", cache=folder)
+    F.optimised(6, weights=range(1, 7), cache=folder)
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_buffers_come_close_to_the_square_root():
+    for releases in (100, 10_000):
+        root, buffered = F.square_root(releases), F.buffered(releases)
+        assert noise(buffered).mean() < 1.001 * noise(root).mean()
+        assert noise(buffered).max() < 1.005 * noise(root).max()
+
+
+@each
+def test_arrays_rebuild_it(name):
+    factorisation = MAKERS[name](9)
+    again = build(type(factorisation).__name__, name, 9, factorisation.arrays())
+    assert np.array_equal(again.encoder(), factorisation.encoder())
+    assert again.sensitivity() == factorisation.sensitivity()
+    for array in factorisation.arrays().values():
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [[[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], [[math.nan]], [[1.0, 0.0]], [[math.inf]]],
+)
+def test_a_matrix_that_is_no_encoder_is_refused(matrix):
+    with pytest.raises(ValueError, match=r"^Expected matrix=.* lower triangular"):
+        F.from_encoder(matrix)

@@ -1,0 +1,490 @@
+"""The protocol of running sums: what is released, what is charged, what survives a crash."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.release import _files, _lattice
+from privacy.release import noise as safe_noise
+
+F, P = dp.Factorisation, dp.Participation
+
+
+def running(factorisation=None, **changes):
+    settings = {"noise_multiplier": 1.5, "shape": 2, "simulation": True, "rng": 7} | changes
+    return dp.RunningSum(factorisation or F.column_normalised(5), **settings)
+
+
+def released(factorisation=None, **changes):
+    return running(factorisation, simulation=False, rng=None, **changes)
+
+
+def inputs(count, shape=(2,), seed=0):
+    return np.random.default_rng(seed).integers(-64, 64, (count, *shape)) / 16
+
+
+class Scripted:
+    """A sampler whose draws are a fixed function of how many there were."""
+
+    def __init__(self, start=0):
+        self.calls = start
+
+    def __call__(self, sigma, size):
+        self.calls += 1
+        draw = np.random.default_rng(self.calls)
+        return np.rint(sigma * draw.standard_normal(size)).astype(np.int64)
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    sampler = Scripted()
+    monkeypatch.setattr(safe_noise, "rounded_gaussian", sampler)
+    return sampler
+
+
+FACTORISATIONS = {
+    "square root": F.square_root(8),
+    "column-normalised": F.column_normalised(8),
+    "binary tree": F.binary_tree(8),
+    "Honaker": F.honaker_tree(8),
+    "banded": F.banded(8, band=2),
+    "buffered": F.buffered(8, buffers=5),
+    "optimised": F.optimised(8),
+}
+each = pytest.mark.parametrize("factorisation", FACTORISATIONS.values(), ids=FACTORISATIONS)
+
+
+@each
+def test_the_noise_has_the_covariance_that_is_stated(factorisation):
+    replicates = 20_000
+    sums = running(factorisation, shape=(replicates,), clip_norm=2.0)
+    x = inputs(11, (replicates,))  # into the second block
+    errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
+    stated = sums.noise_covariance(11)
+    assert np.linalg.eigvalsh(stated).min() > 0
+    # an entry of an empirical covariance has variance (s_ij^2 + s_ii s_jj) / n
+    diagonal = stated.diagonal()
+    spread = np.sqrt((stated**2 + np.multiply.outer(diagonal, diagonal)) / replicates)
+    assert (np.abs(errors @ errors.T / replicates - stated) / spread).max() < 5
+    for release in range(1, 12):
+        assert sums.noise_variance(release) == pytest.approx(diagonal[release - 1], rel=1e-10)
+    first = sums.sigma**2 * factorisation.decoder() @ factorisation.decoder().T
+    assert np.allclose(stated[:8, :8], first, rtol=1e-10)
+    assert np.allclose(sums.noise_covariance(4), stated[:4, :4], rtol=1e-10)
+
+
+@each
+def test_released_noise_has_the_covariance_that_is_stated(factorisation, monkeypatch):
+    """Integers all the way, with bytes from a seed in place of the operating system's."""
+    monkeypatch.setattr(os, "urandom", np.random.default_rng(4).bytes)
+    replicates = 4_000
+    sums = released(factorisation, shape=(replicates,))
+    x = sums.quantise(inputs(8, (replicates,)))
+    errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
+    stated = sums.noise_covariance(8)
+    diagonal = stated.diagonal()
+    spread = np.sqrt((stated**2 + np.multiply.outer(diagonal, diagonal)) / replicates)
+    assert (np.abs(errors @ errors.T / replicates - stated) / spread).max() < 5
+
+
+@each
+def test_a_release_without_noise_is_the_sum(factorisation, monkeypatch):
+    monkeypatch.setattr(
+        safe_noise, "rounded_gaussian", lambda _, size: np.zeros(size, dtype=np.int64)
+    )
+    sums = released(factorisation, shape=3)
+    x = sums.quantise(np.random.default_rng(1).normal(size=(20, 3)))
+    errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
+    # half a step of rounding a row, through three blocks
+    assert np.abs(errors).max() <= 20 * sums.step_width
+
+
+@pytest.mark.parametrize("factorisation", [F.banded(60, band=4), F.buffered(60, buffers=4)])
+def test_a_short_memory_gives_what_the_whole_matrix_gives(factorisation):
+    short, whole = running(factorisation), running(F.from_encoder(factorisation.encoder()))
+    for values in inputs(60):
+        assert np.allclose(short.step(values), whole.step(values), rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_charged():
+    factorisation = F.column_normalised(5)
+    sums = running(factorisation, clip_norm=3.0, noise_multiplier=2.0)
+    assert sums.mechanism == dp.Gaussian(2.0)
+    assert sums.sigma == pytest.approx(6 * factorisation.sensitivity(), rel=1e-14)
+    assert sums.sigma / (3.0 * factorisation.sensitivity()) >= 2.0
+    window = P.consecutive(3)
+    several = running(factorisation, participation=window)
+    assert several.sigma == pytest.approx(1.5 * factorisation.sensitivity(window), rel=1e-14)
+
+
+@pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+@pytest.mark.parametrize("distance", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("step", [2.0**-3, 2.0**-20, None])
+def test_what_a_lattice_charges(relation, distance, step):
+    """The noise covers the moved contribution and one step more a coordinate, in every relation."""
+    shape, factorisation = 4, F.square_root(5)
+    common = dict(shape=shape, step=step, relation=relation, replace_distance=distance)
+    moved = distance if relation == "REPLACE_ONE" else 1.0
+    for noise in ("rounded", "discrete"):
+        sums = released(factorisation, noise=noise, **common)
+        width = sums.step_width
+        reach = moved * factorisation.sensitivity() + width * math.sqrt(5 * shape)
+        mechanism = sums.mechanism
+        if noise == "rounded":
+            assert mechanism == dp.Gaussian(1.5, distance)
+            assert moved / mechanism.noise_multiplier >= reach / sums.sigma
+        else:
+            assert mechanism.relation == relation
+            assert mechanism.rho >= 0.5 * (reach / sums.sigma) ** 2
+            assert mechanism.rho <= 0.5 * (moved / 1.5) ** 2 * (1 + 1e-9) or distance < 1
+    if step is None:
+        assert 2.0**30 <= sums.sigma / width <= 2.0**31.1
+
+
+def test_discrete_noise_claims_zcdp_alone():
+    sums = released(noise="discrete")
+    curve = dp.account(sums.mechanism)
+    assert isinstance(sums.mechanism, dp.ZeroConcentratedDP)
+    assert curve.epsilon(1e-5) > dp.account(dp.Gaussian(1.5)).epsilon(1e-5)
+    assert sums.mechanism.rho == pytest.approx(1 / (2 * 1.5**2), rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e11, 1e13, 1e300])
+def test_rows_on_the_lattice_are_exact(scale):
+    """Against fractions, up to inputs that are clamped."""
+    factorisation = F.column_normalised(12)
+    lattice = _lattice.Lattice(factorisation, 2.0**20, 1.0, "rounded", 3)
+    draw = np.random.default_rng(3)
+    rows = [[Fraction(round(c * 2**20), 2**20) for c in factorisation.row(k)] for k in range(12)]
+    seen = []
+    for k in range(12):
+        values = np.trunc(scale * draw.uniform(-1, 1, 3))
+        limit = 2**42
+        seen.append([min(max(int(v), -limit), limit) for v in values])
+        exact = [sum(c * x[i] for c, x in zip(rows[k], seen, strict=True)) for i in range(3)]
+        expected = [math.floor(value + Fraction(1, 2)) for value in exact]
+        assert lattice.rounded_row(k, values).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["square root", "column-normalised", "optimised"])
+def test_rounding_moves_no_further_than_is_charged(name):
+    factorisation = FACTORISATIONS[name]
+    draw = np.random.default_rng(11)
+    sums = released(factorisation, shape=3, step=0.25, clip_norm=2.0)
+    largest = sums.clip_norm * sums.sensitivity + 0.25 * math.sqrt(8 * 3)
+    for _ in range(300):
+        x = np.trunc(draw.normal(size=(8, 3)) * 40) / 4
+        direction = draw.normal(size=3)
+        other = x.copy()
+        other[draw.integers(8)] += sums.quantise(2.0 * direction / np.linalg.norm(direction))
+        rows = []
+        for values in (x, other):
+            lattice = _lattice.Lattice(factorisation, sums.sigma, 0.25, "rounded", 3)
+            rows.append(0.25 * np.array([lattice.rounded_row(k, v) for k, v in enumerate(values)]))
+        assert np.linalg.norm(rows[0] - rows[1]) <= largest
+
+
+def test_entries_that_are_rounded_up_are_charged():
+    """C is used as rounded to 2^-20, which can be longer than C."""
+    matrix = np.tril(np.full((6, 6), 2.0**-20 * (2**19 + 0.6)))
+    used = np.rint(matrix * 2.0**20) / 2.0**20
+    for participation in (P.once(), P.consecutive(3), P.lifetime_cap("l2")):
+        exact = F.from_encoder(matrix).sensitivity(participation)
+        longer = F.from_encoder(used).sensitivity(participation)
+        charged = released(F.from_encoder(matrix), participation=participation).sensitivity
+        assert exact < longer * (1 - 1e-8)
+        assert longer <= charged
+
+
+@pytest.mark.parametrize("distance", [0.5, 1.0, 1.9])
+@pytest.mark.parametrize("participation", [P.once(), P.consecutive(2)])
+def test_records_that_rounding_moves_apart_are_charged(distance, participation):
+    """Two records at a distance below 2: each is rounded toward zero, and they may part."""
+    sums = released(
+        F.column_normalised(4),
+        shape=6,
+        step=0.25,
+        replace_distance=distance,
+        participation=participation,
+    )
+    draw = np.random.default_rng(9)
+    first = draw.normal(size=(20_000, 6))
+    first *= 0.9 * draw.uniform(size=(20_000, 1)) / np.linalg.norm(first, axis=1, keepdims=True)
+    way = draw.normal(size=(20_000, 6))
+    second = first + distance * way / np.linalg.norm(way, axis=1, keepdims=True)
+    apart = np.linalg.norm(sums.quantise(first) - sums.quantise(second), axis=1).max()
+    assert apart > distance * 1.05
+    reach = apart * sums.sensitivity + 0.25 * math.sqrt(4 * 6)
+    assert reach / sums.sigma <= distance / sums.noise_multiplier
+
+
+def test_a_running_sum_that_releases_data_is_not_copied():
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            call(released())
+    twin = copy.deepcopy(running())
+    assert np.array_equal(twin.step(np.ones(2)), running().step(np.ones(2)))
+
+
+def test_a_release_depends_on_the_noisy_integers_alone(monkeypatch):
+    """Two data sets with noise that makes the integers equal: equal releases, to the last bit."""
+    x, other = inputs(8), inputs(8, seed=1) * 1000
+    factorisation = F.column_normalised(8)
+    rows = {}
+    for name, values in (("x", x), ("other", other)):
+        lattice = _lattice.Lattice(factorisation, 2.0**10, 2.0**-10, "rounded", 2)
+        rows[name] = [lattice.rounded_row(k, row) for k, row in enumerate(values)]
+    targets = [row + 12345 * (k + 1) for k, row in enumerate(rows["x"])]
+    outputs = []
+    for name, values in (("x", x), ("other", other)):
+        draws = iter([target - row for target, row in zip(targets, rows[name], strict=True)])
+        monkeypatch.setattr(safe_noise, "rounded_gaussian", lambda *_, draws=draws: next(draws))
+        sums = released(factorisation, step=2.0**-10)
+        outputs.append([sums.step(row).tobytes() for row in values])
+    assert outputs[0] == outputs[1]
+
+
+def test_quantising_keeps_the_norm_bound():
+    sums = released(shape=20)
+    draw = np.random.default_rng(2)
+    records = draw.normal(size=(1000, 20))
+    records /= np.linalg.norm(records, axis=1, keepdims=True) * (1 + 1e-15)
+    moved = sums.quantise(records)
+    assert (np.abs(moved) <= np.abs(records)).all()
+    assert (moved * records >= 0).all()
+    assert np.abs(moved - records).max() < sums.step_width
+    total = moved.sum(axis=0)  # exact: any order of summation gives it
+    assert np.array_equal(total, moved[::-1].cumsum(axis=0)[-1])
+    sums.step(total)
+
+
+@pytest.mark.parametrize("name", FACTORISATIONS)
+@pytest.mark.parametrize("simulation", [True, False])
+def test_a_restart_goes_on_with_the_same_stream(name, simulation, tmp_path, scripted):
+    factorisation, path = FACTORISATIONS[name], tmp_path / "sums.npz"
+    make = running if simulation else released
+    x = inputs(19)
+    whole = make(factorisation)
+    expected = [whole.step(values) for values in x]
+    scripted.calls = 0
+    make(factorisation, path=path)
+    for k, values in enumerate(x):
+        sums = dp.RunningSum.restore(path)
+        assert sums.releases == k
+        assert np.array_equal(sums.prefix, expected[k - 1] if k else np.zeros(2))
+        assert np.array_equal(sums.step(values), expected[k])
+    assert sums.mechanism == whole.mechanism
+    assert sums.sigma == whole.sigma
+    assert np.array_equal(sums.noise_covariance(10), whole.noise_covariance(10))
+
+
+def test_a_fresh_block_starts_on_the_last_prefix():
+    sums = running(F.column_normalised(3), noise_multiplier=1.0, shape=200_000)
+    x = np.zeros(200_000)
+    prefixes = np.array([sums.step(x) for _ in range(9)])
+    later = prefixes[3:] - prefixes[2]
+    # the second block's noise is independent of the first's, and has the same law
+    assert abs(np.corrcoef(later[0], prefixes[2])[0, 1]) < 5 / math.sqrt(200_000)
+    assert later[:3].std(axis=1) == pytest.approx(prefixes[:3].std(axis=1), rel=0.01)
+    assert sums.mechanism == dp.Gaussian(1.0)  # each record is in one block
+
+
+@pytest.mark.parametrize(
+    "participation",
+    [
+        P.consecutive(2),
+        P.separated(2, separation=3),
+        P.explicit([[1, 1, 0, 0, 0]]),
+        P.lifetime_cap("l2"),
+        P.lifetime_cap("l1"),
+    ],
+)
+def test_several_participations_meet_no_fresh_block(participation, tmp_path):
+    sums = running(participation=participation, path=tmp_path / "sums.npz")
+    for values in inputs(5):
+        sums.step(values)
+    with pytest.raises(ValueError, match=r"^Expected releases=5 to be < 5 with "):
+        sums.step(np.zeros(2))
+    again = dp.RunningSum.restore(tmp_path / "sums.npz")
+    assert again.participation == participation
+    assert (again.releases, again.sensitivity) == (5, sums.sensitivity)
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+def test_noise_is_on_the_disk_before_a_release_is_handed_out(simulation, tmp_path, monkeypatch):
+    path = tmp_path / "sums.npz"
+    sums = (running if simulation else released)(path=path)
+    sums.step(np.ones(2))
+    write, seen = _files.write, []
+
+    def crash_after_writing(*arguments):
+        write(*arguments)
+        seen.append(arguments[2]["prefix"].copy())
+        raise Crash
+
+    monkeypatch.setattr(_files, "write", crash_after_writing)
+    with pytest.raises(Crash):
+        sums.step(np.ones(2))
+    with pytest.raises(RuntimeError, match="restore"):  # not a second noise for one release
+        sums.step(np.ones(2))
+    monkeypatch.undo()
+    again = dp.RunningSum.restore(path)
+    assert again.releases == 2
+    assert np.array_equal(again.prefix, seen[0])
+
+
+def test_a_file_is_flushed_before_it_takes_its_place_and_its_name_after(tmp_path, monkeypatch):
+    order, fsync, replace = [], os.fsync, Path.replace
+
+    def flush(handle):
+        order.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def rename(path, target):
+        order.append("rename")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", rename)
+    running(path=tmp_path / "sums.npz")
+    assert order == ["file", "rename", "folder"]
+
+
+def test_a_failed_write_leaves_the_last_state(tmp_path, monkeypatch):
+    path = tmp_path / "sums.npz"
+    sums = running(path=path)
+    first = sums.step(np.ones(2))
+
+    def no_space(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", no_space)
+    with pytest.raises(OSError, match="no space"):
+        sums.step(np.ones(2))
+    monkeypatch.undo()
+    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+    again = dp.RunningSum.restore(path)
+    assert (again.releases, again.prefix.tolist()) == (1, first.tolist())
+
+
+def test_files_are_versioned_private_and_checked(tmp_path):
+    path = tmp_path / "sums.npz"
+    sums = released(path=path)
+    sums.step(np.ones(2))
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(ValueError, match=r"^Expected path=.* to be a new file"):
+        released(path=path)
+    with np.load(path, allow_pickle=False) as file:
+        members = dict(file)
+    header = json.loads(str(members.pop("header")))
+    assert header["version"] == 1
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="whole file"):
+        dp.RunningSum.restore(path)
+    kept = sums.prefix.tobytes()
+    assert whole.count(kept) == 1
+    path.write_bytes(whole.replace(kept, kept[::-1]))
+    with pytest.raises(ValueError, match="whole file"):
+        dp.RunningSum.restore(path)
+    np.savez(path, header=np.array(json.dumps(header | {"version": 2})), **members)
+    with pytest.raises(ValueError, match="of version 1, not 2"):
+        dp.RunningSum.restore(path)
+    np.savez(path, header=np.array(json.dumps(header | {"kind": "other"})), **members)
+    with pytest.raises(ValueError, match="of a running sum"):
+        dp.RunningSum.restore(path)
+
+
+def test_a_refused_input_changes_nothing():
+    sums, same = running(), running()
+    for bad in ([1.0], [[1.0, 1.0]], [math.nan, 0.0], [math.inf, 0.0]):
+        with pytest.raises(ValueError, match=r"^Expected values"):
+            sums.step(bad)
+    assert sums.releases == 0
+    assert np.array_equal(sums.step([1.0, 2.0]), same.step([1.0, 2.0]))
+    lattice = released()
+    with pytest.raises(ValueError, match=r"whole multiples of .* quantise"):
+        lattice.step([1 / 3, 0.0])
+    assert np.all(np.isfinite(lattice.step([1e308, -1e308])))  # clamped, and still private
+    assert np.all(np.isfinite(lattice.step(lattice.quantise([1 / 3, 5e-324]))))
+
+
+def test_what_is_returned_is_the_callers_own():
+    sums, values = running(), np.ones(2)
+    first = sums.step(values)
+    kept = first.copy()
+    values[:] = first[:] = 1e9
+    assert np.array_equal(sums.prefix, kept)
+    sums.prefix[:] = 0
+    assert np.array_equal(sums.prefix, kept)
+
+
+def test_release_noise_takes_no_seed_and_does_not_repeat():
+    with pytest.raises(ValueError, match="Expected rng=7"):
+        running(simulation=False)
+    first, second = released(), released()
+    assert not np.array_equal(first.step(np.zeros(2)), second.step(np.zeros(2)))
+    assert np.array_equal(running().step(np.zeros(2)), running().step(np.zeros(2)))
+
+
+def test_a_generator_of_another_kind_survives_a_restart(tmp_path):
+    def fresh():
+        return running(rng=np.random.Generator(np.random.MT19937(3)))
+
+    expected, sums = fresh(), fresh()
+    sums.step(np.ones(2))
+    sums.save(tmp_path / "sums.npz")
+    again = dp.RunningSum.restore(tmp_path / "sums.npz")
+    expected.step(np.ones(2))
+    assert np.array_equal(again.step(np.ones(2)), expected.step(np.ones(2)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(noise_multiplier=0),
+        dict(noise_multiplier=math.nan),
+        dict(clip_norm=0),
+        dict(clip_norm=1e-200),
+        dict(clip_norm=math.inf),
+        dict(shape=0),
+        dict(shape=(2, 0)),
+        dict(noise="laplace"),
+        dict(replace_distance=3),
+        dict(relation="other"),
+        dict(step=0.3),
+        dict(step=4.0),
+        dict(step=2.0**-60),
+        dict(step=math.nan),
+        dict(participation=P.explicit([[1.0, 1.0]])),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(changes):
+    with pytest.raises(ValueError, match=r"^Expected "):
+        released(**changes)
+
+
+@pytest.mark.parametrize("changes", [dict(shape="2"), dict(shape=None), dict(participation=2)])
+def test_settings_of_another_type_are_refused(changes):
+    with pytest.raises(TypeError, match=r"^Expected "):
+        released(**changes)
+
+
+def test_an_encoder_too_small_or_too_large_for_the_lattice_is_refused():
+    for scale in (1e-6, 1e6):
+        with pytest.raises(ValueError, match=r"^Expected factorisation="):
+            released(F.from_encoder(scale * np.tri(4)))
