@@ -145,6 +145,47 @@ def check_refined(load):
         assert noise._kept(law, block, offset, lambda _, w=words: next(w), 8)[0] == kept
 
 
+def check_first_look(load):
+    """Where the first bits decide, exact arithmetic says the same of all that may follow."""
+    noise, left_open = load("noise"), []
+    noise._refined_kept = lambda law, block, offset, look, *_: left_open.append(look)
+    for scale in (1, 10, 2**30 + Fraction(1, 3), 2**40):
+        for is_gaussian, is_rounded in ((True, True), (False, True), (True, False)):
+            law = noise.Law(Fraction(scale), is_gaussian, is_rounded)
+            bits = law.offset_bits
+            for block in (0, 1, 7, 40) if bits else ():
+                for offset in (0, 1, (1 << bits) // 3, (1 << bits) - 1):
+                    left_open.clear()
+                    every = bytes(range(256))
+                    places = np.full(256, block), np.full(256, offset)
+                    kept = noise._kept(law, *places, lambda _, words=every: words, 8)
+                    most = noise.exp_bounds(law.gap(block, offset, bits), 200)[1]
+                    least = noise.exp_bounds(law.gap(block, offset + is_rounded, bits), 200)[0]
+                    for look in set(range(256)) - set(left_open):
+                        if kept[look]:
+                            assert look + 1 << 192 <= least
+                        else:
+                            assert look << 192 >= most
+
+
+def check_open_end(load):
+    """The bits of a real number that were not drawn yet are not taken for zeros."""
+    noise = load("noise")
+    law = noise.Law(Fraction(1), is_gaussian=True, is_rounded=True)
+    pick, seen = np.random.default_rng(6), 0
+    for offset in pick.integers(0, 1 << law.offset_bits, 60).tolist():
+        first = int(pick.integers(0, 1 << 62))
+        place, bits = offset << 64 | first, law.offset_bits + 64
+        near, far = (noise.exp_bounds(law.gap(9, place + k, bits), 72)[0] for k in (0, 1))
+        if near == far:
+            continue
+        seen += 1  # a uniform number just below `near`, whose place turns out to be just below k=1
+        words = iter([near - 1 & (1 << 64) - 1, first, (1 << 64) - 1, (1 << 64) - 1])
+        source = lambda _, w=words: next(w).to_bytes(8, "little")  # noqa: E731
+        assert not noise._refined_kept(law, 9, offset, near - 1 >> 64, 8, source)
+    assert seen > 3
+
+
 def check_laws(load):
     """The samplers fit their laws in narrow words, where refinement runs often."""
     noise = load("noise")
@@ -249,6 +290,15 @@ MUTANTS = [
         "kept[lane] = _refined_kept(",
         "kept[lane] = (",
     ),
+    (
+        "unseen bits forgotten",
+        check_first_look,
+        "noise",
+        "(1 - growth - _TRUST)",
+        "(1 - 0 * growth - _TRUST)",
+    ),
+    ("too much trust", check_first_look, "noise", "_TRUST = 2.0**-40", "_TRUST = -(2.0**-6)"),
+    ("open end", check_open_end, "noise", "offset + open_end, offset_bits", "offset, offset_bits"),
     ("rounded down", check_laws, "noise", "size + (1 << _FRACTION_BITS - 1)", "size"),
     (
         "every place kept",
