@@ -85,7 +85,8 @@ class Odometer:
             orders = _checks.orders(_ORDERS if self.orders is None else self.orders)
         else:
             delta = _checks.query_delta(self.delta)
-            if self.orders:
+            none = self.orders is None or (isinstance(self.orders, tuple) and not self.orders)
+            if not none:
                 raise ValueError(_checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
         self._set(delta=delta, orders=orders, relation=_checks.relation(self.relation))
         self._set(unit=_checks.unit(self.unit), _spent=self._spent or self._nothing(orders))
