@@ -125,7 +125,10 @@ class IndividualBudget:
             raise UnsupportedMechanism(
                 f"No individual cost is proven for {mechanism!r}. Unsampled Gaussians have one."
             )
-        share = np.asarray(shares, dtype=float)
+        try:
+            share = np.asarray(shares, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(_checks.expected("shares", shares, "numbers", _SHARES)) from None
         if share.shape != (self.users,):
             rule = f"of shape ({self.users},)"
             raise ValueError(_checks.expected("shares.shape", share.shape, rule, _SHARES))
