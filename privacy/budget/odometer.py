@@ -86,8 +86,7 @@ class Odometer:
             orders = _checks.orders(_ORDERS if self.orders is None else self.orders)
         else:
             delta = _checks.query_delta(self.delta)
-            none = self.orders is None or (isinstance(self.orders, tuple) and not self.orders)
-            if not none:
+            if self.orders is not None:
                 raise ValueError(_checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
         nothing = tuple((Fraction(0),) for _ in orders) or ((Fraction(0), Fraction(0)),)
         self._set(delta=delta, orders=orders, relation=_checks.relation(self.relation))
