@@ -32,7 +32,7 @@ nitpick_ignore_regex = [
         r"(.*\.)?(Mechanism|Figure|Array|Indices|Learner|Cells|Notion|Conversion|Self|Result|T|M)",
     ),
     ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
-    ("py:.*", r"(hypothesis\..*|ArrayLike)"),
+    ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
 ]
 
 

@@ -143,7 +143,7 @@ def _divided(value: float, size: int) -> float:
 
 def _scaled(value: float, size: int) -> float:
     """Return value * size, rounded up."""
-    product = size * value
+    product = size * value if size < 2**1000 else math.inf
     return product if product >= size * Fraction(value) else math.nextafter(product, math.inf)
 
 

@@ -6,7 +6,8 @@ budget (Feldman and Zrnic 2021, for Rényi divergences, so for rho at every orde
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privacy import _checks
@@ -60,7 +61,7 @@ class IndividualBudget:
     users: int
     relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     unit: str = "one user"
-    _spent: "NDArray[np.float64] | None" = field(default=None, repr=False, compare=False)
+    _spent: "NDArray[np.float64]" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         import numpy as np
@@ -77,9 +78,8 @@ class IndividualBudget:
             "users": users,
             "relation": relation,
             "unit": _checks.unit(self.unit),
+            "_spent": np.zeros(users),
         }
-        if self._spent is None:
-            checked["_spent"] = np.zeros(users)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -94,8 +94,7 @@ class IndividualBudget:
 
     @property
     def sensitive_spent(self) -> "NDArray[np.float64]":
-        """Return the rho that each user has spent, rounded up: as private as the data."""
-        assert self._spent is not None
+        """Return the rho that each user has spent, rounded up; it is as private as the data."""
         return self._spent.copy()
 
     def spend(
@@ -126,22 +125,24 @@ class IndividualBudget:
             raise UnsupportedMechanism(
                 f"No individual cost is proven for {mechanism!r}. Unsampled Gaussians have one."
             )
-        share = np.asarray(shares, dtype=float)
+        try:
+            share = np.asarray(shares, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(_checks.expected("shares", shares, "numbers", _SHARES)) from None
         if share.shape != (self.users,):
             rule = f"of shape ({self.users},)"
             raise ValueError(_checks.expected("shares.shape", share.shape, rule, _SHARES))
-        outside = ~((share >= 0) & (share <= 1))
-        if outside.any():
-            bad = float(share[outside][0])
-            raise ValueError(_checks.expected("shares", bad, ">= 0 and <= 1", _SHARES))
+        if not ((share >= 0) & (share <= 1)).all():  # without the value: it is a user's
+            raise ValueError(_checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
         rho = round_up(0.5 * squared, 4 * _U)
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
             cost = share * share * (rho * (1 + 4 * _U))
-            total = self.sensitive_spent + np.nextafter(cost, math.inf)
-        total = np.where(share > 0, np.nextafter(total, math.inf), self.sensitive_spent)
+            total = self._spent + np.nextafter(cost, math.inf)
+        total = np.where(share > 0, np.nextafter(total, math.inf), self._spent)
         admitted = total <= self._most
-        spent = np.where(admitted, total, self.sensitive_spent)
-        return replace(self, _spent=spent), admitted
+        after = copy(self)
+        object.__setattr__(after, "_spent", np.where(admitted, total, self._spent))
+        return after, admitted
 
     def guarantee(self) -> Guarantee:
         """Return what holds for each user at any stopping time: the whole budget's guarantee."""

@@ -7,7 +7,8 @@ reading at ALL times. That costs more than a plan that was fixed in advance.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -72,7 +73,7 @@ class Odometer:
     orders: Iterable[float] | None = None
     relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     unit: str = ONE_RECORD
-    _spent: tuple[Cost, ...] = field(default=(), repr=False)
+    _spent: tuple[Cost, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.notion not in get_args(OdometerNotion):
@@ -85,18 +86,15 @@ class Odometer:
             orders = _checks.orders(_ORDERS if self.orders is None else self.orders)
         else:
             delta = _checks.query_delta(self.delta)
-            if self.orders:
+            if self.orders is not None:
                 raise ValueError(_checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
+        nothing = tuple((Fraction(0),) for _ in orders) or ((Fraction(0), Fraction(0)),)
         self._set(delta=delta, orders=orders, relation=_checks.relation(self.relation))
-        self._set(unit=_checks.unit(self.unit), _spent=self._spent or self._nothing(orders))
+        self._set(unit=_checks.unit(self.unit), _spent=nothing)
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @staticmethod
-    def _nothing(orders: tuple[float, ...]) -> tuple[Cost, ...]:
-        return tuple((Fraction(0),) for _ in orders) or ((Fraction(0), Fraction(0)),)
 
     @property
     def _measures(self) -> tuple[Measure, ...]:
@@ -113,7 +111,9 @@ class Odometer:
             The notion has no rule for the mechanism.
         """
         costs = (measure.cost(mechanism, self.relation) for measure in self._measures)
-        return replace(self, _spent=tuple(map(added, self._spent, costs)))
+        after = copy(self)
+        after._set(_spent=tuple(map(added, self._spent, costs)))
+        return after
 
     @property
     def epsilon(self) -> float:

@@ -47,6 +47,8 @@ class GroupDivergence(Divergence):
 
     def at(self, orders: Array) -> Array:
         """Return the bound, infinite where it needs orders beyond 2^13."""
+        if self.size > _ORDERS[-1]:  # near order 1 already, the last record needs order `size`
+            return np.full(orders.size, np.inf)
         return _cut(_table(self, self.size - self.size // 2), self.size, orders, self)
 
     def of_one(self) -> Array:
@@ -69,21 +71,23 @@ def _table(group: GroupDivergence, size: int) -> Array:
 def _cut(longer: Array, size: int, orders: Array, group: GroupDivergence) -> Array:
     """Return the bound of a chain from those of its halves, over several p."""
     half = size // 2
-    a = orders[:, None]
-    # p - 1 is best at half (a - 1) / ((size - half) a) for a Gaussian
-    p = 1 + half * (a - 1) / ((size - half) * a) * _SHARES
-    first = (a - 1 / p) / (a - 1) * _between(longer, p * a)
-    second = _between(_table(group, half), (p * a - 1) / (p - 1))
+    a, above = orders[:, None], orders[:, None] - 1
+    # x = p - 1 is best at half (a - 1) / ((size - half) a) for a Gaussian; a - 1 is exact, and
+    # all else is a sum of what is > 0: orders near 1 keep their digits
+    x = half * above / ((size - half) * a) * _SHARES
+    gain = above + x * a
+    first = gain / ((1 + x) * above) * _between(longer, gain)
+    second = _between(_table(group, half), above / x * (1 + x))
     return np.asarray((first + second).min(axis=1) * (1 + 16 * _U))
 
 
-def _between(values: Array, orders: Array) -> Array:
-    """Return a bound between tabled orders: (a - 1) D is convex in a, and 0 at 1.
+def _between(values: Array, above: Array) -> Array:
+    """Return a bound at orders 1 + above: (a - 1) D is convex in the order a, and 0 at 1.
 
     van Erven and Harremoës 2014, Corollary 2.
     """
     x = np.concatenate([[0.0], _ORDERS - 1])
     y = np.concatenate([[0.0], (_ORDERS - 1) * values])
     with np.errstate(invalid="ignore"):
-        chord = np.interp(orders - 1, x, y, right=np.inf) / (orders - 1)
+        chord = np.interp(above, x, y, right=np.inf) / above
     return np.asarray(np.where(np.isnan(chord), np.inf, chord) * (1 + 16 * _U))

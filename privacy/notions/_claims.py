@@ -62,20 +62,23 @@ def advanced_epsilon(losses: _Losses, delta: float) -> float:
 
     Kairouz, Oh and Viswanath 2015, Theorem 3.5.
     """
-    mean, square = _mean_and_square(losses)
-    return round_up(mean + math.sqrt(-2 * math.log(delta) * square), 16 * _U)
+    mean, norm = _mean_and_norm(losses)
+    return round_up(mean + math.sqrt(-2 * math.log(delta)) * norm, 16 * _U)
 
 
 def advanced_sum(losses: _Losses, epsilon: float) -> float:
     """Return the log delta at which `advanced_epsilon` is epsilon, rounded up."""
-    mean, square = _mean_and_square(losses)
+    mean, norm = _mean_and_norm(losses)
     gap = epsilon - mean * (1 + 16 * _U)
-    return -0.5 * gap * gap / square * (1 - 16 * _U) if gap > 0 else 0.0
+    distance = max(gap, 0.0) / norm
+    return -0.5 * distance * distance * (1 - 16 * _U)
 
 
-def _mean_and_square(losses: _Losses) -> tuple[float, float]:
-    mean = math.fsum(n * loss * math.tanh(0.5 * loss) for loss, n in losses)
-    return mean, math.fsum(n * loss * loss for loss, n in losses)
+def _mean_and_norm(losses: _Losses) -> tuple[float, float]:
+    """Return sum e tanh(e / 2) and sqrt(sum e^2), whose squares may underflow."""
+    top = max(loss for loss, _ in losses)
+    mean = math.fsum(n * (loss / top) * math.tanh(0.5 * loss) for loss, n in losses)
+    return top * mean, top * math.sqrt(math.fsum(n * (loss / top) ** 2 for loss, n in losses))
 
 
 class LatticeSum:

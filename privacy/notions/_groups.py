@@ -4,18 +4,22 @@ docs/theory/contour.md says what the quadrature needs of the pair.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from privacy._normal import log_tail
-from privacy.notions._loss_models import AgainstNormal, log_sum
+from privacy.notions._loss_models import AgainstNormal, log_sum, refuse_beyond
 from privacy.notions._moments import Array, Complex, Direction
 from privacy.notions._profiles import Profile
 
 _U = 2.0**-53
+_ENTRIES, _MOST_ENTRIES = 2**20, 2**25  # of a table of nodes and centres: at a time, in all
+_A = TypeVar("_A", Array, Complex)
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,14 @@ class GroupSampledGaussian(AgainstNormal):
         q = self.sampling_probability
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
-    def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Return each centre's place, weight and log weight, and its log density ratio at z."""
+    def _centres(self) -> tuple[Array, Array, Array]:
+        """Return each centre's place, weight and log weight."""
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)
-        place = j * self.shift
+        return j * self.shift, weight, log_weight
+
+    def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the centres, and each one's log density ratio at z."""
+        place, weight, log_weight = self._centres()
         return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
 
     def _pull(self, z: float) -> float:
@@ -64,16 +72,39 @@ class GroupSampledGaussian(AgainstNormal):
         return float(tilted @ place / tilted.sum())
 
     def log_ratio(self, z: Array) -> Array:
+        return self._in_blocks(self._log_ratio, z, 1)
+
+    def _log_ratio(self, z: Array) -> Array:
         _, weight, log_weight, exponent = self._exponents(z)
         excess = np.expm1(np.minimum(exponent, 700.0)) @ weight
         far = log_sum(log_weight + exponent)
         return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
 
     def _log_mixture(self, z: Array) -> Array:
-        place, _, log_weight, _ = self._exponents(z)
-        return log_sum(log_weight - 0.5 * np.subtract.outer(z, place) ** 2)
+        place, _, log_weight = self._centres()
+
+        def block(some: Array) -> Array:
+            return log_sum(log_weight - 0.5 * np.subtract.outer(some, place) ** 2)
+
+        return self._in_blocks(block, z, 1)
 
     def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+        return self._in_blocks(lambda some: self._ratio_at(some, y), x, np.size(y))
+
+    def _in_blocks(self, function: Callable[[Array], _A], x: Array, depths: int) -> _A:
+        """Return the function of x, a table of few entries at a time.
+
+        Raises
+        ------
+        OverflowError
+            The table of all places, depths and centres has too many entries.
+        """
+        entries = x.size * depths * (self.size + 1)
+        refuse_beyond(_MOST_ENTRIES, entries)
+        blocks = np.array_split(x, math.ceil(entries / _ENTRIES) or 1)
+        return np.concatenate([function(block) for block in blocks], axis=-1)
+
+    def _ratio_at(self, x: Array, y: Array | float) -> Complex:
         place, weight, log_weight, exponent = self._exponents(x)
         turn = np.multiply.outer(np.asarray(y), place)
         real = log_weight + exponent
@@ -99,13 +130,20 @@ def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
     return np.arange(size + 1.0), np.array(weights), np.array(log_weights)
 
 
+@lru_cache(maxsize=64)
+def _sampled(size: int, q: float) -> float:
+    """Return 1 - (1 - q)^size right to an ulp."""
+    return float(1 - (1 - Fraction(q)) ** size)
+
+
 @dataclass(frozen=True)
 class GroupSampledProfile(Profile):
     """One release of `GroupSampledGaussian`, the larger of both directions.
 
     The loss L grows with x. Removing: R(X > x) - e^epsilon N(X > x) where L(x) = epsilon.
     Adding: N(X < x) - e^epsilon R(X < x) where L(x) = -epsilon. Both are flat in x there, so that
-    x needs no bound, and 0 where there is no such x.
+    x needs no bound, and 0 where there is no such x. The centre that R shares with N is taken off
+    both before anything is subtracted, so that a rare sample keeps its digits.
     """
 
     mu: float
@@ -117,20 +155,28 @@ class GroupSampledProfile(Profile):
         return max(self._removing(epsilon), self._adding(epsilon))
 
     def _removing(self, epsilon: float) -> float:
-        x = self._place(epsilon, 0.0)
-        _, weight, _ = _binomial(self.size, self.q)
-        ours = self._log_mass(x)
-        theirs = math.log(-math.expm1(-epsilon) + (1 - weight[0]) * math.exp(-epsilon)) + epsilon
-        return self._share(ours, theirs + log_tail(x), x, epsilon)
+        # R - e^epsilon N is the other centres' part less e^epsilon - w_0 of N
+        rest = -math.expm1(-epsilon) + self._some * math.exp(-epsilon)
+        level = math.log(rest) + epsilon
+        x = self._place(level)
+        return self._share(self._log_mass(x), level + log_tail(x), x, epsilon)
 
     def _adding(self, epsilon: float) -> float:
         _, weight, _ = _binomial(self.size, self.q)
-        gap = math.exp(-epsilon) - weight[0]
+        kept, none = math.exp(-epsilon), float(weight[0])
+        some, drop = self._some, -math.expm1(-epsilon)
+        # e^-epsilon - w_0, rounded up: a larger one has a larger delta
+        gap = min(kept - none + 4 * _U * (kept + none), some - drop + 4 * _U * (some + drop))
         if gap <= 0:
-            return -math.inf if epsilon * (1 - 8 * _U) > -self.size * math.log1p(-self.q) else 0.0
-        x = self._place(-epsilon, min(0.0, (math.log(gap) + 0.5 * self.mu**2) / self.mu))
+            return -math.inf
+        x = self._place(math.log(gap))
         ours = math.log(gap) + epsilon + log_tail(-x)
         return self._share(ours, epsilon + self._log_mass(x, below=True), x, epsilon)
+
+    @property
+    def _some(self) -> float:
+        """Return the probability that any of the records is sampled, right to an ulp."""
+        return _sampled(self.size, self.q)
 
     def _log_mass(self, x: float, *, below: bool = False) -> float:
         """Return log of the mass beyond x of the centres other than 0."""
@@ -139,14 +185,19 @@ class GroupSampledProfile(Profile):
         tails = [log_tail(side * (x - centre)) for centre in (j[1:] * self.mu).tolist()]
         return float(log_sum(log_weight[1:] + np.array(tails)))
 
-    def _place(self, loss: float, low: float) -> float:
-        """Return the x with L(x) = loss, by bisection from a `low` below it."""
-        model = GroupSampledGaussian(self.q, 1 / self.mu, self.size)
-        _, _, log_weight = _binomial(self.size, self.q)
-        span = self.size * self.mu
-        high = (max(loss, 0.0) - float(log_weight[-1]) + 0.5 * span * span) / span
+    def _place(self, level: float) -> float:
+        """Return the x at which the other centres' part of dR/dN has the log `level`.
+
+        By bisection, from two places between which it is: there the part is at most
+        P(some are sampled) e^(mu x), x <= 0, and at least its last summand.
+        """
+        j, _, log_weight = _binomial(self.size, self.q)
+        place = j[1:] * self.mu
+        base = log_weight[1:] - 0.5 * place * place
+        low = min(0.0, (level - math.log(self._some)) / self.mu)
+        high = (level - float(base[-1])) / float(place[-1])
         while (middle := 0.5 * (low + high)) not in (low, high):
-            below = float(model.log_ratio(np.array([middle]))[0]) < loss
+            below = log_sum(base + place * middle) < level
             low, high = (middle, high) if below else (low, middle)
         return low
 

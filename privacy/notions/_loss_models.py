@@ -158,7 +158,7 @@ class _GaussianPair:
     def _scan(self, direction: Direction, t: float) -> tuple[Array, Array]:
         """Return a coarse grid, and the log of the integrand there."""
         low, high = self._range(direction, t)
-        _refuse_beyond(_MANY, (high - low) / _CELL)
+        refuse_beyond(_MANY, (high - low) / _CELL)
         scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
         return scan, self._log_integrand(direction, scan, 0.0, t)[0]
 
@@ -178,7 +178,7 @@ class _GaussianPair:
         cells = np.unique(np.concatenate([live - 1, live]))
         inside = math.ceil(_CELL / h)
         h = _CELL / inside
-        _refuse_beyond(_MANY, cells.size * inside)
+        refuse_beyond(_MANY, cells.size * inside)
         return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
 
     def _log_integrand(
@@ -226,7 +226,7 @@ def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[A
     return model.whole_grid(direction, t)
 
 
-def _refuse_beyond(limit: int, count: float) -> None:
+def refuse_beyond(limit: int, count: float) -> None:
     if count > limit:
         raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
 
@@ -458,7 +458,7 @@ class SampledLaplace:
         Then 16 points are exact to 1e-25.
         """
         count = math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
-        _refuse_beyond(_MANY, count * 16)
+        refuse_beyond(_MANY, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))
 
     def _steepest(self) -> float:

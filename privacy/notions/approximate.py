@@ -10,7 +10,7 @@ unbounded one does not compose in this notion.
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, get_args
 
 from privacy import _checks
@@ -88,7 +88,7 @@ class ApproximateCurve(Curve):
     def _mass(self) -> float:
         """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up."""
         claims = ((p.mass, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
-        log_none = sum(n * math.log1p(-mass) for mass, n in claims)
+        log_none = math.fsum(n * math.log1p(-mass) for mass, n in claims)
         return round_up(-math.expm1(log_none), 8 * _U) if log_none else 0.0
 
     @property
@@ -118,10 +118,12 @@ class ApproximateCurve(Curve):
         if self._equal():
             return optimal_sum(losses[0][0], self._total(), epsilon)
         total = sum(n * loss for loss, n in losses)
-        basic = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
         if math.isinf(total):
-            return basic
-        return min(basic, (self._lattice or partial(advanced_sum, losses))(epsilon))
+            return ClaimProfile(total).log_delta(epsilon)
+        total = math.fsum(n * loss for loss, n in losses)
+        basic = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
+        lattice = 0.0 if self._lattice is None else self._lattice(epsilon)
+        return min(basic, lattice, advanced_sum(losses, epsilon))
 
     def _losses(self) -> tuple[tuple[float, int], ...]:
         claims = ((p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
@@ -130,7 +132,7 @@ class ApproximateCurve(Curve):
     @cached_property
     def _lattice(self) -> LatticeSum | None:
         total = sum(n * loss for loss, n in self._losses())
-        few = self._total() <= LARGEST_LATTICE and 0 < total < math.inf
+        few = self._total() <= LARGEST_LATTICE and 1e-290 < total < math.inf
         return LatticeSum(self._losses()) if few else None
 
     def epsilon(self, delta: float, *, composition: Composition = "optimal") -> float:

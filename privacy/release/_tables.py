@@ -26,20 +26,27 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         A frame's columns; None takes all `without` the column of the users.
     """
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
+    if isinstance(columns, str):
+        raise TypeError(_checks.expected("columns", columns, "a list of names", "Put it in one."))
     if not _is_array(data):
-        data = _native(data, remedy)
+        data = _native("data", data, remedy)
         if hasattr(data, "columns"):
             names = [name for name in data.columns if name != without]
             data = data.select(names if columns is None else list(columns))
             columns = None
         data = data.to_numpy()
-    rows = np.asarray(data)
+    try:
+        rows = np.asarray(data)
+    except ValueError:
+        shown = "<rows of several lengths>"
+        raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy)) from None
     if columns is not None:
         raise ValueError(_checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         shown = f"<{rows.dtype} of shape {rows.shape}>"  # never the data
         raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy))
-    return rows.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):  # a wider float becomes infinite
+        return rows.astype(np.float64, copy=False)
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
@@ -67,13 +74,29 @@ def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
         A user for every row, or a column's name.
     """
     if isinstance(users, str):
-        frame = None if _is_array(data) else _native(data, _USERS)
+        frame = None if _is_array(data) else _native("data", data, _USERS)
         if frame is None or users not in getattr(frame, "columns", ()):
             raise ValueError(_checks.expected("users", users, "a column of the frame", _USERS))
         users = frame[users]
     elif not _is_array(users):
-        users = _native(users, _USERS)
-    return _array_codes(np.asarray(users)) if _is_array(users) else _series_codes(users)
+        users = _native("users", users, _USERS)
+    return _array_codes(_user_array(users)) if _is_array(users) else _series_codes(users)
+
+
+def _user_array(users: Any) -> npt.NDArray[Any]:
+    """Return users as an array in which those who differ still differ.
+
+    NumPy alone makes one user of 1 and "1", of True and 1, and of two strings that differ in zero
+    bytes at the end; two users whose rows are summed as one are bounded as one.
+    """
+    if isinstance(users, np.ndarray):
+        return users
+    kinds = set(map(type, users))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return np.array(list(map(str, users)), dtype=object)
+    whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    array = np.asarray(users) if whole else np.zeros(0)
+    return array if array.dtype.kind in "iu" else np.array(users, dtype=object)
 
 
 def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
@@ -111,24 +134,35 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
         near = _near_codes(users.to_numpy()) if len(users) else None
         if near is not None:
             return near
-    elif users.dtype != nw.String:
-        if not isinstance(users.dtype, nw.Categorical | nw.Enum):
-            shown = f"<{users.dtype}>"
-            raise ValueError(_checks.expected("users", shown, "numbers or strings", _USERS))
+    elif isinstance(users.dtype, nw.Categorical | nw.Enum):
+        _refuse_unless_strings(users.unique().to_list())  # a cast would make "7" of 7
         users = users.cast(nw.String)
+    elif users.dtype != nw.String:
+        shown = f"<{users.dtype}>"
+        raise ValueError(_checks.expected("users", shown, "whole numbers or strings", _USERS))
     column = users.alias("user").to_frame()
-    known = column.unique(maintain_order=True).with_row_index("code")
+    known = column.unique()
+    if users.dtype == nw.String:  # or so says a pandas column of objects by its first ones
+        _refuse_unless_strings(known["user"].to_list())
+    known = known.sort("user").with_row_index("code")
     joined = column.with_row_index("row").join(known, on="user", how="left")
     codes = np.empty(len(joined), dtype=np.int64)  # a join may change the order of the rows
     codes[joined["row"].to_numpy()] = joined["code"].to_numpy()
     return codes, known["user"].to_list()
 
 
+def _refuse_unless_strings(users: list[Any]) -> None:
+    if not all(isinstance(user, str) for user in users):
+        shown = "<not all of them strings>"
+        raise ValueError(_checks.expected("users", shown, "of one kind", _USERS))
+
+
 def _is_array(data: Any) -> bool:
-    return isinstance(data, np.ndarray | list | tuple)
+    # a masked array would lose its mask
+    return isinstance(data, np.ndarray | list | tuple) and not isinstance(data, np.ma.MaskedArray)
 
 
-def _native(data: Any, remedy: str) -> Any:
+def _native(name: str, data: Any, remedy: str) -> Any:
     try:
         import narwhals as nw
     except ImportError as error:
@@ -137,4 +171,4 @@ def _native(data: Any, remedy: str) -> Any:
         return nw.from_native(data, eager_only=True, allow_series=True)
     except TypeError:
         shown = f"<{type(data).__name__}>"
-        raise TypeError(_checks.expected("data", shown, "an array or a frame", remedy)) from None
+        raise TypeError(_checks.expected(name, shown, "an array or a frame", remedy)) from None

@@ -27,13 +27,14 @@ Norm = Literal["l1", "l2", "linf"]  # from the largest
 class Contributions:
     """Clipped rows, one for each record or user, and the bound that holds for each of them.
 
-    Made by `clip_records`, `clip_users` and `LifetimeCap.clip_users`. Nothing in it was released:
-    the values and the users are the data.
+    Made by `clip_records`, `clip_users` and `LifetimeCap.clip_users`; made by hand, it is a claim
+    that only gross mistakes are refused in. Nothing in it was released: the values and the users
+    are the data.
 
     Parameters
     ----------
     values
-        Shape (n,) or (n, d). The exact norm of each row is at most `bound`.
+        Shape (n,) or (n, d), read-only. The exact norm of each row is at most `bound`.
     bound
         The clip norm C. Adding, removing or zeroing one row moves the sum of all by at most C,
         replacing one by at most 2C, in that norm.
@@ -51,11 +52,22 @@ class Contributions:
     unit: Literal["record", "user"]
     users: tuple[Any, ...] = field(default=(), repr=False)
 
+    def __post_init__(self) -> None:
+        bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
+        with np.errstate(over="ignore"):
+            sizes = norms(columns_of(self.values) / bound, norm)
+        if not (sizes <= 1 + 1e-9).all():  # so that NaN is refused too
+            remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
+            raise ValueError(_checks.expected("values", "<some row>", "within bound", remedy))
+        values = self.values.view()
+        values.flags.writeable = False  # what was clipped stays clipped
+        object.__setattr__(self, "values", values)
+
     def bound_in(self, norm: Norm) -> float:
         """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""
         dimension = self.values.shape[1] if self.values.ndim == 2 else 1
         # linf <= l2 <= l1, and l2 <= sqrt(d) linf, l1 <= sqrt(d) l2
-        roots = get_args(Norm).index(self.norm) - get_args(Norm).index(_norm(norm))
+        roots = get_args(Norm).index(self.norm) - get_args(Norm).index(norm_of(norm))
         if roots <= 0 or dimension == 1:
             return self.bound
         return round_up(self.bound * round_up(math.sqrt(dimension) ** roots))
@@ -175,7 +187,8 @@ def limit_contributions(
     -------
     ndarray of bool, shape (n,)
         With records clipped to C, what a user contributes is then bounded by max_contributions
-        times C.
+        times C: account ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds the
+        user's sum by C itself.
 
     Examples
     --------
@@ -245,7 +258,7 @@ def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
     y times a factor rounded down, each product one step toward zero, is in every coordinate at
     most the exact product.
     """
-    _norm(norm)
+    norm_of(norm)
     columns = columns_of(rows)
     if norm == "linf" or len(columns) == 1:
         clipped = np.clip(columns, -np.asarray(bound), bound)
@@ -294,7 +307,8 @@ def clip_norm_of(value: Any) -> float:
     return _checks.real("clip_norm", value, remedy, above=0)
 
 
-def _norm(value: Any) -> Norm:
+def norm_of(value: Any) -> Norm:
+    """Check the name of a norm."""
     if value not in get_args(Norm):
         remedy = "Gaussian noise needs 'l2', Laplace noise 'l1'."
         raise ValueError(_checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))

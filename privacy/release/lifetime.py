@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,13 @@ class LifetimeCap:
     together are one Gaussian mechanism of noise multiplier sigma / C, chosen adaptively or not
     (Smith and Thakurta 2022): charge ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the releases
     together move by at most 2C, which is what that mechanism charges. Noise that is correlated
-    between releases needs another cap.
+    between releases needs another cap, and Laplace noise pays in each release.
 
     The cap remembers what every user has spent. Who is exhausted and who spent how much is as
     private as the data: it is never printed, logged or raised, and `to_json` marks it. Save the
-    state before a release is used: what was lost in a crash must not be spent again.
+    state before a release is used: what was lost in a crash must not be spent again. Give all
+    releases one cap, one after the other: two copies, or two threads in one cap, let users spend
+    twice.
 
     Parameters
     ----------
@@ -70,7 +73,8 @@ class LifetimeCap:
         Parameters
         ----------
         data, users, columns, not_finite
-            As in `privacy.clip_users`. A user is known again by being equal: 7 is not "7".
+            As in `privacy.clip_users`. A user is known again by being equal. One cap takes whole
+            numbers or strings alone: 7 and "7" would have an allowance each.
 
         Returns
         -------
@@ -79,6 +83,11 @@ class LifetimeCap:
             nothing is released afterwards.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
+        kinds = {type(user) for user in (*ids[:1], *islice(self._spent, 1))}
+        if len(kinds) > 1:
+            remedy = "Name users as before, or they are taken for other people."
+            shown = f"<{type(ids[0]).__name__}>"
+            raise TypeError(_checks.expected("users", shown, "of the kind known before", remedy))
         spent = np.array([self._spent.get(user, 0.0) for user in ids])
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
@@ -90,7 +99,8 @@ class LifetimeCap:
         used = sums_of_rows(shares * shares) * (1 + slack / 2)
         # a square that vanished in the last float is still not nothing
         used = np.where((columns_of(clipped) != 0).any(axis=0), used + 1e-300, 0.0)
-        spent = np.where(used > 0, np.nextafter(spent + used, np.inf), spent)
+        # what is left is above what is used, so that 1 is rounded up enough
+        spent = np.where(used > 0, np.minimum(np.nextafter(spent + used, np.inf), 1.0), spent)
         self._spent.update(zip(ids, spent.tolist(), strict=True))
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids))
 
@@ -118,12 +128,13 @@ class LifetimeCap:
             raise ValueError(_checks.expected("form", "<a form>", "a LifetimeCap", remedy))
         cap = cls(clip_norm=form.get("clip_norm", math.nan))
         try:
-            spent: dict[Any, float] = {user: float(share) for user, share in form["spent"]}
+            pairs = [(user, share) for user, share in form["spent"]]
+            cap._spent = dict(pairs)
         except (KeyError, TypeError, ValueError):
-            spent = {None: math.nan}
-        known = all(isinstance(user, int | str) for user in spent)
-        if not known or not all(0 <= share <= 1 for share in spent.values()):
+            pairs = [(None, None)]
+        kinds = {type(user) for user, _ in pairs}
+        shares = all(type(share) in {int, float} and 0 <= share <= 1 for _, share in pairs)
+        if len(pairs) > len(cap._spent) or not shares or kinds not in (set(), {int}, {str}):
             shown = "<a state>"  # never what it holds
             raise ValueError(_checks.expected("spent", shown, "pairs of user and share", remedy))
-        cap._spent = spent
         return cap

@@ -60,9 +60,12 @@ def random_source(rng: Any, *, simulation: bool) -> Source:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         A seed or generator was given for noise that is to be released.
     """
+    if not isinstance(simulation, bool):
+        remedy = "Say True only for numbers that protect nobody."
+        raise TypeError(_checks.expected("simulation", simulation, "True or False", remedy))
     if simulation:
         return np.random.default_rng(rng).bytes
     if rng is not None:

@@ -1,6 +1,6 @@
 """A clip norm chosen from the data, privately, with its cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,7 @@ from privacy import _checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
-from privacy.release.clipping import Norm, columns_of, norms, sums_by_user
+from privacy.release.clipping import Norm, columns_of, norm_of, norms, sums_by_user
 from privacy.release.noise import Source, bernoulli_exp, random_source, uniform_below
 
 
@@ -84,6 +84,8 @@ def choose_clip_norm(
     PureDP(epsilon=8.0, relation=<NeighboringRelation.ADD_OR_REMOVE_ONE: 'ADD_OR_REMOVE_ONE'>)
     """
     remedy = "Pass public norms to choose from, such as powers of two."
+    if not isinstance(candidates, Iterable):
+        raise TypeError(_checks.expected("candidates", candidates, "several norms", remedy))
     grid = sorted(_checks.real("candidates", value, remedy, above=0) for value in candidates)
     if not grid:
         raise ValueError(_checks.expected("candidates", (), "at least one norm", remedy))
@@ -97,7 +99,7 @@ def choose_clip_norm(
     else:
         rows, _ = sums_by_user(data, users, columns, "zero")
     with np.errstate(over="ignore"):
-        sizes = np.sort(norms(columns_of(rows), norm))
+        sizes = np.sort(norms(columns_of(rows), norm_of(norm)))
     inside = np.searchsorted(sizes, grid, side="right").tolist()
     scores = [-abs(count - share * len(sizes)) for count in inside]
     comes_or_goes = mechanism.relation is NeighboringRelation.ADD_OR_REMOVE_ONE

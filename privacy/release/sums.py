@@ -105,6 +105,9 @@ def release_sum(
     source = random_source(rng, simulation=simulation)
     exponent = _floor_log2(scale / Fraction(resolution))
     step = Fraction(2) ** exponent
+    if not float(step):
+        remedy = "Its noise on these contributions is too small for a float: rescale the data."
+        raise ValueError(_checks.expected("mechanism", mechanism, "larger", remedy))
     if bound / step >= _LARGEST_INTEGER:
         remedy = f"One contribution has {float(bound / step):.3g} steps: pass a smaller resolution."
         raise ValueError(_checks.expected("resolution", resolution, "smaller", remedy))

@@ -45,9 +45,8 @@ def check_not_finite(load):
     """A NaN or an infinity contributes zero, and takes nobody's sum with it."""
     for data in ([[math.nan, 1.0]], [[math.inf, 1.0]], [[-math.inf, 0.5]]):
         with np.errstate(invalid="ignore"):
-            values = load("clipping").clip_records(data, clip_norm=1.0).values
-        assert np.isfinite(values).all()
-        assert values[0, 0] == 0
+            assert not refuses(lambda d=data: load("clipping").clip_records(d, clip_norm=1.0))
+        assert load("clipping").clip_records(data, clip_norm=1.0).values[0, 0] == 0
 
 
 def check_other_users(load):
@@ -65,6 +64,13 @@ def check_other_users(load):
         for row in range(200):
             alone = clip(wide[row : row + 1], clip_norm=1.0, norm=norm).values
             assert alone.tobytes() == table[row].tobytes()
+
+
+def check_identity(load):
+    """Two users are not bounded as one."""
+    for users in (["ann", "ann\0"], [2**63, -1]):
+        assert len(load("clipping").clip_users([1.0, 1.0], users, clip_norm=1.0).users) == 2
+    assert refuses(lambda: load("clipping").clip_users([1.0, 1.0], [1, "1"], clip_norm=1.0))
 
 
 def check_cap(load):
@@ -139,6 +145,47 @@ def check_refined(load):
         assert noise._kept(law, block, offset, lambda _, w=words: next(w), 8)[0] == kept
 
 
+def check_first_look(load):
+    """Where the first bits decide, exact arithmetic says the same of all that may follow."""
+    noise, left_open = load("noise"), []
+    noise._refined_kept = lambda law, block, offset, look, *_: left_open.append(look)
+    for scale in (1, 10, 2**30 + Fraction(1, 3), 2**40):
+        for is_gaussian, is_rounded in ((True, True), (False, True), (True, False)):
+            law = noise.Law(Fraction(scale), is_gaussian, is_rounded)
+            bits = law.offset_bits
+            for block in (0, 1, 7, 40) if bits else ():
+                for offset in (0, 1, (1 << bits) // 3, (1 << bits) - 1):
+                    left_open.clear()
+                    every = bytes(range(256))
+                    places = np.full(256, block), np.full(256, offset)
+                    kept = noise._kept(law, *places, lambda _, words=every: words, 8)
+                    most = noise.exp_bounds(law.gap(block, offset, bits), 200)[1]
+                    least = noise.exp_bounds(law.gap(block, offset + is_rounded, bits), 200)[0]
+                    for look in set(range(256)) - set(left_open):
+                        if kept[look]:
+                            assert look + 1 << 192 <= least
+                        else:
+                            assert look << 192 >= most
+
+
+def check_open_end(load):
+    """The bits of a real number that were not drawn yet are not taken for zeros."""
+    noise = load("noise")
+    law = noise.Law(Fraction(1), is_gaussian=True, is_rounded=True)
+    pick, seen = np.random.default_rng(6), 0
+    for offset in pick.integers(0, 1 << law.offset_bits, 60).tolist():
+        first = int(pick.integers(0, 1 << 62))
+        place, bits = offset << 64 | first, law.offset_bits + 64
+        near, far = (noise.exp_bounds(law.gap(9, place + k, bits), 72)[0] for k in (0, 1))
+        if near == far:
+            continue
+        seen += 1  # a uniform number just below `near`, whose place turns out to be just below k=1
+        words = iter([near - 1 & (1 << 64) - 1, first, (1 << 64) - 1, (1 << 64) - 1])
+        source = lambda _, w=words: next(w).to_bytes(8, "little")  # noqa: E731
+        assert not noise._refined_kept(law, 9, offset, near - 1 >> 64, 8, source)
+    assert seen > 3
+
+
 def check_laws(load):
     """The samplers fit their laws in narrow words, where refinement runs often."""
     noise = load("noise")
@@ -192,6 +239,13 @@ MUTANTS = [
         "    for column in columns:\n        total += column",
         "    total = columns.sum(axis=0)",
     ),
+    (
+        "two users as one",
+        check_identity,
+        "_tables",
+        "_array_codes(_user_array(users))",
+        "_array_codes(np.asarray(users))",
+    ),
     ("cap forgets", check_cap, "lifetime", "self._spent.update(", "dict().update("),
     ("cap spends roots", check_cap, "lifetime", "shares * shares)", "shares * shares) ** 2"),
     ("dimension forgotten", check_dimension, "clipping", "roots <= 0 or", "roots <= 5 or"),
@@ -236,6 +290,15 @@ MUTANTS = [
         "kept[lane] = _refined_kept(",
         "kept[lane] = (",
     ),
+    (
+        "unseen bits forgotten",
+        check_first_look,
+        "noise",
+        "(1 - growth - _TRUST)",
+        "(1 - 0 * growth - _TRUST)",
+    ),
+    ("too much trust", check_first_look, "noise", "_TRUST = 2.0**-40", "_TRUST = -(2.0**-6)"),
+    ("open end", check_open_end, "noise", "offset + open_end, offset_bits", "offset, offset_bits"),
     ("rounded down", check_laws, "noise", "size + (1 << _FRACTION_BITS - 1)", "size"),
     (
         "every place kept",

@@ -1,5 +1,7 @@
 """Groups: one record is itself, more records cost more, a bound of a group is no sum."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,3 +72,18 @@ def test_the_chain_is_above_the_truth(part, size, order):
     chain = dp.account(part, notion="rdp").group(size).divergence(order)
     truth = dp.account(dp.user_level(part, max_contributions=size), notion="rdp").divergence(order)
     assert chain >= truth * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+@pytest.mark.parametrize("above", [2**-52, 1e-12, 1e-9])
+def test_orders_next_to_one(size, above):
+    """The divergence only grows with the order, and near 1 the bound is close to that of 1.001."""
+    curve = dp.account(dp.Laplace(2.0), notion="rdp").group(size)
+    near, far = curve.divergence(1 + above), curve.divergence(1.001)
+    truth = dp.account(dp.Laplace(2.0 / size), notion="rdp").divergence(1 + 1e-6)
+    assert truth <= near <= far * 1.01
+
+
+@pytest.mark.parametrize("size", [2**13 + 1, 10**6, 2**1000])
+def test_a_chain_out_of_reach(size):
+    assert dp.account(dp.Laplace(2.0), notion="rdp").group(size).epsilon(1e-5) == math.inf

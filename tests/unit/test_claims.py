@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 
 import pytest
 
@@ -68,6 +69,43 @@ class TestUnequalClaims:
         basic = curve.epsilon(1e-6, composition="basic")
         assert alone < curve.epsilon(1e-6) < 0.2 * basic
         assert curve.gap(1e-6) <= curve.epsilon(1e-6)
+
+
+class TestExtremes:
+    """Losses so small, or so many, that rounding could hide some."""
+
+    def test_squares_that_underflow(self):
+        curve = approximate(dp.repeat(dp.PureDP(1e-170), 20_000), dp.PureDP(2e-170))
+        right = 1e-170 * math.sqrt(2 * 200 * math.log(10) * 20_004)
+        assert curve.epsilon(1e-200, composition="advanced") == pytest.approx(right, rel=1e-12)
+        assert curve.epsilon(1e-200) == pytest.approx(right, rel=1e-12)
+        two = approximate(dp.repeat(dp.PureDP(1e-170), 2))
+        assert two.epsilon(1e-200, composition="advanced") == 2.0000000000000003e-170
+
+    def test_losses_below_the_normal_floats(self):
+        curve = approximate(dp.PureDP(1e-320), dp.PureDP(2e-320))
+        assert (
+            1e-320 <= curve.delta(0) <= 2e-320
+        )  # 3 / 4 of the larger would be exact to first order
+        assert curve.epsilon(0) == 3e-320
+
+    def test_a_mass_and_a_far_epsilon(self):
+        curve = approximate(dp.ApproximateDP(1.0, 1e-6), dp.ApproximateDP(2.0, 1e-7))
+        assert curve.delta(1e200) == pytest.approx(1.1e-6, rel=1e-6)
+        assert curve.epsilon(1e-9) == math.inf
+
+    def test_the_sum_of_many_is_not_rounded_down(self):
+        claims = [1e-4 * random.Random(k).random() for k in range(3000)]
+        curve = approximate(*map(dp.PureDP, claims))
+        below = math.nextafter(curve.epsilon(0), 0.0)
+        assert math.fsum(claims) > below
+        assert curve._log_finite(below) > -math.inf
+
+    @pytest.mark.parametrize("delta", [1e-5, 1e-20])
+    def test_a_coarse_lattice_is_never_looser_than_the_formula(self, delta):
+        curve = approximate(dp.repeat(dp.PureDP(0.01), 8999), dp.PureDP(0.010001))
+        formula = curve.epsilon(delta, composition="advanced")
+        assert curve.epsilon(delta) <= formula * (1 + 1e-12)
 
 
 class TestByName:

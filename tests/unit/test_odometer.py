@@ -67,6 +67,7 @@ class TestOdometer:
             ({"delta": DELTA, "orders": []}, "orders"),
             ({"delta": DELTA, "orders": [1.0]}, "orders"),
             ({"delta": DELTA, "notion": "approximate", "orders": [2.0]}, "orders"),
+            ({"delta": DELTA, "notion": "approximate", "orders": np.array([2.0, 3.0])}, "orders"),
             ({"delta": DELTA, "unit": ""}, "unit"),
         ],
     )
@@ -135,11 +136,13 @@ class TestIndividualBudget:
             ([1.0, 1.5], "shares"),
             ([math.nan, 1.0], "shares"),
             ([-0.1, 1.0], "shares"),
+            (["a", 1.0], "shares"),
+            ([[1.0], [1.0, 0.5]], "shares"),
         ],
     )
     def test_nonsense_is_refused(self, shares, told):
         budget = dp.IndividualBudget(epsilon=1, delta=DELTA, users=2)
-        with pytest.raises(ValueError, match=f"Expected {told}="):
+        with pytest.raises((ValueError, TypeError), match=f"Expected {told}="):
             budget.spend(dp.Gaussian(1.0), shares)
 
     def test_replacing_has_no_theorem(self):

@@ -2,11 +2,13 @@
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as losses
 
 import privacy as dp
+from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile
 
 DELTA = 1e-6
 SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
@@ -111,6 +113,10 @@ class TestRefusals:
         with pytest.raises(dp.UnsupportedMechanism, match="REPLACE_ONE"):
             dp.account(user, relation="REPLACE_ONE")
 
+    def test_a_cost_beyond_all_floats(self):
+        with pytest.raises(ValueError, match="Expected rho=inf"):
+            dp.user_level(dp.ZeroConcentratedDP(1e-3), max_contributions=2**600)
+
     def test_a_delta_of_one(self):
         with pytest.raises(dp.UnsupportedMechanism, match="delta of 1 or more"):
             dp.user_level(dp.ApproximateDP(5.0, 1e-6), max_contributions=10)
@@ -168,8 +174,63 @@ def mixture_profile(size, q, sigma, epsilon):
     return max(mass[mass > 0].sum() / 8000 / math.sqrt(2 * math.pi) for mass in ways)
 
 
+@mp.workdps(50)
+def exact_profile(size, q, mu, epsilon):
+    """Both directions of one release, to 50 digits."""
+    q, mu, epsilon = mp.mpf(q), mp.mpf(mu), mp.mpf(epsilon)
+    weight = [mp.binomial(size, j) * q**j * (1 - q) ** (size - j) for j in range(size + 1)]
+
+    def mass(x, side):
+        return sum(w * mp.ncdf(side * (j * mu - x)) for j, w in enumerate(weight))
+
+    def place(loss):
+        low, high = mp.mpf(-1000), mp.mpf(1000) / min(mu, 1)
+        for _ in range(220):
+            x = (low + high) / 2
+            ratio = sum(w * mp.exp(j * mu * (x - j * mu / 2)) for j, w in enumerate(weight))
+            low, high = (x, high) if mp.log(ratio) < loss else (low, x)
+        return x
+
+    x, y = place(epsilon), place(-epsilon)
+    return (
+        mass(x, 1) - mp.exp(epsilon) * mp.ncdf(-x),
+        mp.ncdf(y) - mp.exp(epsilon) * mass(y, -1),
+    )
+
+
 class TestSampledGroups:
     """k records of one user, each sampled alone."""
+
+    @pytest.mark.parametrize(
+        ("size", "q", "mu", "epsilon"),
+        [
+            (5, 1.1e-9, 0.0876362428336973, 5.240196180781426e-09),
+            (5, 1.1e-9, 9.429551510213646e-06, 0.0),
+            (10, 1.1e-9, 7.180589143037897, 0.0),
+            (30, 1.1e-9, 1e-3, 1e-9),
+            (5, 2.186565335504016e-08, 0.05344743171811568, 1.060771246445841e-07),
+            (10, 0.9973290213409451, 8.835893943672785, 56.45355460509337),
+            (3, 0.3, 1.5, 1.07),  # just above the supremum of adding, 1.0700248
+            (3, 0.3, 1.5, 1.06),
+        ],
+    )
+    def test_rare_and_sure_samples_keep_their_digits(self, size, q, mu, epsilon):
+        profile = GroupSampledProfile(mu, q, size)
+        ours = profile._removing(epsilon), profile._adding(epsilon)
+        for one, truth in zip(ours, exact_profile(size, q, mu, epsilon), strict=True):
+            assert 0 <= one - mp.log(truth) < 1e-5
+
+    def test_nothing_beyond_the_supremum(self):
+        profile = GroupSampledProfile(1.5, 0.3, 3)
+        assert profile._adding(-3 * math.log1p(-0.3) * (1 + 1e-14)) == -math.inf
+
+    def test_large_tables_are_made_in_blocks(self):
+        model = GroupSampledGaussian(0.3, 50.0, 1000)
+        z = np.linspace(-9.0, 40.0, 5000)
+        alone = np.concatenate([model.log_ratio(one) for one in np.split(z, 100)])
+        assert np.array_equal(model.log_ratio(z), alone)
+        with pytest.raises(OverflowError, match="too widely"):
+            model.log_ratio(np.zeros(10**5))
 
     CASES = ((2, 0.1, 4.0), (3, 0.02, 1.0), (8, 0.3, 6.0), (25, 0.01, 2.0), (2, 0.5, 0.4))
 
