@@ -26,9 +26,11 @@ _REPLACE_DISTANCE = math.nextafter(math.sqrt(2), 2)
 """||r r' - s s'||_F <= sqrt(2) for unit rows; the float may not be below the root."""
 _LARGEST_GRAM = 20_000
 """Items whose Gram matrix is formed: 3 GB of floats."""
-_EXACT = 2**52
-"""Whole numbers up to here are added without error, in any order, as floats."""
-_FINEST_NOISE = 2**39
+_MOST_USERS = 2**22
+_STEPS_OF_ROW = 2**15
+"""A clipped row in whole steps: 2^22 squares of such rows add up to at most 2^52, without error, in
+any order, as floats. The step must not depend on how many users there are, which is protected."""
+_MOST_NOISE = 2**39
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def private_svd_features(
     Raises
     ------
     ValueError, TypeError
-        A value is outside its domain, or there are more than 20,000 items.
+        A value is outside its domain, or there are more than 20,000 items or 4 million users.
 
     Notes
     -----
@@ -177,21 +179,21 @@ def private_svd_features(
         raise ValueError(
             _checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
         )
+    _checks.count("ratings.users", ratings.users, "Pass fewer users.", at_most=_MOST_USERS)
+    if not np.isfinite(ratings.rating).all():
+        raise ValueError(_checks.expected("ratings.rating", "...", "finite", "Pass numbers."))
     multiplier = dp.calibrate(
         lambda sigma: dp.Gaussian(sigma, _REPLACE_DISTANCE),
         epsilon=epsilon,
         delta=delta,
         relation=dp.NeighboringRelation(relation),
     )
-    # a step of C / 2^bits: sums below 2^52 of squares, and noise that the exact sampler reaches
-    fits = min(_EXACT / ratings.users, _FINEST_NOISE / multiplier)
-    bits = math.floor(math.log2(fits) / 2)
-    if bits < 1:
-        remedy = "There are too many users for exact sums, or epsilon is too small."
-        raise ValueError(_checks.expected("epsilon", epsilon, "larger", remedy))
-    whole = _whole_rows(ratings, clip_norm, 2**bits)
+    steps = _STEPS_OF_ROW
+    while multiplier * steps**2 > _MOST_NOISE:  # what the exact sampler reaches
+        steps //= 2
+    whole = _whole_rows(ratings, clip_norm, steps)
     gram = (whole.T @ whole).toarray()
-    sigma = multiplier * 4.0**bits  # in squares of the step
+    sigma = multiplier * steps**2  # in squares of the step
     first, second = np.triu_indices(ratings.items, k=1)
     rng = np.random.default_rng(seed) if simulation else seed
     # (N + N')/2 has variance sigma^2 on the diagonal and sigma^2 / 2 beside it

@@ -1,6 +1,7 @@
 """Features: the SVD is one, the private one has the noise and the guarantee that it says."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,9 +100,8 @@ def test_the_released_matrix_is_symmetric_with_the_stated_variance(monkeypatch):
     seen = []
     monkeypatch.setattr(features, "_top", lambda gram, _: seen.append(gram) or gram)
     found = bandits.private_svd_features(ratings, 3, epsilon=1, delta=1e-5, simulation=True, seed=3)
-    bits = math.floor(math.log2(min(2**52 / 20, 2**39 / found.mechanism.noise_multiplier)) / 2)
-    whole = features._whole_rows(ratings, 1.0, 2**bits)
-    noise = (seen[0] - (whole.T @ whole).toarray()) / 4.0**bits
+    whole = features._whole_rows(ratings, 1.0, 2**15)
+    noise = (seen[0] - (whole.T @ whole).toarray()) / 4.0**15
     assert (noise == noise.T).all()
     sigma = found.mechanism.noise_multiplier
     beside = noise[np.triu_indices(80, 1)]
@@ -138,6 +138,19 @@ def test_costs_of_users_are_composed_and_of_rounds_refused():
     assert bandits.svd_features(ratings, 3).guarantee_with(users, 1e-5).epsilon == math.inf
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 0.01, 1e-4])
+def test_the_step_does_not_tell_how_many_users_there_are(epsilon, monkeypatch):
+    steps = []
+    whole_rows = features._whole_rows
+    monkeypatch.setattr(
+        features, "_whole_rows", lambda *given: steps.append(given[-1]) or whole_rows(*given)
+    )
+    for users in (3, 3000):
+        ratings, _ = made(users=users, items=2, rank=2)
+        bandits.private_svd_features(ratings, 2, epsilon=epsilon, delta=1e-5)
+    assert steps[0] == steps[1]
+
+
 def test_bad_input_is_refused():
     ratings, _ = made()
     with pytest.raises(ValueError, match="dimension=13"):
@@ -145,5 +158,8 @@ def test_bad_input_is_refused():
     for name, value in (("clip_norm", 0), ("epsilon", 0), ("clip_norm", math.nan)):
         with pytest.raises(ValueError, match=name):
             bandits.private_svd_features(ratings, 2, **{"epsilon": 1, "delta": 1e-5, name: value})
+    broken = replace(ratings, rating=np.where(ratings.rating > 0, math.nan, 0))
+    with pytest.raises(ValueError, match=r"ratings\.rating"):
+        bandits.private_svd_features(broken, 2, epsilon=1, delta=1e-5)
     with pytest.raises(ValueError, match="None for noise that is released"):
         bandits.private_svd_features(ratings, 2, epsilon=1, delta=1e-5, seed=1)
