@@ -58,7 +58,7 @@ def _rows(setup: Setup, name: str, world: Replay, epsilon: float) -> list[Row]:
         "AdaPrivate-UCB": AdaPrivateUCB(**options),
         "fair TS": AdaPrivateTS(**options, **fair),
     }
-    played = runs.run(setup, algorithms, world, replicates=8 if setup.quick else 24)
+    played = runs.run(setup, algorithms, world, replicates=8 if setup.quick else 12)
     setting = f"{name}, epsilon={epsilon:g}"
     found = runs.all_rows(setup, played, algorithms, epsilon, setting=setting)
     regret, error = played.last()[runs.BASELINE]

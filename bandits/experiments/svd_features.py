@@ -43,7 +43,7 @@ def table(setup: Setup) -> Table:
         )
         ours: Any = {"user level": users, "PrivateUCB (ours), per round": PrivateUCB(**options)}
         played = runs.run(
-            setup, runs.baseline(setup, **size) | ours, world, replicates=8 if setup.quick else 24
+            setup, runs.baseline(setup, **size) | ours, world, replicates=8 if setup.quick else 12
         )
         both = features.guarantee_with(users, runs.DELTA).epsilon
         for subject, epsilon in (
