@@ -127,7 +127,7 @@ def _cells(row: Row) -> list[str]:
         row.setting,
         row.subject,
         row.measure,
-        f"{row.ours:.4g}",
+        _up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
         f"{row.error:.2g}" if row.error else "",
         "" if row.paper is None else f"{row.paper:.4g}",
         "" if row.claimed_epsilon is None else f"{row.claimed_epsilon:.4g}",

@@ -5,13 +5,16 @@ import io
 import math
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import bandits
+import privacy as dp
 from bandits import experiments
 from bandits.cli import bandit
 from bandits.experiments import command, runs, tables
+from bandits.experiments.rivals import ThetaPerturbed
 from bandits.experiments.tables import Row, Setup, Table
 
 TINY = Setup(quick=True)
@@ -95,6 +98,28 @@ def test_the_printed_clip_is_its_own_noise_at_its_true_epsilon():
     }
     # five batches of the printed sigma 1.0545: mu^2 = 5 / sigma^2
     assert row[0] == pytest.approx(10.747, abs=1e-3)
+
+
+def test_theta_is_released_with_the_noise_that_is_accounted():
+    options = runs.private(TINY, 1.0, rounds=400, dimension=3)
+    features = np.eye(3)[None].repeat(2000, 0) / 2  # A = (1 + 1/4) I in each replicate
+    rewards = np.zeros((2000, 3))
+    for own_data in (False, True):
+        rival = ThetaPerturbed(own_data=own_data, **options)
+        channel = rival.channel((2000,), np.random.default_rng(0))
+        channel.release(features, rewards, None)
+        theta = channel.prefix / 1.25
+        assert theta.std() == pytest.approx(rival.noise_multiplier / 1.25, rel=0.03)
+    # 100 + 200 + 400: three releases that a reward of the first episode enters
+    literal, own = ThetaPerturbed(**options), ThetaPerturbed(own_data=True, **options)
+    split = ThetaPerturbed(split=True, **options)
+    assert literal.batches == 3
+    tripled = dp.account(dp.Gaussian(literal.noise_multiplier / math.sqrt(3)))
+    assert literal.guarantee(1e-5).epsilon == pytest.approx(tripled.epsilon(1e-5), rel=1e-9)
+    assert own.guarantee(1e-5).epsilon <= 1 + 1e-9
+    assert split.guarantee(1e-5).epsilon <= 1 + 1e-9
+    with pytest.raises(ValueError, match="simulation"):
+        own.start()
 
 
 def test_the_commands(tmp_path):

@@ -1,0 +1,117 @@
+"""Rivals that perturb theta and not sums, for comparison alone: they only run in simulations."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import privacy as dp
+from bandits import _checks
+from bandits._checks import Array
+from bandits.algorithm import _Private
+from bandits.exploration import Exploration, UpperConfidence
+from bandits.linear_model import Model, Ridge, times, transposed
+from bandits.rewards import Channel, Open, summed
+from bandits.schedules import Geometric, Schedule
+
+_KEPT = 16
+"""Releases for which one norm of A^-1 serves: A grows, so that an old norm is an upper bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThetaPerturbed(_Private):
+    """Release theta = A^-1 b with noise when an episode ends; one reward moves it by |A^-1 x|.
+
+    Parameters
+    ----------
+    first, ratio
+        Rounds of the first episode, and how much longer each is than the one before.
+    own_data
+        Estimate theta from the episode alone, so that a reward enters one release. Otherwise from
+        all rounds, and a reward enters every later release too.
+    split
+        Divide rho by the number of releases.
+    width
+        Of the confidence bound.
+
+    Notes
+    -----
+    `guarantee` tells what all releases spend. With neither `own_data` nor `split` that is more than
+    epsilon: the episodes are not disjoint.
+    """
+
+    first: int = 100
+    ratio: float = 2.0
+    own_data: bool = False
+    split: bool = False
+    width: float = 1.0
+
+    @property
+    def exploration(self) -> Exploration:
+        """How actions are picked."""
+        return UpperConfidence(self.width)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """When episodes end."""
+        return Geometric(self.first, self.ratio)
+
+    @property
+    def per_release(self) -> float:
+        """Noise of one release over what one reward moves it."""
+        return self.noise_multiplier * (self.batches**0.5 if self.split else 1.0)
+
+    def guarantee(self, delta: float) -> dp.Guarantee:
+        """Return what all releases spend, whatever was claimed."""
+        one = dp.Gaussian(self.per_release, self.replace_distance)
+        run = one if self.own_data else dp.repeat(one, self.batches)
+        relation = dp.NeighboringRelation(self.relation)
+        return dp.account(run, relation=relation).guarantee(delta=delta)
+
+    def model(self, lead: tuple[int, ...]) -> Model:
+        """Return a fresh model."""
+        return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
+
+    def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
+        """Return a fresh channel, in a simulation."""
+        if rng is None:
+            remedy = "Its noise is that of floats. Use an agent of bandits instead."
+            raise ValueError(_checks.expected("simulation", False, "True", remedy))  # noqa: FBT003
+        sigma = self.per_release * self.clip_norm
+        return _Theta(self.features, lead, self.ridge, sigma, rng, own_data=self.own_data)
+
+
+class _Theta(Open):
+    """Releases A (theta + noise), from which the ridge model reads theta + noise."""
+
+    def __init__(
+        self,
+        dimension: int,
+        lead: tuple[int, ...],
+        ridge: float,
+        sigma: float,
+        rng: np.random.Generator,
+        *,
+        own_data: bool,
+    ) -> None:
+        super().__init__(dimension, lead)
+        self.start = np.zeros((*lead, dimension, dimension)) + ridge * np.eye(dimension)
+        self.all = self.start.copy()
+        self.sigma, self.rng, self.own_data = sigma, rng, own_data
+        self.total = self.prefix
+        self.reach: Array = np.zeros(lead)
+
+    def release(self, features: Array, rewards: Array, users: Any) -> None:
+        """Let `prefix` be A (theta + noise) after an episode."""
+        gram = transposed(features) @ features
+        self.all = self.all + gram
+        used = self.start + gram if self.own_data else self.all
+        own = summed(features, rewards)
+        self.total = own if self.own_data else self.total + own
+        if self.own_data or self.releases % _KEPT == 0:
+            self.reach = 1 / np.linalg.eigvalsh(used)[..., 0]
+        self.releases += 1
+        noise = self.rng.standard_normal(self.total.shape)
+        theta = np.linalg.solve(used, self.total[..., None])[..., 0]
+        self.prefix = times(self.all, theta + self.sigma * self.reach[..., None] * noise)
