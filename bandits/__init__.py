@@ -40,15 +40,14 @@ if TYPE_CHECKING:
         Estimate,
         Options,
         Privacy,
-        Propensities,
         doubly_robust,
         ips,
         replay,
         snips,
-        thompson_propensities,
     )
     from bandits.features import ItemFeatures, private_svd_features, svd_features
     from bandits.live import Agent, Ticket
+    from bandits.propensities import Propensities, thompson_propensities
     from bandits.simulation import Simulation, simulate
 
 __all__ = [
@@ -102,10 +101,10 @@ _HOMES = {
     "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
     "datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens load_open_bandit",
     "environments": "Environment RankDeficient Replay Synthetic",
-    "evaluation": "Estimate Options Privacy Propensities doubly_robust ips replay snips "
-    "thompson_propensities",
+    "evaluation": "Estimate Options Privacy doubly_robust ips replay snips",
     "features": "ItemFeatures private_svd_features svd_features",
     "live": "Agent Ticket",
+    "propensities": "Propensities thompson_propensities",
     "simulation": "Simulation simulate",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

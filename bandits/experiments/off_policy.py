@@ -16,10 +16,10 @@ from bandits.evaluation import (
     ips,
     replay,
     snips,
-    thompson_propensities,
 )
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
+from bandits.propensities import thompson_propensities
 
 _DIMENSION, _ARMS, _CANDIDATES = 20, 100, 5
 _CLIP = 10.0

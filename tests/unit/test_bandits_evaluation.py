@@ -206,6 +206,17 @@ def test_propensities_by_integration_of_independent_scores():
         assert abs(found.value[arm] - exact) < 5 * found.standard_error[arm]
 
 
+def test_of_equal_candidates_the_first_is_picked():
+    one, other = np.array([0.6, 0.1]), np.array([0.0, 0.3])
+    candidates = np.stack([one, one, other, other])
+    found = bandits.thompson_propensities(candidates, np.zeros(2), np.eye(2), draws=4000)
+    assert found.value[1] == found.value[3] == 0
+    pair = bandits.thompson_propensities(np.stack([one, other]), np.zeros(2), np.eye(2)).value
+    assert found.value[[0, 2]] == pytest.approx(pair, abs=5 * found.standard_error.max())
+    still = bandits.thompson_propensities(candidates, np.zeros(2), np.zeros((2, 2)))
+    assert still.value.tolist() == [1, 0, 0, 0]
+
+
 def test_a_tiny_propensity_is_not_zero():
     candidates = np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]])
     found = bandits.thompson_propensities(candidates, np.array([8.0, 0.0]), np.eye(2), draws=500)
