@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from bandits.environments import Environment, RankDeficient, Replay, Synthetic
     from bandits.evaluation import (
         Estimate,
-        Options,
-        Privacy,
         doubly_robust,
         ips,
         replay,
         snips,
     )
     from bandits.features import ItemFeatures, private_svd_features, svd_features
+    from bandits.intervals import Options, Privacy
     from bandits.live import Agent, Ticket
     from bandits.propensities import Propensities, thompson_propensities
     from bandits.simulation import Simulation, simulate
@@ -101,8 +100,9 @@ _HOMES = {
     "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
     "datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens load_open_bandit",
     "environments": "Environment RankDeficient Replay Synthetic",
-    "evaluation": "Estimate Options Privacy doubly_robust ips replay snips",
+    "evaluation": "Estimate doubly_robust ips replay snips",
     "features": "ItemFeatures private_svd_features svd_features",
+    "intervals": "Options Privacy",
     "live": "Agent Ticket",
     "propensities": "Propensities thompson_propensities",
     "simulation": "Simulation simulate",

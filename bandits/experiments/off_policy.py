@@ -10,8 +10,6 @@ from bandits.agents import LinTS, PrivateThompson
 from bandits.algorithm import Algorithm
 from bandits.evaluation import (
     Estimate,
-    Options,
-    Privacy,
     doubly_robust,
     ips,
     replay,
@@ -19,6 +17,7 @@ from bandits.evaluation import (
 )
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
+from bandits.intervals import Options, Privacy
 from bandits.propensities import thompson_propensities
 
 _DIMENSION, _ARMS, _CANDIDATES = 20, 100, 5
