@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from bandits.experiments import NAMES
-from bandits.experiments.command import OPTIONS
 
 _DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -109,6 +108,17 @@ simulate = click.Command(
     ],
 )
 
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+EXPERIMENT_OPTIONS: list[click.Parameter] = [
+    click.Option(["--quick"], is_flag=True, help="Few and short runs: minutes for all tables."),
+    click.Option(["--data-dir"], type=_FOLDER, help="Where data sets are, or are downloaded to."),
+    click.Option(["--download"], is_flag=True, help="Download data that are missing."),
+    click.Option(["--cache"], type=_FOLDER, help="Keep results there, by configuration."),
+    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Processes."),
+    click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
+]
+"""Of one table and of all."""
+
 
 def _experiment(*, name: str, **options: Any) -> None:
     """Run one table of the AdaPrivate-TS preprint: its number beside ours, and a verdict.
@@ -128,7 +138,7 @@ experiment = click.Command(
     "experiment",
     callback=_experiment,
     help=_experiment.__doc__,
-    params=[click.Argument(["name"], type=click.Choice(NAMES)), *OPTIONS],
+    params=[click.Argument(["name"], type=click.Choice(NAMES)), *EXPERIMENT_OPTIONS],
 )
 
 bandit = click.Group(

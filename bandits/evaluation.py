@@ -169,8 +169,8 @@ def doubly_robust(
     reward, propensity, target, options
         As in `ips`.
     predicted
-        A model's reward of the logged action, shape (n,), made from other data. It and `baseline`
-        are clipped to the range of rewards.
+        A model's reward of the logged action, shape (n,), made from other data and
+        clipped to the range of rewards.
     baseline
         Its mean reward under the evaluated policy, sum over a of target(a) times predicted(a),
         shape (n,). A private estimate takes both as public.
@@ -181,9 +181,11 @@ def doubly_robust(
     remedy = "Pass one prediction for each round."
     predicted = _checks.finite("predicted", predicted, shape, remedy)
     baseline = _checks.finite("baseline", baseline, shape, remedy)
-    predicted, baseline = (
-        np.clip(model, options.low, options.high) for model in (predicted, baseline)
-    )
+    for name, model in (("predicted", predicted), ("baseline", baseline)):
+        if model.min() < options.low or model.max() > options.high:
+            rule = f"in [{options.low:g}, {options.high:g}]"
+            remedy = "Clip the model's predictions before they are averaged."
+            raise ValueError(_checks.expected(name, "...", rule, remedy))
     ratio = Ratio(weight, baseline - weight * predicted, np.ones(len(weight)))
     return _estimated("dr", ratio, reward, options, clipped)
 

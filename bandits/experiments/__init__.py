@@ -6,10 +6,12 @@ part of the table.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from bandits.experiments.tables import Setup, Table
+if TYPE_CHECKING:
+    from bandits.experiments.tables import Setup, Table
 
-__all__ = ["NAMES", "Setup", "Table", "table"]
+__all__ = ["NAMES", "table"]
 
 NAMES = (
     "ts-vs-ucb",
@@ -28,7 +30,7 @@ NAMES = (
 """The tables, in the order of a full run."""
 
 
-def table(name: str, setup: Setup) -> Table:
+def table(name: str, setup: "Setup") -> "Table":
     """Return one table.
 
     Parameters

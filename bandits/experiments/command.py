@@ -1,4 +1,4 @@
-"""The command that writes tables, and its options."""
+"""The command that writes tables."""
 
 import sys
 from pathlib import Path
@@ -6,18 +6,9 @@ from pathlib import Path
 import click
 
 from bandits._downloads import DataUnavailable
-from bandits.experiments import NAMES, Setup, table
-from bandits.experiments.tables import Table
-
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-OPTIONS: list[click.Parameter] = [
-    click.Option(["--quick"], is_flag=True, help="Few and short runs: minutes for all tables."),
-    click.Option(["--data-dir"], type=_FOLDER, help="Where data sets are, or are downloaded to."),
-    click.Option(["--download"], is_flag=True, help="Download data that are missing."),
-    click.Option(["--cache"], type=_FOLDER, help="Keep results there, by configuration."),
-    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Processes."),
-    click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
-]
+from bandits.cli import EXPERIMENT_OPTIONS
+from bandits.experiments import NAMES, table
+from bandits.experiments.tables import Setup, Table
 
 
 def show(
@@ -58,5 +49,5 @@ main = click.Command(
     "bandits.experiments",
     callback=_main,
     help=_main.__doc__,
-    params=[click.Argument(["names"], nargs=-1, type=click.Choice(NAMES)), *OPTIONS],
+    params=[click.Argument(["names"], nargs=-1, type=click.Choice(NAMES)), *EXPERIMENT_OPTIONS],
 )

@@ -62,7 +62,8 @@ def table(setup: Setup) -> Table:
         ("The truth is the mean over the logged contexts. dr uses the logging policy's own model."),
         (
             f"clipped: weights up to {_CLIP:g}. private: epsilon = 1, delta = 1e-5 for a round's "
-            "reward. replay assumes a uniform logging policy, which this is not."
+            "reward. Of clipped weights ips and dr estimate the clipped mean, and so do their "
+            "intervals. replay assumes a uniform logging policy, which this is not."
         ),
         ("Intervals at 95 %; bernstein is Hoeffding with the noise where the estimate is private."),
     )
@@ -89,8 +90,8 @@ def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
     shares = target.propensities(candidates)
     truth = float((shares * means[offered]).sum(1).mean())
     log = reward, logging.propensities(candidates)[at], np.minimum(shares[at], 1.0)
-    model = candidates @ logging.mean
-    predicted = model[at], (shares * model).sum(1)
+    model = np.clip(candidates @ logging.mean, 0.0, 1.0)
+    predicted = model[at], np.minimum((shares * model).sum(1), 1.0)
     clipped = Options(clip=_CLIP)
     noise = Privacy(1.0, runs.DELTA, simulation=True, seed=world)
     private_options = Options(clip=_CLIP, private=True, privacy=noise)

@@ -49,6 +49,18 @@ def test_values_are_those_of_the_definitions():
     assert found["ips"].effective_sample_size == pytest.approx(size, rel=1e-12)
 
 
+@pytest.mark.parametrize("wrong", [0.0, 0.5, 1.0])
+def test_a_wrong_model_does_not_bias_the_doubly_robust_estimate(wrong):
+    values = []
+    for seed in range(200):
+        action, reward = logged(500, seed)
+        model = np.array([wrong, 1 - wrong, 0.5])
+        baseline = np.full(500, TARGET @ model)
+        own = LOGGING[action], TARGET[action], model[action], baseline
+        values.append(bandits.doubly_robust(reward, *own, Options(resamples=1)).value)
+    assert abs(np.mean(values) - VALUE) < 4 * np.std(values) / math.sqrt(200)
+
+
 def test_replay_is_the_mean_of_the_matches():
     action, reward = logged(200)
     chosen = np.full(200, 2)
@@ -234,6 +246,8 @@ def test_bad_input_is_refused():
         ("shape of reward", lambda: bandits.ips(reward[:3], *own)),
         ("shape of target", lambda: bandits.ips(reward, own[0], own[1][:3])),
         ("largest weight", lambda: bandits.ips(reward, own[0], 0 * own[1])),
+        ("predicted", lambda: bandits.doubly_robust(reward, *own, own[0] + 1, own[0])),
+        ("baseline", lambda: bandits.doubly_robust(reward, *own, own[0], own[0] - 1)),
         ("shape of chosen", lambda: bandits.replay(action, action[:3], reward)),
         ("privacy", lambda: Options(private=True)),
         ("privacy", lambda: Options(privacy=Privacy(1, 1e-6))),
