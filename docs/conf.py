@@ -3,6 +3,7 @@
 import importlib.metadata
 from typing import Any
 
+import bandits
 import privacy
 
 project = "dpcalib"
@@ -26,7 +27,10 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 # Type variables, other libraries' classes and the base of all mechanisms have no page here.
 nitpick_ignore_regex = [
-    ("py:.*", r"(.*\.)?(Mechanism|Figure|Cells|Notion|Conversion|Self|Result|T|M)"),
+    (
+        "py:.*",
+        r"(.*\.)?(Mechanism|Figure|Array|Indices|Learner|Cells|Notion|Conversion|Self|Result|T|M)",
+    ),
     ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
     ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
 ]
@@ -34,12 +38,15 @@ nitpick_ignore_regex = [
 
 def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
     """Point ``privacy.module.Name`` at the page of ``privacy.Name``, where readers find it."""
-    name = node.get("reftarget", "").rpartition(".")[2]
-    if name not in privacy.__all__:
-        return None
-    return env.get_domain("py").resolve_xref(
-        env, node["refdoc"], env.app.builder, "obj", f"privacy.{name}", node, content
-    )
+    target = node.get("reftarget", "")
+    name = target.rpartition(".")[2]
+    for package in (privacy, bandits):
+        if name in package.__all__:
+            public = f"{package.__name__}.{name}"
+            return env.get_domain("py").resolve_xref(
+                env, node["refdoc"], env.app.builder, "obj", public, node, content
+            )
+    return None
 
 
 def setup(app: Any) -> None:

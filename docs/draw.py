@@ -1,20 +1,19 @@
 """Draw the pictures of the documentation: ``python docs/draw.py``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
+import bandits
 import privacy as dp
 from privacy.plotting import plot_running_sums
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parent / "pictures"
 
 
-def running_sums(releases: int = 100) -> "Figure":
+def running_sums(releases: int = 100) -> Figure:
     """Return every way to correlate the noise of 100 releases, one participation."""
     kinds = dp.Factorisation
     return plot_running_sums(
@@ -31,11 +30,52 @@ def running_sums(releases: int = 100) -> "Figure":
     )
 
 
+def bandit_growth(replicates: int = 48) -> Figure:
+    """Return what privacy costs, epsilon = 1, over the number of rounds: regret above LinUCB's."""
+    lengths = [2500, 5000, 10_000, 20_000, 40_000]
+    costs: dict[str, list[tuple[float, float]]] = {}
+    for rounds in lengths:
+        same: dict[str, Any] = {"dimension": 20, "rounds": rounds}
+        private = same | {"epsilon": 1.0, "delta": 1e-5}
+        found = bandits.simulate(
+            {
+                "LinUCB": bandits.LinUCB(centre=0.5, width=0.1, **same),
+                "AdaPrivate-TS": bandits.AdaPrivateTS(frozen=True, **private),
+                "AdaPrivate-TS, centred, v = 0.1": bandits.AdaPrivateTS(
+                    frozen=True, centre=0.5, scale=0.1, **private
+                ),
+                "PrivateUCB": bandits.PrivateUCB(**private),
+            },
+            bandits.Synthetic(),
+            replicates=replicates,
+            seed=2026,
+            points=1,
+        )
+        plain = found.regret.pop("LinUCB")
+        for name, regret in found.regret.items():
+            excess = (regret - plain)[:, 0]
+            error = excess.std(ddof=1) / replicates**0.5
+            costs.setdefault(name, []).append((excess.mean(), 2 * error))
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes: Any = figure.add_subplot()
+    for name, points in costs.items():
+        means, errors = zip(*points, strict=True)
+        axes.errorbar(lengths, means, yerr=errors, label=name, marker="o", capsize=3)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("rounds T")
+    axes.set_ylabel("regret above LinUCB's (mean, 2 s.e.)")
+    axes.legend()
+    return figure
+
+
 def main() -> None:
     """Write every picture, the same bytes each time."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        running_sums().savefig(FOLDER / "running-sums.svg", metadata={"Date": None})
+        for draw in (running_sums, bandit_growth):
+            name = draw.__name__.replace("_", "-")
+            draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -189,6 +189,7 @@ def test_the_command_is_registered():
     assert found >= {
         "account",
         "audit",
+        "bandit",
         "check",
         "convert",
         "delta",

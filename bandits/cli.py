@@ -1,0 +1,111 @@
+"""`dpcalib bandit`: simulations from the command line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+_DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _simulate(
+    *,
+    algorithm: tuple[str, ...],
+    epsilon: float,
+    delta: float,
+    dimension: int,
+    rounds: int,
+    replicates: int,
+    seed: int,
+    jobs: int,
+    table: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Play algorithms in the same synthetic worlds and show their regret.
+
+    Rewards are clicks with probability 1 / (1 + exp(-theta'x)); a round offers 5 of 100 arms.
+    """
+    import bandits
+    from bandits.agents import ALGORITHMS
+
+    built = {}
+    try:
+        world = bandits.Synthetic(dimension=dimension)
+        for name in algorithm:
+            form: dict[str, Any] = {"type": name, "dimension": dimension, "rounds": rounds}
+            if name in ALGORITHMS and hasattr(ALGORITHMS[name], "noise_multiplier"):
+                form |= {"epsilon": epsilon, "delta": delta}
+            built[name] = bandits.algorithm_from_json(form)
+        found = bandits.simulate(
+            built,
+            world,
+            replicates=replicates,
+            seed=seed,
+            n_jobs=jobs,
+            progress=sys.stderr.isatty(),
+        )
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from error
+    if table is not None:
+        write = found.to_parquet if table.suffix == ".parquet" else found.to_csv
+        write(table)
+    if plot is not None:
+        found.plot().savefig(plot, dpi=150)
+    rows: list[dict[str, Any]] = [
+        {
+            "algorithm": name,
+            "regret": float(mean),
+            "standard_error": float(error),
+            "epsilon": built[name].guarantee(delta).epsilon,
+        }
+        for name, (mean, error) in found.last().items()
+    ]
+    if as_json:
+        finite = [{key: _json(value) for key, value in row.items()} for row in rows]
+        answer = {"schema": "dpcalib.bandit-simulate/1", "rounds": rounds, "delta": delta}
+        click.echo(json.dumps(answer | {"algorithms": finite}, allow_nan=False))
+        return
+    click.echo(f"{'algorithm':<20} {'regret':>10} {'s.e.':>8} {'epsilon':>9}")
+    for row in rows:
+        numbers = f"{row['regret']:>10.1f} {row['standard_error']:>8.1f} {row['epsilon']:>9.4g}"
+        click.echo(f"{row['algorithm']:<20} {numbers}")
+
+
+def _json(value: Any) -> Any:
+    return str(value) if value == float("inf") else value
+
+
+simulate = click.Command(
+    "simulate",
+    callback=_simulate,
+    help=_simulate.__doc__,
+    params=[
+        click.Option(
+            ["--algorithm", "-a"],
+            multiple=True,
+            default=_DEFAULT,
+            metavar="NAME",
+            help="An algorithm, such as PrivateUCB; repeat it for several.",
+        ),
+        click.Option(["--epsilon"], type=float, default=1.0, show_default=True),
+        click.Option(["--delta"], type=float, default=1e-5, show_default=True),
+        click.Option(["--dimension"], type=int, default=20, show_default=True),
+        click.Option(["--rounds"], type=int, default=10_000, show_default=True),
+        click.Option(["--replicates"], type=int, default=24, show_default=True),
+        click.Option(["--seed"], type=int, default=0, show_default=True),
+        click.Option(
+            ["--jobs"], type=int, default=1, show_default=True, help="Processes; needs joblib."
+        ),
+        click.Option(["--table"], type=_FILE, help="Write the curves: .csv or .parquet."),
+        click.Option(["--plot"], type=_FILE, help="Draw the curves: .png, .svg, .pdf."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+    ],
+)
+
+bandit = click.Group(
+    "bandit", commands=[simulate], help="Private contextual bandits: simulate their regret."
+)

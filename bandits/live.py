@@ -1,0 +1,238 @@
+"""A live agent: one recommender, one round at a time.
+
+``select`` shows candidates and returns a ticket; ``update`` hands in the ticket's reward, once,
+whenever it comes. What protects the rewards is in the parts; what is here keeps the books, so that
+each reward enters the sums once, in the batch of its round, or never.
+"""
+
+import secrets
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import privacy as dp
+from bandits import _checks
+from bandits._checks import Array
+
+if TYPE_CHECKING:
+    from bandits.algorithm import Algorithm
+    from bandits.learner import Learner
+
+
+class Ticket(NamedTuple):
+    """What `Agent.select` returns: the action, and the right to hand in one reward.
+
+    Attributes
+    ----------
+    action
+        The picked candidate's row.
+    round
+        The number of the round, from 0.
+    key
+        Of the agent's run that made it: after a crash, rounds that were not saved are played again
+        under the same numbers, and their old tickets are refused.
+
+    Three plain values: keep them with the round, and rebuild the ticket by ``Ticket(*values)``.
+    """
+
+    action: int
+    round: int
+    key: str
+
+
+class Agent:
+    """A running algorithm. Build it with ``algorithm.start()``.
+
+    Attributes
+    ----------
+    algorithm
+        What it runs.
+    simulation
+        Whether noise is seeded float noise, for experiments alone.
+    """
+
+    def __init__(self, algorithm: "Algorithm", learner: "Learner", *, simulation: bool) -> None:
+        self.algorithm = algorithm
+        self.simulation = simulation
+        self._learner = learner
+        self._range = algorithm.reward_range
+        self._by_user = learner.channel.by_user
+        self._late_counts = not learner.channel.private
+        self._key = secrets.token_hex(8)
+        self._pending: dict[int, str] = {}
+        self._first = 0  # number of the open batch's first round
+        self._features = np.zeros((16, algorithm.features))
+        self._rewards = np.zeros(16)
+        self._users: list[str] = []
+        self._late: dict[int, Array] = {}  # features of past rounds, where late rewards count
+        self._finished = False
+        self._folder: Path | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were selected."""
+        return self._learner.rounds
+
+    @property
+    def releases(self) -> int:
+        """How many batches were released."""
+        return self._learner.batch
+
+    @property
+    def estimate(self) -> Array:
+        """The mean of theta, shape (d,). It comes from released sums and may be shown."""
+        return self.algorithm.theta(self._learner.model.mean).copy()
+
+    def guarantee(self, delta: float) -> dp.Guarantee:
+        """Return what holds for everything that the agent shows, now and at any later time.
+
+        Parameters
+        ----------
+        delta
+            In (0, 1), well below 1 / rounds.
+        """
+        return self.algorithm.guarantee(delta)
+
+    def select(self, candidates: Any, *, user: str | int | None = None) -> Ticket:
+        """Pick one of some candidates.
+
+        Parameters
+        ----------
+        candidates
+            Features, shape (n, d) with any n >= 1; scaled to norm 1 where they are longer.
+        user
+            Whose round it is, where users are protected.
+
+        Returns
+        -------
+        Ticket
+
+        Raises
+        ------
+        ValueError
+            The features have another shape or are not finite, or the user is missing.
+        RuntimeError
+            All rounds were played, or the agent was finished.
+        """
+        learner = self._learner
+        features = np.asarray(candidates, dtype=np.float64)
+        if features.ndim != 2 or features.shape[1] != self.algorithm.dimension or not len(features):
+            rule = f"(n, {self.algorithm.dimension}) with n >= 1"
+            remedy = "Pass one row of features for each candidate."
+            raise ValueError(_checks.expected("shape of candidates", features.shape, rule, remedy))
+        features = self.algorithm.prepared(features)
+        if (user is None) is self._by_user:
+            remedy = "Pass user= where users are protected, and only there."
+            rule = "a user" if self._by_user else "None"
+            raise ValueError(_checks.expected("user", user, rule, remedy))
+        if self._finished or learner.rounds >= self.algorithm.rounds:
+            raise RuntimeError(
+                f"Expected at most rounds={self.algorithm.rounds} rounds and none after finish(). "
+                "Start another agent; its guarantee adds to this one's."
+            )
+        if learner.ended:
+            self._close()
+        action = int(learner.choose(features))
+        x = features[action]
+        place = learner.in_batch
+        learner.observe(x)
+        if place == len(self._rewards):
+            self._reserve(2 * place)
+        self._features[place] = x
+        if self._by_user:
+            self._users.append(str(user))
+        number = learner.rounds - 1
+        self._pending[number] = self._key
+        return Ticket(action, number, self._key)
+
+    def _reserve(self, rounds: int) -> None:
+        """Make room for an open batch of so many rounds."""
+        more = max(rounds - len(self._rewards), 0)
+        self._features = np.concatenate((self._features, np.zeros((more, self._features.shape[1]))))
+        self._rewards = np.concatenate((self._rewards, np.zeros(more)))
+
+    def update(self, ticket: Ticket, reward: float | None) -> None:
+        """Hand in the reward of a round, once.
+
+        A reward outside the range is clipped; None and NaN count as missing. A reward that comes
+        after its batch was closed adds nothing (without privacy it is added late).
+
+        Raises
+        ------
+        ValueError
+            The ticket was used already, or is not one of this agent.
+        """
+        number = ticket.round
+        if self._pending.get(number) != ticket.key:
+            remedy = "Each ticket takes one reward."
+            rule = "that of an open ticket of this agent"
+            raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
+        value = self._range.centred(reward)
+        del self._pending[number]
+        place = number - self._first
+        if place >= 0:
+            self._rewards[place] = value
+        elif number in self._late:
+            self._learner.channel.add(value * self._late.pop(number))
+
+    def finish(self, *, release: bool) -> None:
+        """End the agent: release the last, partial batch, or drop it.
+
+        Parameters
+        ----------
+        release
+            True releases the rewards that came until now, False forgets them. When this is called
+            must not depend on rewards.
+        """
+        if self._finished:
+            return
+        if release and self._learner.in_batch:
+            self._close()
+        self._forget()
+        self._first = self._learner.rounds
+        self._finished = True
+        self._autosave()
+
+    def _close(self) -> None:
+        """Release the open batch: on disk first, then in use."""
+        self._autosave()
+        features, rewards = self._open_batch()
+        self._keep_late(features)
+        self._learner.close(features, rewards, self._users)
+        self._next_batch()
+
+    def _open_batch(self) -> tuple[Array, Array]:
+        count = self._learner.in_batch
+        return self._features[:count], self._rewards[:count]
+
+    def _keep_late(self, features: Array) -> None:
+        if self._late_counts:
+            for place, x in enumerate(features):
+                if self._first + place in self._pending:
+                    self._late[self._first + place] = x.copy()
+
+    def _next_batch(self) -> None:
+        self._first = self._learner.rounds
+        self._forget()
+        self._autosave()
+
+    def _forget(self) -> None:
+        self._rewards[:] = 0.0
+        self._users = []
+
+    def _autosave(self) -> None:
+        if self._folder is not None and self._learner.channel.private:
+            self.save(self._folder)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the whole state to a folder, and keep it up to date at every release from now on.
+
+        ``agent.json`` and ``public.npz`` hold public things; ``sensitive.npz`` and ``sums.npz``
+        hold raw rewards and the noise, and are as secret as the data. Never go on from an old
+        copy: a batch would be released twice.
+        """
+        from bandits.checkpoint import save
+
+        save(self, Path(folder))

@@ -1,0 +1,352 @@
+"""How rewards reach the model: clipped, centred, summed over a batch, and released with noise.
+
+In this order: clip to the range, subtract the centre, then NaN and missing become 0, so that a
+missing reward says exactly what no reward says. A channel sums (r - centre) x over a batch and
+releases the prefix of all batches. Every round counts, whatever its reward.
+
+The noise comes from `privacy.RunningSum`; the channels differ in who is protected.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import privacy as dp
+from bandits import _checks
+from bandits._checks import Array
+
+MARGIN = 1 + 1e-12
+"""Float norms of features may exceed 1 by rounding; the noise pays for it."""
+
+REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
+REPLACE_SPECIAL = dp.NeighboringRelation.REPLACE_SPECIAL
+RELATIONS = (REPLACE_ONE, REPLACE_SPECIAL)
+
+
+@dataclass(frozen=True)
+class Range:
+    """The public range of rewards and the constant that is subtracted from them.
+
+    Parameters
+    ----------
+    low, high
+        Rewards are clipped to [low, high].
+    centre
+        In [low, high]; public. A missing reward counts as `centre`.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    centre: float = 0.0
+
+    def __post_init__(self) -> None:
+        low = _checks.real("low", self.low, "Pass the smallest reward.")
+        high = _checks.real("high", self.high, "Pass the largest reward.", above=low)
+        remedy = "Pass a public guess of the mean reward."
+        _checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
+
+    @property
+    def clip_norm(self) -> float:
+        """The largest |r - centre|."""
+        return max(self.high - self.centre, self.centre - self.low)
+
+    @property
+    def replace_distance(self) -> float:
+        """How far a replaced reward moves, in clip norms; in [1, 2]."""
+        return min(2.0, (self.high - self.low) / self.clip_norm)
+
+    def centred(self, reward: Any) -> float:
+        """Return one reward as it is summed; None and NaN are 0."""
+        if reward is None:
+            return 0.0
+        value = float(reward)
+        if math.isnan(value):
+            return 0.0
+        return min(max(value, self.low), self.high) - self.centre
+
+    def centred_all(self, rewards: Array) -> Array:
+        """Return many rewards as they are summed."""
+        out: Array = np.clip(rewards, self.low, self.high) - self.centre
+        return np.nan_to_num(out, nan=0.0)
+
+
+class Open:
+    """No privacy: the sums themselves."""
+
+    private = False
+    by_user = False
+
+    def __init__(self, dimension: int, lead: tuple[int, ...] = ()) -> None:
+        self.prefix = np.zeros((*lead, dimension))
+        self.releases = 0
+
+    def release(self, features: Array, rewards: Array, users: Any) -> None:
+        """Add a batch to `prefix`, the sum of all batches.
+
+        Parameters
+        ----------
+        features, rewards
+            The batch: shapes (..., B, d) and (..., B), centred.
+        users
+            Not used here.
+        """
+        self.prefix = self.prefix + summed(features, rewards)
+        self.releases += 1
+
+    def add(self, late: Array) -> None:
+        """Add a reward that came after its batch; the model sees it with the next batch."""
+        self.prefix = self.prefix + late
+
+    def state(self) -> dict[str, Array]:
+        """Return the arrays that change."""
+        return {"prefix": self.prefix, "releases": np.array(float(self.releases))}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put the arrays back."""
+        self.prefix, self.releases = state["prefix"].copy(), int(state["releases"])
+
+
+def summed(features: Array, rewards: Array) -> Array:
+    """Return the sum of r x over a batch, shape (..., d)."""
+    if rewards.ndim == 1:
+        product: Array = rewards.dot(features)
+        return product
+    total: Array = (rewards[..., None, :] @ features)[..., 0, :]
+    return total
+
+
+class Private:
+    """Each round's reward is protected: the batch sums are released as noisy running sums.
+
+    Parameters
+    ----------
+    sums
+        The running sum, of vectors like b.
+    """
+
+    private = True
+    by_user = False
+
+    def __init__(self, sums: dp.RunningSum) -> None:
+        self.sums = sums
+
+    @property
+    def prefix(self) -> Array:
+        """The last release."""
+        return self._published(self.sums.prefix)
+
+    @property
+    def releases(self) -> int:
+        """How many batches were released."""
+        return self.sums.releases
+
+    def release(self, features: Array, rewards: Array, users: Any) -> None:
+        """Add a batch and release the prefix; see `Open.release`."""
+        self.sums.step(self._values(features, rewards, users))
+
+    def add(self, late: Array) -> None:
+        """Do nothing: a reward after its batch's release adds nothing."""
+
+    def account(self, features: Array, rewards: Array, users: Any) -> None:
+        """Write a batch into the books whose release was made before a crash."""
+        self._values(features, rewards, users)
+
+    def _published(self, prefix: Array) -> Array:
+        return prefix
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        if self.sums.simulation:  # nothing to quantise: a matrix product is enough
+            return summed(features, rewards)
+        values: Array = self.sums.quantise(rewards[..., None] * features).sum(-2)
+        return values
+
+    def state(self) -> dict[str, Array]:
+        """Return the secret arrays that change, beside those of the running sum."""
+        return {}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put the arrays back."""
+
+
+class Sampled(Private):
+    """Each round enters its batch's sum with probability q, by a secret coin of its own.
+
+    Parameters
+    ----------
+    sums
+        The running sum.
+    sampling_probability
+        q in (0, 1].
+    rescale
+        Divide the released sums by q, so that they estimate the full ones.
+    coins
+        A generator, in a simulation; None takes the operating system's.
+    """
+
+    def __init__(
+        self,
+        sums: dp.RunningSum,
+        *,
+        sampling_probability: float,
+        rescale: bool,
+        coins: np.random.Generator | None,
+    ) -> None:
+        super().__init__(sums)
+        self.sampling_probability = sampling_probability
+        self.factor = 1 / sampling_probability if rescale else 1.0
+        self.coins = coins
+
+    def _published(self, prefix: Array) -> Array:
+        return self.factor * prefix
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        if self.coins is None:
+            bits = np.frombuffer(os.urandom(8 * rewards.size), np.uint64) >> np.uint64(11)
+            uniforms = bits.reshape(rewards.shape) * 2.0**-53
+        else:
+            uniforms = self.coins.random(rewards.shape)
+        kept = np.where(uniforms < self.sampling_probability, rewards, 0.0)
+        return super()._values(features, kept, users)
+
+    def state(self) -> dict[str, Array]:
+        """Return the coins' state, in a simulation."""
+        if self.coins is None:
+            return {}
+        return {"coins": np.array(json.dumps(self.coins.bit_generator.state))}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put it back."""
+        if self.coins is not None:
+            self.coins.bit_generator.state = json.loads(str(state["coins"]))
+
+
+class Capped(Private):
+    """All rewards of a user are protected: what a user adds to all batches together is capped.
+
+    A user's part of a batch is u = sum of (r - centre) x over the user's rounds in it. It is
+    scaled down so that over the user's lifetime sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
+    (``"l1"``); later rounds add nothing. How much a user has left depends on rewards and is never
+    told; it is kept with the secrets.
+
+    Parameters
+    ----------
+    sums
+        A running sum with ``Participation.lifetime_cap`` of the same norm.
+    cap
+        The lifetime cap, > 0.
+    per_batch
+        The most that a user may add to one batch, > 0.
+    norm
+        What adds up.
+    """
+
+    by_user = True
+
+    def __init__(self, sums: dp.RunningSum, *, cap: float, per_batch: float, norm: str) -> None:
+        super().__init__(sums)
+        self.cap, self.per_batch = cap, min(per_batch, cap)
+        self.power = 2.0 if norm == "l2" else 1.0
+        self.spent: dict[tuple[int, str], float] = {}
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        if rewards.ndim == 1:
+            return self._one(0, features, rewards, users)
+        each = enumerate(zip(features, rewards, users, strict=True))
+        return np.stack([self._one(replicate, *batch) for replicate, batch in each])
+
+    def _one(self, replicate: int, features: Array, rewards: Array, users: Any) -> Array:
+        names, places = np.unique(np.asarray(users, dtype=str), return_inverse=True)
+        total = np.zeros((len(names), features.shape[-1]))
+        np.add.at(total, places, rewards[:, None] * features)
+        norms = np.sqrt(np.square(total).sum(-1))
+        for i, name in enumerate(names.tolist()):
+            key = (replicate, name)
+            spent = self.spent.get(key, 0.0)
+            left = max(self.cap**self.power - spent, 0.0) ** (1 / self.power)
+            most = min(left, self.per_batch)
+            if norms[i] > most:
+                total[i] *= most / norms[i]
+            used = min(float(norms[i]), most) ** self.power
+            self.spent[key] = spent + used * MARGIN
+        values: Array = self.sums.quantise(total).sum(0)
+        return values
+
+    def state(self) -> dict[str, Array]:
+        """Return what every user has spent."""
+        keys = list(self.spent)
+        return {
+            "replicates": np.array([key[0] for key in keys], dtype=np.int64),
+            "users": np.array([key[1] for key in keys], dtype=str),
+            "spent": np.array(list(self.spent.values()), dtype=float),
+        }
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put it back."""
+        keys = zip(state["replicates"].tolist(), state["users"].tolist(), strict=True)
+        self.spent = dict(zip(keys, state["spent"].tolist(), strict=True))
+
+
+class Limited(Private):
+    """Up to k rewards of a user are protected as a group: the later ones are dropped.
+
+    Which rounds a user has is public, so that the count is too.
+    """
+
+    by_user = True
+
+    def __init__(self, sums: dp.RunningSum, *, rounds_per_user: int) -> None:
+        super().__init__(sums)
+        self.rounds_per_user = rounds_per_user
+        self.seen: dict[tuple[int, str], int] = {}
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        rows = np.atleast_2d(np.asarray(users, dtype=str))
+        kept = np.atleast_2d(rewards).copy()
+        for place, name in np.ndenumerate(rows):
+            key = (place[0], str(name))
+            self.seen[key] = self.seen.get(key, 0) + 1
+            if self.seen[key] > self.rounds_per_user:
+                kept[place] = 0.0
+        return super()._values(features, kept.reshape(rewards.shape), users)
+
+    def state(self) -> dict[str, Array]:
+        """Return how many rounds every user had."""
+        keys = list(self.seen)
+        return {
+            "replicates": np.array([key[0] for key in keys], dtype=np.int64),
+            "users": np.array([key[1] for key in keys], dtype=str),
+            "seen": np.array(list(self.seen.values()), dtype=float),
+        }
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put it back."""
+        keys = zip(state["replicates"].tolist(), state["users"].tolist(), strict=True)
+        self.seen = {key: int(n) for key, n in zip(keys, state["seen"].tolist(), strict=True)}
+
+
+class WithContexts(Private):
+    """Contexts and rewards are protected: sums of x x' and of (r - centre) x, released together.
+
+    The upper triangle of x x', its off-diagonal entries times sqrt 2, has the Frobenius norm of
+    x x'; with (r - centre) x behind it, it is one vector of norm^2 <= 1 + clip_norm^2.
+    """
+
+    def __init__(self, sums: dp.RunningSum, dimension: int) -> None:
+        super().__init__(sums)
+        self.upper = np.triu_indices(dimension)
+        self.weights = np.where(self.upper[0] == self.upper[1], 1.0, math.sqrt(2))
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        first, second = self.upper
+        squares = features[..., first] * features[..., second] * self.weights
+        rounds = np.concatenate((squares, rewards[..., None] * features), axis=-1)
+        values: Array = self.sums.quantise(rounds).sum(-2)
+        return values
+
+
+Channel = Open | Private
