@@ -487,6 +487,7 @@ class TestGroup:
         done = call(name, "--help")
         assert done.exit_code == 0
         assert f"Usage: main {name}" in done.stdout
+        assert "\\" not in done.stdout
 
     def test_version(self):
         assert dp.__version__ in call("--version").stdout
