@@ -63,7 +63,7 @@ def _unavailable(name: str, why: str) -> click.Command:
 @click.version_option(package_name="dpcalib")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    r"""Calibrate and account for differentially private noise.
+    """Calibrate and account for differentially private noise.
 
     \b
     The noise for epsilon = 1 at delta = 1e-5 over 1000 sampled steps:

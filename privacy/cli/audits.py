@@ -57,7 +57,7 @@ def _audit(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Try to falsify a privacy claim: exit code 3 if it is falsified, 0 if not.
+    """Try to falsify a privacy claim: exit code 3 if it is falsified, 0 if not.
 
     FUNCTION takes (data, rng) and returns numbers; the module is looked for in the current
     folder too. That a claim is not falsified does not prove it.

@@ -18,7 +18,7 @@ from privacy.notions._moments import Array, Complex, Direction
 from privacy.notions._profiles import Profile
 
 _U = 2.0**-53
-_ENTRIES, _MOST_ENTRIES = 2**20, 2**25  # of a table of nodes and centres: at a time, in all
+_ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # of a table of nodes and centres: at a time, in all
 _A = TypeVar("_A", Array, Complex)
 
 

@@ -22,6 +22,9 @@ from typing import Any
 
 import privacy as dp
 
+# The limits are for one core. Read when numpy is imported, which happens in the benchmarks.
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -479,6 +479,7 @@ class TestGroup:
     def test_help_lists_every_command(self, args):
         done = call(*args)
         assert done.exit_code == 0
+        assert "\\" not in done.stdout
         listed = re.findall(r"^  ([a-z-]+)  +[A-Z]", done.stdout, re.MULTILINE)
         assert set(listed) >= set(COMMANDS)
 
@@ -487,6 +488,7 @@ class TestGroup:
         done = call(name, "--help")
         assert done.exit_code == 0
         assert f"Usage: main {name}" in done.stdout
+        assert "\\" not in done.stdout
 
     def test_version(self):
         assert dp.__version__ in call("--version").stdout
