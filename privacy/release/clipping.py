@@ -44,6 +44,8 @@ class Contributions:
         What one row is, and so whom the guarantee protects: ``"record"`` or ``"user"``.
     users
         Whose row each is, where the unit is the user.
+    for_life
+        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`.
     """
 
     values: Floats = field(repr=False)
@@ -51,6 +53,7 @@ class Contributions:
     norm: Norm
     unit: Literal["record", "user"]
     users: tuple[Any, ...] = field(default=(), repr=False)
+    for_life: bool = False
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)

@@ -102,7 +102,7 @@ class LifetimeCap:
         # what is left is above what is used, so that 1 is rounded up enough
         spent = np.where(used > 0, np.minimum(np.nextafter(spent + used, np.inf), 1.0), spent)
         self._spent.update(zip(ids, spent.tolist(), strict=True))
-        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids))
+        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids), for_life=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the state, for a file that is kept as safe as the data."""

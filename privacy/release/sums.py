@@ -29,6 +29,9 @@ class Release:
         the noise is for; replacing one moves it by up to twice that.
     mechanism
         What to account, in any relation: its whole profile holds.
+    charged_once
+        True where `mechanism` covers ALL releases under one `LifetimeCap` with noise of this scale:
+        account for it once. False: account for it at every release.
     unit
         Whom that protects: ``"record"`` or ``"user"``.
     scale
@@ -42,6 +45,7 @@ class Release:
     values: npt.NDArray[np.float64]
     contribution_bound: float
     mechanism: Gaussian | Laplace
+    charged_once: bool
     unit: str
     scale: float
     step: float
@@ -120,6 +124,7 @@ def release_sum(
         values,
         float(bound),
         mechanism,
+        contributions.for_life and law.is_gaussian,
         contributions.unit,
         float(scale),
         float(step),

@@ -507,3 +507,13 @@ def test_releases_under_a_cap_cost_one_gaussian():
     released = [dp.release_sum(cap.clip_users([5.0], ["ann"]), noise) for _ in range(10)]
     assert {release.mechanism for release in released} == {noise}
     assert dp.account(noise).epsilon(1e-6) < dp.account(dp.repeat(noise, 10)).epsilon(1e-6)
+
+
+def test_a_release_says_whether_it_is_charged_once():
+    cap = dp.LifetimeCap(clip_norm=2.0)
+    for_life = cap.clip_users([1.0, 5.0], ["ann", "bob"])
+    alone = dp.clip_users([1.0, 5.0], ["ann", "bob"], clip_norm=2.0)
+    assert dp.release_sum(for_life, dp.Gaussian(1.0)).charged_once
+    # the cap bounds a sum of squares: Laplace noise pays at every release
+    assert not dp.release_sum(for_life, dp.Laplace(1.0)).charged_once
+    assert not dp.release_sum(alone, dp.Gaussian(1.0)).charged_once
