@@ -128,7 +128,7 @@ class IndividualBudget:
         try:
             share = np.asarray(shares, dtype=float)
         except (TypeError, ValueError):
-            raise TypeError(_checks.expected("shares", shares, "numbers", _SHARES)) from None
+            raise TypeError(_checks.expected("shares", "<shares>", "numbers", _SHARES)) from None
         if share.shape != (self.users,):
             rule = f"of shape ({self.users},)"
             raise ValueError(_checks.expected("shares.shape", share.shape, rule, _SHARES))

@@ -145,6 +145,13 @@ class TestIndividualBudget:
         with pytest.raises((ValueError, TypeError), match=f"Expected {told}="):
             budget.spend(dp.Gaussian(1.0), shares)
 
+    @pytest.mark.parametrize("shares", [[0.731, 1.5], ["0.731", "x"], [[0.731], [1.0, 0.5]]])
+    def test_no_error_shows_a_share(self, shares):
+        budget = dp.IndividualBudget(epsilon=1, delta=DELTA, users=2)
+        with pytest.raises((ValueError, TypeError)) as refused:
+            budget.spend(dp.Gaussian(1.0), shares)
+        assert "0.731" not in str(refused.value)
+
     def test_replacing_has_no_theorem(self):
         with pytest.raises(ValueError, match="Expected relation="):
             dp.IndividualBudget(epsilon=1, delta=DELTA, users=2, relation="REPLACE_ONE")
