@@ -133,4 +133,4 @@ class LatticeSum:
         if delta == 0.0:
             return -math.inf if epsilon >= value[-1] else math.log(1e-290)
         delta += 1e-290  # for weights that underflow
-        return min(0.0, math.log(delta) + error + 64 * _U)
+        return min(0.0, math.log(delta) + error + (64 + mass.size) * _U)  # a sum rounds each time
