@@ -8,10 +8,12 @@ budget (Feldman and Zrnic 2021, for Rényi divergences, so for rho at every orde
 import math
 from copy import copy
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from privacy import _checks
 from privacy._solve import round_up
+from privacy.budget._measures import GRACE, down
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.notions._trees import mu_squared
@@ -86,7 +88,7 @@ class IndividualBudget:
     @property
     def limit(self) -> float:
         """Return the rho that each user may spend; 1e-12 of it is left for rounding."""
-        return self._most * (1 - 1e-12)
+        return down(Fraction(self._most) / (1 + GRACE))
 
     @property
     def _most(self) -> float:
