@@ -142,9 +142,12 @@ def _divided(value: float, size: int) -> float:
 
 
 def _scaled(value: float, size: int) -> float:
-    """Return value * size, rounded up."""
+    """Return value * size, rounded up: both as floats and, as a budget reads them, as written."""
     product = size * value if size < 2**1000 else math.inf
-    return product if product >= size * Fraction(value) else math.nextafter(product, math.inf)
+    least = size * max(Fraction(value), Fraction(repr(value)))
+    while math.isfinite(product) and min(Fraction(product), Fraction(repr(product))) < least:
+        product = math.nextafter(product, math.inf)
+    return product
 
 
 def _group_claim(claim: ApproximateDP, size: int) -> ApproximateDP:

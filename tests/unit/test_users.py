@@ -1,6 +1,7 @@
 """One user's records as the unit of privacy: what is rewritten, what is refused, right values."""
 
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -43,6 +44,13 @@ class TestRewriting:
             if value < 1e100:
                 cost = dp.user_level(dp.PureDP(value), max_contributions=size).epsilon
                 assert cost >= value * size
+
+    @pytest.mark.parametrize("hundredths", range(1, 200, 7))
+    @pytest.mark.parametrize("size", [3, 6, 7])
+    def test_a_budget_charges_all_of_a_claim_as_it_is_written(self, hundredths, size):
+        claim = dp.PureDP(hundredths / 100)
+        user = dp.user_level(claim, max_contributions=size)
+        assert Fraction(repr(user.epsilon)) >= size * Fraction(hundredths, 100)
 
     def test_trees(self):
         gaussian, laplace = dp.Gaussian(6.0), dp.Laplace(4.0)
