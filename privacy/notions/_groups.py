@@ -124,10 +124,18 @@ def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
     """Return j = 0 .. size, Bin(j; size, q) right to an ulp, and its log."""
     kept, dropped = Fraction(q), 1 - Fraction(q)
     exact = [math.comb(size, j) * kept**j * dropped ** (size - j) for j in range(size + 1)]
-    logs = [math.log(w.numerator) - math.log(w.denominator) for w in exact]
-    weights = [float(w) for w in exact]
-    log_weights = [math.log(w) if w > 0 else log for w, log in zip(weights, logs, strict=True)]
-    return np.arange(size + 1.0), np.array(weights), np.array(log_weights)
+    return (
+        np.arange(size + 1.0),
+        np.array([float(w) for w in exact]),
+        np.array(list(map(_log, exact))),
+    )
+
+
+def _log(weight: Fraction) -> float:
+    """Return the log, also of what is no normal float."""
+    if weight > 1e-300:
+        return math.log(weight)
+    return math.log(weight.numerator) - math.log(weight.denominator)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as losses
 
 import privacy as dp
-from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile
+from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile, _binomial
 
 DELTA = 1e-6
 SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
@@ -231,6 +231,14 @@ class TestSampledGroups:
     def test_nothing_beyond_the_supremum(self):
         profile = GroupSampledProfile(1.5, 0.3, 3)
         assert profile._adding(-3 * math.log1p(-0.3) * (1 + 1e-14)) == -math.inf
+
+    @pytest.mark.parametrize(("size", "q"), [(36, 1e-9), (120, 2e-3), (1000, 0.5)])
+    def test_the_log_of_a_weight_that_is_no_normal_float(self, size, q):
+        log_weights = _binomial(size, q)[2]
+        with mp.workdps(60):
+            for j in range(0, size + 1, max(size // 40, 1)):
+                exact = mp.binomial(size, j) * mp.mpf(q) ** j * (1 - mp.mpf(q)) ** (size - j)
+                assert log_weights[j] == pytest.approx(float(mp.log(exact)), rel=1e-14, abs=1e-14)
 
     def test_large_tables_are_made_in_blocks(self):
         model = GroupSampledGaussian(0.3, 50.0, 1000)
