@@ -116,7 +116,7 @@ class _Ours(_Private):
         centre = (self.low + self.high) / 2 if self.centre is None else self.centre
         return Range(self.low, self.high, centre)
 
-    @property
+    @cached_property
     def constant(self) -> float | None:
         """The weight of the constant feature; None where there is none."""
         return 0.25 if self.bias is None and self.centre is None else self.bias

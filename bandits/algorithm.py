@@ -14,6 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 
 import privacy as dp
 from bandits import _checks
@@ -35,6 +36,8 @@ Noise = Literal[
     "column_normalised",
     "optimised",
 ]
+_FEW = 16
+"""Candidates up to which all their products take less time than their squares alone."""
 Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
 
 
@@ -85,12 +88,12 @@ class Algorithm(ABC):
         centre = self.low if self.centre is None else self.centre
         return Range(self.low, self.high, centre)
 
-    @property
+    @cached_property
     def features(self) -> int:
         """Length of the feature vectors that the model sees."""
         return self.dimension + (self.constant is not None)
 
-    @property
+    @cached_property
     def constant(self) -> float | None:
         """The weight of the constant feature; None where there is none."""
         return self.bias
@@ -136,15 +139,21 @@ class Algorithm(ABC):
 
     def prepared(self, candidates: Array) -> Array:
         """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
-        # einsum does not warn of an overflow, and costs less than errstate does
-        squares = np.einsum("...i,...i->...", candidates, candidates)
+        if candidates.ndim == 2 and len(candidates) <= _FEW:
+            # of all products of two vectors the largest is a square
+            squares = dsyrk(1.0, candidates.T, trans=1)
+        else:
+            squares = np.einsum("...i,...i->...", candidates, candidates)
+        # neither of these warns of an overflow, which NumPy's products do
         if not squares.item(squares.argmax()) <= MARGIN:
             candidates = _shortened(candidates)
-        if self.constant is None:
+        constant = self.constant
+        if constant is None:
             return candidates
         out = np.empty((*candidates.shape[:-1], self.features))
-        np.multiply(candidates, self._shrink, out=out[..., :-1])
-        out[..., -1] = self.constant
+        out[..., :-1] = candidates
+        out[..., -1] = constant / self._shrink
+        out *= self._shrink
         return out
 
     def learner(self, seeds: Seeds, rng: np.random.Generator | None) -> Learner:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bandits import _checks
 from bandits._checks import Array, Indices
+from bandits.exploration import stacked
 
 Link = Literal["logistic", "linear"]
 Law = Literal["bernoulli", "gaussian", "exact"]
@@ -194,11 +195,11 @@ class _SyntheticWorld(World):
     def block(self, count: int) -> Block:
         environment = self.environment
         shape = (count, environment.candidates)
-        drawn = np.stack([rng.random(shape) for rng in self.generators])
+        drawn = stacked([rng.random for rng in self.generators], shape)
         if environment.law == "gaussian":
-            luck = np.stack([rng.standard_normal(count) for rng in self.generators])
+            luck = stacked([rng.standard_normal for rng in self.generators], (count,))
         else:
-            luck = np.stack([rng.random(count) for rng in self.generators])
+            luck = stacked([rng.random for rng in self.generators], (count,))
         start, pool = environment.pool(self.played, count)
         chosen = distinct(drawn, np.asarray(pool)) + start[:, None]
         rows = np.arange(len(self.generators))[:, None, None] * environment.arms
@@ -280,7 +281,7 @@ class _ReplayWorld(World):
 
     def block(self, count: int) -> Block:
         shape = (count, self.environment.candidates + 1)
-        drawn = np.stack([rng.random(shape) for rng in self.generators])
+        drawn = stacked([rng.random for rng in self.generators], shape)
         users: Indices = self.eligible[(drawn[..., 0] * len(self.eligible)).astype(np.int64)]
         places = self.first[users][..., None] + distinct(drawn[..., 1:], self.count[users])
         means = self.rating[places]

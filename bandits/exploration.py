@@ -15,7 +15,7 @@ import numpy as np
 
 from bandits import _checks
 from bandits._checks import Array, Indices
-from bandits.linear_model import rows_times, times
+from bandits.linear_model import add_to, rows_times, times
 
 Rounds = int | Indices
 
@@ -115,7 +115,8 @@ class UpperConfidence(ByScore):
         """Return x'mean + width |x|."""
         reach = rows_times(candidates, root)
         squares = (reach * reach).dot(_ones(mean.shape[-1]))
-        bound: Array = times(candidates, mean) + self.width * np.sqrt(squares)
+        bound = times(candidates, mean)
+        add_to(bound, self.width, np.sqrt(squares))
         return bound
 
 
@@ -144,8 +145,10 @@ class Thompson:
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         """Return argmax x'theta."""
-        scale = self.scale * self.decay**batch
-        return _best(times(candidates, mean + scale * times(root, noise.normals)))
+        theta = times(root, noise.normals)
+        theta *= self.scale * self.decay**batch
+        theta += mean
+        return _best(times(candidates, theta))
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,15 @@ class Forced:
         return np.where(forced, any_arm, picked)
 
 
+def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
+    """Return what each generator's method draws, one below the other: (len(draws), *shape)."""
+    out = np.empty((len(draws), *shape))
+    if out.size:
+        for draw, own in zip(draws, out, strict=True):
+            draw(out=own)
+    return out
+
+
 class Draws:
     """The two sequences of random numbers, for a live learner or for replicates.
 
@@ -204,19 +216,11 @@ class Draws:
         """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) when live."""
         normals = (rounds, dimension if exploration.normals else 0)
         uniforms = (rounds, exploration.uniforms)
-        return Noise(
-            self._stacked([rng.standard_normal for rng in self.generators[0]], normals),
-            self._stacked([rng.random for rng in self.generators[1]], uniforms),
+        noise = Noise(
+            stacked([rng.standard_normal for rng in self.generators[0]], normals),
+            stacked([rng.random for rng in self.generators[1]], uniforms),
         )
-
-    def _stacked(self, draws: list[Callable[..., Array]], shape: tuple[int, int]) -> Array:
-        if self.live:
-            return draws[0](shape)
-        out = np.empty((len(draws), *shape))
-        if out.size:
-            for draw, own in zip(draws, out, strict=True):
-                draw(out=own)
-        return out
+        return Noise(noise.normals[0], noise.uniforms[0]) if self.live else noise
 
     def state(self) -> list[dict[str, object]]:
         """Return the generators' states, for a live learner."""

@@ -53,8 +53,8 @@ class Learner:
         self._nothing = Noise(np.zeros(0), np.zeros(0))
         self._measured = not self.schedule.lockstep
         self._length = self.schedule.length(self.batch)
-        self._ahead = self._nothing
-        self._next = self._drawn = 0
+        self._ahead: list[Noise] = []
+        self._next = 0
         self._before = self.draws.state() if self.draws.live else []
 
     @property
@@ -153,17 +153,19 @@ class Learner:
     def _noise(self) -> Noise:
         if self._silent:
             return self._nothing
-        if self._next == self._drawn:
+        if self._next == len(self._ahead):
             if self.draws.live:
                 self._before = self.draws.state()
-            self._ahead = self.draws.noise(self.exploration, _AHEAD, self.dimension)
-            self._next, self._drawn = 0, _AHEAD
-        at = self._next
+            self._draw_ahead()
+            self._next = 0
+        noise = self._ahead[self._next]
         self._next += 1
-        normals, uniforms = self._ahead
-        if self.draws.live:
-            return Noise(normals[at], uniforms[at])
-        return Noise(normals[:, at], uniforms[:, at])
+        return noise
+
+    def _draw_ahead(self) -> None:
+        drawn = self.draws.noise(self.exploration, _AHEAD, self.dimension)
+        rows = (np.moveaxis(part, -2, 0) for part in drawn)
+        self._ahead = list(map(Noise, *rows))
 
     def progress(self) -> dict[str, Any]:
         """Return what, with the arrays of the parts, is the whole state of a live learner."""
@@ -173,7 +175,7 @@ class Learner:
             "in_batch": self.in_batch,
             "growth": self.growth,
             "draws": self._before,
-            "drawn": self._drawn,
+            "drawn": len(self._ahead),
             "next": self._next,
         }
 
@@ -184,9 +186,9 @@ class Learner:
         self._length = self.schedule.length(self.batch)
         self.draws.load(progress["draws"])
         self._before = progress["draws"]
-        self._drawn, self._next = progress["drawn"], progress["next"]
-        if self._drawn:
-            self._ahead = self.draws.noise(self.exploration, _AHEAD, self.dimension)
+        self._next = progress["next"]
+        if progress["drawn"]:
+            self._draw_ahead()
 
 
 def gathered(arms: Array, places: Indices) -> Array:

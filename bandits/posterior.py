@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from bandits._checks import Array
-from bandits.linear_model import times, transposed
+from bandits.linear_model import inverse_root, times, transposed
 
 Estimator = Literal["prefix", "all"]
 
@@ -244,8 +244,8 @@ class _AllReleases:
         self.inverses: list[Array] = []
         self.information = np.zeros((*lead, dimension, dimension))
         self.vector = np.zeros((*lead, dimension))
-        self.designs: list[Array] = []  # blocks of F^-1 H
-        self.values: list[Array] = []  # blocks of F^-1 y
+        self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, with room for all
+        self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
     def add(self, gram: Array, prefix: Array) -> Spectrum:
         """Return the information after one more release."""
@@ -258,23 +258,19 @@ class _AllReleases:
         grams = np.stack(self.grams)
         h = np.tensordot(rows[k], grams, 1)
         # Cov(y_k, y_i) for all i <= k
-        cross = self.variance * np.tensordot(rows * rows[k], grams, 1)
+        cross = np.tensordot(self.variance * rows * rows[k], grams, 1)
         left = self._eliminated(cross[:k])
-        own = cross[k] + np.eye(d)
-        for i in range(k):
-            block = left[..., i * d : (i + 1) * d]
-            own = own - block @ transposed(block)
-            h = h - block @ self.designs[i]
-            y = y - times(block, self.values[i])
-        # what is left of Cov(y_k) is at least its noise, the identity, whatever the rounding
-        eigen, vectors = np.linalg.eigh(own)
-        inverse = transposed(vectors / np.sqrt(np.maximum(eigen, 1.0))[..., None, :])
+        # what is left of Cov(y_k) is at least its noise, the identity
+        own = cross[k] + np.eye(d) - left @ transposed(left)
+        inverse = transposed(inverse_root(own, 1.0))
+        before, new = np.s_[..., : k * d, :], np.s_[..., k * d : (k + 1) * d, :]
+        design = inverse @ (h - left @ self.designs[before])
+        value = times(inverse, y - times(left, self.values[before[:-1]]))
         self.left.append(left)
         self.inverses.append(inverse)
-        self.designs.append(inverse @ h)
-        self.values.append(times(inverse, y))
-        self.information = self.information + transposed(self.designs[k]) @ self.designs[k]
-        self.vector = self.vector + times(transposed(self.designs[k]), self.values[k])
+        self.designs[new], self.values[new[:-1]] = design, value
+        self.information = self.information + transposed(design) @ design
+        self.vector = self.vector + times(transposed(design), value)
         return Spectrum.of(self.information, self.vector)
 
     def _eliminated(self, cross: Array) -> Array:
@@ -287,7 +283,7 @@ class _AllReleases:
         return out
 
     def state(self) -> dict[str, Array]:
-        single = {"last": self.last, "information": self.information, "vector": self.vector}
+        single = {name: getattr(self, name) for name in self._SINGLE}
         lists = {
             f"{name}_{i}": array
             for name in self._LISTS
@@ -296,10 +292,11 @@ class _AllReleases:
         return single | lists | {"releases": np.array(float(len(self.grams)))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        for name in ("last", "information", "vector"):
+        for name in self._SINGLE:
             setattr(self, name, state[name].copy())
         for name in self._LISTS:
             found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
             setattr(self, name, found)
 
-    _LISTS = ("grams", "increments", "left", "inverses", "designs", "values")
+    _SINGLE = ("last", "information", "vector", "designs", "values")
+    _LISTS = ("grams", "increments", "left", "inverses")

@@ -228,7 +228,7 @@ def play(
     regret = np.zeros((len(group), algorithm.rounds))
     reward = np.zeros((len(group), algorithm.rounds))
     arms = algorithm.prepared(world.features)
-    batch: list[tuple[Array, Array, Indices]] = []
+    batch: list[tuple[Indices, Array, Indices]] = []
     for start in range(0, algorithm.rounds, _BLOCK):
         block = world.block(min(_BLOCK, algorithm.rounds - start))
         # a maximum of columns is three times as fast as one along so short an axis
@@ -237,22 +237,22 @@ def play(
         at = 0
         while at < count:
             if learner.ended:
-                _close(learner, batch)
+                _close(learner, arms, batch)
                 batch = []
             stop = at + 1 if learner.left is None else min(count, at + learner.left)
             offered = block.candidates[:, at:stop]
             picked = learner.play_block(arms, offered)[..., None]
             means = np.take_along_axis(block.means[:, at:stop], picked, -1)[..., 0]
-            features = gathered(arms, np.take_along_axis(offered, picked, -1)[..., 0])
+            chosen = np.take_along_axis(offered, picked, -1)[..., 0]
             got = world.rewards(means, block.luck[:, at:stop])
             centred = algorithm.reward_range.centred_all(got)
-            batch.append((features, centred, block.users[:, at:stop]))
+            batch.append((chosen, centred, block.users[:, at:stop]))
             regret[:, start + at : start + stop] = best[:, at:stop] - means
             reward[:, start + at : start + stop] = means
             at = stop
     return regret.cumsum(1)[:, marks - 1], reward.cumsum(1)[:, marks - 1]
 
 
-def _close(learner: Learner, batch: list[tuple[Array, Array, Indices]]) -> None:
-    features, rewards, users = (np.concatenate(part, axis=1) for part in zip(*batch, strict=True))
-    learner.close(features, rewards, users)
+def _close(learner: Learner, arms: Array, batch: list[tuple[Indices, Array, Indices]]) -> None:
+    chosen, rewards, users = (np.concatenate(part, axis=1) for part in zip(*batch, strict=True))
+    learner.close(gathered(arms, chosen), rewards, users)

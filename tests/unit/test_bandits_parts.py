@@ -57,6 +57,20 @@ def test_factor_survives_rank_deficient_and_huge_contexts():
     assert (np.linalg.eigvalsh(root @ root.T) >= 0).all()
 
 
+def test_inverse_root_is_one_whatever_rounding_left_of_the_matrix():
+    rng = np.random.default_rng(6)
+    x = unit(rng, 4, 30, 5)
+    sound = np.eye(5) + np.swapaxes(x, -1, -2) @ x
+    lost = np.eye(5) + 1e20 * x[:1, 0, :, None] * x[:1, 0, None, :]  # the identity is rounded off
+    root = linear_model.inverse_root(np.concatenate((sound, lost)), 1.0)
+    inverses = root @ np.swapaxes(root, -1, -2)
+    np.testing.assert_allclose(inverses[:4], np.linalg.inv(sound), atol=1e-14)
+    np.testing.assert_array_equal(root[1], linear_model.inverse_root(sound[1], 1.0))
+    values = np.linalg.eigvalsh(inverses[4])
+    assert values.min() >= -1e-15
+    assert values.max() <= 1 + 1e-12  # no more than one over the floor
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_ridge_mean_solves_the_normal_equations(frozen):
     rng = np.random.default_rng(3)
