@@ -87,16 +87,20 @@ class NoiseAware:
 
     def close(self, features: Array, prefix: Array) -> None:
         """Take in a batch's features (..., B, d) and the release after it (..., d)."""
-        spectrum = self.evidence.add(transposed(features) @ features, prefix)
-        spectrum = spectrum.shifted(self.prior_mean)
+        self.evidence.add(transposed(features) @ features, prefix)
         if self.bias_variance is None:
-            precision = self._precision(spectrum)
+            spectrum = self.evidence.spectrum.shifted(self.prior_mean)
+            values = self._precision(spectrum) + spectrum.values
+            self.root = spectrum.vectors / np.sqrt(values)[..., None, :]
+            seen = spectrum.turned / np.sqrt(values)
         else:
-            spectrum, precision = self._with_bias(spectrum, self.bias_variance)
-        self.root = spectrum.vectors / np.sqrt(precision + spectrum.values)[..., None, :]
-        self.mean = self.prior_mean + times(
-            self.root, spectrum.turned / np.sqrt(precision + spectrum.values)
-        )
+            matrix, vector = self.evidence.information
+            vector = vector - times(matrix, self.prior_mean)
+            prior = self._precisions(matrix, vector, 1 / self.bias_variance)
+            total = matrix + prior[..., None] * np.eye(vector.shape[-1])
+            self.root = inverse_root(total, float(prior.min()))
+            seen = times(transposed(self.root), vector)
+        self.mean = self.prior_mean + times(self.root, seen)
 
     def _precision(self, spectrum: "Spectrum") -> Array:
         """Return the prior's precision 1 / p, shape (..., 1)."""
@@ -104,20 +108,16 @@ class NoiseAware:
             return np.array([1 / self.prior_variance])
         return 1 / most_likely_scale(spectrum)[..., None]
 
-    def _with_bias(self, spectrum: "Spectrum", variance: float) -> "tuple[Spectrum, Array]":
-        """Return information plus what the prior adds where p is not the last one's variance."""
-        information, vector = spectrum.matrix, spectrum.vector
+    def _precisions(self, information: Array, vector: Array, last: float) -> Array:
+        """Return the prior precisions of the coefficients (..., d); the last one is known."""
         inner, cross = information[..., :-1, :-1], information[..., :-1, -1]
-        last = information[..., -1, -1] + 1 / variance
-        # for p, integrate the constant's coefficient out: its scale is known
-        rest = inner - cross[..., :, None] * cross[..., None, :] / last[..., None, None]
-        seen = vector[..., :-1] - cross * (vector[..., -1] / last)[..., None]
-        precision = self._precision(Spectrum.of(rest, seen))
-        # the smaller precision for all, which bounds the sum from below, and the rest as evidence
-        floor = np.minimum(precision, 1 / variance)
-        extra = np.broadcast_to(precision - floor, vector.shape).copy()
-        extra[..., -1:] = 1 / variance - floor
-        return Spectrum.of(information + extra[..., None] * np.eye(vector.shape[-1]), vector), floor
+        # for p, integrate the last coefficient out
+        own = information[..., -1, -1] + last
+        rest = inner - cross[..., :, None] * cross[..., None, :] / own[..., None, None]
+        seen = vector[..., :-1] - cross * (vector[..., -1] / own)[..., None]
+        precisions = np.full_like(vector, last)
+        precisions[..., :-1] = self._precision(Spectrum.of(rest, seen))
+        return precisions
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""
@@ -184,8 +184,16 @@ class _Evidence(Protocol):
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
     ) -> None: ...
 
-    def add(self, gram: Array, prefix: Array) -> Spectrum:
-        """Return the information after one more release."""
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Their spectrum."""
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""
@@ -205,13 +213,18 @@ class _LastPrefix:
         self.gram = np.zeros((*lead, dimension, dimension))
         self.releases = 0
 
-    def add(self, gram: Array, prefix: Array) -> Spectrum:
-        """Return the information after one more release."""
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
         self.gram = self.gram + gram
-        spectrum = Spectrum.of(self.gram, prefix)
-        weights = spectrum.values / (self.variance * spectrum.values + self.noise[self.releases])
+        values, vectors, turned = Spectrum.of(self.gram, prefix)
+        weights = values / (self.variance * values + self.noise[self.releases])
         self.releases += 1
-        return Spectrum(weights * spectrum.values, spectrum.vectors, weights * spectrum.turned)
+        self.spectrum = Spectrum(weights * values, vectors, weights * turned)
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+        return self.spectrum.matrix, self.spectrum.vector
 
     def state(self) -> dict[str, Array]:
         return {"gram": self.gram, "releases": np.array(float(self.releases))}
@@ -242,13 +255,13 @@ class _AllReleases:
         self.increments: list[Array] = []
         self.left: list[Array] = []
         self.inverses: list[Array] = []
-        self.information = np.zeros((*lead, dimension, dimension))
+        self.matrix = np.zeros((*lead, dimension, dimension))
         self.vector = np.zeros((*lead, dimension))
         self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, with room for all
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
-    def add(self, gram: Array, prefix: Array) -> Spectrum:
-        """Return the information after one more release."""
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
         k, d = len(self.grams), gram.shape[-1]
         self.grams.append(gram)
         self.increments.append(prefix - self.last)
@@ -269,9 +282,18 @@ class _AllReleases:
         self.left.append(left)
         self.inverses.append(inverse)
         self.designs[new], self.values[new[:-1]] = design, value
-        self.information = self.information + transposed(design) @ design
+        self.matrix = self.matrix + transposed(design) @ design
         self.vector = self.vector + times(transposed(design), value)
-        return Spectrum.of(self.information, self.vector)
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+        return self.matrix, self.vector
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Their spectrum."""
+        return Spectrum.of(self.matrix, self.vector)
 
     def _eliminated(self, cross: Array) -> Array:
         """Return block row k of F left of its diagonal, (..., d, k d), by forward substitution."""
@@ -298,5 +320,5 @@ class _AllReleases:
             found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
             setattr(self, name, found)
 
-    _SINGLE = ("last", "information", "vector", "designs", "values")
+    _SINGLE = ("last", "matrix", "vector", "designs", "values")
     _LISTS = ("grams", "increments", "left", "inverses")
