@@ -56,6 +56,7 @@ class Learner:
         self._ahead: list[Noise] = []
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
+        self._scores: Array | None = None  # of all arms, while the model stands still
 
     @property
     def ended(self) -> bool:
@@ -95,7 +96,8 @@ class Learner:
         Parameters
         ----------
         arms
-            Features of all arms, shape (R, A, d), or (1, A, d) for all replicates.
+            Features of all arms, shape (R, A, d), or (1, A, d) for all replicates; the same ones
+            in all blocks of a batch.
         offered
             The candidates' arms, shape (R, B, n).
 
@@ -110,9 +112,11 @@ class Learner:
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
-        if isinstance(self.exploration, ByScore) and arms.shape[1] <= offered[0].size:
-            scores = self.exploration.scores(arms, mean, root)  # of each arm once
-            picks: Indices = gathered(scores[..., None], offered)[..., 0].argmax(-1)
+        in_batch = (self._length or count) * offered.shape[-1]
+        if isinstance(self.exploration, ByScore) and arms.shape[1] <= in_batch:
+            if self._scores is None:
+                self._scores = self.exploration.scores(arms, mean, root)  # of each arm once
+            picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
             return picks
         noise = self.draws.noise(self.exploration, count, self.dimension)
         mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
@@ -149,6 +153,7 @@ class Learner:
         self.in_batch = 0
         self.growth = 0.0
         self._length = self.schedule.length(self.batch)
+        self._scores = None
 
     def _noise(self) -> Noise:
         if self._silent:
