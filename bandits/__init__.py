@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         AdaPrivateTuned,
         AdaPrivateUCB,
         AdaPrivateUser,
-        PrivateContexts,
     )
+    from bandits.contexts import PrivateContexts
     from bandits.datasets import (
         BanditLog,
         DataUnavailable,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         load_movielens,
         load_open_bandit,
     )
+    from bandits.elimination import CoreSetElimination
     from bandits.environments import Environment, RankDeficient, Replay, Synthetic
     from bandits.evaluation import (
         Estimate,
@@ -61,6 +62,7 @@ __all__ = [
     "Agent",
     "Algorithm",
     "BanditLog",
+    "CoreSetElimination",
     "DataUnavailable",
     "Environment",
     "Estimate",
@@ -97,8 +99,10 @@ _HOMES = {
     "agents": "LinTS LinUCB PrivateThompson PrivateUCB algorithm_from_json",
     "algorithm": "Algorithm",
     "baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
-    "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser PrivateContexts",
+    "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser",
+    "contexts": "PrivateContexts",
     "datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens load_open_bandit",
+    "elimination": "CoreSetElimination",
     "environments": "Environment RankDeficient Replay Synthetic",
     "evaluation": "Estimate doubly_robust ips replay snips",
     "features": "ItemFeatures private_svd_features svd_features",

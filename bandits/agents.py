@@ -23,8 +23,9 @@ from bandits.baselines import (
     AdaPrivateTuned,
     AdaPrivateUCB,
     AdaPrivateUser,
-    PrivateContexts,
 )
+from bandits.contexts import PrivateContexts
+from bandits.elimination import CoreSetElimination
 from bandits.exploration import Exploration, Greedy, Thompson, UpperConfidence
 from bandits.linear_model import Model
 from bandits.posterior import Estimator, NoiseAware
@@ -211,6 +212,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         AdaPrivateUser,
         AdaPrivateGroup,
         PrivateContexts,
+        CoreSetElimination,
         PrivateUCB,
         PrivateThompson,
     )

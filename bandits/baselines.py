@@ -1,4 +1,4 @@
-"""The AdaPrivate-TS preprint's Algorithm 1 (2026) and its variants, and a private-context agent.
+"""The AdaPrivate-TS preprint's Algorithm 1 (2026) and its variants.
 
 Batches of one length; the noise of every batch stays in b; A is public and needs none. Where the
 preprint's accounting is wrong, the right one is here, and the printed one is kept under a name
@@ -15,10 +15,10 @@ import numpy as np
 
 import privacy as dp
 from bandits import _checks
-from bandits.algorithm import Noise, _Private
+from bandits.algorithm import _Private
 from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
-from bandits.linear_model import Model, NoisyRidge, Ridge
-from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled, WithContexts
+from bandits.linear_model import Model, Ridge
+from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled
 from bandits.schedules import Determinant, Fixed, Schedule
 
 _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -331,51 +331,3 @@ class AdaPrivateGroup(AdaPrivateTS):
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
         """Return a fresh channel for rewards."""
         return Limited(self.sums((*lead, self.features), rng), rounds_per_user=self.rounds_per_user)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateContexts(_Private):
-    """For private contexts: x x' and (r - centre) x are released together, both with noise.
-
-    The action of a round shows that round's own context to whoever sees it, so that the claim is
-    JOINT differential privacy: everything but the round's own action (Shariff and Sheffet 2018).
-
-    Parameters
-    ----------
-    batch, width
-        As in `AdaPrivateUCB`.
-    relation
-        ``REPLACE_SPECIAL``: the round adds nothing; its number stays public.
-    """
-
-    batch: int = 300
-    width: float = 1.0
-    relation: str = "REPLACE_SPECIAL"
-    noise: Noise = "column_normalised"
-    ridge: float = 10.0
-    unit = "one round, all outputs but its own action (joint DP)"
-    replace_distance = 2.0
-
-    @property
-    def exploration(self) -> Exploration:
-        """How actions are picked."""
-        return UpperConfidence(self.width)
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """When batches end."""
-        return Fixed(self.batch)
-
-    @property
-    def clip_norm(self) -> float:
-        """sqrt(|x x'|_F^2 + |(r - centre) x|^2) <= sqrt(1 + |r - centre|^2)."""
-        return math.sqrt(1 + self.reward_range.clip_norm**2)
-
-    def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
-        return NoisyRidge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
-
-    def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel for rewards."""
-        d = self.features
-        return WithContexts(self.sums((*lead, d * (d + 1) // 2 + d), rng), d)

@@ -217,12 +217,16 @@ class Ridge:
 class NoisyRidge:
     """Ridge regression when the released vector holds noisy sums of x x' as well as b.
 
-    Released eigenvalues below zero are noise alone and are taken as zero, so that A >= ridge I.
+    A = ridge I + max(shift I + released x x', 0): what is left below zero is noise alone.
 
     Parameters
     ----------
     dimension, lead, ridge, prior_mean
         As in `Ridge`.
+    shift
+        Added to the released matrix so that it is positive for all its noise, >= 0.
+    reward_weight
+        By which (r - centre) x was multiplied.
     """
 
     moves = False
@@ -233,12 +237,15 @@ class NoisyRidge:
         lead: tuple[int, ...] = (),
         *,
         ridge: float = 1.0,
+        shift: float = 0.0,
+        reward_weight: float = 1.0,
         prior_mean: Array | float = 0.0,
     ) -> None:
-        self.ridge = ridge
+        self.ridge, self.shift, self.reward_weight = ridge, shift, reward_weight
         self.upper = np.triu_indices(dimension)
-        self.root = np.zeros((*lead, dimension, dimension)) + np.eye(dimension) / np.sqrt(ridge)
-        self.prior = ridge * (np.zeros(dimension) + prior_mean)
+        start = np.eye(dimension) / np.sqrt(ridge + shift)
+        self.root = np.zeros((*lead, dimension, dimension)) + start
+        self.prior = (ridge + shift) * (np.zeros(dimension) + prior_mean)
         self.mean = np.zeros((*lead, dimension)) + prior_mean
         self.unused = np.zeros(lead)
 
@@ -254,8 +261,10 @@ class NoisyRidge:
         gram[..., first, second] = prefix[..., :count]
         gram[..., first, second] /= np.where(first == second, 1.0, np.sqrt(2))
         gram[..., second, first] = gram[..., first, second]
-        self.root = floored_inverse_root(gram + self.ridge * np.eye(gram.shape[-1]), self.ridge)
-        self.mean = times(self.root, times(transposed(self.root), prefix[..., count:] + self.prior))
+        start = (self.ridge + self.shift) * np.eye(gram.shape[-1])
+        self.root = floored_inverse_root(gram + start, self.ridge)
+        vector = prefix[..., count:] / self.reward_weight + self.prior
+        self.mean = times(self.root, times(transposed(self.root), vector))
 
     def state(self) -> dict[str, Array]:
         """Return the arrays that change."""

@@ -333,18 +333,20 @@ class WithContexts(Private):
     """Contexts and rewards are protected: sums of x x' and of (r - centre) x, released together.
 
     The upper triangle of x x', its off-diagonal entries times sqrt 2, has the Frobenius norm of
-    x x'; with (r - centre) x behind it, it is one vector of norm^2 <= 1 + clip_norm^2.
+    x x'; with w (r - centre) x behind it, it is one vector of norm^2 <= 1 + w^2 clip_norm^2.
     """
 
-    def __init__(self, sums: dp.RunningSum, dimension: int) -> None:
+    def __init__(self, sums: dp.RunningSum, dimension: int, *, reward_weight: float = 1.0) -> None:
         super().__init__(sums)
+        self.reward_weight = reward_weight
         self.upper = np.triu_indices(dimension)
         self.weights = np.where(self.upper[0] == self.upper[1], 1.0, math.sqrt(2))
 
     def _values(self, features: Array, rewards: Array, users: Any) -> Array:
         first, second = self.upper
         squares = features[..., first] * features[..., second] * self.weights
-        rounds = np.concatenate((squares, rewards[..., None] * features), axis=-1)
+        weighted = self.reward_weight * rewards[..., None] * features
+        rounds = np.concatenate((squares, weighted), axis=-1)
         values: Array = self.sums.quantise(rounds).sum(-2)
         return values
 

@@ -18,6 +18,7 @@ NAMES = (
     "amplification",
     "user-level",
     "real-data",
+    "real-data-25m",
     "off-policy",
     "svd-features",
     "baselines",

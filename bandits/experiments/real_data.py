@@ -1,5 +1,6 @@
 """Replay of ratings: MovieLens and Jester."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from bandits.baselines import AdaPrivateTS, AdaPrivateUCB
@@ -14,18 +15,31 @@ _DIMENSION = 50
 
 def table(setup: Setup) -> Table:
     """Return percent of LinUCB's reward and regret on both data sets."""
-    where: dict[str, Any] = {"folder": setup.data, "download_if_missing": setup.download}
+    played = (load_movielens(**where(setup)), load_jester(**where(setup)))
+    choice = (
+        "The preprint plays MovieLens 25M (T = 60,000, warm start) and Jester (T = 30,000). Here: "
+        "MovieLens latest-small, a development set, and part 1 of Jester, T = 30,000, no warm start"
+        " (a prior from private ratings is a release). MovieLens 25M is the table real-data-25m."
+    )
+    return replayed(setup, "real-data", "Replay of ratings", played, 30_000, choice)
+
+
+def where(setup: Setup) -> dict[str, Any]:
+    """Return where a loader looks for data."""
+    return {"folder": setup.data, "download_if_missing": setup.download}
+
+
+def replayed(
+    setup: Setup, name: str, title: str, played: Iterable[Ratings], rounds: int, choice: str
+) -> Table:
+    """Return the table of some data sets, each played for so many rounds (2,000 when quick)."""
     rows: list[Row] = []
-    for ratings in (load_movielens(**where), load_jester(**where)):
+    for ratings in played:
         world = replay(ratings)
         for epsilon in setup.epsilons:
-            rows += _rows(setup, ratings.name, world, epsilon)
+            rows += _rows(setup, ratings.name, world, epsilon, 2_000 if setup.quick else rounds)
     choices = (
-        (
-            "The preprint plays MovieLens 25M (T = 60,000, warm start) and Jester (T = 30,000). "
-            "Here: MovieLens latest-small, a development set, and part 1 of Jester, T = 30,000, no "
-            "warm start (a prior from private ratings is a release)."
-        ),
+        choice,
         (
             "A round is a user at random and 5 items that the user rated; the reward is the rating "
             "on [0, 1]. Every round counts."
@@ -34,9 +48,9 @@ def table(setup: Setup) -> Table:
             "50 features from a truncated SVD of all ratings, which protects nobody: epsilon is "
             "that of the bandit alone. The table svd-features pays for features."
         ),
-        "We have no numbers of the preprint for these two editions to compare with.",
+        "We have no numbers of the preprint to compare with.",
     )
-    return Table("real-data", "Replay of ratings", choices, tuple(rows))
+    return Table(name, title, choices, tuple(rows))
 
 
 def replay(ratings: Ratings) -> Replay:
@@ -49,8 +63,8 @@ def replay(ratings: Ratings) -> Replay:
     )
 
 
-def _rows(setup: Setup, name: str, world: Replay, epsilon: float) -> list[Row]:
-    size = {"dimension": _DIMENSION, "rounds": 2_000 if setup.quick else 30_000}
+def _rows(setup: Setup, name: str, world: Replay, epsilon: float, rounds: int) -> list[Row]:
+    size = {"dimension": _DIMENSION, "rounds": rounds}
     options = runs.private(setup, epsilon, **size)
     fair: dict[str, Any] = {"centre": 0.5, "calibration": "exact", "scale": 0.1}
     algorithms = runs.baseline(setup, **size) | runs.seed_and_ours(setup, epsilon, **size)

@@ -133,6 +133,9 @@ def audit(
         pytest.param(ours(noise="column_normalised", estimator="prefix"), 0.0, id="prefix"),
         pytest.param(ours(relation="REPLACE_SPECIAL"), math.nan, id="missing"),
         pytest.param(seed_algorithm(calibration="exact"), 0.0, id="AdaPrivateTS"),
+        pytest.param(
+            bandits.CoreSetElimination(first=3, ratio=1.0, **COMMON), 0.0, id="CoreSetElimination"
+        ),
     ],
 )
 def test_honest_agents_stay_within_their_claim_and_use_it(algorithm, null):

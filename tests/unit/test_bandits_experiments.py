@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import zipfile
 from dataclasses import fields
 
 import numpy as np
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 import bandits
 import privacy as dp
-from bandits import experiments
+from bandits import datasets, experiments
 from bandits.cli import bandit
 from bandits.experiments import command, runs, tables
 from bandits.experiments.rivals import ThetaPerturbed
@@ -143,3 +144,71 @@ def test_without_data_a_full_run_says_what_it_left_out(tmp_path, monkeypatch):
     assert done.exit_code == 0
     assert "LEFT OUT real-data" in done.output
     assert not (tmp_path / "out").exists()
+
+
+def made_up_25m(path, users=60, items=55):
+    """Write a zip in the layout of MovieLens 25M: all items rated by all users."""
+    rng = np.random.default_rng(25)
+    stars = rng.integers(1, 11, (users, items)) / 2
+    lines = ["userId,movieId,rating,timestamp"]
+    lines += [f"{u + 1},{7 * i + 3},{stars[u, i]},1147880044" for u, i in np.ndindex(users, items)]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ml-25m/README.txt", "made up")
+        archive.writestr("ml-25m/movies.csv", "movieId,title,genres\n")
+        archive.writestr("ml-25m/ratings.csv", "\r\n".join(lines) + "\r\n")
+    return stars
+
+
+def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatch):
+    stars = made_up_25m(tmp_path / "own.zip")
+    with pytest.raises(ValueError, match="162541 users and 25000095 ratings"):
+        bandits.load_movielens("25m", path=tmp_path / "own.zip")
+    monkeypatch.setitem(datasets._MOVIELENS_USERS, "25m", stars.shape[0])
+    monkeypatch.setitem(datasets._MOVIELENS_RATINGS, "25m", stars.size)
+    zipped = bandits.load_movielens("25m", path=tmp_path / "own.zip")
+    assert zipped.name == "MovieLens 25m"
+    np.testing.assert_array_equal(zipped.rating[zipped.user == 2], stars[2])
+    assert zipped.item_ids[:2].tolist() == [3, 10]
+    # a zip in the folder of data has to have the published hash, an extracted one the facts
+    data = tmp_path / "data"
+    made_up_25m_zip = data / "ml-25m.zip"
+    data.mkdir()
+    (tmp_path / "own.zip").rename(made_up_25m_zip)
+    with pytest.raises(ValueError, match="sha256"):
+        experiments.table("real-data-25m", Setup(quick=True, data=data))
+    with zipfile.ZipFile(made_up_25m_zip) as archive:
+        archive.extractall(data)
+    call = ["real-data-25m", "--quick", "--data-dir", str(data), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(command.main, call)
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "out" / "real-data-25m.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["setting"] for row in rows} == {"MovieLens 25m, epsilon=1"}
+    assert {row["subject"] for row in rows} >= {"LinUCB", "AdaPrivate-TS", runs.OURS}
+    assert all(math.isfinite(float(row["ours"])) for row in rows)
+
+
+def test_budgets_that_are_split_over_releases_are_what_the_preprint_pays():
+    from bandits.experiments import baselines
+
+    whole = bandits.CoreSetElimination(calibration="printed", **runs.private(TINY, 1.0))
+    split = baselines._split(whole)
+    assert whole.batches == split.batches == 3  # 300 + 600 + 1200
+    assert split.noise_multiplier == pytest.approx(math.sqrt(3) * whole.noise_multiplier)
+    assert split.guarantee(1e-5).epsilon < whole.guarantee(1e-5).epsilon <= 1
+
+
+def test_the_table_of_baselines_has_core_sets_and_published_constants():
+    found = experiments.table("baselines", TINY).rows
+    by_name = {(row.subject, row.measure): row for row in found}
+    core_set = by_name["CoreSet-Elimination, rho/P", runs.OF_BASELINE]
+    assert (core_set.paper, core_set.verdict) == (91.1, "too short")
+    assert by_name["CoreSet-Elimination, disjoint", runs.OF_BASELINE].true_epsilon <= 1
+    name = "JDP-LinUCB, published constants"
+    missing, replaced = (
+        by_name[name, f"claim: epsilon, {relation}"]
+        for relation in ("REPLACE_SPECIAL", "REPLACE_ONE")
+    )
+    assert missing.ours == by_name[name, "regret"].true_epsilon
+    assert 0 < missing.ours < replaced.ours < 1
+    assert {missing.verdict, replaced.verdict} == {"reproduced"}

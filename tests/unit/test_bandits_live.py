@@ -26,7 +26,7 @@ def build(name, **more):
         options = {"batch": 13} | options
         if name == "AdaPrivateAmp":
             options = {"sampling_probability": 0.5} | options
-    elif name.startswith("Private"):
+    elif not name.startswith("Lin"):
         options = {"first": 10} | options
     return kind(**options)
 
