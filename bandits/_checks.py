@@ -35,7 +35,10 @@ def real(
     rule = " and ".join(bounds) or "finite"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(expected(name, value, f"a number {rule}", remedy))
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond the floats
+        number = math.inf
     inside = above < number < below and at_least <= number <= at_most
     if not (math.isfinite(number) and inside):
         raise ValueError(expected(name, value, rule, remedy))

@@ -21,7 +21,16 @@ from bandits._checks import Array
 from bandits.exploration import Draws, Exploration
 from bandits.learner import Learner
 from bandits.linear_model import Model, Ridge
-from bandits.rewards import MARGIN, RELATIONS, REPLACE_ONE, Channel, Open, Private, Range
+from bandits.rewards import (
+    MARGIN,
+    RELATIONS,
+    REPLACE_ONE,
+    Channel,
+    Open,
+    Private,
+    Range,
+    unprotected,
+)
 from bandits.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -234,9 +243,7 @@ class _NonPrivate(Algorithm):
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return the guarantee of no privacy: an infinite epsilon."""
-        return dp.Guarantee(
-            float("inf"), delta, REPLACE_ONE, "none", theorem="rewards are used as they are"
-        )
+        return unprotected(delta, REPLACE_ONE, "rewards are used as they are")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,9 +375,25 @@ class _Private(Algorithm):
             participation=self.participation,
             relation=dp.NeighboringRelation(self.relation),
             replace_distance=self.replace_distance,
+            step=self._step,
             simulation=rng is not None,
             rng=rng,
         )
+
+    @property
+    def _step(self) -> float:
+        """The lattice: fine against the noise, and wide enough that no batch's sum is clamped.
+
+        Sums of up to 2^42 steps are exact. A lattice that is coarse against the noise would cost
+        noise: batches whose rounds all add up to more than 2^26 noises, beyond 10^8 rounds, are
+        clamped.
+        """
+        longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
+        rounds = self.rounds if longest is None else min(longest, self.rounds)
+        reach = rounds * max(self.clip_norm, self.reward_range.clip_norm)
+        noise = self.noise_multiplier * self.clip_norm
+        step = min(max(noise * 2**-31, reach * 2**-42), noise * 2**-16)
+        return math.ldexp(1.0, math.frexp(step)[1])
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
         return Private(self.sums((*lead, self.features), rng))
