@@ -48,9 +48,15 @@ class Range:
         low = _checks.real("low", self.low, "Pass the smallest reward.")
         high = _checks.real("high", self.high, "Pass the largest reward.", above=low)
         remedy = "Choose a unit in which rewards are neither tiny nor huge."
-        _checks.real("high - low", high - low, remedy, at_least=1e-100, at_most=1e100)
+        _checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
         remedy = "Pass a public guess of the mean reward."
         _checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
+
+    @classmethod
+    def centred_on_middle(cls, low: float, high: float) -> "Range":
+        """Return a range whose centre is its middle."""
+        checked = cls(low, high, low)
+        return cls(low, high, (checked.low + checked.high) / 2)
 
     @property
     def clip_norm(self) -> float:
@@ -76,9 +82,18 @@ class Range:
         return min(max(value, self.low), self.high) - self.centre
 
     def centred_all(self, rewards: Array) -> Array:
-        """Return many rewards as they are summed."""
+        """Return many rewards, as floats, as they are summed."""
         out: Array = np.clip(rewards, self.low, self.high) - self.centre
         return np.nan_to_num(out, nan=0.0)
+
+
+def numbers(rewards: Any) -> Array:
+    """Return rewards of any shape as floats, missing ones as NaN; an error shows none of them."""
+    array = np.asarray(rewards)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    each = [_number(reward) for reward in array.astype(object).flat]
+    return np.array(each, dtype=np.float64).reshape(array.shape)
 
 
 def _number(reward: Any) -> float:

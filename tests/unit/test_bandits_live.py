@@ -646,6 +646,31 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
     np.testing.assert_allclose(np.cumsum(means), reward[0], rtol=1e-12)
 
 
+def test_numbers_of_any_library_can_be_saved(tmp_path):
+    numbers = {"rounds": np.int64(60), "low": Fraction(-1, 2), "high": np.float32(1.0)}
+    agent = build("PrivateUCB", **numbers).start()
+    run(agent, 12)
+    agent.save(tmp_path / "state")
+    restored = bandits.Algorithm.restore(tmp_path / "state")
+    assert restored.algorithm == agent.algorithm == build("PrivateUCB", low=-0.5)
+
+
+@pytest.mark.parametrize("options", [{"growth": 1e-320}, {"growth": 1.0, "ridge": 1e-50}])
+def test_a_growth_that_a_round_reaches_ends_a_batch_each_round(options):
+    agent = build("AdaPrivateTS", **options).start(simulation=True, seed=1)
+    run(agent, 20)
+    assert agent.releases >= 3
+
+
+def test_rewards_of_huge_and_tiny_units(tmp_path):
+    for unit in (1e-50, 1e50):
+        for name in ("PrivateUCB", "AdaPrivateTS", "LinUCB"):
+            agent = build(name, high=unit).start(simulation=True, seed=1)
+            for i in range(40):
+                agent.update(agent.select(candidates(i)), unit * (i % 2))
+            assert np.isfinite(agent.estimate).all()
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -665,6 +690,17 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
         ({"first": 0}, "rounds of the first batch"),
         ({"ratio": 0.5}, "ratio"),
         ({"width": -1.0}, "width"),
+        ({"low": -(10**400)}, "low"),
+        ({"low": -(10**5000)}, "too long to print"),
+        ({"low": -1e308, "high": 1e308}, "high - low"),
+        ({"high": 1e-320}, "high - low"),
+        ({"bias": 1e-320}, "bias"),
+        ({"prior_mean": [1e308, 0.0, 0.0]}, "prior_mean"),
+        ({"prior_mean": "abc"}, "prior_mean"),
+        ({"prior_variance": 1e-320}, "prior_variance"),
+        ({"reward_variance": 1e308}, "reward_variance"),
+        ({"ridge": 1e-300}, "ridge"),
+        ({"rounds": 10**15, "ratio": 1.0, "delta": 1e-20}, "batches"),
         ({"prior_variance": 0.0}, "prior_variance"),
     ],
 )
