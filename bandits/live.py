@@ -40,7 +40,8 @@ class Agent:
 
     def __init__(self, algorithm: "Algorithm", learner: "Learner", *, simulation: bool) -> None:
         self.algorithm = algorithm
-        self.simulation = simulation
+        sums = getattr(learner.channel, "sums", None)
+        self.simulation = simulation or (sums is not None and sums.simulation)
         self._learner = learner
         self._range = algorithm.reward_range
         self._by_user = learner.channel.by_user

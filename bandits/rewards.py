@@ -97,6 +97,8 @@ def numbers(rewards: Any) -> Array:
 
 
 def _number(reward: Any) -> float:
+    if type(reward) is float:
+        return reward
     if reward is None:
         return math.nan
     try:

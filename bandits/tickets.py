@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ class Ticket(NamedTuple):
 
 def is_ticket(value: Any) -> bool:
     """Return whether a value is a ticket and its round a whole number."""
-    return isinstance(value, Ticket) and isinstance(value.round, Integral)
+    return isinstance(value, Ticket) and isinstance(value.round, int | np.integer)
 
 
 class Missed:

@@ -7,6 +7,7 @@ releases.
 """
 
 import math
+import os
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
@@ -164,6 +165,7 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
+        self._process = os.getpid()
         if path is not None:
             self._path = Path(path)
             if self._path.exists():
@@ -236,7 +238,8 @@ class RunningSum:
             The shape is another, a value is not finite or not on the lattice; nothing happened.
             Or a record that takes part in several releases would meet a fresh block.
         RuntimeError
-            An earlier release was interrupted or could not be saved. Restore the file.
+            An earlier release was interrupted or could not be saved: restore the file. Or this is
+            a fork of the process that built the sum.
         """
         values = self._checked(values)
         k = self.releases % self.factorisation.releases
@@ -267,6 +270,11 @@ class RunningSum:
 
     def _checked(self, values: Any) -> Array:
         self._check_whole()
+        if not self.simulation and os.getpid() != self._process:
+            raise RuntimeError(
+                "A fork of a RunningSum cannot release: two of them would draw two noises for one "
+                "release. Build it, or restore its file, in the process that uses it."
+            )
         values = np.array(values, dtype=np.float64)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:

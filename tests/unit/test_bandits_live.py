@@ -234,6 +234,9 @@ def test_a_simulation_guarantees_nothing():
     agent = build("PrivateUCB").start(simulation=True, seed=1)
     assert agent.guarantee(1e-5).epsilon == math.inf
     assert agent.algorithm.guarantee(1e-5).epsilon <= 1
+    learner = agent.algorithm.learner(np.random.SeedSequence(1), np.random.default_rng(1))
+    denied = bandits.Agent(agent.algorithm, learner, simulation=False)
+    assert denied.guarantee(1e-5).epsilon == math.inf
 
 
 def test_late_rewards_add_nothing_and_still_use_the_ticket_up():

@@ -368,6 +368,17 @@ def test_half_a_step_is_not_taken_again(simulation, tmp_path, monkeypatch):
             use()
 
 
+def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
+    sums, simulated = released(), running()
+    pid = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    with pytest.raises(RuntimeError, match="fork"):
+        sums.step(np.ones(2))
+    simulated.step(np.ones(2))
+    monkeypatch.undo()
+    sums.step(np.ones(2))
+
+
 def test_a_file_is_flushed_before_it_takes_its_place_and_its_name_after(tmp_path, monkeypatch):
     order, fsync, replace = [], os.fsync, Path.replace
 
