@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     )
     from bandits.features import ItemFeatures, private_svd_features, svd_features
     from bandits.intervals import Options, Privacy
-    from bandits.live import Agent, Ticket
+    from bandits.live import Agent
     from bandits.propensities import Propensities, thompson_propensities
     from bandits.simulation import Simulation, simulate
+    from bandits.tickets import Ticket
 
 __all__ = [
     "AdaPrivateAdaptive",
@@ -107,9 +108,10 @@ _HOMES = {
     "evaluation": "Estimate doubly_robust ips replay snips",
     "features": "ItemFeatures private_svd_features svd_features",
     "intervals": "Options Privacy",
-    "live": "Agent Ticket",
+    "live": "Agent",
     "propensities": "Propensities thompson_propensities",
     "simulation": "Simulation simulate",
+    "tickets": "Ticket",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

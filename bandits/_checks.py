@@ -16,7 +16,11 @@ Indices = npt.NDArray[np.int64]
 
 def expected(name: str, value: object, rule: str, remedy: str) -> str:
     """Return the one message shape that every validation error has."""
-    return f"Expected {name}={value!r} to be {rule}. {remedy}"
+    try:
+        shown = repr(value)
+    except ValueError:  # Python refuses to print an int of more than 4300 digits
+        shown = "<an int too long to print>"
+    return f"Expected {name}={shown} to be {rule}. {remedy}"
 
 
 def real(
@@ -35,27 +39,34 @@ def real(
     rule = " and ".join(bounds) or "finite"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(expected(name, value, f"a number {rule}", remedy))
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond the floats
+        number = math.inf
     inside = above < number < below and at_least <= number <= at_most
     if not (math.isfinite(number) and inside):
         raise ValueError(expected(name, value, rule, remedy))
     return number
 
 
-def count(name: str, value: Any, remedy: str, *, at_most: int = 2**53) -> int:
-    """Return `value` as a whole number in [1, at_most], or raise."""
+def count(name: str, value: Any, remedy: str, *, at_least: int = 1, at_most: int = 2**53) -> int:
+    """Return `value` as a whole number in [at_least, at_most], or raise."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(expected(name, value, "a whole number >= 1", remedy))
-    if not 1 <= int(value) <= at_most:
-        raise ValueError(expected(name, value, f"a whole number in [1, {at_most}]", remedy))
+        raise TypeError(expected(name, value, f"a whole number >= {at_least}", remedy))
+    if not at_least <= int(value) <= at_most:
+        rule = f"a whole number in [{at_least}, {at_most}]"
+        raise ValueError(expected(name, value, rule, remedy))
     return int(value)
 
 
 def finite(name: str, value: Any, shape: tuple[int, ...], remedy: str) -> Array:
-    """Return `value` as a finite float array of one shape, or raise."""
-    array = np.array(value, dtype=float)
+    """Return `value` as a finite float array of one shape, or raise; its numbers are not shown."""
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(expected(name, "...", f"numbers of shape {shape}", remedy)) from None
     if array.shape != shape:
         raise ValueError(expected(f"shape of {name}", array.shape, f"{shape}", remedy))
     if not np.isfinite(array).all():
-        raise ValueError(expected(name, value, "finite", remedy))
+        raise ValueError(expected(name, "...", "finite", remedy))
     return array

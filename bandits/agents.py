@@ -105,17 +105,19 @@ class _Ours(_Private):
         remedy = "Pass a variance, or None."
         for name in ("prior_variance", "reward_variance"):
             if getattr(self, name) is not None:
-                _checks.real(name, getattr(self, name), remedy, above=0)
+                _checks.real(name, getattr(self, name), remedy, at_least=1e-100, at_most=1e100)
         if self.estimator not in ("prefix", "all"):
             rule = "'prefix' or 'all'"
             raise ValueError(_checks.expected("estimator", self.estimator, rule, "Choose one."))
         super().__post_init__()
+        _ = self.batches  # refuses too many
 
     @cached_property
     def reward_range(self) -> Range:
         """The range of rewards, and the centre: the middle unless said."""
-        centre = (self.low + self.high) / 2 if self.centre is None else self.centre
-        return Range(self.low, self.high, centre)
+        if self.centre is None:
+            return Range.centred_on_middle(self.low, self.high)
+        return super().reward_range
 
     @cached_property
     def constant(self) -> float | None:
@@ -230,7 +232,7 @@ def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
     """
     values = dict(form)
     kind = values.pop("type", None)
-    if kind not in ALGORITHMS:
+    if not isinstance(kind, str) or kind not in ALGORITHMS:
         remedy = "Pass the name of an algorithm."
         raise ValueError(_checks.expected("type", kind, f"one of {sorted(ALGORITHMS)}", remedy))
     return ALGORITHMS[kind](**values)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -22,7 +23,16 @@ from bandits._checks import Array
 from bandits.exploration import Draws, Exploration
 from bandits.learner import Learner
 from bandits.linear_model import Model, Ridge
-from bandits.rewards import MARGIN, RELATIONS, REPLACE_ONE, Channel, Open, Private, Range
+from bandits.rewards import (
+    MARGIN,
+    RELATIONS,
+    REPLACE_ONE,
+    Channel,
+    Open,
+    Private,
+    Range,
+    unprotected,
+)
 from bandits.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -56,8 +66,8 @@ class Algorithm(ABC):
     centre
         Subtracted from rewards; public, in [low, high]. None takes the algorithm's own.
     bias
-        Weight w in (0, 1) of a constant feature, so that the mean reward is learnt: x becomes
-        (sqrt(1 - w^2) x, w). None adds none.
+        Weight w in [0.001, 0.999] of a constant feature, so that the mean reward is learnt: x
+        becomes (sqrt(1 - w^2) x, w). None adds none.
     prior_mean
         theta before the first round, d numbers. It must be public, or paid for elsewhere.
     """
@@ -75,11 +85,15 @@ class Algorithm(ABC):
         _checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
         if self.bias is not None:
             remedy = "Pass the weight of the constant feature, such as 0.25."
-            _checks.real("bias", self.bias, remedy, above=0, below=1)
+            _checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
         if self.prior_mean is not None:
             remedy = "Pass one number for each feature."
             mean = _checks.finite("prior_mean", self.prior_mean, (self.dimension,), remedy)
+            largest = float(np.abs(mean).max())
+            _checks.real("largest prior_mean", largest, remedy, at_most=1e50)
             object.__setattr__(self, "prior_mean", tuple(mean.tolist()))
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
         _ = self.reward_range, self.exploration, self.schedule  # each checks its own numbers
 
     @cached_property
@@ -202,6 +216,18 @@ class Algorithm(ABC):
         return {"type": type(self).__name__, **values}
 
 
+def _ridge(ridge: float) -> None:
+    remedy = "Pass the regulariser, such as 1."
+    _checks.real("ridge", ridge, remedy, at_least=1e-50, at_most=1e50)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy or another library as Python's own, which JSON knows."""
+    if isinstance(value, bool | int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _shortened(features: Array) -> Array:
     """Return features scaled to norm 1 where they are longer, however long."""
     if not np.isfinite(features).all():
@@ -227,7 +253,7 @@ class _NonPrivate(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _checks.real("ridge", self.ridge, "Pass the regulariser, such as 1.", above=0)
+        _ridge(self.ridge)
 
     @property
     def schedule(self) -> Schedule:
@@ -243,9 +269,7 @@ class _NonPrivate(Algorithm):
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return the guarantee of no privacy: an infinite epsilon."""
-        return dp.Guarantee(
-            float("inf"), delta, REPLACE_ONE, "none", theorem="rewards are used as they are"
-        )
+        return unprotected(delta, REPLACE_ONE, "rewards are used as they are")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +319,7 @@ class _Private(Algorithm):
                 raise ValueError(
                     _checks.expected(name, value, f"one of {known}", "Choose one of them.")
                 )
-        _checks.real("ridge", self.ridge, "Pass the regulariser, such as 1.", above=0)
+        _ridge(self.ridge)
         _ = self.noise_multiplier  # checks epsilon and delta
         if self.rounds * self.delta >= 1:
             warnings.warn(
@@ -377,9 +401,25 @@ class _Private(Algorithm):
             participation=self.participation,
             relation=dp.NeighboringRelation(self.relation),
             replace_distance=self.replace_distance,
+            step=self._step,
             simulation=rng is not None,
             rng=rng,
         )
+
+    @property
+    def _step(self) -> float:
+        """The lattice: fine against the noise, and wide enough that no batch's sum is clamped.
+
+        Sums of up to 2^42 steps are exact. A lattice that is coarse against the noise would cost
+        noise: batches whose rounds all add up to more than 2^26 noises, beyond 10^8 rounds, are
+        clamped.
+        """
+        longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
+        rounds = self.rounds if longest is None else min(longest, self.rounds)
+        reach = rounds * max(self.clip_norm, self.reward_range.clip_norm)
+        noise = self.noise_multiplier * self.clip_norm
+        step = min(max(noise * 2**-31, reach * 2**-42), noise * 2**-16)
+        return math.ldexp(1.0, math.frexp(step)[1])
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
         return Private(self.sums((*lead, self.features), rng))

@@ -11,10 +11,15 @@ The order of writing keeps noise from being drawn twice for one batch. A batch t
 with its rewards, then the running sum saves its release before handing it out, then the agent
 saves what it learnt. After a crash between the last two the running sum is one release ahead, and
 `restore` goes on from that release instead of making another.
+
+The header counts how often it was written. An agent writes only where the count is its own last
+one, and `restore` counts on: of all agents of a folder the one restored last may release, and the
+others find out before they do.
 """
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,19 +28,41 @@ import numpy as np
 
 import privacy as dp
 from bandits import _checks
-from bandits.rewards import Private
+from bandits.rewards import MARGIN, Private
 
 if TYPE_CHECKING:
     from bandits.live import Agent
 
-_VERSION = 1
+_KIND = "bandit-agent 1"
+"""What the folder holds, and the version of its files."""
 _SUMS = "sums.npz"
+_SETTINGS = (
+    "noise_multiplier",
+    "clip_norm",
+    "shape",
+    "participation",
+    "relation",
+    "replace_distance",
+    "simulation",
+)
+"""Of a running sum; the guarantee follows from them."""
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
 
 
 def save(agent: "Agent", folder: Path) -> None:
     """Write an agent's state, and have its running sum keep its own file beside it."""
-    if agent._folder != folder:
+    folder = folder.resolve()  # for good, wherever the process goes
+    if agent._folder is None:
         _attach(agent, folder)
+    elif agent._folder != folder:
+        remedy = "An agent has one folder. To move it, stop, move the folder, and restore it there."
+        rule = f"{str(agent._folder)!r}, which keeps this agent"
+        raise ValueError(_checks.expected("folder", str(folder), rule, remedy))
+    if _turn(folder) != agent._turn:
+        raise RuntimeError(
+            f"Another agent goes on from {folder}. This one may not: a batch would be released "
+            "twice."
+        )
     learner = agent._learner
     features, rewards = agent._open_batch()
     pending = np.array(list(agent._pending), dtype=np.int64)
@@ -50,15 +77,15 @@ def save(agent: "Agent", folder: Path) -> None:
         "late_features": np.array(list(agent._late.values())).reshape(
             len(late), agent.algorithm.features
         ),
+        **agent._missed.state(),
     }
     sensitive |= {f"channel_{name}": array for name, array in learner.channel.state().items()}
-    turn = 1 + _turn(folder)
+    turn = 1 + agent._turn
     names = {"public": f"public-{turn}.npz", "sensitive": f"sensitive-{turn}.npz"}
     _write_arrays(folder / names["public"], learner.model.state())
     _write_arrays(folder / names["sensitive"], sensitive)
     header = {
-        "kind": "bandit-agent",
-        "version": _VERSION,
+        "kind": _KIND,
         "turn": turn,
         "files": names,
         "algorithm": agent.algorithm.to_json(),
@@ -69,6 +96,7 @@ def save(agent: "Agent", folder: Path) -> None:
     }
     text = json.dumps(header, indent=1).encode()
     _write(folder / "agent.json", lambda file: file.write(text))
+    agent._turn = turn
     for kind, name in names.items():  # what the header no longer names
         for old in folder.glob(f"{kind}-*.npz"):
             if old.name != name:
@@ -118,29 +146,44 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def restore(folder: str | os.PathLike[str]) -> "Agent":
-    """Return the agent that `save` wrote, going on exactly where it was."""
+    """Return the agent that `save` wrote, going on exactly where it was.
+
+    Raises
+    ------
+    ValueError
+        The folder holds no agent, a damaged one, or files that do not belong together.
+    """
+    folder = Path(folder).resolve()
+    try:
+        agent = _restored(folder)
+    except _DAMAGES as error:
+        remedy = f"Pass the folder that save() wrote, whole. {error}"
+        raise ValueError(
+            _checks.expected("folder", str(folder), "that of a saved agent", remedy)
+        ) from error
+    channel = agent._learner.channel
+    if isinstance(channel, Private):
+        _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
+    save(agent, folder)  # from here on no other agent may
+    return agent
+
+
+def _restored(folder: Path) -> "Agent":
     from bandits.agents import algorithm_from_json
     from bandits.live import Agent
 
-    folder = Path(folder)
     header = json.loads((folder / "agent.json").read_text())
-    if header.get("kind") != "bandit-agent" or header.get("version") != _VERSION:
-        remedy = "Read it with the version that wrote it."
-        shown = (header.get("kind"), header.get("version"))
-        raise ValueError(
-            _checks.expected("kind, version", shown, f"'bandit-agent', {_VERSION}", remedy)
-        )
+    if header["kind"] != _KIND:
+        raise ValueError(_checks.expected("kind", header["kind"], repr(_KIND), "Update dpcalib."))
     algorithm = algorithm_from_json(header["algorithm"])
     rng = np.random.default_rng(0) if header["simulation"] else None
     learner = algorithm.learner(np.random.SeedSequence(0), rng)
     learner.model.load(_read(folder / header["files"]["public"]))
     learner.resume(header["progress"])
     agent = Agent(algorithm, learner, simulation=header["simulation"])
-    agent._folder = folder
+    agent._folder, agent._turn = folder, header["turn"]
     agent._finished, agent._first = header["finished"], header["first"]
     _load_open_batch(agent, _read(folder / header["files"]["sensitive"]))
-    if isinstance(learner.channel, Private):
-        _resume_sums(agent, learner.channel, folder)
     return agent
 
 
@@ -152,15 +195,23 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
     agent._users = found["users"].tolist()
     agent._pending = dict(zip(found["pending"].tolist(), found["keys"].tolist(), strict=True))
     agent._late = dict(zip(found["late"].tolist(), found["late_features"], strict=True))
+    agent._missed.load(found["missed"], found["run_starts"], found["run_keys"])
+    agent._missed.begin(agent.rounds, agent._key)
     prefix = "channel_"
     agent._learner.channel.load(
         {name.removeprefix(prefix): found[name] for name in found if name.startswith(prefix)}
     )
 
 
-def _resume_sums(agent: "Agent", channel: Private, folder: Path) -> None:
-    channel.sums = dp.RunningSum.restore(folder / _SUMS)
-    ahead = channel.sums.releases - agent._learner.batch
+def _resume_sums(agent: "Agent", channel: Private, found: dp.RunningSum) -> None:
+    for name in _SETTINGS:
+        built, kept = getattr(channel.sums, name), getattr(found, name)
+        # the calibrated noise may differ in its last digits between machines
+        if kept != built and not (name == "noise_multiplier" and kept * MARGIN >= built):
+            remedy = "The folder holds files of two agents, and the guarantee is of the other's."
+            raise ValueError(_checks.expected(name, kept, f"{built!r}", remedy))
+    channel.sums = found
+    ahead = found.releases - agent._learner.batch
     if ahead == 1:
         features, rewards = agent._open_batch()
         channel.account(features, rewards, agent._users)

@@ -10,6 +10,7 @@ import click
 from bandits.experiments import NAMES
 
 _DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
+_BAD_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -34,6 +35,13 @@ def _simulate(
     import bandits
     from bandits.agents import ALGORITHMS
 
+    for option, path, endings in (
+        ("--table", table, (".csv", ".parquet")),
+        ("--plot", plot, (".png", ".svg", ".pdf")),
+    ):
+        if path is not None and not (path.suffix in endings and path.parent.is_dir()):
+            rule = f"a {' or '.join(endings)} file in a folder that exists"
+            raise click.UsageError(f"Expected {option}={str(path)!r} to be {rule}.")
     built = {}
     try:
         world = bandits.Synthetic(dimension=dimension)
@@ -50,13 +58,13 @@ def _simulate(
             n_jobs=jobs,
             progress=sys.stderr.isatty(),
         )
-    except (ValueError, TypeError) as error:
+        if table is not None:
+            write = found.to_parquet if table.suffix == ".parquet" else found.to_csv
+            write(table)
+        if plot is not None:
+            found.plot().savefig(plot, dpi=150)
+    except _BAD_INPUT as error:
         raise click.UsageError(str(error)) from error
-    if table is not None:
-        write = found.to_parquet if table.suffix == ".parquet" else found.to_csv
-        write(table)
-    if plot is not None:
-        found.plot().savefig(plot, dpi=150)
     rows: list[dict[str, Any]] = [
         {
             "algorithm": name,
@@ -132,6 +140,8 @@ def _experiment(*, name: str, **options: Any) -> None:
         show(name, **options)
     except DataUnavailable as error:
         raise click.ClickException(str(error)) from error
+    except _BAD_INPUT as error:
+        raise click.UsageError(str(error)) from error
 
 
 experiment = click.Command(

@@ -75,6 +75,21 @@ class Ratings:
     user_ids: Indices = field(repr=False)
     item_ids: Indices = field(repr=False)
 
+    def __post_init__(self) -> None:
+        remedy = "Pass a public range of normal size."
+        low = _checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
+        width = _checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
+        _checks.real("high - low", width, remedy, at_least=1e-50)
+        remedy = "Pass one number for each rating."
+        _checks.finite("rating", self.rating, np.shape(self.user), remedy)
+        for name, ids in (("user", self.user_ids), ("item", self.item_ids)):
+            numbers = np.asarray(getattr(self, name))
+            whole = numbers.dtype.kind in "iu" and numbers.shape == (len(self.rating),)
+            if not (whole and np.all((numbers >= 0) & (numbers < len(ids)))):
+                rule = f"whole numbers in [0, {len(ids)}), one for each rating"
+                remedy = f"Number them from 0, as {name}_ids does."
+                raise ValueError(_checks.expected(name, "...", rule, remedy))
+
     @property
     def users(self) -> int:
         """How many users have a rating."""

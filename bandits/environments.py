@@ -118,9 +118,12 @@ class Synthetic(Environment):
         _checks.count("candidates", self.candidates, remedy, at_most=self.arms)
         if self.users is not None:
             _checks.count("users", self.users, "Pass the number of users.")
-        _checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0)
-        _checks.real("spread", self.spread, "Pass a standard deviation.", at_least=0)
-        _checks.real("base", self.base, "Pass what is added to theta'x.")
+        _checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0, at_most=300)
+        remedy = "Pass a standard deviation."
+        _checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
+        _checks.real(
+            "base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300
+        )
         for name, known in (("link", get_args(Link)), ("law", get_args(Law))):
             value = getattr(self, name)
             if value not in known:
@@ -249,7 +252,19 @@ class Replay(Environment):
             shape = np.shape(getattr(self, name))
             if shape != np.shape(self.user):
                 raise ValueError(_checks.expected(f"shape of {name}", shape, "user's", remedy))
-        _checks.finite("items", self.items, np.shape(self.items), "Pass numbers.")
+        for name in ("user", "item"):
+            array = np.asarray(getattr(self, name))
+            if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+                rule = "whole numbers, one for each rating"
+                raise TypeError(_checks.expected(name, "...", rule, remedy))
+            object.__setattr__(self, name, array)
+        for name, dimensions in (("items", 2), ("rating", 1)):
+            array = getattr(self, name)
+            array = _checks.finite(name, array, np.shape(array), "Pass numbers.")
+            if array.ndim != dimensions:
+                rule = f"of {dimensions} dimensions"
+                raise ValueError(_checks.expected(f"shape of {name}", array.shape, rule, remedy))
+            object.__setattr__(self, name, array)
         if np.min(self.item) < 0 or np.max(self.item) >= len(self.items):
             rule = f"in [0, {len(self.items)})"
             raise ValueError(_checks.expected("item", "...", rule, "Number the items from 0."))

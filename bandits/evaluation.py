@@ -16,6 +16,7 @@ import privacy as dp
 from bandits import _checks
 from bandits._checks import Array, Indices
 from bandits.intervals import Options, Privacy, Ratio, bernstein, bootstrap, hoeffding
+from bandits.rewards import numbers, unprotected
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ class Estimate:
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what publishing `value` guarantees: an infinite epsilon where not private."""
         relation = dp.NeighboringRelation(self.relation)
+        if self.is_simulation:
+            return unprotected(delta, relation, "seeded noise protects nobody")
         if self.mechanism is None:
-            return dp.Guarantee(
-                math.inf, delta, relation, "none", theorem="rewards are used as they are"
-            )
+            return unprotected(delta, relation, "rewards are used as they are")
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
         return replace(answer, unit="the reward of one round")
 
@@ -104,9 +105,10 @@ def replay(
     """
     options = options or Options()
     action, chosen = np.asarray(action), np.asarray(chosen)
-    if action.shape != chosen.shape:
+    if action.ndim != 1 or action.shape != chosen.shape:
         remedy = "Pass one pick for each logged action."
-        raise ValueError(_checks.expected("shape of chosen", chosen.shape, "action's", remedy))
+        rule = f"(n,), as action's {action.shape}"
+        raise ValueError(_checks.expected("shape of chosen", chosen.shape, rule, remedy))
     match = (action == chosen).astype(float)
     ratio = Ratio(match, np.zeros(len(match)), match)
     return _estimated("replay", ratio, reward, replace(options, clip=None, largest_weight=1.0), 0.0)
@@ -191,7 +193,7 @@ def doubly_robust(
 
 
 def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array, float]:
-    shape = np.shape(propensity)
+    shape = (np.size(propensity),)
     remedy = "Pass probabilities, one for each round."
     propensity = _checks.finite("propensity", propensity, shape, remedy)
     target = _checks.finite("target", target, shape, remedy)
@@ -200,7 +202,11 @@ def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array,
         raise ValueError(_checks.expected("propensity", "...", "> 0 and <= 1", remedy))
     if not ((target >= 0) & (target <= 1)).all():
         raise ValueError(_checks.expected("target", "...", "in [0, 1]", remedy))
-    weight: Array = target / propensity
+    with np.errstate(over="ignore"):
+        weight: Array = target / propensity
+    if not np.isfinite(weight).all() and options.clip is None:
+        remedy = "Weights overflow: pass clip=."
+        raise ValueError(_checks.expected("propensity", "...", "of normal size", remedy))
     if options.clip is None:
         return weight, 0.0
     return np.minimum(weight, options.clip), float((weight > options.clip).mean())
@@ -211,22 +217,24 @@ def _estimated(
 ) -> Estimate:
     weight, constant, divisor = ratio
     n = len(weight)
-    reward = np.asarray(reward, dtype=float)
+    reward = numbers(reward)
     if reward.shape != weight.shape or n < 2:
         rule = f"{weight.shape}, two rounds at least"
         raise ValueError(
             _checks.expected("shape of reward", reward.shape, rule, "Pass one reward a round.")
         )
     total = float(divisor.sum())
-    if weight.max() <= 0:
+    largest = float(weight.max())
+    if largest < 1e-100:
         remedy = "The policy never plays what was logged."
-        raise ValueError(_checks.expected("largest weight", 0, "> 0", remedy))
-    if options.bound is not None and weight.max() > options.bound * (1 + 1e-9):
+        raise ValueError(_checks.expected("largest weight", largest, ">= 1e-100", remedy))
+    if options.bound is not None and largest > options.bound * (1 + 1e-9):
         remedy = "It is no bound of the weights."
-        rule = f">= the largest weight, {weight.max():.6g}"
+        rule = f">= the largest weight, {largest:.6g}"
         raise ValueError(_checks.expected("largest_weight", options.bound, rule, remedy))
     rewards = options._range.centred_all(reward) + options._range.centre
-    sample = float(weight.sum() ** 2 / np.square(weight).sum())
+    shares = weight / largest
+    sample = float(shares.sum() ** 2 / np.square(shares).sum())
     known = Estimate(method, math.nan, None, None, options.level, sample, n, clipped)
     if options.privacy is not None:
         return _private(known, ratio, reward, options, options.privacy)

@@ -16,7 +16,7 @@ import privacy as dp
 from bandits import _checks
 from bandits._checks import Array
 from bandits.datasets import Ratings
-from bandits.rewards import REPLACE_ONE
+from bandits.rewards import REPLACE_ONE, unprotected
 
 if TYPE_CHECKING:
     from bandits.algorithm import Algorithm
@@ -45,19 +45,22 @@ class ItemFeatures:
         What to account for all ratings of one user; None where nothing is protected.
     relation
         For which it was calibrated.
+    is_simulation
+        The noise came from a seed: the features protect nobody.
     """
 
     values: Array = field(repr=False)
     mechanism: dp.Gaussian | None
     relation: str = REPLACE_ONE
+    is_simulation: bool = False
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what the features guarantee: an infinite epsilon where nothing is protected."""
         relation = dp.NeighboringRelation(self.relation)
+        if self.is_simulation:
+            return unprotected(delta, relation, "seeded noise protects nobody")
         if self.mechanism is None:
-            return dp.Guarantee(
-                math.inf, delta, relation, "none", theorem="ratings are used as they are"
-            )
+            return unprotected(delta, relation, "ratings are used as they are")
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
         return replace(answer, unit=UNIT)
 
@@ -84,7 +87,7 @@ class ItemFeatures:
             rule = f"one that protects all rewards of one user under {self.relation}"
             remedy = "Features protect users: compose them with AdaPrivateUser(...)."
             raise ValueError(_checks.expected("algorithm", type(algorithm).__name__, rule, remedy))
-        if self.mechanism is None or rewards is None:
+        if self.mechanism is None or rewards is None or self.is_simulation:
             return self.guarantee(delta)
         both = dp.compose(self.mechanism, rewards)
         answer = dp.account(both, relation=dp.NeighboringRelation(self.relation))
@@ -172,7 +175,11 @@ def private_svd_features(
     their Gram matrix is a matrix of whole numbers that floats add without error; the noise is
     rounded on the same lattice. No rounding is left that the guarantee would have to pay for.
     """
-    dimension = _dimension(dimension, ratings)
+    remedy = "Pass how many features, at most as many as there are items."
+    dimension = _checks.count("dimension", dimension, remedy, at_most=ratings.items)
+    if relation not in list(dp.NeighboringRelation):
+        rule = f"one of {[str(known) for known in dp.NeighboringRelation]}"
+        raise ValueError(_checks.expected("relation", relation, rule, "Say what a neighbour is."))
     clip_norm = _checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
     if ratings.items > _LARGEST_GRAM:
         remedy = "Keep fewer: ratings.most_rated(items)."
@@ -180,14 +187,16 @@ def private_svd_features(
             _checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
         )
     _checks.count("ratings.users", ratings.users, "Pass fewer users.", at_most=_MOST_USERS)
-    if not np.isfinite(ratings.rating).all():
-        raise ValueError(_checks.expected("ratings.rating", "...", "finite", "Pass numbers."))
     multiplier = dp.calibrate(
         lambda sigma: dp.Gaussian(sigma, _REPLACE_DISTANCE),
         epsilon=epsilon,
         delta=delta,
         relation=dp.NeighboringRelation(relation),
     )
+    if multiplier > _MOST_NOISE:
+        remedy = "Pass a larger epsilon: nothing would be left of the ratings."
+        rule = f"<= {_MOST_NOISE}"
+        raise ValueError(_checks.expected("noise_multiplier", multiplier, rule, remedy))
     steps = _STEPS_OF_ROW
     while multiplier * steps**2 > _MOST_NOISE:  # what the exact sampler reaches
         steps //= 2
@@ -204,7 +213,7 @@ def private_svd_features(
     own = dp.rounded_gaussian(sigma, ratings.items, rng=rng, simulation=simulation)
     gram[np.diag_indices(ratings.items)] += own
     mechanism = dp.Gaussian(multiplier, _REPLACE_DISTANCE)
-    return ItemFeatures(_top(gram, dimension), mechanism, str(relation))
+    return ItemFeatures(_top(gram, dimension), mechanism, str(relation), simulation)
 
 
 def _table(ratings: Ratings) -> Any:

@@ -38,6 +38,9 @@ class Privacy:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        _checks.real("epsilon", self.epsilon, "Pass the privacy loss bound, such as 1.", above=0)
+        remedy = "Pass a small probability, such as 1e-5."
+        _checks.real("delta", self.delta, remedy, above=0, below=1)
         if self.seed is not None and not self.simulation:
             remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
             raise ValueError(
@@ -91,14 +94,17 @@ class Options:
                 remedy = "Pass a bound of the weights, or None."
                 _checks.real(name, getattr(self, name), remedy, above=0)
         _checks.real("level", self.level, "Pass a level such as 0.95.", above=0, below=1)
-        _checks.count("resamples", self.resamples, "Pass how many resamples to draw.")
-        if self.private != (self.privacy is not None):
+        remedy = "Pass how many resamples to draw."
+        _checks.count("resamples", self.resamples, remedy, at_most=10**6)
+        _checks.count("seed", self.seed, "Pass a whole number.", at_least=0)
+        given = self.privacy is not None
+        if self.private != given or (given and not isinstance(self.privacy, Privacy)):
             remedy = (
                 "Pass privacy=Privacy(epsilon=..., delta=...) with private=True, and only there."
             )
             rule = "given exactly where private=True"
             raise ValueError(_checks.expected("privacy", self.privacy, rule, remedy))
-        object.__setattr__(self, "_range", Range(self.low, self.high, (self.low + self.high) / 2))
+        object.__setattr__(self, "_range", Range.centred_on_middle(self.low, self.high))
 
     @property
     def bound(self) -> float | None:

@@ -8,38 +8,23 @@ each reward enters the sums once, in the batch of its round, or never.
 import secrets
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import privacy as dp
 from bandits import _checks
 from bandits._checks import Array
+from bandits.rewards import unprotected
+from bandits.tickets import Missed, Ticket, is_ticket
 
 if TYPE_CHECKING:
     from bandits.algorithm import Algorithm
     from bandits.learner import Learner
 
 
-class Ticket(NamedTuple):
-    """What `Agent.select` returns: the action, and the right to hand in one reward.
-
-    Attributes
-    ----------
-    action
-        The picked candidate's row.
-    round
-        The number of the round, from 0.
-    key
-        Of the agent's run that made it: after a crash, rounds that were not saved are played again
-        under the same numbers, and their old tickets are refused.
-
-    Three plain values: keep them with the round, and rebuild the ticket by ``Ticket(*values)``.
-    """
-
-    action: int
-    round: int
-    key: str
+_MOST_LATE = 2**16
+"""Rounds that may wait for a late reward, where late rewards count."""
 
 
 class Agent:
@@ -55,13 +40,16 @@ class Agent:
 
     def __init__(self, algorithm: "Algorithm", learner: "Learner", *, simulation: bool) -> None:
         self.algorithm = algorithm
-        self.simulation = simulation
+        sums = getattr(learner.channel, "sums", None)
+        self.simulation = simulation or (sums is not None and sums.simulation)
         self._learner = learner
         self._range = algorithm.reward_range
         self._by_user = learner.channel.by_user
         self._late_counts = not learner.channel.private
         self._key = secrets.token_hex(8)
-        self._pending: dict[int, str] = {}
+        self._pending: dict[int, str] = {}  # tickets of the open batch
+        self._missed = Missed()
+        self._missed.begin(0, self._key)
         self._first = 0  # number of the open batch's first round
         self._features = np.zeros((16, algorithm.features))
         self._rewards = np.zeros(16)
@@ -69,6 +57,7 @@ class Agent:
         self._late: dict[int, Array] = {}  # features of past rounds, where late rewards count
         self._finished = False
         self._folder: Path | None = None
+        self._turn = 0  # of the folder, when this agent wrote it last
 
     @property
     def rounds(self) -> int:
@@ -88,12 +77,18 @@ class Agent:
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what holds for everything that the agent shows, now and at any later time.
 
+        A simulation protects nobody: its epsilon is infinite. `algorithm.guarantee` says what the
+        same algorithm guarantees outside of one.
+
         Parameters
         ----------
         delta
             In (0, 1), well below 1 / rounds.
         """
-        return self.algorithm.guarantee(delta)
+        found = self.algorithm.guarantee(delta)
+        if self.simulation:
+            return unprotected(delta, found.relation, "seeded noise protects nobody")
+        return found
 
     def select(self, candidates: Any, *, user: str | int | None = None) -> Ticket:
         """Pick one of some candidates.
@@ -157,25 +152,32 @@ class Agent:
         """Hand in the reward of a round, once.
 
         A reward outside the range is clipped; None and NaN count as missing. A reward that comes
-        after its batch was closed adds nothing (without privacy it is added late).
+        after its batch was closed adds nothing (without privacy it is added late, if its round is
+        one of the last 65,536 that wait).
 
         Raises
         ------
         ValueError
             The ticket was used already, or is not one of this agent.
+        TypeError
+            The ticket is no `Ticket`, or the reward no number; the ticket stays open.
         """
-        number = ticket.round
-        if self._pending.get(number) != ticket.key:
+        if not is_ticket(ticket):
+            remedy = "Rebuild a ticket that was stored by Ticket(*values)."
+            shown = type(ticket).__name__
+            raise TypeError(_checks.expected("ticket", shown, "a Ticket of select()", remedy))
+        value = self._range.centred(reward)
+        number = int(ticket.round)
+        if number in self._pending and self._pending[number] == ticket.key:
+            del self._pending[number]
+            self._rewards[number - self._first] = value
+        elif self._missed.take(number, ticket.key):
+            if number in self._late:
+                self._learner.channel.add(value * self._late.pop(number))
+        else:
             remedy = "Each ticket takes one reward."
             rule = "that of an open ticket of this agent"
             raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
-        value = self._range.centred(reward)
-        del self._pending[number]
-        place = number - self._first
-        if place >= 0:
-            self._rewards[place] = value
-        elif number in self._late:
-            self._learner.channel.add(value * self._late.pop(number))
 
     def finish(self, *, release: bool) -> None:
         """End the agent: release the last, partial batch, or drop it.
@@ -190,17 +192,22 @@ class Agent:
             return
         if release and self._learner.in_batch:
             self._close()
-        self._forget()
-        self._first = self._learner.rounds
         self._finished = True
-        self._autosave()
+        self._next_batch()
 
     def _close(self) -> None:
-        """Release the open batch: on disk first, then in use."""
-        self._autosave()
+        """Release the open batch: on disk first, then in use.
+
+        What was interrupted after its release goes on from that release: it makes no second one.
+        """
+        learner = self._learner
         features, rewards = self._open_batch()
+        if learner.channel.releases == learner.batch:
+            self._autosave()
+            learner.channel.release(features, rewards, self._users)
         self._keep_late(features)
-        self._learner.close(features, rewards, self._users)
+        self._forget()  # before the batch ends: whatever is interrupted, they enter one sum
+        learner.learn(features, learner.channel.prefix)
         self._next_batch()
 
     def _open_batch(self) -> tuple[Array, Array]:
@@ -208,12 +215,16 @@ class Agent:
         return self._features[:count], self._rewards[:count]
 
     def _keep_late(self, features: Array) -> None:
-        if self._late_counts:
-            for place, x in enumerate(features):
-                if self._first + place in self._pending:
-                    self._late[self._first + place] = x.copy()
+        if not self._late_counts:
+            return
+        for number in self._pending:
+            self._late[number] = features[number - self._first].copy()
+        while len(self._late) > _MOST_LATE:
+            del self._late[next(iter(self._late))]  # the oldest
 
     def _next_batch(self) -> None:
+        self._missed.add(self._pending, self._learner.rounds)
+        self._pending = {}
         self._first = self._learner.rounds
         self._forget()
         self._autosave()
@@ -226,12 +237,25 @@ class Agent:
         if self._folder is not None and self._learner.channel.private:
             self.save(self._folder)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: two of them would release one batch twice."""
+        if not self.simulation:
+            raise TypeError("An agent that releases data cannot be copied. Use save(folder).")
+        return super().__reduce_ex__(protocol)
+
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the whole state to a folder, and keep it up to date at every release from now on.
 
         ``agent.json`` and ``public.npz`` hold public things; ``sensitive.npz`` and ``sums.npz``
         hold raw rewards and the noise, and are as secret as the data. Never go on from an old
         copy: a batch would be released twice.
+
+        Raises
+        ------
+        ValueError
+            The folder is not empty, or the agent has another one already.
+        RuntimeError
+            Another agent was restored from the folder since: this one may not go on.
         """
         from bandits.checkpoint import save
 

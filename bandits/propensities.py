@@ -61,8 +61,14 @@ def thompson_propensities(
     """
     from scipy.special import ndtr
 
-    candidates = np.asarray(candidates, dtype=float)
-    _checks.real("scale", scale, "Pass v > 0.", above=0)
+    remedy = "Pass features, and the mean and the root of a model of as many coefficients."
+    candidates = _checks.finite("candidates", candidates, np.shape(candidates), remedy)
+    mean = _checks.finite("mean", mean, candidates.shape[-1:], remedy)
+    root = _checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
+    if candidates.ndim < 2 or root.ndim < 2:
+        rule = "of two dimensions at least"
+        raise ValueError(_checks.expected("shape of candidates", candidates.shape, rule, remedy))
+    _checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
     draws = _checks.count("draws", draws, "Pass how many draws to average.")
     n = candidates.shape[-2]
     if n < 2:

@@ -47,8 +47,16 @@ class Range:
     def __post_init__(self) -> None:
         low = _checks.real("low", self.low, "Pass the smallest reward.")
         high = _checks.real("high", self.high, "Pass the largest reward.", above=low)
+        remedy = "Choose a unit in which rewards are neither tiny nor huge."
+        _checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
         remedy = "Pass a public guess of the mean reward."
         _checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
+
+    @classmethod
+    def centred_on_middle(cls, low: float, high: float) -> "Range":
+        """Return a range whose centre is its middle."""
+        checked = cls(low, high, low)
+        return cls(low, high, (checked.low + checked.high) / 2)
 
     @property
     def clip_norm(self) -> float:
@@ -61,18 +69,54 @@ class Range:
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
     def centred(self, reward: Any) -> float:
-        """Return one reward as it is summed; None and NaN are 0."""
-        if reward is None:
-            return 0.0
-        value = float(reward)
+        """Return one reward as it is summed; None and NaN are 0.
+
+        Raises
+        ------
+        TypeError
+            The reward is no number. It is not shown.
+        """
+        value = _number(reward)
         if math.isnan(value):
             return 0.0
         return min(max(value, self.low), self.high) - self.centre
 
     def centred_all(self, rewards: Array) -> Array:
-        """Return many rewards as they are summed."""
+        """Return many rewards, as floats, as they are summed."""
         out: Array = np.clip(rewards, self.low, self.high) - self.centre
         return np.nan_to_num(out, nan=0.0)
+
+
+def numbers(rewards: Any) -> Array:
+    """Return rewards of any shape as floats, missing ones as NaN; an error shows none of them."""
+    array = np.asarray(rewards)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    each = [_number(reward) for reward in array.astype(object).flat]
+    return np.array(each, dtype=np.float64).reshape(array.shape)
+
+
+def _number(reward: Any) -> float:
+    if type(reward) is float:
+        return reward
+    if reward is None:
+        return math.nan
+    try:
+        if not isinstance(reward, str | bytes | bytearray):
+            return float(reward)
+    except OverflowError:  # a whole number beyond the floats
+        return math.inf if reward > 0 else -math.inf
+    except (TypeError, ValueError):
+        pass
+    shown = type(reward).__name__  # never the reward itself
+    remedy = "Pass None where there is none."
+    raise TypeError(_checks.expected("type of reward", shown, "a number", remedy))
+
+
+def unprotected(delta: float, relation: dp.NeighboringRelation, why: str) -> dp.Guarantee:
+    """Return the guarantee of no privacy: an infinite epsilon."""
+    delta = _checks.real("delta", delta, "Pass a small probability.", at_least=0, below=1)
+    return dp.Guarantee(math.inf, delta, relation, "none", theorem=why)
 
 
 class Open:
@@ -210,7 +254,8 @@ class Sampled(Private):
             uniforms = bits.reshape(rewards.shape) * 2.0**-53
         else:
             uniforms = self.coins.random(rewards.shape)
-        kept = np.where(uniforms < self.sampling_probability, rewards, 0.0)
+        # multiples of 2^-53: the next one is at most q with probability at most q
+        kept = np.where(uniforms + 2.0**-53 <= self.sampling_probability, rewards, 0.0)
         return super()._values(features, kept, users)
 
     def state(self) -> dict[str, Array]:
@@ -272,7 +317,8 @@ class Capped(Private):
             if norms[i] > most:
                 total[i] *= most / norms[i]
             used = min(float(norms[i]), most) ** self.power
-            self.spent[key] = spent + used * MARGIN
+            # rounded up, or what is small against `spent` would be free
+            self.spent[key] = math.nextafter(spent + used * MARGIN, math.inf) if used else spent
         values: Array = self.sums.quantise(total).sum(0)
         return values
 

@@ -6,6 +6,7 @@ of the schedules sees one.
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from bandits import _checks
@@ -27,6 +28,10 @@ class Schedule(Protocol):
         """Return the most batches that `rounds` rounds can fill, a partial last one included."""
 
 
+_MOST_BATCHES = 4096
+"""Of growing batches; an agent keeps the covariance of the noise of all their releases."""
+
+
 class _ByCount:
     lockstep = True
 
@@ -35,13 +40,6 @@ class _ByCount:
 
     def ends(self, batch: int, rounds: int, growth: float) -> bool:
         return rounds >= self.length(batch)
-
-    def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        batch, covered = 0, 0
-        while covered < rounds:
-            covered += self.length(batch)
-            batch += 1
-        return batch
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,15 @@ class Geometric(_ByCount):
         exponent = math.log(self.first) + batch * math.log(self.ratio)
         return round(math.exp(exponent)) if exponent < 36 else 2**52
 
+    def batches(self, rounds: int, dimension: int, ridge: float) -> int:
+        """Return the batches that `rounds` rounds fill, or raise where they are too many."""
+        covered = accumulate(map(self.length, range(_MOST_BATCHES)))
+        for batch, reached in enumerate(covered):
+            if reached >= rounds:
+                return batch + 1
+        remedy = f"Pass a larger first or ratio: {rounds} rounds may fill {_MOST_BATCHES} batches."
+        raise ValueError(_checks.expected("ratio", self.ratio, "larger", remedy))
+
 
 @dataclass(frozen=True)
 class Determinant:
@@ -104,4 +111,4 @@ class Determinant:
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
         """Return the bound from log det A <= d log(ridge + rounds / d) for features in the ball."""
         most = dimension * math.log1p(rounds / (dimension * ridge)) / math.log1p(self.growth)
-        return min(rounds, 1 + math.ceil(most))
+        return rounds if most >= rounds else 1 + math.ceil(most)

@@ -165,7 +165,15 @@ def simulate(
     if not algorithms:
         remedy = "Pass algorithms by name."
         raise ValueError(_checks.expected("algorithms", {}, "at least one", remedy))
-    replicates = _checks.count("replicates", replicates, "Pass how many worlds to play.")
+    for algorithm in algorithms.values():
+        if not isinstance(algorithm, Algorithm):
+            shown = type(algorithm).__name__
+            raise TypeError(
+                _checks.expected("algorithms", shown, "Algorithms", "Build them first.")
+            )
+    remedy = "Pass how many worlds to play."
+    replicates = _checks.count("replicates", replicates, remedy, at_most=10**7)
+    seed = _checks.count("seed", seed, "Pass a whole number.", at_least=0)
     rounds = {algorithm.rounds for algorithm in algorithms.values()}
     dimensions = {algorithm.dimension for algorithm in algorithms.values()}
     if len(rounds) > 1 or dimensions != {environment.dimension}:

@@ -7,6 +7,7 @@ releases.
 """
 
 import math
+import os
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
@@ -164,6 +165,7 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
+        self._process = os.getpid()
         if path is not None:
             self._path = Path(path)
             if self._path.exists():
@@ -193,6 +195,7 @@ class RunningSum:
     @property
     def prefix(self) -> Array:
         """The last release, or zeros before the first."""
+        self._check_whole()
         return self._prefix.reshape(self.shape).copy()
 
     @property
@@ -235,7 +238,8 @@ class RunningSum:
             The shape is another, a value is not finite or not on the lattice; nothing happened.
             Or a record that takes part in several releases would meet a fresh block.
         RuntimeError
-            A release could not be saved earlier. Restore the file.
+            An earlier release was interrupted or could not be saved: restore the file. Or this is
+            a fork of the process that built the sum.
         """
         values = self._checked(values)
         k = self.releases % self.factorisation.releases
@@ -245,6 +249,7 @@ class RunningSum:
                 rule = f"< {self.factorisation.releases} with {self.participation}"
                 raise ValueError(_checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
+        self._failed = True  # half a step, taken again, would count its records twice
         if self._lattice is not None:
             increment = self._lattice.step(k, values)
         else:
@@ -252,14 +257,24 @@ class RunningSum:
         self._prefix = self._prefix + increment
         self.releases += 1
         if self._path is not None:
-            self._failed = True
-            self.save(self._path)
-            self._failed = False
+            self._write(self._path)
+        self._failed = False
         return self.prefix
 
-    def _checked(self, values: Any) -> Array:
+    def _check_whole(self) -> None:
         if self._failed:
-            raise RuntimeError("A release could not be saved. Go on with RunningSum.restore(path).")
+            raise RuntimeError(
+                "A release was interrupted or could not be saved. Go on with "
+                "RunningSum.restore(path); without a path this sum has ended."
+            )
+
+    def _checked(self, values: Any) -> Array:
+        self._check_whole()
+        if not self.simulation and os.getpid() != self._process:
+            raise RuntimeError(
+                "A fork of a RunningSum cannot release: two of them would draw two noises for one "
+                "release. Build it, or restore its file, in the process that uses it."
+            )
         values = np.array(values, dtype=np.float64)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
@@ -328,6 +343,10 @@ class RunningSum:
 
         Two objects that go on from one file draw two noises for one release. Do not.
         """
+        self._check_whole()
+        self._write(Path(path))
+
+    def _write(self, path: Path) -> None:
         header = {
             "kind": "running-sum",
             "factorisation": type(self.factorisation).__name__,
@@ -351,7 +370,7 @@ class RunningSum:
         state: dict[str, NDArray[Any]] = {"prefix": self._prefix, "memory": self._memory.state()}
         if self._lattice is not None:
             state |= self._lattice.state()
-        _files.write(Path(path), header, arrays | state)
+        _files.write(path, header, arrays | state)
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":

@@ -164,6 +164,7 @@ def test_simulated_noise_repeats_and_protects_nobody():
     )
     assert first.value == again.value
     assert not first.private
+    assert first.guarantee(1e-6).epsilon == math.inf
     assert "not private" in str(first)
 
 
@@ -238,6 +239,7 @@ def test_a_tiny_propensity_is_not_zero():
 def test_bad_input_is_refused():
     action, reward = logged(10)
     own = LOGGING[action], TARGET[action]
+    nan, model = math.nan, (np.zeros(3), np.eye(3))
     zero = own[0].copy()
     zero[0] = 0
     cases = [
@@ -258,8 +260,28 @@ def test_bad_input_is_refused():
         ("seed", lambda: Privacy(1, 1e-6, seed=1)),
         ("candidates", lambda: bandits.thompson_propensities(np.eye(1), np.ones(1), np.eye(1))),
         ("scale", lambda: bandits.thompson_propensities(np.eye(2), np.ones(2), np.eye(2), scale=0)),
+        ("privacy", lambda: Options(private=True, privacy="strong")),
+        ("epsilon", lambda: Privacy(-1, 1e-6)),
+        ("delta", lambda: Privacy(1, 1.0)),
+        ("seed", lambda: Options(seed=-1)),
+        ("resamples", lambda: Options(resamples=10**9)),
+        ("shape of propensity", lambda: bandits.ips(*(x[:, None] for x in (reward, *own)))),
+        ("shape of propensity", lambda: bandits.ips(1.0, 0.5, 0.5)),
+        ("shape of chosen", lambda: bandits.replay([[1, 2]], [[1, 2]], [[0, 1]])),
+        ("propensity", lambda: bandits.ips(reward, 1e-320 * own[0], own[1])),
+        ("largest weight", lambda: bandits.ips(reward, own[0], 1e-320 * own[1])),
+        ("candidates", lambda: bandits.thompson_propensities(nan * np.eye(3), *model)),
+        ("mean", lambda: bandits.thompson_propensities(np.eye(3), nan * model[0], model[1])),
+        ("shape of root", lambda: bandits.thompson_propensities(np.eye(3), model[0], np.eye(2))),
+        ("shape of mean", lambda: bandits.thompson_propensities(np.ones(2), *model)),
     ]
     for name, call in cases:
         with pytest.raises(ValueError, match=f"^Expected {name}"):
             call()
+    for secret in (["0.123"] * 10, reward * 0.123j, np.array([0.123, "x"] * 5, dtype=object)):
+        with pytest.raises(TypeError, match=r"^Expected type of reward") as caught:
+            bandits.ips(secret, *own)
+        assert "0.123" not in str(caught.value)
+    huge = np.array([10**400, None] * 5, dtype=object)
+    assert bandits.ips(huge, *(np.full(10, 0.5),) * 2).value == pytest.approx(0.75)
     assert replace(Options(), clip=2.0).bound == 2.0

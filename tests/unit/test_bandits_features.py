@@ -151,6 +151,19 @@ def test_the_step_does_not_tell_how_many_users_there_are(epsilon, monkeypatch):
     assert steps[0] == steps[1]
 
 
+def test_how_many_users_there_are_is_not_told():
+    ratings, _ = made(users=3)
+    assert bandits.private_svd_features(ratings, 5, epsilon=1, delta=1e-5).values.shape == (12, 5)
+
+
+def test_seeded_noise_guarantees_nothing():
+    ratings, _ = made()
+    found = bandits.private_svd_features(ratings, 2, epsilon=1, delta=1e-5, simulation=True, seed=1)
+    user = {"dimension": 2, "rounds": 10, "epsilon": 1.0, "delta": 1e-5}
+    assert found.guarantee(1e-5).epsilon == math.inf
+    assert found.guarantee_with(bandits.AdaPrivateUser(**user), 1e-5).epsilon == math.inf
+
+
 def test_bad_input_is_refused():
     ratings, _ = made()
     with pytest.raises(ValueError, match="dimension=13"):
@@ -158,8 +171,26 @@ def test_bad_input_is_refused():
     for name, value in (("clip_norm", 0), ("epsilon", 0), ("clip_norm", math.nan)):
         with pytest.raises(ValueError, match=name):
             bandits.private_svd_features(ratings, 2, **{"epsilon": 1, "delta": 1e-5, name: value})
-    broken = replace(ratings, rating=np.where(ratings.rating > 0, math.nan, 0))
-    with pytest.raises(ValueError, match=r"ratings\.rating"):
-        bandits.private_svd_features(broken, 2, epsilon=1, delta=1e-5)
+    for broken in (
+        {"rating": np.where(ratings.rating > 0, math.nan, 0.123)},
+        {"low": 1.0},
+        {"high": 1e308},
+        {"item": ratings.item + 1},
+        {"user": ratings.user - 1},
+        {"user": ratings.user[1:]},
+        {"item": ratings.item * 1.0},
+    ):
+        with pytest.raises(ValueError, match=r"^Expected ") as caught:
+            replace(ratings, **broken)
+        assert "0.123" not in str(caught.value)
+    for name, options in (
+        ("noise_multiplier", {"epsilon": 1e-13, "delta": 1e-20}),
+        ("relation", {"relation": "NOBODY"}),
+        ("dimension", {"dimension": 13}),
+    ):
+        with pytest.raises(ValueError, match=f"^Expected {name}="):
+            bandits.private_svd_features(
+                ratings, **({"dimension": 2, "epsilon": 1, "delta": 1e-5} | options)
+            )
     with pytest.raises(ValueError, match="None for noise that is released"):
         bandits.private_svd_features(ratings, 2, epsilon=1, delta=1e-5, seed=1)

@@ -1,7 +1,11 @@
 """Live agents: tickets, late rewards, checkpoints, what is refused."""
 
+import copy
 import json
 import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -129,13 +133,110 @@ def test_a_ticket_takes_one_reward():
     agent.update(second, 0.0)
 
 
-@pytest.mark.parametrize("bad", ["a reward", object()])
-def test_a_reward_that_is_no_number_leaves_the_ticket_open(bad):
+SECRET = ["0.123", b"0.123", 0.123j, [0.123], np.array([0.123]), Decimal("sNaN123"), object()]
+
+
+@pytest.mark.parametrize("bad", SECRET, ids=[type(bad).__name__ for bad in SECRET])
+def test_a_reward_that_is_no_number_is_not_shown_and_leaves_the_ticket_open(bad):
     agent = build("PrivateUCB").start()
     ticket = agent.select(candidates(0))
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError, match=r"^Expected type of reward") as caught:
         agent.update(ticket, bad)
+    assert "123" not in str(caught.value)
     agent.update(ticket, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("reward", "counted"),
+    [
+        (10**400, 0.5),
+        (-(10**400), -0.5),
+        (math.inf, 0.5),
+        (-math.inf, -0.5),
+        (-0.0, -0.5),
+        (True, 0.5),
+        (Fraction(10**400, 3), 0.5),
+        (Decimal("1e400"), 0.5),
+        (np.float32(0.25), -0.25),
+        (np.array(0.25), -0.25),
+        (None, 0.0),
+        (math.nan, 0.0),
+        (Decimal("nan"), 0.0),
+    ],
+)
+def test_any_number_is_a_reward(reward, counted):
+    agent = build("PrivateUCB").start()
+    agent.update(agent.select(candidates(0)), reward)
+    assert agent._rewards[0] == counted
+
+
+def test_what_is_no_ticket_is_refused():
+    agent = build("PrivateUCB").start()
+    ticket = agent.select(candidates(0))
+    for bad in (None, 0, tuple(ticket), ticket._replace(round=0.0), ticket._replace(round=[0])):
+        with pytest.raises(TypeError, match=r"^Expected ticket="):
+            agent.update(bad, 1.0)
+    for bad in (ticket._replace(round=1, key=None), ticket._replace(round=-1)):
+        with pytest.raises(ValueError, match="an open ticket"):
+            agent.update(bad, 1.0)
+    agent.update(ticket._replace(round=np.int64(0)), 1.0)
+
+
+def test_tickets_that_never_come_back_cost_a_bit_each():
+    agent = build("AdaPrivateTS", rounds=10**4, batch=5).start(simulation=True, seed=1)
+    tickets = [agent.select(candidates(i)) for i in range(4000)]
+    assert len(agent._pending) <= 5
+    assert len(agent._missed._bits) <= 4000 // 8 + 1
+    for ticket in tickets:
+        agent.update(ticket, 1.0)
+        with pytest.raises(ValueError, match="an open ticket"):
+            agent.update(ticket, 1.0)
+    agent = build("LinUCB", rounds=10**4).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bandits.live._MOST_LATE", 50)
+        tickets = [agent.select(np.eye(3)[:1]) for _ in range(200)]
+        assert len(agent._late) == 50
+        agent.update(tickets[0], 1.0)  # forgotten
+        agent.update(tickets[-10], 1.0)  # one of the last 50
+        agent.select(np.eye(3)[:1])
+    assert agent.estimate[0] == pytest.approx(1 / 202)
+
+
+def test_a_batch_of_many_rounds_is_summed_whole():
+    for algorithm in (
+        build("AdaPrivateTS", rounds=10**6, batch=10**6, delta=1e-9),
+        build("PrivateUCB", rounds=10**6, first=10**6, delta=1e-9, low=-1.0, centre=-1.0),
+        build("AdaPrivateUser", rounds=10**6, growth=1e9, cap=1e6, delta=1e-9),
+    ):
+        channel = algorithm.channel((), None)
+        x = np.zeros((10**6, algorithm.features))
+        x[:, 0] = 1.0
+        reward = algorithm.reward_range.centred(1.0)
+        channel.release(x, np.full(10**6, reward), ["u"] * 10**6)
+        error = channel.prefix - [reward * 1e6, 0, 0]
+        assert np.abs(error).max() < 10 * channel.sums.sigma
+
+
+def test_the_lattice_of_short_batches_stays_fine():
+    for name in sorted(set(ALGORITHMS) - {"LinTS", "LinUCB"}):
+        sums = build(name).channel((), None).sums
+        assert sums.step_width <= sums.sigma * 2**-30
+
+
+def test_an_agent_that_releases_cannot_be_copied():
+    agent = build("PrivateUCB").start()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copied(agent)
+
+
+def test_a_simulation_guarantees_nothing():
+    agent = build("PrivateUCB").start(simulation=True, seed=1)
+    assert agent.guarantee(1e-5).epsilon == math.inf
+    assert agent.algorithm.guarantee(1e-5).epsilon <= 1
+    learner = agent.algorithm.learner(np.random.SeedSequence(1), np.random.default_rng(1))
+    denied = bandits.Agent(agent.algorithm, learner, simulation=False)
+    assert denied.guarantee(1e-5).epsilon == math.inf
 
 
 def test_late_rewards_add_nothing_and_still_use_the_ticket_up():
@@ -342,6 +443,145 @@ def test_an_interruption_after_a_release_makes_no_second_one(monkeypatch):
     np.testing.assert_array_equal(agent.estimate, plain.estimate)
 
 
+@pytest.mark.parametrize("where", ["learnt", "forgotten", "next"])
+def test_an_interruption_hands_no_reward_to_the_next_batch(where, monkeypatch):
+    """Batches of one public feature: rewards of 1 in the first, none after it."""
+    agent = build("AdaPrivateUser", batch=4, cap=100.0).start(simulation=True, seed=1)
+    x = np.eye(3)[:1]
+    for i in range(4):
+        agent.update(agent.select(x, user=f"u{i}"), 1.0)
+    seen = []
+    release = agent._learner.channel.release
+
+    def spy(features, rewards, users):
+        seen.append((len(features), rewards.sum(), len(users)))
+        release(features, rewards, users)
+
+    agent._learner.channel.release = spy
+    victim, name = {
+        "learnt": (agent._learner.model, "close"),
+        "forgotten": (agent, "_forget"),
+        "next": (agent, "_next_batch"),
+    }[where]
+    interrupted = getattr(victim, name)
+
+    def after(*values):
+        interrupted(*values)
+        raise KeyboardInterrupt
+
+    def before(*values):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(victim, name, before if where == "next" else after)
+    with pytest.raises(KeyboardInterrupt):
+        agent.select(x, user="u0")
+    monkeypatch.undo()
+    for _ in range(4):
+        agent.select(x, user="u0")
+    agent.finish(release=True)
+    assert seen[0] == (4, 4.0, 4)
+    assert all(rewards == 0 for _, rewards, _ in seen[1:])
+
+
+def test_a_release_that_is_not_on_the_disk_is_not_used(tmp_path, monkeypatch):
+    agent = build("AdaPrivateTS").start()
+    agent.save(tmp_path / "state")
+    run(agent, 13)
+    before = agent.estimate
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(agent._learner.channel.sums, "_write", full)
+    with pytest.raises(OSError, match="No space"):
+        agent.select(candidates(13))
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="restore"):
+            agent.select(candidates(13))
+    np.testing.assert_array_equal(agent.estimate, before)
+    restored = bandits.Algorithm.restore(tmp_path / "state")
+    run(restored, 20, first=13)
+    assert restored.releases == 2
+
+
+def test_of_two_agents_of_one_folder_the_last_one_restored_releases(tmp_path):
+    first = build("AdaPrivateTS").start()
+    first.save(tmp_path / "state")
+    run(first, 13)
+    second = bandits.Algorithm.restore(tmp_path / "state")
+    with pytest.raises(RuntimeError, match="Another agent"):
+        first.select(candidates(13))  # would release the first batch
+    third = bandits.Algorithm.restore(tmp_path / "state")
+    run(second, 13)  # what was not saved is played again
+    for agent in (first, second):
+        with pytest.raises(RuntimeError, match="Another agent"):
+            agent.select(candidates(13))
+        with pytest.raises(RuntimeError, match="Another agent"):
+            agent.finish(release=True)
+        assert agent.releases == 0
+    run(third, 20)
+    assert third.releases == 1
+
+
+def test_an_agent_has_one_folder_wherever_the_process_goes(tmp_path, monkeypatch):
+    agent = build("AdaPrivateTS").start()
+    monkeypatch.chdir(tmp_path)
+    agent.save("state")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    run(agent, 20)
+    with pytest.raises(ValueError, match="keeps this agent"):
+        agent.save("state")
+    agent.save(tmp_path / "state")
+    assert list((tmp_path / "other").iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    restored = bandits.Algorithm.restore("state")
+    monkeypatch.chdir(tmp_path / "other")
+    run(restored, 20, first=20)
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_sums_of_another_agent_are_refused(tmp_path):
+    build("AdaPrivateTS").start().save(tmp_path / "state")
+    for number, options in enumerate(({"epsilon": 8.0}, {"high": 2.0}, {"dimension": 4})):
+        build("AdaPrivateTS", **options).start().save(tmp_path / f"{number}")
+        (tmp_path / "state" / "sums.npz").write_bytes(
+            (tmp_path / f"{number}" / "sums.npz").read_bytes()
+        )
+        with pytest.raises(ValueError, match="two agents"):
+            bandits.Algorithm.restore(tmp_path / "state")
+
+
+@pytest.mark.parametrize("damage", ["none", "header", "public", "sensitive", "sums", "edited"])
+def test_a_damaged_folder_is_one_clear_error(damage, tmp_path):
+    folder = tmp_path / "state"
+    build("AdaPrivateTS").start().save(folder)
+    files = {"header": "agent.json", "public": "public-1.npz", "sensitive": "sensitive-1.npz"}
+    if damage == "none":
+        folder = tmp_path / "nothing"
+    elif damage == "edited":
+        text = (folder / "agent.json").read_text()
+        (folder / "agent.json").write_text(text.replace('"epsilon": 1.0', '"epsilon": -1.0'))
+    else:
+        (folder / files.get(damage, "sums.npz")).write_bytes(b"not a file of ours")
+    with pytest.raises(ValueError, match=r"^Expected "):
+        bandits.Algorithm.restore(folder)
+
+
+def test_late_tickets_outlive_a_checkpoint(tmp_path):
+    agent = build("AdaPrivateTS").start()
+    late = agent.select(candidates(0))
+    run(agent, 13, first=1)
+    agent.save(tmp_path / "state")
+    restored = bandits.Algorithm.restore(tmp_path / "state")
+    forged = late._replace(key=restored._key)
+    with pytest.raises(ValueError, match="an open ticket"):
+        restored.update(forged, 1.0)
+    restored.update(late, 1.0)
+    with pytest.raises(ValueError, match="an open ticket"):
+        restored.update(late, 1.0)
+
+
 def test_an_old_running_sum_is_refused(tmp_path):
     agent = build("PrivateUCB").start()
     agent.save(tmp_path / "state")
@@ -409,6 +649,31 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
     np.testing.assert_allclose(np.cumsum(means), reward[0], rtol=1e-12)
 
 
+def test_numbers_of_any_library_can_be_saved(tmp_path):
+    numbers = {"rounds": np.int64(60), "low": Fraction(-1, 2), "high": np.float32(1.0)}
+    agent = build("PrivateUCB", **numbers).start()
+    run(agent, 12)
+    agent.save(tmp_path / "state")
+    restored = bandits.Algorithm.restore(tmp_path / "state")
+    assert restored.algorithm == agent.algorithm == build("PrivateUCB", low=-0.5)
+
+
+@pytest.mark.parametrize("options", [{"growth": 1e-320}, {"growth": 1.0, "ridge": 1e-50}])
+def test_a_growth_that_a_round_reaches_ends_a_batch_each_round(options):
+    agent = build("AdaPrivateTS", **options).start(simulation=True, seed=1)
+    run(agent, 20)
+    assert agent.releases >= 3
+
+
+def test_rewards_of_huge_and_tiny_units(tmp_path):
+    for unit in (1e-50, 1e50):
+        for name in ("PrivateUCB", "AdaPrivateTS", "LinUCB"):
+            agent = build(name, high=unit).start(simulation=True, seed=1)
+            for i in range(40):
+                agent.update(agent.select(candidates(i)), unit * (i % 2))
+            assert np.isfinite(agent.estimate).all()
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -428,6 +693,17 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
         ({"first": 0}, "rounds of the first batch"),
         ({"ratio": 0.5}, "ratio"),
         ({"width": -1.0}, "width"),
+        ({"low": -(10**400)}, "low"),
+        ({"low": -(10**5000)}, "too long to print"),
+        ({"low": -1e308, "high": 1e308}, "high - low"),
+        ({"high": 1e-320}, "high - low"),
+        ({"bias": 1e-320}, "bias"),
+        ({"prior_mean": [1e308, 0.0, 0.0]}, "prior_mean"),
+        ({"prior_mean": "abc"}, "prior_mean"),
+        ({"prior_variance": 1e-320}, "prior_variance"),
+        ({"reward_variance": 1e308}, "reward_variance"),
+        ({"ridge": 1e-300}, "ridge"),
+        ({"rounds": 10**15, "ratio": 1.0, "delta": 1e-20}, "batches"),
         ({"prior_variance": 0.0}, "prior_variance"),
     ],
 )

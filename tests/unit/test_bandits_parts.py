@@ -332,3 +332,25 @@ def test_distinct_numbers_are_uniform_sets():
     counts = np.unique(found, axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert abs(counts - 5000).max() < 350
+
+
+def test_a_coin_falls_with_probability_at_most_q(monkeypatch):
+    """The smallest uniform, 0, comes with probability 2^-53: far too often for q = 1e-20."""
+    size = {"dimension": 2, "rounds": 4, "epsilon": 1.0, "delta": 1e-25}
+    with pytest.warns(UserWarning, match="times as large"):
+        algorithm = bandits.AdaPrivateAmp(sampling_probability=1e-20, **size)
+    channel = algorithm.channel((), None)
+    sums = []
+    monkeypatch.setattr(channel.sums, "step", sums.append)
+    monkeypatch.setattr("os.urandom", bytes)
+    channel.release(np.eye(2), np.ones(2), None)
+    assert not sums[0].any()
+
+
+def test_small_contributions_are_charged_too():
+    size = {"dimension": 2, "rounds": 10, "epsilon": 1.0, "delta": 1e-5}
+    channel = bandits.AdaPrivateUser(**size, batch=5, cap=1.0).channel((), np.random.default_rng(0))
+    channel.release(np.eye(2)[:1], np.array([0.9]), ["u"])
+    before = channel.spent[0, "u"]
+    channel.release(np.eye(2)[:1], np.array([1e-9]), ["u"])
+    assert channel.spent[0, "u"] > before

@@ -193,9 +193,22 @@ def test_replay_offers_what_the_user_rated():
 def test_bad_logs_are_refused():
     items, user, item, rating = ratings()
     good = {"items": items, "user": user, "item": item, "rating": rating}
-    for bad in ({"item": item[:5]}, {"item": item + 30}, {"candidates": 100}, {"candidates": 0}):
-        with pytest.raises(ValueError, match="Expected "):
+    none = np.array([], dtype=int)
+    for bad in (
+        {"item": item[:5]},
+        {"item": item + 30},
+        {"candidates": 100},
+        {"candidates": 0},
+        {"items": items[0]},
+        {"rating": np.full(200, math.nan)},
+        {"item": item * 1.0},
+        {"user": none, "item": none, "rating": none},
+        {"rating": ["good"] * 200},
+    ):
+        with pytest.raises((ValueError, TypeError), match="Expected "):
             bandits.Replay(**(good | bad))
+    lists = {name: array.tolist() for name, array in good.items()}
+    assert bandits.Replay(**lists, candidates=2).dimension == 4
 
 
 @pytest.mark.parametrize(
@@ -207,6 +220,8 @@ def test_bad_logs_are_refused():
         {"law": "cauchy"},
         {"users": 0},
         {"norm": -1.0},
+        {"norm": 1e308},
+        {"base": -1e4},
     ],
 )
 def test_bad_worlds_are_refused(bad):
@@ -219,6 +234,12 @@ def test_bad_simulations_are_refused():
         bandits.simulate({}, WORLD, replicates=1, seed=1)
     with pytest.raises(ValueError, match="replicates"):
         bandits.simulate(algorithms(), WORLD, replicates=0, seed=1)
+    with pytest.raises(ValueError, match="seed"):
+        bandits.simulate(algorithms(), WORLD, replicates=1, seed=-1)
+    with pytest.raises(ValueError, match="replicates"):
+        bandits.simulate(algorithms(), WORLD, replicates=10**10, seed=1)
+    with pytest.raises(TypeError, match="algorithms"):
+        bandits.simulate({"ours": "PrivateUCB"}, WORLD, replicates=1, seed=1)
     mixed = algorithms() | {"long": bandits.LinUCB(dimension=4, rounds=301)}
     for wrong, world in ((mixed, WORLD), (algorithms(), bandits.Synthetic())):
         with pytest.raises(ValueError, match="dimension"):
@@ -239,7 +260,18 @@ def test_the_command_prints_a_table_and_json(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [["-a", "Nobody"], ["--epsilon", "-1"], ["--dimension", "0"], ["--rounds", "0"]]
+    "options",
+    [
+        ["-a", "Nobody"],
+        ["--epsilon", "-1"],
+        ["--dimension", "0"],
+        ["--rounds", "0"],
+        ["--seed", "-1"],
+        ["--table", "nowhere/a.csv"],
+        ["--table", "a.txt"],
+        ["--plot", "nowhere/a.png"],
+        ["--plot", "a.txt"],
+    ],
 )
 def test_the_command_refuses_in_words(options):
     done = CliRunner().invoke(bandit, ["simulate", *options])

@@ -1,6 +1,7 @@
 """The protocol of running sums: what is released, what is charged, what survives a crash."""
 
 import copy
+import functools
 import json
 import math
 import os
@@ -344,6 +345,38 @@ def test_noise_is_on_the_disk_before_a_release_is_handed_out(simulation, tmp_pat
     again = dp.RunningSum.restore(path)
     assert again.releases == 2
     assert np.array_equal(again.prefix, seen[0])
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+def test_half_a_step_is_not_taken_again(simulation, tmp_path, monkeypatch):
+    """Its values are in the history already: taken again, they would count twice."""
+    sums = (running if simulation else released)()
+    sums.step(np.ones(2))
+    push = type(sums._memory).push
+
+    def crash_after(memory, vector):
+        push(memory, vector)
+        raise Crash
+
+    monkeypatch.setattr(type(sums._memory), "push", crash_after)
+    with pytest.raises(Crash):
+        sums.step(np.ones(2))
+    monkeypatch.undo()
+    save = functools.partial(sums.save, tmp_path / "a")
+    for use in (lambda: sums.step(np.ones(2)), save, lambda: sums.prefix):
+        with pytest.raises(RuntimeError, match="interrupted"):
+            use()
+
+
+def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
+    sums, simulated = released(), running()
+    pid = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    with pytest.raises(RuntimeError, match="fork"):
+        sums.step(np.ones(2))
+    simulated.step(np.ones(2))
+    monkeypatch.undo()
+    sums.step(np.ones(2))
 
 
 def test_a_file_is_flushed_before_it_takes_its_place_and_its_name_after(tmp_path, monkeypatch):
