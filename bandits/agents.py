@@ -73,6 +73,10 @@ class LinTS(_NonPrivate):
         return Thompson(self.scale)
 
 
+_MOST_BLOCKS = 2**14
+"""Side of the factor that all releases together need: a gigabyte."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Ours(_Private):
     """Centred rewards, exact correlated noise, growing batches, a posterior that knows the noise.
@@ -110,7 +114,10 @@ class _Ours(_Private):
             rule = "'prefix' or 'all'"
             raise ValueError(_checks.expected("estimator", self.estimator, rule, "Choose one."))
         super().__post_init__()
-        _ = self.batches  # refuses too many
+        if self.estimator == "all":
+            remedy = "Pass a larger first or ratio, or estimator='prefix'."
+            blocks = self.batches * self.features
+            _checks.count("batches * features", blocks, remedy, at_most=_MOST_BLOCKS)
 
     @cached_property
     def reward_range(self) -> Range:
@@ -144,6 +151,7 @@ class _Ours(_Private):
             prior_mean=self.prior,
             estimator=self.estimator,
             bias_variance=bias,
+            unit=width,
         )
 
     @cached_property

@@ -48,6 +48,12 @@ Noise = Literal[
 ]
 _FEW = 16
 """Candidates up to which all their products take less time than their squares alone."""
+_MOST_RELEASES = {
+    "binary_tree": 4096,
+    "honaker_tree": 1024,
+    "optimised": 1024,
+}
+"""Where a matrix has to be written out; it takes seconds."""
 Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
 
 
@@ -320,6 +326,9 @@ class _Private(Algorithm):
                     _checks.expected(name, value, f"one of {known}", "Choose one of them.")
                 )
         _ridge(self.ridge)
+        remedy = f"Pass longer batches, or another noise than {self.noise!r}."
+        most = _MOST_RELEASES.get(self.noise, 2**31)
+        _checks.count("batches", self.batches, remedy, at_most=most)
         _ = self.noise_multiplier  # checks epsilon and delta
         if self.rounds * self.delta >= 1:
             warnings.warn(

@@ -27,6 +27,17 @@ _MOST_LATE = 2**16
 """Rounds that may wait for a late reward, where late rewards count."""
 
 
+def _table(candidates: Any) -> Array:
+    """Return candidates as floats."""
+    try:
+        return np.asarray(candidates, dtype=np.float64)
+    except (TypeError, ValueError):
+        remedy = "Pass one row of real numbers for each candidate."
+        shown = type(candidates).__name__
+        message = _checks.expected("candidates", shown, "rows of one length", remedy)
+    raise ValueError(message)
+
+
 class Agent:
     """A running algorithm. Build it with ``algorithm.start()``.
 
@@ -112,16 +123,13 @@ class Agent:
             All rounds were played, or the agent was finished.
         """
         learner = self._learner
-        features = np.asarray(candidates, dtype=np.float64)
+        features = _table(candidates)
         if features.ndim != 2 or features.shape[1] != self.algorithm.dimension or not len(features):
             rule = f"(n, {self.algorithm.dimension}) with n >= 1"
             remedy = "Pass one row of features for each candidate."
             raise ValueError(_checks.expected("shape of candidates", features.shape, rule, remedy))
         features = self.algorithm.prepared(features)
-        if (user is None) is self._by_user:
-            remedy = "Pass user= where users are protected, and only there."
-            rule = "a user" if self._by_user else "None"
-            raise ValueError(_checks.expected("user", user, rule, remedy))
+        owner = self._owner(user)
         if self._finished or learner.rounds >= self.algorithm.rounds:
             raise RuntimeError(
                 f"Expected at most rounds={self.algorithm.rounds} rounds and none after finish(). "
@@ -130,17 +138,29 @@ class Agent:
         if learner.ended:
             self._close()
         action = int(learner.choose(features))
-        x = features[action]
         place = learner.in_batch
-        learner.observe(x)
         if place == len(self._rewards):
             self._reserve(2 * place)
-        self._features[place] = x
-        if self._by_user:
-            self._users.append(str(user))
-        number = learner.rounds - 1
+        # what is interrupted before `observe` leaves a place that the next round takes over
+        self._features[place] = x = features[action]
+        self._users[place:] = owner
+        learner.observe(x)
+        number = self._first + place
         self._pending[number] = self._key
         return Ticket(action, number, self._key)
+
+    def _owner(self, user: Any) -> list[str]:
+        """Return a round's user as the ledgers know it, or nobody where users are not protected."""
+        if user is None and not self._by_user:
+            return []
+        if not self._by_user or user is None:
+            remedy = "Pass user= where users are protected, and only there."
+            rule = "a user" if self._by_user else "None"
+            raise ValueError(_checks.expected("user", user, rule, remedy))
+        if isinstance(user, str | int | np.integer) and not isinstance(user, bool):
+            return [str(user)]
+        remedy = "One person under two names would have two caps."
+        raise TypeError(_checks.expected("user", user, "a string or a whole number", remedy))
 
     def _reserve(self, rounds: int) -> None:
         """Make room for an open batch of so many rounds."""

@@ -28,6 +28,7 @@ from bandits.linear_model import inverse_root, times, transposed
 Estimator = Literal["prefix", "all"]
 
 _GRID = np.logspace(-4.5, 0.0, 37)
+"""Of p, for rewards in a range of length 1."""
 _LOG_WEIGHT = -0.5 * (np.log10(_GRID) + 2.0) ** 2
 
 
@@ -50,6 +51,8 @@ class NoiseAware:
         Which releases are used.
     bias_variance
         Prior variance of the last coefficient, where the last feature is a constant.
+    unit
+        high - low of the rewards: the p to pick from is in units of its square.
     """
 
     moves = False
@@ -65,15 +68,17 @@ class NoiseAware:
         prior_mean: Array | float = 0.0,
         estimator: Estimator = "prefix",
         bias_variance: float | None = None,
+        unit: float = 1.0,
     ) -> None:
         square = (*lead, dimension, dimension)
         self.reward_variance = reward_variance
         self.prior_variance = prior_variance
         self.bias_variance = bias_variance
+        self.unit = unit
         self.prior_mean = np.zeros(dimension) + prior_mean
         self.mean = np.zeros((*lead, dimension)) + prior_mean
         # before the first release: the prior, at its most likely scale
-        start = np.full(dimension, prior_variance if prior_variance is not None else 0.01)
+        start = np.full(dimension, 0.01 * unit**2 if prior_variance is None else prior_variance)
         if bias_variance is not None:
             start[-1] = bias_variance
         self.root = np.zeros(square) + np.diag(np.sqrt(start))
@@ -106,7 +111,7 @@ class NoiseAware:
         """Return the prior's precision 1 / p, shape (..., 1)."""
         if self.prior_variance is not None:
             return np.array([1 / self.prior_variance])
-        return 1 / most_likely_scale(spectrum)[..., None]
+        return 1 / most_likely_scale(spectrum, self.unit)[..., None]
 
     def _precisions(self, information: Array, vector: Array, last: float) -> Array:
         """Return the prior precisions of the coefficients (..., d); the last one is known."""
@@ -164,16 +169,16 @@ class Spectrum(NamedTuple):
         return self._replace(turned=self.turned - self.values * at)
 
 
-def most_likely_scale(spectrum: Spectrum) -> Array:
+def most_likely_scale(spectrum: Spectrum, unit: float = 1.0) -> Array:
     """Return the p on a grid that maximises the marginal likelihood of theta ~ N(0, p I).
 
     log likelihood = -1/2 sum_i (log(1 + p l_i) - p c_i^2 / (1 + p l_i)), l the eigenvalues of the
-    information and c the vector in its eigenvectors, plus the log of log10 p ~ N(-2, 1).
+    information and c the vector in its eigenvectors, plus the log of log10(p / unit^2) ~ N(-2, 1).
     """
-    shrink = 1 + _GRID * spectrum.values[..., None]  # (..., d, grid)
-    squares = np.square(spectrum.turned)
-    fits = (_GRID * squares[..., None] / shrink - np.log(shrink)).sum(-2)
-    scale: Array = _GRID[np.argmax(0.5 * fits + _LOG_WEIGHT, axis=-1)]
+    values, turned = unit**2 * spectrum.values, unit * spectrum.turned
+    shrink = 1 + _GRID * values[..., None]  # (..., d, grid)
+    fits = (_GRID * np.square(turned)[..., None] / shrink - np.log(shrink)).sum(-2)
+    scale: Array = unit**2 * _GRID[np.argmax(0.5 * fits + _LOG_WEIGHT, axis=-1)]
     return scale
 
 

@@ -230,6 +230,40 @@ def test_an_agent_that_releases_cannot_be_copied():
             copied(agent)
 
 
+@pytest.mark.parametrize(
+    "at", [lambda learner: (learner, "choose"), lambda learner: (learner.model, "observe")]
+)
+def test_an_interrupted_round_shifts_nobody(at, monkeypatch):
+    """The next round takes the place, with its own features, user and ticket."""
+    agent = build("AdaPrivateUser", batch=50).start(simulation=True, seed=1)
+    agent.select(np.eye(3)[:1], user="first")
+    learner = agent._learner
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*at(learner), interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            agent.select(np.eye(3)[1:2], user="lost")
+    ticket = agent.select(np.eye(3)[2:], user="second")
+    agent.update(ticket, 1.0)
+    features, rewards = agent._open_batch()
+    np.testing.assert_array_equal(features, np.eye(3)[[0, 2]])
+    np.testing.assert_array_equal(rewards, [0.0, 1.0])
+    assert agent._users == ["first", "second"]
+
+
+@pytest.mark.parametrize("user", [1.0, True, math.nan, b"1", ("a",)])
+def test_a_user_has_one_name(user):
+    agent = build("AdaPrivateUser").start(simulation=True, seed=1)
+    with pytest.raises(TypeError, match=r"Expected user=.* to be a string or a whole number\."):
+        agent.select(np.eye(3), user=user)
+    agent.select(np.eye(3), user=np.int64(1))
+    agent.select(np.eye(3), user="1")
+    assert set(agent._users) == {"1"}
+
+
 def test_a_simulation_guarantees_nothing():
     agent = build("PrivateUCB").start(simulation=True, seed=1)
     assert agent.guarantee(1e-5).epsilon == math.inf
@@ -692,6 +726,11 @@ def test_rewards_of_huge_and_tiny_units(tmp_path):
         ({"estimator": "best"}, "estimator"),
         ({"first": 0}, "rounds of the first batch"),
         ({"ratio": 0.5}, "ratio"),
+        ({"first": 1, "ratio": 1.0, "rounds": 2000}, "batches=2000"),
+        (
+            {"first": 1, "ratio": 1.0, "rounds": 4000, "dimension": 9, "noise": "square_root"},
+            "batches * features",
+        ),
         ({"width": -1.0}, "width"),
         ({"low": -(10**400)}, "low"),
         ({"low": -(10**5000)}, "too long to print"),

@@ -354,3 +354,19 @@ def test_small_contributions_are_charged_too():
     before = channel.spent[0, "u"]
     channel.release(np.eye(2)[:1], np.array([1e-9]), ["u"])
     assert channel.spent[0, "u"] > before
+
+
+def test_the_unit_of_rewards_changes_nothing():
+    """Rewards in [-64, 64] give 128 times the estimate of the same rewards in [0, 1]."""
+    options = {"dimension": 3, "rounds": 400, "epsilon": 5.0, "delta": 1e-5}
+    x = unit(np.random.default_rng(11), 400, 3, 3)
+    estimates = []
+    for low, high in ((0.0, 1.0), (-64.0, 64.0)):
+        agent = bandits.PrivateUCB(low=low, high=high, **options).start(simulation=True, seed=1)
+        for candidates in x:
+            ticket = agent.select(candidates)
+            share = 0.5 + 0.4 * candidates[ticket.action, 0]
+            agent.update(ticket, low + share * (high - low))
+        estimates.append(agent.estimate / (high - low))
+    np.testing.assert_allclose(estimates[0], estimates[1], rtol=1e-12)
+    assert 0.1 < estimates[0][0] < 0.5

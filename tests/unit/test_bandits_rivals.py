@@ -165,7 +165,7 @@ def test_one_reward_enters_one_phase_and_pays_once():
         ("published", {"delta": 1.0}, "delta"),
         ("published", {"failure_probability": 0.0}, "failure_probability"),
         ("published", {"failure_probability": math.nan}, "failure_probability"),
-        ("published", {"batch": 1, "rounds": 5000}, "releases=5000"),
+        ("published", {"batch": 1, "rounds": 5000}, "batches=5000"),
     ],
 )
 def test_bad_options_are_refused_when_the_algorithm_is_made(kind, options, word):
