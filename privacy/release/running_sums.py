@@ -137,17 +137,17 @@ class RunningSum:
         self.clip_norm = _checks.real(
             "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
         )
-        self.participation = participation or Participation.once()
+        self.participation = Participation.once() if participation is None else participation
         self.relation = _checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
+        safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
         self.shape = _shape(shape)
         self.sensitivity = factorisation.sensitivity(self.participation)
         size = math.prod(self.shape)
         self._lattice: Lattice | None = None
         if not simulation:
             self.sensitivity += Lattice.widening(factorisation, self.participation)
-            safe_noise.random_source(rng, simulation=False)  # refuses a seed
         base = self.noise_multiplier * self.clip_norm * self.sensitivity
         if not 1e-150 < base < 1e150:
             remedy = "Choose a unit in which the noise is neither tiny nor huge."
@@ -235,7 +235,7 @@ class RunningSum:
             The shape is another, a value is not finite or not on the lattice; nothing happened.
             Or a record that takes part in several releases would meet a fresh block.
         RuntimeError
-            A release could not be saved earlier. Restore the file.
+            An earlier release was interrupted, or could not be saved. Restore the file.
         """
         values = self._checked(values)
         k = self.releases % self.factorisation.releases
@@ -245,6 +245,8 @@ class RunningSum:
                 rule = f"< {self.factorisation.releases} with {self.participation}"
                 raise ValueError(_checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
+        # until the release is whole: what was taken in halfway would be taken in twice
+        self._failed = True
         if self._lattice is not None:
             increment = self._lattice.step(k, values)
         else:
@@ -252,14 +254,18 @@ class RunningSum:
         self._prefix = self._prefix + increment
         self.releases += 1
         if self._path is not None:
-            self._failed = True
-            self.save(self._path)
-            self._failed = False
+            self._write(self._path)
+        self._failed = False
         return self.prefix
 
-    def _checked(self, values: Any) -> Array:
+    def _refuse_if_failed(self) -> None:
         if self._failed:
-            raise RuntimeError("A release could not be saved. Go on with RunningSum.restore(path).")
+            raise RuntimeError(
+                "A release was interrupted or not saved. Go on with RunningSum.restore(path)."
+            )
+
+    def _checked(self, values: Any) -> Array:
+        self._refuse_if_failed()
         values = np.array(values, dtype=np.float64)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
@@ -327,7 +333,16 @@ class RunningSum:
         """Write the whole state to a file, which holds the raw sums of this block.
 
         Two objects that go on from one file draw two noises for one release. Do not.
+
+        Raises
+        ------
+        RuntimeError
+            An earlier release was interrupted, or could not be saved.
         """
+        self._refuse_if_failed()
+        self._write(Path(path))
+
+    def _write(self, path: Path) -> None:
         header = {
             "kind": "running-sum",
             "factorisation": type(self.factorisation).__name__,
@@ -351,7 +366,7 @@ class RunningSum:
         state: dict[str, NDArray[Any]] = {"prefix": self._prefix, "memory": self._memory.state()}
         if self._lattice is not None:
             state |= self._lattice.state()
-        _files.write(Path(path), header, arrays | state)
+        _files.write(path, header, arrays | state)
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":

@@ -380,6 +380,26 @@ def test_a_failed_write_leaves_the_last_state(tmp_path, monkeypatch):
     assert (again.releases, again.prefix.tolist()) == (1, first.tolist())
 
 
+@pytest.mark.parametrize("simulation", [True, False])
+def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeypatch, simulation):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(safe_noise, "rounded_gaussian", stop)
+    path = tmp_path / "sums.npz"
+    sums = running(simulation=simulation, rng=7 if simulation else None, path=path)
+    monkeypatch.setattr(type(sums), "_correlated", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sums.step(np.ones(2))
+    for again in (lambda: sums.step(np.ones(2)), lambda: sums.save(path)):
+        with pytest.raises(RuntimeError, match=r"interrupted .*RunningSum.restore"):
+            again()
+    monkeypatch.undo()
+    restored = dp.RunningSum.restore(path)
+    assert restored.releases == 0
+    restored.step(np.ones(2))
+
+
 def test_files_are_versioned_private_and_checked(tmp_path):
     path = tmp_path / "sums.npz"
     sums = released(path=path)
@@ -478,10 +498,19 @@ def test_bad_settings_are_refused(changes):
         released(**changes)
 
 
-@pytest.mark.parametrize("changes", [dict(shape="2"), dict(shape=None), dict(participation=2)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(shape="2"),
+        dict(shape=None),
+        dict(participation=2),
+        dict(participation=0),
+        dict(simulation="no"),
+    ],
+)
 def test_settings_of_another_type_are_refused(changes):
     with pytest.raises(TypeError, match=r"^Expected "):
-        released(**changes)
+        running(**(dict(simulation=False, rng=None) | changes))
 
 
 def test_an_encoder_too_small_or_too_large_for_the_lattice_is_refused():
