@@ -175,9 +175,9 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     """Return what a pair of data sets loses by a release, from its noise and its difference.
 
     The release is run without noise on both data sets, and again for each number of noise with
-    that number alone, which gives outputs = query + J z for noise z, J J' the same on both. What moves the query by D
-    then costs mu = the norm of the shortest z with J z = D (Gaussian noise: exact, correlated
-    noise included), or epsilon = its L1 norm (Laplace, J invertible).
+    that number alone, which gives outputs = query + J z for noise z, with J J' the same on both.
+    What moves the query by D then costs mu = the norm of the shortest z with J z = D (Gaussian
+    noise: exact, correlated noise included), or epsilon = its L1 norm (Laplace, J invertible).
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     Raises
     ------
     Violation
-        Draws, what becomes of them or shape of the output depend on the data, an output is not a number, or no noise
-        was drawn at all.
+        Draws, what becomes of them, or the shape of the output depend on the data, an output is not
+        a number, or no noise was drawn at all.
     ValueError
         Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
         outputs are not linear in the noise.
