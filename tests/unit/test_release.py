@@ -83,6 +83,17 @@ def test_users_of_every_kind(users):
         assert dict(zip(series.users, series.values.tolist(), strict=True)) == expected
 
 
+def test_a_string_of_another_type_is_the_user_that_it_equals():
+    class Name(str):
+        __slots__ = ()
+
+        def __str__(self):
+            return "another name"
+
+    found = dp.clip_users([1.0, 2.0, 4.0], [Name("ann"), "bob", "ann"], clip_norm=100.0)
+    assert dict(zip(found.users, found.values.tolist(), strict=True)) == {"ann": 5.0, "bob": 2.0}
+
+
 def test_categories_are_users_too():
     found = dp.clip_users(np.arange(6.0), pl.Series(USERS, dtype=pl.Categorical), clip_norm=100.0)
     assert dict(zip(found.users, found.values.tolist(), strict=True)) == {
