@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Stamp = tuple[int, int]
 _VERSION = 1
 _DAMAGES = (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, AttributeError)
 
@@ -43,6 +44,15 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Return what tells one writing of a file from another, None if there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -164,12 +164,13 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
+        self._left: _files.Stamp | None = None
         if path is not None:
-            self._path = Path(path)
+            self._path = Path(path).absolute()
             if self._path.exists():
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
-            self.save(self._path)
+            self._write(self._path)
 
     def _steps_of_rounding(self, size: int) -> float:
         """Return by how many steps rounding can move C x further apart than it was."""
@@ -235,7 +236,8 @@ class RunningSum:
             The shape is another, a value is not finite or not on the lattice; nothing happened.
             Or a record that takes part in several releases would meet a fresh block.
         RuntimeError
-            An earlier release was interrupted, or could not be saved. Restore the file.
+            An earlier release was interrupted or could not be saved, or the file is not as this
+            object left it. Restore the file.
         """
         values = self._checked(values)
         k = self.releases % self.factorisation.releases
@@ -258,14 +260,19 @@ class RunningSum:
         self._failed = False
         return self.prefix
 
-    def _refuse_if_failed(self) -> None:
+    def _refuse_unless_whole(self) -> None:
         if self._failed:
             raise RuntimeError(
                 "A release was interrupted or not saved. Go on with RunningSum.restore(path)."
             )
+        if self._path is not None and _files.stamp(self._path) != self._left:
+            raise RuntimeError(
+                f"Another object went on from {str(self._path)!r}, or it was moved: a second noise "
+                "for one release. Go on with RunningSum.restore(path)."
+            )
 
     def _checked(self, values: Any) -> Array:
-        self._refuse_if_failed()
+        self._refuse_unless_whole()
         values = np.array(values, dtype=np.float64)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
@@ -337,10 +344,10 @@ class RunningSum:
         Raises
         ------
         RuntimeError
-            An earlier release was interrupted, or could not be saved.
+            As `step`.
         """
-        self._refuse_if_failed()
-        self._write(Path(path))
+        self._refuse_unless_whole()
+        self._write(Path(path).absolute())
 
     def _write(self, path: Path) -> None:
         header = {
@@ -367,6 +374,8 @@ class RunningSum:
         if self._lattice is not None:
             state |= self._lattice.state()
         _files.write(path, header, arrays | state)
+        if path == self._path:
+            self._left = _files.stamp(path)
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
@@ -375,6 +384,7 @@ class RunningSum:
         The last release is in `prefix`, and `releases` says how many were made: a crash may have
         come after a release was saved and before it was used.
         """
+        left = _files.stamp(Path(path))  # before it is read: what comes after is not in it
         header, arrays = _files.read(Path(path))
         if header.get("kind") != "running-sum":
             remedy = "Pass a file that save() wrote."
@@ -394,7 +404,8 @@ class RunningSum:
         sums._memory.restore(arrays["memory"])
         if sums._lattice is not None:
             sums._lattice.restore(arrays)
-        sums._path = Path(path)
+        sums._path = Path(path).absolute()
+        sums._left = left
         return sums
 
 

@@ -400,6 +400,28 @@ def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeyp
     restored.step(np.ones(2))
 
 
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_two_objects_do_not_go_on_from_one_file(tmp_path, monkeypatch, first):
+    monkeypatch.chdir(tmp_path)
+    old = released(path="sums.npz")
+    old.step(np.zeros(2))
+    new = dp.RunningSum.restore("sums.npz")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")  # the file stays where it was
+    ahead, behind = (old, new) if first == "old" else (new, old)
+    ahead.save("copy.npz")
+    ahead.step(np.zeros(2))
+    ahead.save(tmp_path / "sums.npz")
+    for go_on in (lambda: behind.step(np.zeros(2)), lambda: behind.save("other.npz")):
+        with pytest.raises(RuntimeError, match="Another object went on"):
+            go_on()
+    ahead.step(np.zeros(2))
+    assert dp.RunningSum.restore(tmp_path / "sums.npz").releases == 3
+    (tmp_path / "sums.npz").unlink()
+    with pytest.raises(RuntimeError, match="or it was moved"):
+        ahead.step(np.zeros(2))
+
+
 def test_files_are_versioned_private_and_checked(tmp_path):
     path = tmp_path / "sums.npz"
     sums = released(path=path)
