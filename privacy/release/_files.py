@@ -67,13 +67,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         header = json.loads(str(arrays.pop("header")))
+        version = header.get("version")
     except _DAMAGES as error:
         raise ValueError(
             f"Expected path={str(path)!r} to be a whole file of this library. Restore a copy."
         ) from error
-    if header.get("version") != _VERSION:
+    if version != _VERSION:
         raise ValueError(
             f"Expected path={str(path)!r} to be of version {_VERSION}, not "
-            f"{header.get('version')!r}. Read it with the version that wrote it."
+            f"{version!r}. Read it with the version that wrote it."
         )
     return header, arrays

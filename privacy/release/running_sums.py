@@ -213,8 +213,13 @@ class RunningSum:
         Quantise every record's contribution before they are summed: the norm bound is kept, and
         sums are exact up to 2^53 steps. In a simulation nothing is moved.
         """
-        values = np.asarray(contributions, dtype=np.float64)
-        return values if self.simulation else np.trunc(values / self.step_width) * self.step_width
+        values = _numbers("contributions", contributions)
+        if self.simulation:
+            return values
+        with np.errstate(over="ignore"):
+            moved = np.trunc(values / self.step_width) * self.step_width
+        # what is too large to be divided is on the lattice as it is
+        return np.where(np.isinf(moved), values, moved)
 
     def step(self, values: Any) -> Array:
         """Add `values` to the sum and return the noisy sum of all that was added.
@@ -273,7 +278,7 @@ class RunningSum:
 
     def _checked(self, values: Any) -> Array:
         self._refuse_unless_whole()
-        values = np.array(values, dtype=np.float64)
+        values = _numbers("values", values)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
             rule = f"of shape {self.shape}"
@@ -407,6 +412,16 @@ class RunningSum:
         sums._path = Path(path).absolute()
         sums._left = left
         return sums
+
+
+def _numbers(name: str, values: Any) -> Array:
+    """Return a copy of secret values as floats; NumPy's own error would print one of them."""
+    try:
+        numbers: Array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        remedy = "Pass an array of numbers."
+        raise TypeError(_checks.expected(name, "...", "numbers", remedy)) from None
+    return numbers
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

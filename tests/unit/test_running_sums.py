@@ -442,6 +442,9 @@ def test_files_are_versioned_private_and_checked(tmp_path):
     path.write_bytes(whole.replace(kept, kept[::-1]))
     with pytest.raises(ValueError, match="whole file"):
         dp.RunningSum.restore(path)
+    np.savez(path, header=np.array("[1]"), **members)
+    with pytest.raises(ValueError, match="whole file"):
+        dp.RunningSum.restore(path)
     np.savez(path, header=np.array(json.dumps(header | {"version": 2})), **members)
     with pytest.raises(ValueError, match="of version 1, not 2"):
         dp.RunningSum.restore(path)
@@ -462,6 +465,22 @@ def test_a_refused_input_changes_nothing():
         lattice.step([1 / 3, 0.0])
     assert np.all(np.isfinite(lattice.step([1e308, -1e308])))  # clamped, and still private
     assert np.all(np.isfinite(lattice.step(lattice.quantise([1 / 3, 5e-324]))))
+
+
+@pytest.mark.parametrize("secret", [["secret", 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0]])
+def test_an_error_shows_no_value(secret):
+    sums = released()
+    for take in (sums.step, sums.quantise):
+        with pytest.raises(TypeError, match=r"^Expected \w+='...' to be numbers"):
+            take(secret)
+
+
+def test_huge_contributions_are_on_the_lattice_as_they_are():
+    sums = released()
+    assert sums.quantise([1.7e308, -1.7e308]).tolist() == [1.7e308, -1.7e308]
+    for wild in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite"):
+            sums.step(sums.quantise([wild, 0.0]))
 
 
 def test_what_is_returned_is_the_callers_own():
