@@ -266,8 +266,8 @@ def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     low, high = first / size, second / size
     towards = high.mean(axis=0) - low.mean(axis=0)
     inside = np.concatenate([low - low.mean(axis=0), high - high.mean(axis=0)])
-    spread = inside.std(axis=0)
-    spread = np.where(spread > 0, spread, np.where(towards == 0, 1.0, np.abs(towards)))
+    spread = np.maximum(inside.std(axis=0), 1e-9 * np.abs(towards))
+    spread[spread == 0] = 1.0
     inside /= spread
     correlation = inside.T @ inside / len(inside) + 1e-9 * np.eye(size.size)
     weights = np.linalg.solve(correlation, towards / spread) / spread

@@ -141,6 +141,13 @@ def test_a_number_without_noise_stands_out(noise, unit):
     assert audit(leak, ([1], [1, 2]), dp.Gaussian(1.0), runs=500).falsified
 
 
+def test_numbers_too_small_to_divide_by_are_no_warning():
+    tiny = np.stack([5e-324 * (np.arange(60) % 3), np.zeros(60)], axis=1)
+    score = fit_score(tiny, np.ones((60, 2)))
+    assert (score(tiny) < 0).all()
+    assert (score(np.ones((5, 2))) > 0).all()
+
+
 def test_a_release_that_returns_nothing_is_not_audited():
     with pytest.raises(TypeError, match="Expected output=None to be numbers"):
         outputs(lambda data: None, None, rng_of(1), 3)
