@@ -93,8 +93,9 @@ def _labels(answer: Any) -> Any:
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = [value[key] for key in sorted(value, key=repr)]
-    found: list[Any] = np.asarray(value).ravel().tolist()
-    return found
+    # as objects: beside a float, NumPy rounds whole numbers beyond 2^53
+    found = np.asarray(value, dtype=object).ravel().tolist()
+    return [one.item() if isinstance(one, np.generic) else one for one in found]
 
 
 def _finite(values: list[Any], where: str) -> None:

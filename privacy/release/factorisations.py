@@ -254,7 +254,7 @@ class Factorisation(ABC):
         return np.array([self.row(k)[-1] for k in range(self.releases)])
 
     def column_sums(self) -> Array:
-        """Return sum_k |C_kj| of the columns."""
+        """Return the sums of absolute entries of the columns of C."""
         sums: Array = np.abs(self.encoder()).sum(axis=0)
         return sums
 

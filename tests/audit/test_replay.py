@@ -63,6 +63,15 @@ def test_contributions():
         assert_contribution(lambda data: float(big) * len(data), PAIR, 1.0)
 
 
+def test_whole_numbers_beside_floats_are_exact():
+    def count(data):
+        return {"count": 2**53 + len(data), "mean": np.float32(0.5), "one": np.int8(1)}
+
+    assert_contribution(count, ([], [1.0]), 1)
+    with pytest.raises(Violation):
+        assert_contribution(count, ([], [1.0]), 0.5)
+
+
 def test_a_domain_read_off_the_data_is_a_violation():
     pair = (["a", "a"], ["a", "a", "b"])
     with pytest.raises(Violation, match="shapes"):
