@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privacy import _checks
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -35,9 +37,13 @@ def plot_running_sums(
     """
     from matplotlib.figure import Figure
 
+    compared = tuple(factorisations)
+    if not compared:
+        remedy = "Pass some, such as [Factorisation.square_root(100)]."
+        raise ValueError(_checks.expected("factorisations", compared, "at least one", remedy))
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes: Any = figure.add_subplot()
-    for factorisation in factorisations:
+    for factorisation in compared:
         noise = factorisation.sensitivity(participation) * factorisation.noise_std()
         axes.plot(range(1, factorisation.releases + 1), noise, label=factorisation.name)
     axes.set_xscale("log")
@@ -63,10 +69,17 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
     -------
     matplotlib.figure.Figure
         Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+
+    Raises
+    ------
+    ValueError
+        The scores are not two arrays of one shape, or hold NaN.
     """
     from matplotlib.figure import Figure
 
-    first, second = (np.sort(np.asarray(scores, dtype=float)) for scores in (scores_0, scores_1))
+    from privacy.audit.bounds import scores_of
+
+    first, second = map(np.sort, scores_of(scores_0, scores_1))
     cuts = np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _POINTS), method="lower")
     false_alarms = 1 - np.searchsorted(first, cuts, "right") / first.size
     misses = np.searchsorted(second, cuts, "right") / second.size

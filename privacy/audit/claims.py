@@ -20,7 +20,7 @@ from privacy.audit.bounds import (
     upper,
 )
 from privacy.audit.findings import Finding, checked_runs, checked_significance
-from privacy.audit.scores import Release, fit_score, outputs
+from privacy.audit.scores import Release, RowScore, fit_rows, of_rows, outputs
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
@@ -199,7 +199,12 @@ def audit(
     True
     """
     first, second = scored(
-        release, pair, runs=runs, score=score, seed=seed, progress=progress or (lambda _: None)
+        release,
+        pair,
+        runs=runs,
+        score=None if score is None else of_rows(score),
+        seed=seed,
+        progress=progress or (lambda _: None),
     )
     return falsify(claim, first, second, significance=significance, relation=relation)
 
@@ -209,7 +214,7 @@ def scored(
     pair: Any,
     *,
     runs: int,
-    score: Callable[[Any], ArrayLike] | None,
+    score: RowScore | None,
     seed: int | np.random.SeedSequence,
     progress: Callable[[int], Any],
 ) -> tuple[Floats, Floats]:
@@ -221,8 +226,7 @@ def scored(
     both = list(zip(sides, rngs, strict=True))
     if score is None:
         few = min(size, 20_000)
-        training = [outputs(release, data, rng, few, progress) for data, rng in both]
-        score = fit_score(*training)
+        score = fit_rows(*(outputs(release, data, rng, few, progress) for data, rng in both))
     tested = [score(outputs(release, data, rng, size, progress)) for data, rng in both]
     return scores_of(*tested)
 

@@ -16,6 +16,8 @@ from privacy.audit.bounds import Floats
 from privacy.audit.findings import Finding, checked_significance
 from privacy.mechanisms import Gaussian, Laplace, Mechanism
 
+_LIKELY = 2.0**-31
+"""Bound of the probability of one value, for noise whose scale has 2^30 steps of a lattice."""
 # A scale that is a little too small is the usual fault; other shapes differ by more.
 _SHARES = {"scale": 0.99, "shape": 0.009, "repeats": 0.001}
 Aspect = Literal["all", "scale", "shape", "repeats"]
@@ -37,7 +39,8 @@ def falsify_noise(
     Gaussian, twice the sum of absolute values over the scale is for Laplace noise. Shape,
     two-sided: the largest gap between the empirical and the claimed distribution function
     (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size). Repeats:
-    continuous noise drawn afresh hardly ever gives one float twice.
+    noise drawn afresh hardly ever gives one value twice. What is continuous in the claim may be
+    rounded, to 2^-30 of its scale at most: true values beyond 2^22 times the scale round more.
 
     Parameters
     ----------
@@ -98,8 +101,7 @@ def falsify_noise(
         "scale": (scale, f"The noise is {spread:.4g} times as wide as claimed."),
         "shape": (shape, f"The distribution functions differ by {gap:.4g}."),
         "repeats": (
-            # a bound for floats that hold 48 random bits each
-            x.size * x.size * 2.0**-49 if repeats else 1.0,
+            _repeated(repeats, x.size),
             f"{repeats} of {x.size} residuals repeat an earlier one.",
         ),
     }
@@ -121,6 +123,18 @@ def _shape(ordered: Floats) -> tuple[float, float]:
     steps = np.arange(n + 1) / n
     gap = float(max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1])))
     return gap, min(1.0, 2 * math.exp(-2 * n * gap * gap))
+
+
+def _repeated(repeats: int, n: int) -> float:
+    """Return a bound of the probability of so many repeats (Chernoff).
+
+    The k-th residual repeats one of those before it with probability at most (k - 1) times that
+    of the likeliest value, whatever they were.
+    """
+    expected = n * (n - 1) / 2 * _LIKELY
+    if repeats <= expected:
+        return 1.0
+    return math.exp(repeats - expected + repeats * math.log(expected / repeats))
 
 
 def _laplace_cdf(x: Floats) -> Floats:

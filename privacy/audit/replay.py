@@ -93,8 +93,9 @@ def _labels(answer: Any) -> Any:
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = [value[key] for key in sorted(value, key=repr)]
-    found: list[Any] = np.asarray(value).ravel().tolist()
-    return found
+    # as objects: beside a float, NumPy rounds whole numbers beyond 2^53
+    found = np.asarray(value, dtype=object).ravel().tolist()
+    return [one.item() if isinstance(one, np.generic) else one for one in found]
 
 
 def _finite(values: list[Any], where: str) -> None:
@@ -174,10 +175,10 @@ class NoiseTape:
 def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     """Return what a pair of data sets loses by a release, from its noise and its difference.
 
-    The release is run without noise on both data sets, and twice for each number of noise with
-    that number alone, which gives outputs = query + J z for noise z. What moves the query by D
-    then costs mu = the norm of the shortest z with J z = D (Gaussian noise: exact, correlated
-    noise included), or epsilon = its L1 norm (Laplace, J invertible).
+    The release is run without noise on both data sets, and again for each number of noise with
+    that number alone, which gives outputs = query + J z for noise z, with J J' the same on both.
+    What moves the query by D then costs mu = the norm of the shortest z with J z = D (Gaussian
+    noise: exact, correlated noise included), or epsilon = its L1 norm (Laplace, J invertible).
 
     Parameters
     ----------
@@ -196,8 +197,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     Raises
     ------
     Violation
-        Draws or shape of the output depend on the data, an output is not a number, or no noise
-        was drawn at all.
+        Draws, what becomes of them, or the shape of the output depend on the data, an output is not
+        a number, or no noise was drawn at all.
     ValueError
         Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
         outputs are not linear in the noise.
@@ -219,18 +220,25 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         remedy = "Audit each part by itself."
         raise ValueError(_checks.expected("noise", sorted(kinds), "of one kind", remedy))
     # a large unit, so that adding it to the query does not round its last digits away
-    unit = 2.0**20 * max(1.0, float(np.abs(plain[0]).max(initial=0)))
-    columns = []
+    unit = 2.0**20 * max(1.0, *(float(np.abs(one).max(initial=0)) for one in plain))
+    columns: tuple[list[Floats], list[Floats]] = ([], [])
     for at in range(len(draws)):
-        up, down = (
-            (_output(release(sides[0], NoiseTape(size, at))) - plain[0]) / size
-            for size in (unit, -unit / 2)
+        up, down, other = (
+            (_output(release(sides[side], NoiseTape(size, at))) - plain[side]) / size
+            for side, size in ((0, unit), (0, -unit / 2), (1, unit))
         )
-        if float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0)):
+        bent = float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0))
+        if bent or not np.isfinite(up).all():
             remedy = "Audit what is computed before that."
             raise ValueError(_checks.expected("release", release, "linear in its noise", remedy))
-        columns.append(up)
-    moved, spread = plain[1] - plain[0], np.stack(columns, axis=1)
+        columns[0].append(up)
+        columns[1].append(other)
+    spread, others = (np.stack(side, axis=1) for side in columns)
+    covariance = spread @ spread.T
+    size = np.sqrt(covariance.diagonal())
+    if not (np.abs(others @ others.T - covariance) <= _LINEAR * np.outer(size, size)).all():
+        raise Violation(f"{where}: what becomes of the noise depends on the data.")
+    moved = plain[1] - plain[0]
     return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
 
 

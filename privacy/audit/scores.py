@@ -5,6 +5,7 @@ are not tested.
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,9 @@ from privacy import _checks
 Floats = NDArray[np.float64]
 Release = Callable[..., Any]
 Score = Callable[[Any], Floats]
+Rows = Floats | list[Floats]
+"""Outputs: an array of shape (runs, numbers), or a list of arrays where their lengths vary."""
+RowScore = Callable[[Rows], ArrayLike]
 
 _BINS = 32
 _TOO_FEW = 4
@@ -27,8 +31,8 @@ def outputs(
     rng: np.random.Generator,
     runs: int,
     progress: Callable[[int], Any] = lambda _: None,
-) -> Floats:
-    """Return the stacked outputs of a release on one data set, shape (runs, numbers)."""
+) -> Rows:
+    """Return the outputs of a release on one data set."""
     names = _parameters(release)
     if "size" in names:
         found = np.asarray(release(data, rng, runs), dtype=np.float64)
@@ -38,17 +42,51 @@ def outputs(
                 _checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
             )
         progress(runs)
-        return found.reshape(runs, -1)
+        return _telling_something(found.reshape(runs, math.prod(found.shape[1:])))
     seeded = (rng,) if len(names) > 1 else ()
     rows = []
     for _ in range(runs):
         rows.append(_row(release(data, *seeded)))
         progress(1)
-    widths = {row.size for row in rows}
-    if len(widths) > 1:
-        # an output that may be longer or shorter tells by its length alone: that is a score too
+    return rows if _length(rows) is None else _telling_something(np.stack(rows))
+
+
+def _telling_something(found: Floats) -> Floats:
+    if not found.shape[1]:
+        remedy = "Return a number or an array of numbers."
+        raise ValueError(_checks.expected("outputs", [], "not always empty", remedy))
+    return found
+
+
+def _length(*outputs: Rows) -> int | None:
+    """Return the one length of all outputs, None where there are several."""
+    lengths = {row.size for rows in outputs for row in rows}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _stacked(rows: Rows, length: int | None) -> Floats:
+    """Return outputs as an array, whatever their lengths.
+
+    Where one length is usual another one is no number (there is no score for it). Where none is,
+    an output that may be longer or shorter tells by its length alone: that is a score too.
+    """
+    if length is None:
         return np.array([[row.size] for row in rows], dtype=np.float64)
-    return np.stack(rows)
+    if isinstance(rows, np.ndarray) and rows.shape[1] == length:
+        return rows
+    return np.stack([row if row.size == length else np.full(length, np.nan) for row in rows])
+
+
+def of_rows(score: Callable[[Any], ArrayLike]) -> RowScore:
+    """Return a score of arrays as one of outputs."""
+    return lambda rows: score(_stacked(rows, _length(rows)))
+
+
+def fit_rows(training_0: Rows, training_1: Rows) -> RowScore:
+    """Return a score of outputs, fitted by `fit_score` to outputs of any lengths."""
+    length = _length(training_0, training_1)
+    score = fit_score(_stacked(training_0, length), _stacked(training_1, length))
+    return lambda rows: score(_stacked(rows, length))
 
 
 def _parameters(release: Release) -> list[str]:
@@ -70,7 +108,8 @@ def _parameters(release: Release) -> list[str]:
 
 def _row(output: Any) -> Floats:
     try:
-        return np.asarray(output, dtype=np.float64).ravel()
+        # a forgotten return is no number; NumPy makes NaN of it
+        return np.asarray("" if output is None else output, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
         remedy = "Return a number or an array of numbers: map the output to one."
         raise TypeError(_checks.expected("output", output, "numbers", remedy)) from error
@@ -195,12 +234,9 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
     known = [x[np.isfinite(x).all(axis=1)] for x in (first, second)]
     if min(map(len, known)) < 2:
         return lambda x: np.where(np.isfinite(x).all(axis=1), 0.0, np.nan)
+    measure: Callable[[Floats], Floats]
     if classifier is None:
-        spread = np.cov(np.concatenate([x - x.mean(axis=0) for x in known]), rowvar=False)
-        ridge = 1e-9 * np.trace(spread) + 1e-300
-        towards = known[1].mean(axis=0) - known[0].mean(axis=0)
-        weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), towards)
-        measure: Callable[[Floats], Floats] = lambda x: x @ weights  # noqa: E731
+        measure = _discriminant(*known)
     else:
         labels = np.repeat([0, 1], [len(x) for x in known])
         classifier.fit(np.concatenate(known), labels)
@@ -217,3 +253,27 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
         return found
 
     return project
+
+
+def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
+    """Return the linear discriminant, each number in a unit of its own.
+
+    A number with little noise beside one with much is not lost in the ridge then, and one without
+    any noise outweighs all others.
+    """
+    size = np.abs(np.concatenate([first, second])).max(axis=0)
+    size[size == 0] = 1.0
+    low, high = first / size, second / size
+    towards = high.mean(axis=0) - low.mean(axis=0)
+    inside = np.concatenate([low - low.mean(axis=0), high - high.mean(axis=0)])
+    spread = np.maximum(inside.std(axis=0), 1e-9 * np.abs(towards))
+    spread[spread == 0] = 1.0
+    inside /= spread
+    correlation = inside.T @ inside / len(inside) + 1e-9 * np.eye(size.size)
+    weights = np.linalg.solve(correlation, towards / spread) / spread
+
+    def measure(x: Floats) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):  # then it is not a number
+            return np.asarray((x / size) @ weights)
+
+    return measure

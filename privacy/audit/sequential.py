@@ -17,7 +17,7 @@ from privacy import _checks
 from privacy.audit.bounds import correct, curve_of, scores_of
 from privacy.audit.claims import scored, told, two
 from privacy.audit.findings import Finding, checked_significance
-from privacy.audit.scores import Release, fit_score, outputs
+from privacy.audit.scores import Release, fit_rows, of_rows, outputs
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
@@ -159,13 +159,15 @@ def audit_until_falsified(
     if score is None:
         rngs = map(np.random.default_rng, training.spawn(2))
         few = min(most, 1000)
-        score = fit_score(
+        measure = fit_rows(
             *(outputs(release, data, rng, few) for data, rng in zip(two(pair), rngs, strict=True))
         )
+    else:
+        measure = of_rows(score)
     step = 16
     while watch.runs < most and not watch.falsified:
         step = min(2 * step, 1024, most - watch.runs)
         fresh = testing.spawn(1)[0]
-        both = scored(release, pair, runs=step, score=score, seed=fresh, progress=lambda _: None)
+        both = scored(release, pair, runs=step, score=measure, seed=fresh, progress=lambda _: None)
         watch.update(*both)
     return watch.finding()

@@ -100,13 +100,15 @@ def _named(text: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
             raise
         raise ValueError(
             _checks.expected("module", module, "importable", "Run where the module is.")
         ) from error
+    try:
+        return getattr(found, name)
     except AttributeError as error:
         remedy = "Define it there, or name another one."
         raise ValueError(_checks.expected("name", name, f"in module {module}", remedy)) from error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Stamp = tuple[int, int]
 _VERSION = 1
 _DAMAGES = (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, AttributeError)
 
@@ -45,6 +46,15 @@ def _flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def stamp(path: Path) -> Stamp | None:
+    """Return what tells one writing of a file from another, None if there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a file.
 
@@ -57,13 +67,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         header = json.loads(str(arrays.pop("header")))
+        version = header.get("version")
     except _DAMAGES as error:
         raise ValueError(
             f"Expected path={str(path)!r} to be a whole file of this library. Restore a copy."
         ) from error
-    if header.get("version") != _VERSION:
+    if version != _VERSION:
         raise ValueError(
             f"Expected path={str(path)!r} to be of version {_VERSION}, not "
-            f"{header.get('version')!r}. Read it with the version that wrote it."
+            f"{version!r}. Read it with the version that wrote it."
         )
     return header, arrays

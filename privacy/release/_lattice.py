@@ -68,7 +68,7 @@ class Lattice:
         A column of at most `band` entries moves by at most 2^-21 sqrt(band).
         """
         largest, band = factorisation.row_sum(), factorisation.band
-        least = min(float(factorisation.row(k)[-1]) for k in range(factorisation.releases))
+        least = float(factorisation.diagonal().min())
         if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
             remedy = "Scale C, or use fewer releases."
             rule = "of row sums below 4096 and a diagonal of at least 2^-10"

@@ -93,7 +93,8 @@ def _user_array(users: Any) -> npt.NDArray[Any]:
         return users
     kinds = set(map(type, users))
     if kinds and all(issubclass(kind, str) for kind in kinds):
-        return np.array(list(map(str, users)), dtype=object)
+        # what the string is, whatever its type prints: who are equal are one user
+        return np.array(list(map(str.__str__, users)), dtype=object)
     whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
     array = np.asarray(users) if whole else np.zeros(0)
     return array if array.dtype.kind in "iu" else np.array(users, dtype=object)

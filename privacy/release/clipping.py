@@ -45,7 +45,8 @@ class Contributions:
     users
         Whose row each is, where the unit is the user.
     for_life
-        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`.
+        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`;
+        False once they were released, because the cap was spent for one release.
     """
 
     values: Floats = field(repr=False)
@@ -57,14 +58,21 @@ class Contributions:
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
+        # a narrower float overflows on the lattice
+        values = np.asarray(self.values, dtype=np.float64).view()
         with np.errstate(over="ignore"):
-            sizes = norms(columns_of(self.values) / bound, norm)
+            sizes = norms(columns_of(values) / bound, norm)
         if not (sizes <= 1 + 1e-9).all():  # so that NaN is refused too
             remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
             raise ValueError(_checks.expected("values", "<some row>", "within bound", remedy))
-        values = self.values.view()
         values.flags.writeable = False  # what was clipped stays clipped
         object.__setattr__(self, "values", values)
+
+    def take_life(self) -> bool:
+        """Return `for_life`, once: a second release has no part in what the cap was spent for."""
+        for_life = self.for_life
+        object.__setattr__(self, "for_life", False)
+        return for_life
 
     def bound_in(self, norm: Norm) -> float:
         """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""

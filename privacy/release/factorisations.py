@@ -246,11 +246,17 @@ class Factorisation(ABC):
             norm = float(np.linalg.norm(self._handed_out(), 2))
             return round_up(norm, 8 * self.releases * _ULP)
         # |C|_2^2 <= (largest column sum) (largest row sum)
-        columns = np.zeros(self.releases)
-        for k in range(self.releases):
-            row = np.abs(self.row(k))
-            columns[k + 1 - len(row) : k + 1] += row
-        return float(np.sqrt(round_up(float(columns.max()), self.releases * _ULP) * self.row_sum()))
+        largest = round_up(float(self.column_sums().max()), self.releases * _ULP)
+        return round_up(float(np.sqrt(largest * self.row_sum())), 2 * _ULP)
+
+    def diagonal(self) -> Array:
+        """Return the diagonal of C."""
+        return np.array([self.row(k)[-1] for k in range(self.releases)])
+
+    def column_sums(self) -> Array:
+        """Return the sums of absolute entries of the columns of C."""
+        sums: Array = np.abs(self.encoder()).sum(axis=0)
+        return sums
 
     def row_sum(self) -> float:
         """Return an upper bound of sum_j |C_kj| over the rows."""
@@ -340,10 +346,20 @@ class _Toeplitz(Factorisation):
         return row if self.scale is None else row / self.scale[k + 1 - len(row) : k + 1]
 
     def column_norms(self) -> Array:
+        return self._of_columns(np.sqrt(np.cumsum(np.square(self.coefficients))))
+
+    def column_sums(self) -> Array:
+        return self._of_columns(np.cumsum(np.abs(self.coefficients)))
+
+    def diagonal(self) -> Array:
+        return self._of_columns(np.full(self.band, self.coefficients[0]))
+
+    def _of_columns(self, sizes: Array) -> Array:
+        """Return the size of each column, from that of the first entries of an unscaled one."""
         # a late column ends before the band does
         last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
-        norms: Array = np.sqrt(np.cumsum(np.square(self.coefficients)))[last]
-        return norms if self.scale is None else norms / self.scale
+        columns: Array = sizes[last]
+        return columns if self.scale is None else columns / self.scale
 
     def row_sum(self) -> float:
         total = float(np.abs(self.coefficients).sum())

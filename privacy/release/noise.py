@@ -216,7 +216,10 @@ def float_gaussian_for_simulation(
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
     remedy = "Pass it in units of the lattice; a coarser lattice makes it smaller."
     _checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
-    return Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
+    if not isinstance(value, Rational):
+        return Fraction(float(value))
+    # NumPy's integers overflow inside a fraction
+    return Fraction(int(value.numerator), int(value.denominator))
 
 
 @dataclass(frozen=True)

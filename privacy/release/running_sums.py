@@ -138,17 +138,17 @@ class RunningSum:
         self.clip_norm = _checks.real(
             "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
         )
-        self.participation = participation or Participation.once()
+        self.participation = Participation.once() if participation is None else participation
         self.relation = _checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
+        safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
         self.shape = _shape(shape)
         self.sensitivity = factorisation.sensitivity(self.participation)
         size = math.prod(self.shape)
         self._lattice: Lattice | None = None
         if not simulation:
             self.sensitivity += Lattice.widening(factorisation, self.participation)
-            safe_noise.random_source(rng, simulation=False)  # refuses a seed
         base = self.noise_multiplier * self.clip_norm * self.sensitivity
         if not 1e-150 < base < 1e150:
             remedy = "Choose a unit in which the noise is neither tiny nor huge."
@@ -166,12 +166,13 @@ class RunningSum:
         self._path: Path | None = None
         self._failed = False
         self._process = os.getpid()
+        self._left: _files.Stamp | None = None
         if path is not None:
-            self._path = Path(path)
+            self._path = Path(path).absolute()
             if self._path.exists():
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
-            self.save(self._path)
+            self._write(self._path)
 
     def _steps_of_rounding(self, size: int) -> float:
         """Return by how many steps rounding can move C x further apart than it was."""
@@ -215,8 +216,13 @@ class RunningSum:
         Quantise every record's contribution before they are summed: the norm bound is kept, and
         sums are exact up to 2^53 steps. In a simulation nothing is moved.
         """
-        values = np.asarray(contributions, dtype=np.float64)
-        return values if self.simulation else np.trunc(values / self.step_width) * self.step_width
+        values = _numbers("contributions", contributions)
+        if self.simulation:
+            return values
+        with np.errstate(over="ignore"):
+            moved = np.trunc(values / self.step_width) * self.step_width
+        # what is too large to be divided is on the lattice as it is
+        return np.where(np.isinf(moved), values, moved)
 
     def step(self, values: Any) -> Array:
         """Add `values` to the sum and return the noisy sum of all that was added.
@@ -238,8 +244,8 @@ class RunningSum:
             The shape is another, a value is not finite or not on the lattice; nothing happened.
             Or a record that takes part in several releases would meet a fresh block.
         RuntimeError
-            An earlier release was interrupted or could not be saved: restore the file. Or this is
-            a fork of the process that built the sum.
+            An earlier release was interrupted or could not be saved, or the file is not as this
+            object left it: restore the file. Or this is a fork of the process that built the sum.
         """
         values = self._checked(values)
         k = self.releases % self.factorisation.releases
@@ -268,14 +274,22 @@ class RunningSum:
                 "RunningSum.restore(path); without a path this sum has ended."
             )
 
-    def _checked(self, values: Any) -> Array:
+    def _check_alone(self) -> None:
         self._check_whole()
         if not self.simulation and os.getpid() != self._process:
             raise RuntimeError(
                 "A fork of a RunningSum cannot release: two of them would draw two noises for one "
                 "release. Build it, or restore its file, in the process that uses it."
             )
-        values = np.array(values, dtype=np.float64)
+        if self._path is not None and _files.stamp(self._path) != self._left:
+            raise RuntimeError(
+                f"Another object went on from {str(self._path)!r}, or it was moved: a second noise "
+                "for one release. Go on with RunningSum.restore(path)."
+            )
+
+    def _checked(self, values: Any) -> Array:
+        self._check_alone()
+        values = _numbers("values", values)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
             rule = f"of shape {self.shape}"
@@ -342,9 +356,14 @@ class RunningSum:
         """Write the whole state to a file, which holds the raw sums of this block.
 
         Two objects that go on from one file draw two noises for one release. Do not.
+
+        Raises
+        ------
+        RuntimeError
+            As `step`.
         """
-        self._check_whole()
-        self._write(Path(path))
+        self._check_alone()
+        self._write(Path(path).absolute())
 
     def _write(self, path: Path) -> None:
         header = {
@@ -371,6 +390,8 @@ class RunningSum:
         if self._lattice is not None:
             state |= self._lattice.state()
         _files.write(path, header, arrays | state)
+        if path == self._path:
+            self._left = _files.stamp(path)
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
@@ -379,6 +400,7 @@ class RunningSum:
         The last release is in `prefix`, and `releases` says how many were made: a crash may have
         come after a release was saved and before it was used.
         """
+        left = _files.stamp(Path(path))  # before it is read: what comes after is not in it
         header, arrays = _files.read(Path(path))
         if header.get("kind") != "running-sum":
             remedy = "Pass a file that save() wrote."
@@ -398,8 +420,19 @@ class RunningSum:
         sums._memory.restore(arrays["memory"])
         if sums._lattice is not None:
             sums._lattice.restore(arrays)
-        sums._path = Path(path)
+        sums._path = Path(path).absolute()
+        sums._left = left
         return sums
+
+
+def _numbers(name: str, values: Any) -> Array:
+    """Return a copy of secret values as floats; NumPy's own error would print one of them."""
+    try:
+        numbers: Array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        remedy = "Pass an array of numbers."
+        raise TypeError(_checks.expected(name, "...", "numbers", remedy)) from None
+    return numbers
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

@@ -31,7 +31,8 @@ class Release:
         What to account, in any relation: its whole profile holds.
     charged_once
         True where `mechanism` covers ALL releases under one `LifetimeCap` with noise of this scale:
-        account for it once. False: account for it at every release.
+        account for it once. False: account for it at every release, such as a second one of the
+        same contributions.
     unit
         Whom that protects: ``"record"`` or ``"user"``.
     scale
@@ -116,6 +117,8 @@ def release_sum(
         remedy = f"One contribution has {float(bound / step):.3g} steps: pass a smaller resolution."
         raise ValueError(_checks.expected("resolution", resolution, "smaller", remedy))
     law = Law(scale / step, isinstance(mechanism, Gaussian), is_rounded=True)
+    # before there is noise: whoever tries again after an error makes a second release
+    for_life = contributions.for_life if simulation else contributions.take_life()
     total = _sum(quantised(contributions.values, exponent), math.ceil(bound / step))
     noisy = np.asarray(total + draw(law, np.shape(total), source).astype(np.asarray(total).dtype))
     with np.errstate(over="ignore"):  # a sum too large for a float is infinite
@@ -124,7 +127,7 @@ def release_sum(
         values,
         float(bound),
         mechanism,
-        contributions.for_life and law.is_gaussian,
+        for_life and law.is_gaussian,
         contributions.unit,
         float(scale),
         float(step),

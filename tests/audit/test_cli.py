@@ -84,6 +84,14 @@ def test_usage(run, arguments, told):
     assert "Traceback" not in done.stderr
 
 
+def test_a_module_that_fails_says_so_itself(run, tmp_path):
+    (tmp_path / "broken.py").write_text("import os\nos.no_such_thing\n", encoding="utf-8")
+    done = run("broken:count", "--claim", "true.toml")
+    assert done.returncode not in (0, 3)
+    assert "no_such_thing" in done.stderr
+    assert "Define it there" not in done.stderr
+
+
 def test_another_pair(run):
     arguments = ["--claim", "true.toml", "--pair", "my_release:other", "--runs", "500"]
     assert run("my_release:count", *arguments).returncode == 0

@@ -65,6 +65,18 @@ def test_noise_that_is_used_twice_is_caught():
     assert "3 of 103 residuals repeat" in finding.evidence
 
 
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_noise_on_the_lattice_of_a_release_repeats_by_chance(kind):
+    sampler = {"normal": dp.rounded_gaussian, "laplace": dp.rounded_laplace}[kind]
+    alarms = repeats = 0
+    for seed in range(20):
+        noise = 2.0**-29 * sampler(2.0**30, 60_000, rng=seed, simulation=True)
+        repeats += noise.size - np.unique(noise).size
+        alarms += falsify_noise(CLAIMS[kind], noise, aspect="repeats", significance=0.05).falsified
+    assert repeats > 2
+    assert alarms <= 4  # more by chance with probability 0.003
+
+
 @pytest.mark.parametrize("wild", [math.nan, math.inf, -math.inf])
 def test_noise_that_is_no_number_is_caught(wild):
     assert falsify_noise(CLAIMS["normal"], [0.1, wild]).p_value == 0

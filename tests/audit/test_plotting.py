@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import privacy as dp
-from privacy.plotting import claimed_tradeoff, plot_tradeoff
+from privacy.plotting import claimed_tradeoff, plot_running_sums, plot_tradeoff
 from tests.audit.worst_cases import losses
 
 RATES = np.linspace(0.001, 0.999, 50)
@@ -25,6 +25,14 @@ def test_the_claimed_curve_of_a_response():
     exact = np.maximum(1 - np.e * RATES, np.exp(-1) * (1 - RATES))
     assert (found <= exact + 1e-9).all()
     assert found == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize("scores", [([], []), ([1.0], []), ([np.nan], [1.0]), ([[1.0]], [[1.0]])])
+def test_a_picture_of_nothing_is_refused(scores):
+    with pytest.raises(ValueError, match=r"^Expected scores_[01]="):
+        plot_tradeoff(dp.account(dp.Gaussian(1.0)), *scores)
+    with pytest.raises(ValueError, match=r"^Expected factorisations="):
+        plot_running_sums([])
 
 
 def test_the_picture():

@@ -63,6 +63,15 @@ def test_contributions():
         assert_contribution(lambda data: float(big) * len(data), PAIR, 1.0)
 
 
+def test_whole_numbers_beside_floats_are_exact():
+    def count(data):
+        return {"count": 2**53 + len(data), "mean": np.float32(0.5), "one": np.int8(1)}
+
+    assert_contribution(count, ([], [1.0]), 1)
+    with pytest.raises(Violation):
+        assert_contribution(count, ([], [1.0]), 0.5)
+
+
 def test_a_domain_read_off_the_data_is_a_violation():
     pair = (["a", "a"], ["a", "a", "b"])
     with pytest.raises(Violation, match="shapes"):
@@ -146,6 +155,7 @@ def test_claims_are_held_to_their_relation():
     [
         (lambda data, rng: rng.normal(0, 1.0 + len(data)), "depends on the data"),
         (lambda data, rng: rng.normal(0, 1.0, len(data)), "depends on the data"),
+        (lambda data, rng: (5.0 + len(data)) * rng.normal(), "what becomes of the noise depends"),
         (lambda data, rng: [*data, rng.normal()], "have sizes"),
         (lambda data, rng: sum(data), "no noise"),
         (lambda data, rng: math.nan + rng.normal(), "not a finite"),
@@ -154,6 +164,13 @@ def test_claims_are_held_to_their_relation():
 def test_what_tells_the_data_sets_apart(release, told):
     with pytest.raises(Violation, match=told):
         spent(release, PAIR)
+
+
+def test_noise_in_another_order_is_the_same_noise():
+    def shuffled(data, rng):
+        return len(data) + rng.normal(0, 2.0, 2)[:: (-1) ** len(data)]
+
+    assert spent(shuffled, PAIR) == ("normal", pytest.approx(math.sqrt(0.5)))
 
 
 def test_mixed_and_surplus_noise_is_refused():

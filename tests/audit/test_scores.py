@@ -8,8 +8,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import privacy as dp
-from privacy.audit import audit, falsify, fit_score, gaussian_score, laplace_score
-from privacy.audit.scores import outputs
+from privacy.audit import (
+    audit,
+    audit_until_falsified,
+    falsify,
+    fit_score,
+    gaussian_score,
+    laplace_score,
+)
+from privacy.audit.scores import fit_rows, outputs
 
 rng_of = np.random.default_rng
 
@@ -106,6 +113,47 @@ def test_a_length_that_depends_on_the_data_is_caught():
         return [0.0] * (1 + (rng.random() < 0.2 * len(data)))
 
     assert audit(longer, ([1], [1, 2, 3]), dp.PureDP(0.1), runs=1000).falsified
+
+
+def test_a_length_that_tells_the_data_sets_apart_is_caught():
+    def one_more(data, rng):
+        return [0.0] * len(data)
+
+    def seldom(data, rng):
+        return [rng.normal()] * (2 + (rng.random() < 0.004 * (len(data) - 1)))
+
+    pair = ([1], [1, 2])
+    assert audit(one_more, pair, dp.Gaussian(1.0), runs=100).falsified
+    assert audit_until_falsified(one_more, pair, dp.Gaussian(1.0)).falsified
+    assert not audit(seldom, pair, dp.Gaussian(1.0), runs=1000).falsified
+    # a length that was not seen in training is no number
+    score = fit_rows(np.zeros((9, 2)), np.ones((9, 2)))
+    assert score([np.ones(2), np.ones(3)]).tolist() == [score(np.ones((1, 2)))[0], 0.0]
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e10, 1e200])
+@pytest.mark.parametrize("noise", [0.0, 1e6])
+def test_a_number_without_noise_stands_out(noise, unit):
+    def leak(data, rng, size):
+        wide = noise * rng.normal(size=size)
+        return unit * np.stack([wide, np.full(size, len(data)), wide], axis=1)
+
+    assert audit(leak, ([1], [1, 2]), dp.Gaussian(1.0), runs=500).falsified
+
+
+def test_numbers_too_small_to_divide_by_are_no_warning():
+    tiny = np.stack([5e-324 * (np.arange(60) % 3), np.zeros(60)], axis=1)
+    score = fit_score(tiny, np.ones((60, 2)))
+    assert (score(tiny) < 0).all()
+    assert (score(np.ones((5, 2))) > 0).all()
+
+
+def test_a_release_that_returns_nothing_is_not_audited():
+    with pytest.raises(TypeError, match="Expected output=None to be numbers"):
+        outputs(lambda data: None, None, rng_of(1), 3)
+    for empty in (lambda data: [], lambda data, rng, size: np.zeros((size, 0))):
+        with pytest.raises(ValueError, match=r"Expected outputs=\[\] to be not always empty"):
+            outputs(empty, None, rng_of(1), 3)
 
 
 def test_bad_arguments():

@@ -191,6 +191,26 @@ def test_the_norm_of_a_matrix_too_large_to_write_out_is_bounded():
         F.column_normalised(10_000).sensitivity(P.consecutive(2))
 
 
+@pytest.mark.parametrize("name", MAKERS)
+def test_sums_of_columns_and_the_diagonal_are_those_of_the_matrix(name):
+    factorisation = MAKERS[name](7)
+    matrix = factorisation.encoder()
+    assert factorisation.diagonal() == pytest.approx(matrix.diagonal(), rel=1e-12)
+    assert factorisation.column_sums() == pytest.approx(np.abs(matrix).sum(axis=0), rel=1e-12)
+
+
+def test_a_million_releases_are_not_gone_through_row_by_row(monkeypatch):
+    def row(*_):
+        raise AssertionError("K rows of K entries take an hour")
+
+    for make in (F.column_normalised, F.square_root):
+        factorisation = make(1_000_000)
+        monkeypatch.setattr(type(factorisation), "row", row)
+        assert factorisation.sensitivity(P.lifetime_cap()) > 1
+        assert dp.RunningSum(factorisation, noise_multiplier=1.0, shape=1).sensitivity > 1
+        monkeypatch.undo()
+
+
 def test_explicit_patterns_with_signs_that_cancel_are_not_trusted():
     """Contributions of opposite direction could make a negative entry of C'C count."""
     factorisation = F.from_encoder([[1.0, 0.0], [-1.0, 1.0]])

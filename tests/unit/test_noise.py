@@ -246,6 +246,18 @@ def test_shapes_and_types():
     assert not dp.discrete_laplace(5e-324, 1000).any()
 
 
+@pytest.mark.parametrize(
+    "scale", [np.uint8(200), np.int32(2**20), np.int64(2**35), np.float32(1.5), np.longdouble(3)]
+)
+def test_numbers_of_numpy_are_the_numbers_that_they_are(scale):
+    for sampler in (dp.discrete_gaussian, dp.discrete_laplace, dp.rounded_gaussian):
+        block_bounds.cache_clear()
+        block_table.cache_clear()
+        drawn = sampler(scale, 1000, rng=1, simulation=True)
+        exact = Fraction(int(scale)) if isinstance(scale, np.integer) else Fraction(float(scale))
+        assert (drawn == sampler(exact, 1000, rng=1, simulation=True)).all()
+
+
 def test_the_system_gives_other_noise_each_time_and_a_seed_the_same():
     assert (dp.discrete_gaussian(2**30, 100) != dp.discrete_gaussian(2**30, 100)).any()
     one, two = (dp.discrete_gaussian(2**30, 100, rng=1, simulation=True) for _ in range(2))

@@ -83,6 +83,17 @@ def test_users_of_every_kind(users):
         assert dict(zip(series.users, series.values.tolist(), strict=True)) == expected
 
 
+def test_a_string_of_another_type_is_the_user_that_it_equals():
+    class Name(str):
+        __slots__ = ()
+
+        def __str__(self):
+            return "another name"
+
+    found = dp.clip_users([1.0, 2.0, 4.0], [Name("ann"), "bob", "ann"], clip_norm=100.0)
+    assert dict(zip(found.users, found.values.tolist(), strict=True)) == {"ann": 5.0, "bob": 2.0}
+
+
 def test_categories_are_users_too():
     found = dp.clip_users(np.arange(6.0), pl.Series(USERS, dtype=pl.Categorical), clip_norm=100.0)
     assert dict(zip(found.users, found.values.tolist(), strict=True)) == {
@@ -517,3 +528,19 @@ def test_a_release_says_whether_it_is_charged_once():
     # the cap bounds a sum of squares: Laplace noise pays at every release
     assert not dp.release_sum(for_life, dp.Laplace(1.0)).charged_once
     assert not dp.release_sum(alone, dp.Gaussian(1.0)).charged_once
+
+
+def test_contributions_of_a_cap_are_covered_in_one_release():
+    """The cap was spent once: two releases of them cost sqrt 2 times the noise's mu."""
+    contributions = dp.LifetimeCap(clip_norm=2.0).clip_users([5.0], ["ann"])
+    noise = dp.Gaussian(1.0)
+    assert dp.release_sum(contributions, noise, rng=1, simulation=True).charged_once
+    charged = [dp.release_sum(contributions, noise).charged_once for _ in range(3)]
+    assert charged == [True, False, False]
+
+
+def test_narrow_floats_are_as_good_as_wide_ones():
+    by_hand = dp.Contributions(np.array([1.0, -1.0], dtype=np.float16), 1.0, "l2", "record")
+    assert by_hand.values.dtype == np.float64
+    released = dp.release_sum(by_hand, dp.Gaussian(1.0), rng=1, simulation=True)
+    assert abs(released.values) < 9

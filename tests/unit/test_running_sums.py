@@ -413,6 +413,48 @@ def test_a_failed_write_leaves_the_last_state(tmp_path, monkeypatch):
     assert (again.releases, again.prefix.tolist()) == (1, first.tolist())
 
 
+@pytest.mark.parametrize("simulation", [True, False])
+def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeypatch, simulation):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(safe_noise, "rounded_gaussian", stop)
+    path = tmp_path / "sums.npz"
+    sums = running(simulation=simulation, rng=7 if simulation else None, path=path)
+    monkeypatch.setattr(type(sums), "_correlated", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sums.step(np.ones(2))
+    for again in (lambda: sums.step(np.ones(2)), lambda: sums.save(path)):
+        with pytest.raises(RuntimeError, match=r"interrupted .*RunningSum.restore"):
+            again()
+    monkeypatch.undo()
+    restored = dp.RunningSum.restore(path)
+    assert restored.releases == 0
+    restored.step(np.ones(2))
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_two_objects_do_not_go_on_from_one_file(tmp_path, monkeypatch, first):
+    monkeypatch.chdir(tmp_path)
+    old = released(path="sums.npz")
+    old.step(np.zeros(2))
+    new = dp.RunningSum.restore("sums.npz")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")  # the file stays where it was
+    ahead, behind = (old, new) if first == "old" else (new, old)
+    ahead.save("copy.npz")
+    ahead.step(np.zeros(2))
+    ahead.save(tmp_path / "sums.npz")
+    for go_on in (lambda: behind.step(np.zeros(2)), lambda: behind.save("other.npz")):
+        with pytest.raises(RuntimeError, match="Another object went on"):
+            go_on()
+    ahead.step(np.zeros(2))
+    assert dp.RunningSum.restore(tmp_path / "sums.npz").releases == 3
+    (tmp_path / "sums.npz").unlink()
+    with pytest.raises(RuntimeError, match="or it was moved"):
+        ahead.step(np.zeros(2))
+
+
 def test_files_are_versioned_private_and_checked(tmp_path):
     path = tmp_path / "sums.npz"
     sums = released(path=path)
@@ -431,6 +473,9 @@ def test_files_are_versioned_private_and_checked(tmp_path):
     kept = sums.prefix.tobytes()
     assert whole.count(kept) == 1
     path.write_bytes(whole.replace(kept, kept[::-1]))
+    with pytest.raises(ValueError, match="whole file"):
+        dp.RunningSum.restore(path)
+    np.savez(path, header=np.array("[1]"), **members)
     with pytest.raises(ValueError, match="whole file"):
         dp.RunningSum.restore(path)
     np.savez(path, header=np.array(json.dumps(header | {"version": 2})), **members)
@@ -453,6 +498,22 @@ def test_a_refused_input_changes_nothing():
         lattice.step([1 / 3, 0.0])
     assert np.all(np.isfinite(lattice.step([1e308, -1e308])))  # clamped, and still private
     assert np.all(np.isfinite(lattice.step(lattice.quantise([1 / 3, 5e-324]))))
+
+
+@pytest.mark.parametrize("secret", [["secret", 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0]])
+def test_an_error_shows_no_value(secret):
+    sums = released()
+    for take in (sums.step, sums.quantise):
+        with pytest.raises(TypeError, match=r"^Expected \w+='...' to be numbers"):
+            take(secret)
+
+
+def test_huge_contributions_are_on_the_lattice_as_they_are():
+    sums = released()
+    assert sums.quantise([1.7e308, -1.7e308]).tolist() == [1.7e308, -1.7e308]
+    for wild in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite"):
+            sums.step(sums.quantise([wild, 0.0]))
 
 
 def test_what_is_returned_is_the_callers_own():
@@ -511,10 +572,19 @@ def test_bad_settings_are_refused(changes):
         released(**changes)
 
 
-@pytest.mark.parametrize("changes", [dict(shape="2"), dict(shape=None), dict(participation=2)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(shape="2"),
+        dict(shape=None),
+        dict(participation=2),
+        dict(participation=0),
+        dict(simulation="no"),
+    ],
+)
 def test_settings_of_another_type_are_refused(changes):
     with pytest.raises(TypeError, match=r"^Expected "):
-        released(**changes)
+        running(**(dict(simulation=False, rng=None) | changes))
 
 
 def test_an_encoder_too_small_or_too_large_for_the_lattice_is_refused():
