@@ -60,9 +60,10 @@ class Contributions:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
         # a narrower float overflows on the lattice
         values = np.asarray(self.values, dtype=np.float64).view()
+        fraction, exponent = math.frexp(bound)
         with np.errstate(over="ignore"):
-            sizes = norms(columns_of(values) / bound, norm)
-        if not (sizes <= 1 + 1e-9).all():  # so that NaN is refused too
+            sizes = norms(np.ldexp(columns_of(values), -exponent), norm)
+        if not (sizes <= fraction).all():  # so that NaN is refused too
             remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
             raise ValueError(_checks.expected("values", "<some row>", "within bound", remedy))
         values.flags.writeable = False  # what was clipped stays clipped
@@ -277,7 +278,8 @@ def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
         largest = np.abs(columns).max(axis=0)
         largest[largest == 0] = 1.0
         scaled = columns / largest
-        sizes = norms(scaled, norm)
+        # so far inside that the norms of what is clipped, which are bounds too, show no excess
+        sizes = norms(scaled, norm) * (1 + 2 * _slack(columns))
         with np.errstate(over="ignore"):
             outside = np.flatnonzero(sizes > np.nextafter(bound / largest, 0.0))
         factor = np.nextafter(np.broadcast_to(bound, sizes.shape)[outside] / sizes[outside], 0.0)
@@ -293,11 +295,15 @@ def columns_of(rows: Floats) -> Floats:
 
 def norms(columns: Floats, norm: Norm) -> Floats:
     """Return upper bounds of the norms of rows of floats, tight to (d + 16) 2^-52."""
-    slack = 1 + (len(columns) + 16) * 2.0**-52
-    if norm == "l2":
-        return np.asarray(np.sqrt(sums_of_rows(columns * columns)) * slack)
     size = np.abs(columns)
-    return np.asarray(size.max(axis=0) if norm == "linf" else sums_of_rows(size) * slack)
+    if norm == "linf" or len(columns) == 1:
+        return np.asarray(size.max(axis=0))
+    total = np.sqrt(sums_of_rows(columns * columns)) if norm == "l2" else sums_of_rows(size)
+    return np.asarray(total * (1 + _slack(columns)))
+
+
+def _slack(columns: Floats) -> float:
+    return (len(columns) + 16) * 2.0**-52
 
 
 def sums_of_rows(columns: Floats) -> Floats:

@@ -30,9 +30,24 @@ def cap_that_spent(*spent):
 # Clipping
 
 
+def test_contributions_by_hand_are_within_their_bound_or_refused():
+    for d in (1, 2, 50):
+        row = np.full((1, d), 3 / math.sqrt(d))
+        clipped = dp.clip_records(10 * row, clip_norm=3.0).values
+        again = dp.Contributions(clipped, 3.0, "l2", "record")
+        np.testing.assert_array_equal(again.values, clipped)
+        with pytest.raises(ValueError, match="within bound"):
+            dp.Contributions(row * (1 + 1e-13), 3.0, "l2", "record")
+    for bound in (3.0, math.nextafter(2.0, 0.0), 5e-324, 1e308):
+        dp.Contributions(np.array([bound, -bound]), bound, "l2", "record")
+        with pytest.raises(ValueError, match="within bound"):
+            dp.Contributions(np.array([math.nextafter(bound, math.inf)]), bound, "l2", "record")
+
+
 def test_clip_records_scales_the_long_and_keeps_the_short():
     clipped = dp.clip_records(ROWS, clip_norm=1.0)
-    np.testing.assert_allclose(clipped.values[0], [0.6, 0.8], rtol=1e-14)
+    # a norm of d numbers is clipped 3 (d + 16) ulp inside of its bound
+    np.testing.assert_allclose(clipped.values[0], [0.6, 0.8], rtol=56 * 2.0**-52)
     assert (clipped.values[1] == [0.3, 0.4]).all()
     assert clipped.values[3].tolist() == [0, pytest.approx(1, rel=1e-14)]
     assert (clipped.values[4] == 0).all()
