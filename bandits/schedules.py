@@ -28,8 +28,8 @@ class Schedule(Protocol):
         """Return the most batches that `rounds` rounds can fill, a partial last one included."""
 
 
-_MOST_BATCHES = 4096
-"""Of growing batches; an agent keeps the covariance of the noise of all their releases."""
+_MOST_BATCHES = 2**20
+"""Of growing batches: more would take seconds to count."""
 
 
 class _ByCount:

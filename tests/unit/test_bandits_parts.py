@@ -231,6 +231,7 @@ def test_schedules_cover_the_rounds():
     assert sum(geometric.length(k) for k in range(20)) >= 10_000
     assert geometric.length(10**6) == 2**52
     assert schedules.Geometric(7, 1.0).length(50) == 7
+    assert schedules.Geometric(1, 1.0).batches(10_000, 20, 1.0) == 10_000  # a release a round
 
 
 def test_determinant_schedule_ends_by_features_alone():
