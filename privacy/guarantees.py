@@ -28,7 +28,7 @@ class Guarantee:
     relation
         Which data sets count as neighbours.
     notion
-        The notion that gave the number.
+        The notion that gave the number; ``"none"`` where nothing protects the data.
     order
         The Rényi order used, where the notion has one.
     theorem
@@ -66,6 +66,8 @@ class Guarantee:
         }
 
     def __str__(self) -> str:
+        if self.notion == "none":
+            return f"no privacy: {self.theorem}"
         kind = "certified" if self.certified else "an upper bound"
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
@@ -105,6 +107,13 @@ class Curve(ABC):
     mechanism: Mechanism | None = None
     best_order: float | None = None
     """The order that answered the last query, where the notion has one."""
+
+    def __repr__(self) -> str:
+        of = "several curves" if self.mechanism is None else repr(self.mechanism)
+        return (
+            f"<curve of {of} for {self.unit}, {self.relation}, by {self.notion}: "
+            "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        )
 
     @abstractmethod
     def _log_delta(self, epsilon: float) -> float:
