@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def _simulate(
     """
     import bandits
     from bandits.agents import ALGORITHMS
+    from bandits.experiments.tables import up
 
     for option, path, endings in (
         ("--table", table, (".csv", ".parquet")),
@@ -72,7 +74,7 @@ def _simulate(
             "algorithm": name,
             "regret": float(mean),
             "standard_error": float(error),
-            "epsilon": built[name].guarantee(delta).epsilon,
+            **_protection(built[name].guarantee(delta)),
         }
         for name, (mean, error) in found.last().items()
     ]
@@ -81,10 +83,25 @@ def _simulate(
         answer = {"schema": "dpcalib.bandit-simulate/1", "rounds": rounds, "delta": delta}
         click.echo(json.dumps(answer | {"algorithms": finite}, allow_nan=False))
         return
-    click.echo(f"{'algorithm':<20} {'regret':>10} {'s.e.':>8} {'epsilon':>9}")
+    click.echo(f"{'algorithm':<18} {'regret':>8} {'s.e.':>6} {'epsilon':>8}  {'relation':<15}  for")
     for row in rows:
-        numbers = f"{row['regret']:>10.1f} {row['standard_error']:>8.1f} {row['epsilon']:>9.4g}"
-        click.echo(f"{row['algorithm']:<20} {numbers}")
+        numbers = f"{row['regret']:>8.1f} {row['standard_error']:>6.1f} {up(row['epsilon']):>8}"
+        whom = f"{row['relation'] or 'none':<15}  {row['unit'] or 'nobody'}"
+        click.echo(f"{row['algorithm']:<18} {numbers}  {whom}")
+    click.echo(
+        f"\nRegret after {rounds} rounds, mean of {replicates} worlds. Asked was epsilon="
+        f"{epsilon:g}; shown is what holds at delta={delta:g}."
+    )
+
+
+def _protection(found: Any) -> dict[str, Any]:
+    """Return epsilon, and of whom: None where nobody is protected."""
+    protected = math.isfinite(found.epsilon)
+    return {
+        "epsilon": found.epsilon,
+        "unit": found.unit if protected else None,
+        "relation": str(found.relation) if protected else None,
+    }
 
 
 def _json(value: Any) -> Any:

@@ -193,8 +193,11 @@ def doubly_robust(
 
 
 def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array, float]:
-    shape = (np.size(propensity),)
     remedy = "Pass probabilities, one for each round."
+    for name, value in (("propensity", propensity), ("target", target)):
+        if np.ndim(value) != 1:
+            raise ValueError(_checks.expected(f"shape of {name}", np.shape(value), "(n,)", remedy))
+    shape = (len(propensity),)
     propensity = _checks.finite("propensity", propensity, shape, remedy)
     target = _checks.finite("target", target, shape, remedy)
     if not ((propensity > 0) & (propensity <= 1)).all():

@@ -127,16 +127,16 @@ def _cells(row: Row) -> list[str]:
         row.setting,
         row.subject,
         row.measure,
-        _up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
+        up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
         f"{row.error:.2g}" if row.error else "",
         "" if row.paper is None else f"{row.paper:.4g}",
         "" if row.claimed_epsilon is None else f"{row.claimed_epsilon:.4g}",
-        "" if row.true_epsilon is None else _up(row.true_epsilon),
+        "" if row.true_epsilon is None else up(row.true_epsilon),
         row.verdict,
     ]
 
 
-def _up(value: float) -> str:
+def up(value: float) -> str:
     """Return an epsilon to four digits, rounded up."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"

@@ -51,8 +51,8 @@ def test_epsilons_are_printed_rounded_up():
     (read,) = csv.DictReader(io.StringIO(made.to_csv()))
     assert set(read) == {field.name for field in fields(Row)}
     assert (read["ours"], read["error"], read["true_epsilon"]) == ("1.235", "0.012", "14.03")
-    assert tables._up(1.0) == "1"
-    assert tables._up(math.inf) == "inf"
+    assert tables.up(1.0) == "1"
+    assert tables.up(math.inf) == "inf"
     assert "choice" in str(made)
 
 
