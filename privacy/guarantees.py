@@ -296,9 +296,12 @@ class Curve(ABC):
     def _check_same(self, other: "Curve") -> None:
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
-            rule = f"a {self.notion} curve of {self.relation} for {self.unit}"
+            shown: object = other._kind() if isinstance(other, Curve) else other
             remedy = "Account both mechanisms with one notion, relation and unit, then add."
-            raise ValueError(_checks.expected("other", other, rule, remedy))
+            raise ValueError(_checks.expected("other", shown, repr(self._kind()), remedy))
+
+    def _kind(self) -> str:
+        return f"curve by {self.notion}, {self.relation}, for {self.unit}"
 
 
 class GroupCurve(Curve):

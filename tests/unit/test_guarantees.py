@@ -192,3 +192,10 @@ def test_a_curve_says_what_it_is_and_what_to_ask():
     )
     zcdp = dp.account(GAUSSIAN, notion="zcdp")
     assert repr(zcdp + zcdp).startswith("<curve of several curves for one record, ADD_OR_REM")
+
+
+def test_a_refusal_to_certify_names_the_notion_that_has_a_proof():
+    pytest.importorskip("flint")
+    with pytest.raises(dp.NotCertified, match="in notion='rdp', or leave certify out"):
+        dp.account(RUN).guarantee(delta=1e-5, certify=True)
+    assert dp.account(RUN, notion="rdp").guarantee(delta=1e-5, certify=True).certified
