@@ -296,7 +296,8 @@ class Curve(ABC):
     def _check_same(self, other: "Curve") -> None:
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
-            shown: object = other._kind() if isinstance(other, Curve) else other
+            given: object = other
+            shown = given._kind() if isinstance(given, Curve) else given
             remedy = "Account both mechanisms with one notion, relation and unit, then add."
             raise ValueError(_checks.expected("other", shown, repr(self._kind()), remedy))
 
