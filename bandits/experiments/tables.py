@@ -4,6 +4,8 @@ import csv
 import io
 import math
 from dataclasses import dataclass, fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,13 +113,19 @@ class Table:
             self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None})
 
     def __str__(self) -> str:
-        head = ["setting", "subject", "measure", "ours", "s.e.", "paper", "claimed", "true", ""]
-        lines = [head, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        shown = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
+        epsilons = ["eps claimed", "eps true"]
+        head = ["", "subject", "measure", "ours", "s.e.", "paper", *epsilons, ""]
+        rows = [_cells(row) for row in self.rows]
+        widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+        # a column that says nothing in this table would push the others off the screen
+        told = [i for i in range(1, len(head)) if any(row[i] for row in rows)]
+
+        def line(cells: list[str]) -> str:
+            return "  ".join(cells[i].ljust(widths[i]) for i in told).rstrip()
+
+        shown = [line(head)]
+        for setting, same in groupby(rows, key=itemgetter(0)):
+            shown += ["", setting, *map(line, same)]
         notes = [f"- {choice}" for choice in self.choices]
         return "\n".join([self.title, "", *shown, "", *notes])
 

@@ -56,6 +56,16 @@ def test_epsilons_are_printed_rounded_up():
     assert "choice" in str(made)
 
 
+def test_a_table_on_the_screen_shows_what_differs():
+    rows = (Row("e=1", "a", "m", 1.0), Row("e=1", "bb", "m", 2.0), Row("e=2", "a", "m", 3.0))
+    shown = ["t", "", "subject  measure  ours", "", "e=1", "a        m        1"]
+    shown += ["bb       m        2", "", "e=2", "a        m        3", "", "- why"]
+    assert str(Table("n", "t", ("why",), rows)).splitlines() == shown
+    spent = Row("e=1", "a", "m", 1.0, claimed_epsilon=1.0, true_epsilon=2.0)
+    head = str(Table("n", "t", (), (spent,))).splitlines()[2]
+    assert head == "subject  measure  ours  eps claimed  eps true"
+
+
 def test_a_table_repeats_and_the_cache_changes_nothing(tmp_path):
     once = experiments.table("forced", TINY).to_csv()
     cached = Setup(quick=True, cache=tmp_path)
