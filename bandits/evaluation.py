@@ -80,7 +80,7 @@ class Estimate:
     def __str__(self) -> str:
         interval = self.bernstein if self.bootstrap is None else self.bootstrap
         shown = "" if interval is None else f" [{interval[0]:.4g}, {interval[1]:.4g}]"
-        spent = "private" if self.private else "not private"
+        spent = "private by .guarantee(delta)" if self.private else "not private"
         return (
             f"{self.method}: {self.value:.4g}{shown}, effective sample size "
             f"{self.effective_sample_size:.4g} of {self.rounds} rounds, {spent}"
