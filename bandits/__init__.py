@@ -118,7 +118,8 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'bandits' has no attribute {name!r}")
+        message = f"module 'bandits' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=import_module(__name__))
     value = getattr(import_module(f"bandits.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -242,5 +242,6 @@ def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in ALGORITHMS:
         remedy = "Pass the name of an algorithm."
-        raise ValueError(_checks.expected("type", kind, f"one of {sorted(ALGORITHMS)}", remedy))
+        known = ", ".join(sorted(ALGORITHMS))
+        raise ValueError(_checks.expected("type", kind, f"one of {known}", remedy))
     return ALGORITHMS[kind](**values)

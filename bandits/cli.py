@@ -1,6 +1,8 @@
 """`dpcalib bandit`: simulations from the command line."""
 
+import inspect
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,14 @@ def _simulate(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Play algorithms in the same synthetic worlds and show their regret.
+    """Show the regret of algorithms in the same worlds.
 
-    Rewards are clicks with probability 1 / (1 + exp(-theta'x)); a round offers 5 of 100 arms.
+    The worlds are synthetic: rewards are clicks with probability 1 / (1 + exp(-theta'x)), and a
+    round offers 5 of 100 arms.
     """
     import bandits
     from bandits.agents import ALGORITHMS
+    from bandits.experiments.tables import up
 
     for option, path, endings in (
         ("--table", table, (".csv", ".parquet")),
@@ -70,7 +74,7 @@ def _simulate(
             "algorithm": name,
             "regret": float(mean),
             "standard_error": float(error),
-            "epsilon": built[name].guarantee(delta).epsilon,
+            **_protection(built[name].guarantee(delta)),
         }
         for name, (mean, error) in found.last().items()
     ]
@@ -79,10 +83,25 @@ def _simulate(
         answer = {"schema": "dpcalib.bandit-simulate/1", "rounds": rounds, "delta": delta}
         click.echo(json.dumps(answer | {"algorithms": finite}, allow_nan=False))
         return
-    click.echo(f"{'algorithm':<20} {'regret':>10} {'s.e.':>8} {'epsilon':>9}")
+    click.echo(f"{'algorithm':<18} {'regret':>8} {'s.e.':>6} {'epsilon':>8}  {'relation':<15}  for")
     for row in rows:
-        numbers = f"{row['regret']:>10.1f} {row['standard_error']:>8.1f} {row['epsilon']:>9.4g}"
-        click.echo(f"{row['algorithm']:<20} {numbers}")
+        numbers = f"{row['regret']:>8.1f} {row['standard_error']:>6.1f} {up(row['epsilon']):>8}"
+        whom = f"{row['relation'] or 'none':<15}  {row['unit'] or 'nobody'}"
+        click.echo(f"{row['algorithm']:<18} {numbers}  {whom}")
+    click.echo(
+        f"\nRegret after {rounds} rounds, mean of {replicates} worlds. Asked was epsilon="
+        f"{epsilon:g}; shown is what holds at delta={delta:g}."
+    )
+
+
+def _protection(found: Any) -> dict[str, Any]:
+    """Return epsilon, and of whom: None where nobody is protected."""
+    protected = math.isfinite(found.epsilon)
+    return {
+        "epsilon": found.epsilon,
+        "unit": found.unit if protected else None,
+        "relation": str(found.relation) if protected else None,
+    }
 
 
 def _json(value: Any) -> Any:
@@ -101,12 +120,30 @@ simulate = click.Command(
             metavar="NAME",
             help="An algorithm, such as PrivateUCB; repeat it for several.",
         ),
-        click.Option(["--epsilon"], type=float, default=1.0, show_default=True),
-        click.Option(["--delta"], type=float, default=1e-5, show_default=True),
-        click.Option(["--dimension"], type=int, default=20, show_default=True),
-        click.Option(["--rounds"], type=int, default=10_000, show_default=True),
-        click.Option(["--replicates"], type=int, default=24, show_default=True),
-        click.Option(["--seed"], type=int, default=0, show_default=True),
+        click.Option(
+            ["--epsilon"],
+            type=float,
+            default=1.0,
+            show_default=True,
+            help="Target of the private ones.",
+        ),
+        click.Option(
+            ["--delta"],
+            type=float,
+            default=1e-5,
+            show_default=True,
+            help="Well below 1 / rounds.",
+        ),
+        click.Option(
+            ["--dimension"], type=int, default=20, show_default=True, help="Of the features."
+        ),
+        click.Option(
+            ["--rounds"], type=int, default=10_000, show_default=True, help="Of each world."
+        ),
+        click.Option(
+            ["--replicates"], type=int, default=24, show_default=True, help="Number of worlds."
+        ),
+        click.Option(["--seed"], type=int, default=0, show_default=True, help="Of everything."),
         click.Option(
             ["--jobs"], type=int, default=1, show_default=True, help="Processes; needs joblib."
         ),
@@ -126,12 +163,14 @@ EXPERIMENT_OPTIONS: list[click.Parameter] = [
     click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
 ]
 """Of one table and of all."""
+TABLES = "\b\nNAME is one of:\n" + "\n".join(f"  {name}" for name in NAMES)
 
 
 def _experiment(*, name: str, **options: Any) -> None:
-    """Run one table of the AdaPrivate-TS preprint: its number beside ours, and a verdict.
+    """Re-run a table of the AdaPrivate-TS preprint.
 
-    A full run takes minutes; --quick takes seconds and is too short to judge the numbers.
+    Its numbers stand beside ours, with a verdict. A full run takes minutes; --quick takes
+    seconds and is too short to judge the numbers.
     """
     from bandits.datasets import DataUnavailable
     from bandits.experiments.command import show
@@ -147,12 +186,15 @@ def _experiment(*, name: str, **options: Any) -> None:
 experiment = click.Command(
     "experiment",
     callback=_experiment,
-    help=_experiment.__doc__,
-    params=[click.Argument(["name"], type=click.Choice(NAMES)), *EXPERIMENT_OPTIONS],
+    help=f"{inspect.getdoc(_experiment)}\n\n{TABLES}",
+    params=[
+        click.Argument(["name"], metavar="NAME", type=click.Choice(NAMES)),
+        *EXPERIMENT_OPTIONS,
+    ],
 )
 
 bandit = click.Group(
     "bandit",
     commands=[simulate, experiment],
-    help="Private contextual bandits: simulate their regret, re-run a paper.",
+    help="Simulate private contextual bandits.",
 )

@@ -80,7 +80,7 @@ class Estimate:
     def __str__(self) -> str:
         interval = self.bernstein if self.bootstrap is None else self.bootstrap
         shown = "" if interval is None else f" [{interval[0]:.4g}, {interval[1]:.4g}]"
-        spent = "private" if self.private else "not private"
+        spent = "private by .guarantee(delta)" if self.private else "not private"
         return (
             f"{self.method}: {self.value:.4g}{shown}, effective sample size "
             f"{self.effective_sample_size:.4g} of {self.rounds} rounds, {spent}"
@@ -193,8 +193,11 @@ def doubly_robust(
 
 
 def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array, float]:
-    shape = (np.size(propensity),)
     remedy = "Pass probabilities, one for each round."
+    for name, value in (("propensity", propensity), ("target", target)):
+        if np.ndim(value) != 1:
+            raise ValueError(_checks.expected(f"shape of {name}", np.shape(value), "(n,)", remedy))
+    shape = (len(propensity),)
     propensity = _checks.finite("propensity", propensity, shape, remedy)
     target = _checks.finite("target", target, shape, remedy)
     if not ((propensity > 0) & (propensity <= 1)).all():

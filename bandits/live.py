@@ -70,6 +70,13 @@ class Agent:
         self._folder: Path | None = None
         self._turn = 0  # of the folder, when this agent wrote it last
 
+    def __repr__(self) -> str:
+        kind = type(self.algorithm).__name__
+        played = f"{self.rounds} of {self.algorithm.rounds} rounds, {self.releases} releases"
+        end = ", finished" if self._finished else ""
+        where = "no folder" if self._folder is None else f"folder {str(self._folder)!r}"
+        return f"<agent of {kind}: {played}{end}, {where}>"
+
     @property
     def rounds(self) -> int:
         """How many rounds were selected."""
@@ -195,7 +202,7 @@ class Agent:
             if number in self._late:
                 self._learner.channel.add(value * self._late.pop(number))
         else:
-            remedy = "Each ticket takes one reward."
+            remedy = "Each ticket takes one reward, and a restored agent knows what was saved."
             rule = "that of an open ticket of this agent"
             raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
 

@@ -162,8 +162,11 @@ def simulate(
     progress
         Show a bar.
     """
+    remedy = "Pass algorithms by name, such as {'ours': PrivateUCB(...)}."
+    if not isinstance(algorithms, Mapping):
+        shown = type(algorithms).__name__
+        raise TypeError(_checks.expected("algorithms", shown, "a mapping", remedy))
     if not algorithms:
-        remedy = "Pass algorithms by name."
         raise ValueError(_checks.expected("algorithms", {}, "at least one", remedy))
     for algorithm in algorithms.values():
         if not isinstance(algorithm, Algorithm):

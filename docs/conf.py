@@ -18,6 +18,8 @@ myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = "dpcalib"
+html_static_path = ["_static"]
+html_css_files = ["wrapped.css"]
 
 # A single backtick in a docstring is code, not a reference.
 default_role = "code"
@@ -49,6 +51,12 @@ def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
     return None
 
 
+def without_last_blank(_app: Any, _name: str, text: list[str]) -> None:
+    """Take the blank line off a block, which doctest needs after the last answer."""
+    text[0] = text[0].replace("\n\n```\n", "\n```\n")
+
+
 def setup(app: Any) -> None:
-    """Connect the resolver of names."""
+    """Connect the resolver of names and the trimmer of blocks."""
     app.connect("missing-reference", to_public_name)
+    app.connect("source-read", without_last_blank)

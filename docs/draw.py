@@ -8,9 +8,22 @@ from matplotlib.figure import Figure
 
 import bandits
 import privacy as dp
-from privacy.plotting import plot_running_sums
+from privacy.plotting import plot_privacy_profiles, plot_running_sums
 
 FOLDER = Path(__file__).parent / "pictures"
+
+
+def privacy_profiles() -> Figure:
+    """Return one run of noisy gradient descent, by what each notion proves."""
+    step = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
+    run = dp.repeat(step, 1000)
+    return plot_privacy_profiles(
+        {
+            "contour: the exact loss": dp.account(run, notion="contour"),
+            "rdp": dp.account(run, notion="rdp"),
+            "half the steps, contour": dp.account(dp.repeat(step, 500), notion="contour"),
+        }
+    )
 
 
 def running_sums(releases: int = 100) -> Figure:
@@ -73,7 +86,7 @@ def main() -> None:
     """Write every picture, the same bytes each time."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        for draw in (running_sums, bandit_growth):
+        for draw in (privacy_profiles, running_sums, bandit_growth):
             name = draw.__name__.replace("_", "-")
             draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 

@@ -165,16 +165,21 @@ _HOMES = {
     "release.sums": "Release release_sum",
     "users": "user_level",
 }
+_MODULES = ("audit", "plotting")
+"""Public modules: their names are not those of the package."""
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"privacy.{name}")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'privacy' has no attribute {name!r}")
+        message = f"module 'privacy' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=import_module(__name__))
     value = getattr(import_module(f"privacy.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -85,6 +85,9 @@ def relation(value: Any) -> NeighboringRelation:
     except ValueError:
         known = ", ".join(NeighboringRelation)
         remedy = "Say which data sets count as neighbours."
+        meant = str(value).upper().replace("-", "_")
+        if meant in list(NeighboringRelation):
+            remedy = f"Did you mean {meant!r}?"
         raise ValueError(expected("relation", value, f"one of {known}", remedy)) from None
 
 

@@ -6,6 +6,7 @@ application of one kind of mechanism in one notion and never sees a count.
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -109,10 +110,7 @@ def account(
     if not isinstance(mechanism, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
         raise TypeError(_checks.expected("mechanism", mechanism, "a mechanism", remedy))
-    names = get_args(Notion)
-    if notion not in names:
-        remedy = "Use the default, 'tightest', when in doubt."
-        raise ValueError(_checks.expected("notion", notion, f"one of {names}", remedy))
+    check_notion(notion)
     relation = _checks.relation(relation)
     if orders is not None:
         if notion != "rdp":
@@ -120,13 +118,34 @@ def account(
             raise ValueError(_checks.expected("orders", orders, "None", remedy))
         from privacy.notions.renyi import with_orders
 
-        curve: Curve = with_orders(_fold(mechanism, notion, relation), orders)
+        curve: Curve = with_orders(_answered(mechanism, notion, relation), orders)
     elif notion == "tightest":
         curve = TightestCurve(mechanism, relation)
     else:
-        curve = _fold(mechanism, notion, relation)
+        curve = _answered(mechanism, notion, relation)
     curve.mechanism, curve.unit = mechanism, _checks.unit(unit)
     return curve
+
+
+def check_notion(notion: object) -> None:
+    """Raise unless `notion` is one; names that other tools use are told by ours."""
+    names = get_args(Notion)
+    if notion in names:
+        return
+    remedy = "Leave it out for the tightest answer."
+    meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
+    if meant is not None:
+        remedy = f"Did you mean {meant!r}? {remedy}"
+    raise ValueError(_checks.expected("notion", notion, f"one of {', '.join(names)}", remedy))
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("rdp", "renyi", "rényi"), "rdp"),
+    **dict.fromkeys(("pld", "prv", "fft", "exact"), "contour"),
+    **dict.fromkeys(("gdp", "fdp", "gaussian", "analytic"), "gaussian"),
+    **dict.fromkeys(("cdp", "zcdp", "rho"), "zcdp"),
+    **dict.fromkeys(("pure", "dp", "epsilon_delta", "approximate"), "approximate"),
+}
 
 
 def support_matrix() -> dict[str, tuple[str, ...]]:
@@ -136,6 +155,43 @@ def support_matrix() -> dict[str, tuple[str, ...]]:
         kind.__name__: tuple(name for name in NOTION_MODULES if kind in rules_of(name))
         for kind in sorted(kinds, key=lambda kind: kind.__name__)
     }
+
+
+def _answered(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
+    """Return the curve in one notion; a refusal says which notions answer instead."""
+    try:
+        return _fold(mechanism, notion, relation)
+    except UnsupportedMechanism as refusal:
+        others = ", ".join(_notions_of(mechanism, relation))
+        instead = f"Use the default, 'tightest', or one of: {others}." if others else _NO_OTHER
+        raise UnsupportedMechanism(f"{refusal} {instead}") from refusal
+
+
+_NO_OTHER = "No other notion answers it either."
+
+
+def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
+    """Return the notions that answer a mechanism."""
+    found = []
+    for notion in NOTION_MODULES:
+        with suppress(UnsupportedMechanism):
+            _fold(mechanism, notion, relation)
+            found.append(notion)
+    return found
+
+
+def _apart(mechanism: Mechanism, relation: NeighboringRelation) -> str:
+    """Return what to do about parts that no notion answers together, if each is answered alone."""
+    if not isinstance(mechanism, Composed):
+        return ""
+    alone = {part: _notions_of(part, relation) for part in mechanism.parts}
+    if not all(alone.values()):
+        return ""
+    told = "".join(f"\n  {part!r}: {', '.join(notions)}" for part, notions in alone.items())
+    return (
+        f"\nAlone, each part is answered:{told}\nAccount for the parts that share a notion "
+        "together, and add up: by basic composition the epsilons add, and so do the deltas."
+    )
 
 
 def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
@@ -149,10 +205,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     _load(notion)
     found = _rules.get((notion, type(node)))
     if found is None:
-        raise UnsupportedMechanism(
-            f"No rule for {node!r} in notion {notion!r}. Use notion 'tightest', or see "
-            "support_matrix() for the notions that have one."
-        )
+        raise UnsupportedMechanism(f"No rule for {node!r} in notion {notion!r}.")
     return found(node, relation)
 
 
@@ -209,6 +262,7 @@ class TightestCurve(Curve):
             reasons = "".join(f"\n  {notion}: {why}" for notion, why in refusals.items())
             raise UnsupportedMechanism(
                 f"No notion answers {self.mechanism!r} under {self.relation}.{reasons}"
+                f"{_apart(self.mechanism, self.relation)}"
             )
         return tuple(members)
 

@@ -155,6 +155,10 @@ class _Family:
         if seek not in ("smallest", "largest"):
             remedy = "Seek the smallest noise, or the largest number of steps."
             raise ValueError(_checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
+        if not callable(make):
+            remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
+            rule = "a function from the parameter to a mechanism"
+            raise TypeError(_checks.expected("make", make, rule, remedy))
         self.make = make
         self.epsilon = _checks.epsilon(epsilon)
         self.delta = _checks.query_delta(delta)
@@ -329,7 +333,10 @@ class _Family:
         ordered = sorted(self.sure)
         for (_, before), (_, after) in pairwise(ordered):
             if after > before + _NOISE * (1 + abs(before)):
-                remedy = "Pass a family that is monotone in privacy, and the right seek=."
+                other = "largest" if self.grows else "smallest"
+                remedy = "Pass a family that is monotone in privacy; one that gets "
+                remedy += f"{'less' if self.grows else 'more'} private as its parameter grows "
+                remedy += f"needs seek={other!r}."
                 raise ValueError(_checks.expected("make", self.make, "monotone", remedy))
 
     def _infeasible(self) -> Infeasible:
@@ -337,8 +344,8 @@ class _Family:
         best = self.curve(value).epsilon(self.delta)
         return Infeasible(
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
-            f"epsilon at that delta is {best:.6g}, at {value:g}. Raise epsilon or delta, or widen "
-            "the domain.",
+            f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
+            "or delta, or widen the domain.",
             best,
         )
 

@@ -28,7 +28,7 @@ class Guarantee:
     relation
         Which data sets count as neighbours.
     notion
-        The notion that gave the number.
+        The notion that gave the number; ``"none"`` where nothing protects the data.
     order
         The Rényi order used, where the notion has one.
     theorem
@@ -66,6 +66,8 @@ class Guarantee:
         }
 
     def __str__(self) -> str:
+        if self.notion == "none":
+            return f"no privacy: {self.theorem}"
         kind = "certified" if self.certified else "an upper bound"
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
@@ -105,6 +107,13 @@ class Curve(ABC):
     mechanism: Mechanism | None = None
     best_order: float | None = None
     """The order that answered the last query, where the notion has one."""
+
+    def __repr__(self) -> str:
+        of = "several curves" if self.mechanism is None else repr(self.mechanism)
+        return (
+            f"<curve of {of} for {self.unit}, {self.relation}, by {self.notion}: "
+            "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        )
 
     @abstractmethod
     def _log_delta(self, epsilon: float) -> float:
@@ -287,9 +296,13 @@ class Curve(ABC):
     def _check_same(self, other: "Curve") -> None:
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
-            rule = f"a {self.notion} curve of {self.relation} for {self.unit}"
+            given: object = other
+            shown = given._kind() if isinstance(given, Curve) else given
             remedy = "Account both mechanisms with one notion, relation and unit, then add."
-            raise ValueError(_checks.expected("other", other, rule, remedy))
+            raise ValueError(_checks.expected("other", shown, repr(self._kind()), remedy))
+
+    def _kind(self) -> str:
+        return f"curve by {self.notion}, {self.relation}, for {self.unit}"
 
 
 class GroupCurve(Curve):

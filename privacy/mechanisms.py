@@ -282,6 +282,8 @@ def checked(value: object, where: str) -> Mechanism:
     """Return the value if it is a mechanism; `where` names it in the error."""
     if not isinstance(value, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
+        if isinstance(value, list | tuple) and where == "mechanisms":
+            remedy = "Pass them one by one: compose(*mechanisms)."
         raise TypeError(_checks.expected(where, value, "a mechanism", remedy))
     return value
 
@@ -402,7 +404,10 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     kind = values.pop("type", None)
     build = _BUILDERS.get(str(kind))
     if build is None:
-        raise ValueError(_checks.expected("type", kind, f"one of {sorted(_BUILDERS)}", _FORM))
+        like = [name for name in _BUILDERS if name.lower() == str(kind).lower()]
+        remedy = f"Did you mean {like[0]!r}?" if like else _FORM
+        known = ", ".join(sorted(_BUILDERS))
+        raise ValueError(_checks.expected("type", kind, f"one of {known}", remedy))
     if "mechanism" in values:
         values["mechanism"] = mechanism_from_json(values["mechanism"])
     parts = values.pop("parts", ())

@@ -1,6 +1,7 @@
 """Pictures, on matplotlib (extra ``plot``), which is imported when one is drawn."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,58 @@ if TYPE_CHECKING:
     from privacy.release.participation import Participation
 
 _POINTS = 200
+_LEAST_DELTA = 1e-10
+
+
+def plot_privacy_profiles(
+    curves: Mapping[str, "Curve"], *, epsilons: Iterable[float] | None = None
+) -> "Figure":
+    """Draw privacy profiles: delta as a function of epsilon, on a log scale.
+
+    Parameters
+    ----------
+    curves
+        What to compare, each a line under its name.
+    epsilons
+        Where the curves are asked, each >= 0; unless said, from 0 to where delta is 1e-10.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not shown, and not part of pyplot's state: ``figure.savefig(path)``. Where all curves have
+        one relation and one unit the axis names them, else the legend does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no curve, or an epsilon is outside its domain.
+    """
+    from matplotlib.figure import Figure
+
+    given: object = curves
+    if not isinstance(given, Mapping) or not curves:
+        remedy = "Pass some, such as {'one query': account(Gaussian(2.0))}."
+        shown = type(curves).__name__
+        raise ValueError(_checks.expected("curves", shown, "a mapping of curves", remedy))
+    if epsilons is None:
+        ends = [curve.epsilon(_LEAST_DELTA) for curve in curves.values()]
+        last = max([end for end in ends if 0 < end < math.inf], default=1.0)
+        epsilons = np.linspace(0, last, _POINTS // 2).tolist()
+    asked = list(epsilons)
+    whose = {name: f"{curve.relation}, {curve.unit}" for name, curve in curves.items()}
+    same = len(set(whose.values())) == 1
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes: Any = figure.add_subplot()
+    for name, curve in curves.items():
+        deltas = [curve.delta(epsilon) for epsilon in asked]
+        axes.plot(asked, deltas, label=name if same else f"{name} ({whose[name]})")
+    axes.set_yscale("log")
+    axes.set_ylim(_LEAST_DELTA, 1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel(f"delta ({next(iter(whose.values()))})" if same else "delta")
+    axes.legend()
+    return figure
 
 
 def plot_running_sums(

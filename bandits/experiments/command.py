@@ -1,12 +1,13 @@
 """The command that writes tables."""
 
+import inspect
 import sys
 from pathlib import Path
 
 import click
 
 from bandits._downloads import DataUnavailable
-from bandits.cli import EXPERIMENT_OPTIONS
+from bandits.cli import EXPERIMENT_OPTIONS, TABLES
 from bandits.experiments import NAMES, table
 from bandits.experiments.tables import Setup, Table
 
@@ -48,6 +49,10 @@ def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: o
 main = click.Command(
     "bandits.experiments",
     callback=_main,
-    help=_main.__doc__,
-    params=[click.Argument(["names"], nargs=-1, type=click.Choice(NAMES)), *EXPERIMENT_OPTIONS],
+    help=f"{inspect.getdoc(_main)} All of them unless said.\n\n{TABLES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Argument(["names"], metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES)),
+        *EXPERIMENT_OPTIONS,
+    ],
 )

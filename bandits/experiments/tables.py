@@ -4,6 +4,8 @@ import csv
 import io
 import math
 from dataclasses import dataclass, fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,13 +113,19 @@ class Table:
             self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None})
 
     def __str__(self) -> str:
-        head = ["setting", "subject", "measure", "ours", "s.e.", "paper", "claimed", "true", ""]
-        lines = [head, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        shown = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
+        epsilons = ["eps claimed", "eps true"]
+        head = ["", "subject", "measure", "ours", "s.e.", "paper", *epsilons, ""]
+        rows = [_cells(row) for row in self.rows]
+        widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+        # a column that says nothing in this table would push the others off the screen
+        told = [i for i in range(1, len(head)) if any(row[i] for row in rows)]
+
+        def line(cells: list[str]) -> str:
+            return "  ".join(cells[i].ljust(widths[i]) for i in told).rstrip()
+
+        shown = [line(head)]
+        for setting, same in groupby(rows, key=itemgetter(0)):
+            shown += ["", setting, *map(line, same)]
         notes = [f"- {choice}" for choice in self.choices]
         return "\n".join([self.title, "", *shown, "", *notes])
 
@@ -127,16 +135,16 @@ def _cells(row: Row) -> list[str]:
         row.setting,
         row.subject,
         row.measure,
-        _up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
+        up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
         f"{row.error:.2g}" if row.error else "",
         "" if row.paper is None else f"{row.paper:.4g}",
         "" if row.claimed_epsilon is None else f"{row.claimed_epsilon:.4g}",
-        "" if row.true_epsilon is None else _up(row.true_epsilon),
+        "" if row.true_epsilon is None else up(row.true_epsilon),
         row.verdict,
     ]
 
 
-def _up(value: float) -> str:
+def up(value: float) -> str:
     """Return an epsilon to four digits, rounded up."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from privacy import _checks
 from privacy._solve import round_down, round_up
-from privacy.accounting import Notion, account
+from privacy.accounting import Notion, account, support_matrix
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -55,7 +55,11 @@ class Measure(ABC):
         return self._cost_of_one(mechanism, relation)
 
     def _cost_of_one(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-        curve = account(mechanism, notion=self.notion, relation=relation)
+        try:
+            curve = account(mechanism, notion=self.notion, relation=relation)
+        except UnsupportedMechanism as refusal:
+            # what `account` recommends is for plans alone
+            raise UnsupportedMechanism(f"{refusal.__cause__} {_remedy(mechanism)}") from refusal
         return (_finite(self._amount(curve), mechanism),)
 
     def _amount(self, curve: Any) -> float:
@@ -179,6 +183,15 @@ class EpsilonDelta(Measure):
                 short = decimal(float(ratio))  # many long fractions would take long to add
                 return short if short >= ratio else Fraction(up(ratio)), Fraction(0)
         return _finite(curve.epsilon(0), mechanism), Fraction(0)
+
+
+def _remedy(mechanism: Mechanism) -> str:
+    notions = support_matrix().get(type(mechanism).__name__, ())
+    if "rdp" in notions:
+        return 'Sampled noise and pure claims are spent in notion "rdp", at one fixed order.'
+    if "approximate" in notions:
+        return 'Claims of an epsilon and a delta are spent in notion "approximate".'
+    return "Spend its parts, or another description of it."
 
 
 def decimal(value: float) -> Fraction:

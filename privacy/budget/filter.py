@@ -246,4 +246,4 @@ class Budget:
 
     def __str__(self) -> str:
         spent = f"{self.measure.name} {shown(self.spent)} of {shown(self.limit)} spent"
-        return f"{spent}: {self.guarantee()}"
+        return f"{spent}; the whole budget is {self.guarantee()}"

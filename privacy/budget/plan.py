@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from privacy import _checks, mechanisms
-from privacy.accounting import Notion
+from privacy.accounting import Notion, check_notion
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism, PoissonSampled, compose, mechanism_from_json, repeat
 from privacy.relations import NeighboringRelation
@@ -21,7 +21,14 @@ from privacy.users import user_level
 SCHEMA = "dpcalib.plan/1"
 _OPTIONAL = ("relation", "notion", "unit")
 _NAME = 'Pass a name on one line, such as name = "histogram".'
+_TITLE = 'Name the plan above its tables, such as name = "spring release".'
 _BUDGET = "Write a [budget] table with a delta."
+_OTHER_KEYS = {
+    "sigma": "Write the noise_multiplier: sigma / clip norm.",
+    "clip_norm": "Write the noise_multiplier alone: sigma / clip norm.",
+    "q": "Write sampling_probability.",
+    "count": "Write steps.",
+}
 _PARTS = "Write a [[part]] table with a name and a type for everything that is to run."
 
 
@@ -69,10 +76,7 @@ class Plan:
     unit: str = field(default=ONE_RECORD, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.notion not in get_args(Notion):
-            rule = f"one of {', '.join(get_args(Notion))}"
-            remedy = "Leave it out for the tightest answer."
-            raise ValueError(_checks.expected("notion", self.notion, rule, remedy))
+        check_notion(self.notion)
         parts = tuple((_name(name), mechanism) for name, mechanism in self.parts)
         if not parts:
             raise ValueError(_checks.expected("parts", parts, "at least one part", _PARTS))
@@ -165,7 +169,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         form,
         needs=("schema", "name", "budget", "part"),
         knows=("schema", "name", *_OPTIONAL, "budget", "part"),
-        hints={"name": _NAME, "budget": _BUDGET, "part": _PARTS},
+        hints={"name": _TITLE, "budget": _BUDGET, "part": _PARTS},
     )
     budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
     _check_keys(
@@ -227,7 +231,7 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
             values,
             needs=[one.name for one in own if one.default is MISSING],
             knows=["type", *(one.name for one in own), *run],
-            hints={one.name: f"{kind.__name__} needs it." for one in own},
+            hints=_OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own},
         )
     once: Mechanism = PoissonSampled(
         mechanism_from_json(values), sampling_probability=run["sampling_probability"]
@@ -253,9 +257,8 @@ def _check_keys(
     for key in form:
         if key not in known:
             rule = f"one of {', '.join(known)}"
-            raise ValueError(
-                _checks.expected("key", f"{prefix}{key}", rule, "Correct it or leave it out.")
-            )
+            remedy = hints.get(key, "Correct it or leave it out.")
+            raise ValueError(_checks.expected("key", f"{prefix}{key}", rule, remedy))
     for key in needs:
         if form.get(key) is None:
             raise ValueError(_checks.expected(f"{prefix}{key}", None, "given", hints[key]))

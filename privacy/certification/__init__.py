@@ -162,6 +162,19 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
         ):
             break
     raise NotCertified(
-        f"No proof of {guarantee} for {guarantee.mechanism!r}. Account the whole mechanism in a "
-        "notion with a proof, or leave certify out to take the float result."
+        f"No proof of {guarantee} for {guarantee.mechanism!r}. Account the whole mechanism in "
+        f"{_provable(guarantee)}, or leave certify out to take the float result."
     )
+
+
+def _provable(guarantee: Guarantee) -> str:
+    """Return which other notions have a formula for the mechanism, in words."""
+    mechanism, relation = guarantee.mechanism, guarantee.relation
+    others = [
+        f"notion={notion!r}"
+        for notion in COVERS
+        if notion != guarantee.notion
+        and mechanism is not None
+        and can_prove(mechanism, relation=relation, notion=notion)
+    ]
+    return " or ".join(others) if others else "a notion with a proof"

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from privacy.cli.help import like
+
 COMMANDS = "dpcalib.commands"
 """Entry-point group: each name is a command, each value a `click.Command`."""
 
@@ -30,6 +32,14 @@ class _Discovered(click.Group):
                 "installed here. Run: pip install dpcalib (in a checkout: pip install -e .)"
             )
         return sorted(found())
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in (known := self.list_commands(ctx)):
+            ctx.fail(f"No such command {name!r}.{like(name, known)}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

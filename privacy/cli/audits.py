@@ -14,6 +14,7 @@ import privacy as dp
 from privacy import _checks
 from privacy.audit.findings import Finding
 from privacy.cli import output
+from privacy.cli.help import Command
 from privacy.cli.questions import INFEASIBLE, JSON, USAGE, refusals
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -57,10 +58,10 @@ def _audit(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Try to falsify a privacy claim: exit code 3 if it is falsified, 0 if not.
+    """Try to falsify a privacy claim.
 
-    FUNCTION takes (data, rng) and returns numbers; the module is looked for in the current
-    folder too. That a claim is not falsified does not prove it.
+    The exit code is 3 if it is falsified and 0 if not, which does not prove it. FUNCTION takes
+    (data, rng) and returns numbers; the module is looked for in the current folder too.
 
     \b
       dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
@@ -105,7 +106,12 @@ def _named(text: str) -> Any:
         if error.name != module.partition(".")[0] and error.name != module:
             raise
         raise ValueError(
-            _checks.expected("module", module, "importable", "Run where the module is.")
+            _checks.expected(
+                "module",
+                module,
+                "importable",
+                "Run where the module is, and write its name without .py.",
+            )
         ) from error
     try:
         return getattr(found, name)
@@ -143,4 +149,4 @@ def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
         raise ValueError(_checks.expected("plot", str(path), "a file", remedy)) from error
 
 
-audit = click.Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)
+audit = Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)

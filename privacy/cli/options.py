@@ -174,6 +174,14 @@ def _relation(value: Any) -> NeighboringRelation:
     return NeighboringRelation(_relation_name(value).upper().replace("-", "_"))
 
 
+def _notion(value: Any) -> str:
+    from privacy.accounting import check_notion
+
+    word = str(value).lower()
+    check_notion(word)
+    return word
+
+
 def _certify(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(_checks.expected("certify", value, "true or false", "Leave it out else."))
@@ -194,7 +202,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "epochs": lambda value: _checks.count("epochs", value, "Pass the most steps of one record."),
     "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
     "relation": _relation,
-    "notion": _choice("notion", notion_names, "Leave it out for the tightest answer."),
+    "notion": _notion,
     "conversion": _choice("conversion", lambda: CONVERSIONS, "Leave it out for the optimal one."),
     "certify": _certify,
 }

@@ -22,6 +22,7 @@ LABELS = {
     "sigma": "sigma",
     "clip_norm": "clip norm",
     "epsilon": "epsilon",
+    "unit": "unit",
     "target_epsilon": "target epsilon",
     "delta": "delta",
     "target_delta": "target delta",

@@ -11,6 +11,7 @@ from privacy import _checks
 from privacy._display import rounded
 from privacy.accounting import NOTION_MODULES
 from privacy.cli import options, output
+from privacy.cli.help import Command
 from privacy.cli.output import Record
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 from privacy.guarantees import Guarantee
@@ -21,9 +22,10 @@ _FILE = click.Argument(
 
 
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
-    """Show what a plan guarantees, by every notion, and each of its parts alone.
+    """Show what a plan guarantees, and its parts.
 
-    PLAN is a TOML file. The delta is that of its budget unless --delta is given.
+    The whole is accounted by every notion, each part alone by the tightest. PLAN is a TOML
+    file. The delta is that of its budget unless --delta is given.
     """
     with refusals():
         plan = dp.load_plan(file)
@@ -89,9 +91,9 @@ def _show(answer: Record) -> None:
 
 
 def _check(*, file: Path, as_json: bool) -> None:
-    """Say whether a plan fits its budget: exit code 0 if it does, 3 if not.
+    """Say whether a plan fits its budget.
 
-    PLAN is a TOML file whose budget has an epsilon.
+    The exit code is 0 if it does and 3 if not. PLAN is a TOML file whose budget has an epsilon.
     """
     with refusals():
         answer = _checked(dp.load_plan(file))
@@ -134,10 +136,10 @@ def _told(answer: Record) -> str:
     )
 
 
-account = click.Command(
+account = Command(
     "account",
     params=[_FILE, options.OPTIONS["delta"], JSON],
     callback=_account,
     help=_account.__doc__,
 )
-check = click.Command("check", params=[_FILE, JSON], callback=_check, help=_check.__doc__)
+check = Command("check", params=[_FILE, JSON], callback=_check, help=_check.__doc__)

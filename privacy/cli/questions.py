@@ -13,6 +13,7 @@ import click
 
 import privacy as dp
 from privacy.cli import options, output
+from privacy.cli.help import GLUE, Command
 from privacy.cli.options import Values
 from privacy.cli.output import Record
 from privacy.mechanisms import UnsupportedMechanism
@@ -101,7 +102,7 @@ def question(
             else:
                 show(answered)
 
-        return click.Command(
+        return Command(
             answer.__name__.replace("_", "-"),
             params=[*(options.OPTIONS[name] for name in names), *_SOURCES],
             callback=run,
@@ -113,7 +114,7 @@ def question(
 
 
 def _flag(name: str) -> str:
-    return f"{options.flags([name])} {options.OPTIONS[name].metavar}"
+    return f"{options.flags([name])}{GLUE}{options.OPTIONS[name].metavar}"
 
 
 def _usage(one_of: tuple[str, ...]) -> list[str]:

@@ -28,11 +28,11 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
     if isinstance(columns, str):
         raise TypeError(_checks.expected("columns", columns, "a list of names", "Put it in one."))
+    frame = None
     if not _is_array(data):
         data = _native("data", data, remedy)
         if hasattr(data, "columns"):
-            names = [name for name in data.columns if name != without]
-            data = data.select(names if columns is None else list(columns))
+            data = frame = data.select(_chosen(list(data.columns), columns, without))
             columns = None
         data = data.to_numpy()
     try:
@@ -43,10 +43,34 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     if columns is not None:
         raise ValueError(_checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
+        _refuse_words(frame)
         shown = f"<{rows.dtype} of shape {rows.shape}>"  # never the data
         raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy))
     with np.errstate(over="ignore"):  # a wider float becomes infinite
         return rows.astype(np.float64, copy=False)
+
+
+def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None) -> list[str]:
+    """Return the columns that are summed. Their names are public, and told."""
+    remedy = f"The frame has {', '.join(map(str, known))}."
+    if without is not None and without not in known:
+        raise ValueError(_checks.expected("users", without, "a column of the frame", remedy))
+    if columns is None:
+        return [name for name in known if name != without]
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise ValueError(_checks.expected("columns", unknown, "columns of the frame", remedy))
+    return list(columns)
+
+
+def _refuse_words(frame: Any) -> None:
+    """Raise where columns of a frame are no numbers, and name them."""
+    if frame is None:
+        return
+    words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
+    if words:
+        remedy = "Leave them out: columns=[...] names those that are summed."
+        raise ValueError(_checks.expected("columns", words, "of numbers", remedy))
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:

@@ -177,3 +177,8 @@ def test_what_has_no_rule_is_refused_and_nothing_is_spent():
     assert a_budget("rdp").fits(sampled)
     with pytest.raises(dp.UnsupportedMechanism):
         dp.Budget(epsilon=1, delta=1e-6, relation="REPLACE_ONE").spend(dp.PureDP(0.1))
+
+
+def test_what_was_spent_is_not_read_as_the_guarantee():
+    left = dp.Budget(epsilon=1, delta=1e-6).spend(dp.Gaussian(20.0))
+    assert " spent; the whole budget is (1, 1e-06)-DP, ADD_OR_REMOVE_ONE, by zcdp" in str(left)

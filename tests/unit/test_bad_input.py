@@ -280,6 +280,12 @@ def test_unknown_relation(call, relation):
     assert "REPLACE_SPECIAL" in str(caught.value)
 
 
+@pytest.mark.parametrize("relation", ["replace_one", "replace-one", "Replace_One"])
+def test_a_relation_that_is_spelt_otherwise(relation):
+    with pytest.raises(ValueError, match=r"Did you mean 'REPLACE_ONE'\?"):
+        dp.account(GAUSSIAN, relation=relation)
+
+
 def test_relations_are_known_by_their_names():
     by_name = dp.account(GAUSSIAN, relation="REPLACE_ONE")
     assert by_name.relation is dp.NeighboringRelation.REPLACE_ONE
@@ -295,6 +301,16 @@ def test_unknown_notion(notion):
         with pytest.raises(ValueError, match="Expected notion=") as caught:
             call()
         assert_shape(caught.value, "notion", notion)
+
+
+@pytest.mark.parametrize(
+    ("other", "ours"),
+    [("renyi", "rdp"), ("RDP", "rdp"), ("pld", "contour"), ("PRV", "contour"), ("gdp", "gaussian")],
+)
+def test_a_notion_by_its_name_elsewhere(other, ours):
+    with pytest.raises(ValueError, match=rf"Did you mean '{ours}'\?"):
+        dp.account(GAUSSIAN, notion=other)
+    dp.account(GAUSSIAN, notion=ours)
 
 
 @pytest.mark.parametrize("conversion", ["", "best", None, True])
@@ -388,3 +404,59 @@ def test_orders_belong_to_rdp():
 def test_a_guarantee_needs_one_of_two(given):
     with pytest.raises(ValueError, match="Expected delta, epsilon="):
         curve().guarantee(**given)
+
+
+# -- refusals that say what would work ------------------------------------------------------
+
+SAMPLED = dp.PoissonSampled(GAUSSIAN, sampling_probability=0.1)
+
+
+def test_a_list_to_compose():
+    with pytest.raises(TypeError, match=r"Pass them one by one: compose\(\*mechanisms\)"):
+        dp.compose([GAUSSIAN, GAUSSIAN])
+
+
+def test_a_notion_without_a_rule_names_those_that_have_one():
+    with pytest.raises(dp.UnsupportedMechanism) as caught:
+        dp.account(SAMPLED, notion="zcdp")
+    told = str(caught.value)
+    assert told.endswith("Use the default, 'tightest', or one of: approximate, contour, rdp.")
+    for notion in ("approximate", "contour", "rdp"):
+        dp.account(SAMPLED, notion=notion)
+
+
+def test_a_mechanism_that_no_notion_answers():
+    nearer = dp.PoissonSampled(dp.Gaussian(1, replace_distance=1), sampling_probability=0.1)
+    with pytest.raises(dp.UnsupportedMechanism, match=r"No other notion answers it either\."):
+        dp.account(nearer, notion="rdp", relation="REPLACE_ONE")
+
+
+def test_parts_that_no_notion_answers_together():
+    claim = dp.ApproximateDP(0.1, 1e-7)
+    with pytest.raises(dp.UnsupportedMechanism) as caught:
+        dp.account(dp.compose(claim, SAMPLED))
+    told = str(caught.value)
+    assert f"\n  {claim!r}: approximate\n" in told
+    assert f"\n  {SAMPLED!r}: approximate, contour, rdp\n" in told
+    assert told.endswith("the epsilons add, and so do the deltas.")
+
+
+def test_parts_of_which_one_is_answered_by_nothing():
+    nearer = dp.PoissonSampled(dp.Gaussian(1, replace_distance=1), sampling_probability=0.1)
+    with pytest.raises(dp.UnsupportedMechanism) as caught:
+        dp.account(dp.compose(GAUSSIAN, nearer), relation="REPLACE_ONE")
+    assert "Alone" not in str(caught.value)
+
+
+def test_a_budget_that_does_not_serve_sampled_noise_says_which_does():
+    with pytest.raises(dp.UnsupportedMechanism) as caught:
+        dp.Budget(epsilon=1, delta=1e-6).spend(SAMPLED)
+    assert "tightest" not in str(caught.value)
+    assert 'Sampled noise and pure claims are spent in notion "rdp"' in str(caught.value)
+    assert dp.Budget(epsilon=1, delta=1e-6, notion="rdp", order=30).fits(
+        dp.PoissonSampled(dp.Gaussian(2), sampling_probability=0.01)
+    )
+    with pytest.raises(dp.UnsupportedMechanism, match='are spent in notion "approximate"'):
+        dp.Budget(epsilon=1, delta=1e-6).spend(dp.ApproximateDP(0.1, 1e-7))
+    with pytest.raises(dp.UnsupportedMechanism, match="Spend its parts"):
+        dp.Budget(epsilon=1, delta=1e-6).spend(dp.parallel(SAMPLED, GAUSSIAN))

@@ -285,3 +285,17 @@ def test_bad_input_is_refused():
     huge = np.array([10**400, None] * 5, dtype=object)
     assert bandits.ips(huge, *(np.full(10, 0.5),) * 2).value == pytest.approx(0.75)
     assert replace(Options(), clip=2.0).bound == 2.0
+
+
+def test_one_probability_for_all_rounds_is_refused_by_its_shape():
+    reward, one = np.ones(5), np.full(5, 0.5)
+    for name, pair in (("propensity", (0.5, one)), ("target", (one, 0.5))):
+        with pytest.raises(ValueError, match=rf"shape of {name}=\(\) to be \(n,\)"):
+            bandits.ips(reward, *pair)
+
+
+def test_a_private_estimate_says_where_its_epsilon_is():
+    options = Options(private=True, privacy=Privacy(1.0, 1e-6))
+    found = bandits.ips(np.ones(5), np.full(5, 0.5), np.full(5, 0.5), options)
+    assert str(found).endswith("of 5 rounds, private by .guarantee(delta)")
+    assert found.guarantee(1e-6).epsilon <= 1

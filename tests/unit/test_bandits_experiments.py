@@ -51,9 +51,19 @@ def test_epsilons_are_printed_rounded_up():
     (read,) = csv.DictReader(io.StringIO(made.to_csv()))
     assert set(read) == {field.name for field in fields(Row)}
     assert (read["ours"], read["error"], read["true_epsilon"]) == ("1.235", "0.012", "14.03")
-    assert tables._up(1.0) == "1"
-    assert tables._up(math.inf) == "inf"
+    assert tables.up(1.0) == "1"
+    assert tables.up(math.inf) == "inf"
     assert "choice" in str(made)
+
+
+def test_a_table_on_the_screen_shows_what_differs():
+    rows = (Row("e=1", "a", "m", 1.0), Row("e=1", "bb", "m", 2.0), Row("e=2", "a", "m", 3.0))
+    shown = ["t", "", "subject  measure  ours", "", "e=1", "a        m        1"]
+    shown += ["bb       m        2", "", "e=2", "a        m        3", "", "- why"]
+    assert str(Table("n", "t", ("why",), rows)).splitlines() == shown
+    spent = Row("e=1", "a", "m", 1.0, claimed_epsilon=1.0, true_epsilon=2.0)
+    head = str(Table("n", "t", (), (spent,))).splitlines()[2]
+    assert head == "subject  measure  ours  eps claimed  eps true"
 
 
 def test_a_table_repeats_and_the_cache_changes_nothing(tmp_path):

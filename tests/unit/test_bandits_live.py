@@ -9,9 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import bandits
 from bandits.agents import ALGORITHMS
+from bandits.cli import bandit
 from bandits.simulation import play
 
 # AdaPrivateAmp warns of what it costs, which has a test of its own
@@ -758,3 +760,46 @@ def test_sampling_refuses_centres_without_a_proven_pair():
     with pytest.warns(UserWarning, match="times as large"):
         middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+
+
+def test_an_agent_says_where_it_stands(tmp_path):
+    agent = bandits.PrivateUCB(dimension=3, rounds=200, epsilon=1, delta=1e-5).start()
+    agent.select(np.eye(3))
+    assert repr(agent) == ("<agent of PrivateUCB: 1 of 200 rounds, 0 releases, no folder>")
+    agent.save(tmp_path)
+    agent.finish(release=False)
+    assert repr(agent).endswith(f", finished, folder {str(tmp_path)!r}>")
+
+
+def test_rounds_since_the_last_save_are_unknown_after_a_crash(tmp_path):
+    agent = bandits.PrivateUCB(dimension=3, rounds=200, epsilon=1, delta=1e-5).start()
+    saved = agent.select(np.eye(3))
+    agent.save(tmp_path)
+    lost = agent.select(np.eye(3))
+    again = bandits.Algorithm.restore(tmp_path)
+    again.update(saved, 1.0)
+    with pytest.raises(ValueError, match="a restored agent knows what was saved"):
+        again.update(lost, 1.0)
+
+
+def test_a_list_of_algorithms_has_no_names():
+    for algorithms in ([bandits.LinUCB(dimension=20, rounds=9)], "LinUCB", None):
+        with pytest.raises(TypeError, match=r"to be a mapping. Pass algorithms by name, such as"):
+            bandits.simulate(algorithms, bandits.Synthetic(), replicates=1, seed=1)
+
+
+def test_the_table_of_regrets_says_what_epsilon_is_of():
+    run = ["simulate", "--rounds", "60", "--replicates", "2"]
+    names = ["-a", "LinUCB", "-a", "AdaPrivateUser", "-a", "PrivateContexts"]
+    told = CliRunner().invoke(bandit, [*run, *names]).output
+    head, open_, user, contexts, _, foot = told.splitlines()
+    assert head.split() == ["algorithm", "regret", "s.e.", "epsilon", "relation", "for"]
+    assert open_.split()[-3:] == ["inf", "none", "nobody"]
+    assert user.endswith("REPLACE_ONE      all rewards of one user")
+    assert "REPLACE_SPECIAL  one round, all outputs but its own action" in contexts
+    assert foot.endswith("Asked was epsilon=1; shown is what holds at delta=1e-05.")
+    held = bandits.AdaPrivateUser(dimension=20, rounds=60, epsilon=1, delta=1e-5).guarantee(1e-5)
+    assert held.epsilon <= float(user.split()[3]) < held.epsilon + 1e-4  # rounded up
+    rows = json.loads(CliRunner().invoke(bandit, [*run, *names, "--json"]).output)["algorithms"]
+    assert [row["unit"] for row in rows][:2] == [None, "all rewards of one user"]
+    assert [row["relation"] for row in rows] == [None, "REPLACE_ONE", "REPLACE_SPECIAL"]

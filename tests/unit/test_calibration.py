@@ -88,6 +88,16 @@ class TestNotMonotone:
         with pytest.raises(ValueError, match=r"monotone|reachable"):
             dp.calibrate(make, **TARGET, seek=seek, domain=(0.01, 0.9))
 
+    def test_the_other_seek_is_named(self):
+        with pytest.raises(ValueError, match="less private as its parameter grows needs seek='la"):
+            dp.calibrate(dp.PureDP, epsilon=1, delta=0)
+        with pytest.raises(ValueError, match="more private as its parameter grows needs seek='sm"):
+            dp.calibrate(dp.Laplace, epsilon=1, delta=0, seek="largest")
+
+    def test_a_mechanism_in_place_of_a_family(self):
+        with pytest.raises(TypeError, match="to be a function from the parameter to a mechanism"):
+            dp.calibrate(dp.Gaussian(2), **TARGET)
+
 
 class TestDomain:
     def test_an_end_that_is_private_is_the_answer(self):

@@ -6,6 +6,7 @@ import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -536,3 +537,54 @@ def test_the_documented_object_is_what_is_printed():
         if isinstance(value, float):
             value = pytest.approx(value, rel=1e-6)
         assert printed[key] == value or key == "version"
+
+
+# -- what a newcomer types ------------------------------------------------------------------
+
+
+def every_command(command=main, path=("dpcalib",)):
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from every_command(command.get_command(context, name), (*path, name))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in every_command()], ids=" ".join)
+def test_help_fits_on_a_terminal_of_80_columns(path):
+    told = CliRunner().invoke(main, [*path[1:], "--help"], terminal_width=80, prog_name="dpcalib")
+    usage = told.output.partition("\n\n")[0]
+    assert max(map(len, told.output.splitlines())) <= 80
+    assert "..." not in told.output.replace("[ARGS]...", "")
+    for line in usage.splitlines():  # no option is torn from its value, and no name in two
+        assert not line.rstrip().endswith("-")
+        assert not re.search(r"--[a-z-]+$", line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["epsilon", "--batch-size", "256"], "Pass -q, the batch size / number of records, and"),
+        (["epsilon", "--epochs", "15"], "epochs * number of records / batch size"),
+        (["epsilon", "--noise", "1"], "Pass --noise-multiplier (over the clip norm) or --sigma"),
+        (["sigma", "--eps", "1"], "No such option '--eps'. Pass --epsilon."),
+        (["sigma", "--sample-rate", "0.1"], "Pass -q."),
+        (["sigma", "--max-grad-norm", "1"], "Pass --clip-norm."),
+        (["sigma", "--stepz", "1"], "--steps"),
+        (["noise"], "Did you mean 'sigma'?"),
+        (["simulate", "--rounds", "3"], "Did you mean 'bandit simulate'?"),
+        (["sigm"], "Did you mean 'sigma'?"),
+    ],
+)
+def test_names_of_other_tools_are_told_by_ours(typed, told):
+    answer = CliRunner().invoke(main, typed)
+    assert answer.exit_code == 2
+    assert told in answer.stderr
+
+
+def test_an_option_that_a_command_has_is_not_taken_for_another_tools():
+    assert CliRunner().invoke(main, ["explain", *TARGET, "--epochs", "1"]).exit_code == 0
+
+
+def test_a_command_like_no_other_gets_no_suggestion():
+    assert CliRunner().invoke(main, ["zzz"]).stderr.endswith("No such command 'zzz'.\n")

@@ -128,3 +128,18 @@ def test_completion_in_a_shell(words, found):
         COMP_CWORD=str(len(words.split()) - 1),
     )
     assert found in done.stdout
+
+
+def test_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "privacy.cli", "sigma", "--epsilon", "1", "--delta", "1e-5"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "3.73064" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "privacy.cli", "noise"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: dpcalib ")

@@ -54,6 +54,11 @@ class TestGuarantee:
         assert form["epsilon"] == "inf"
         assert str(found).startswith("(inf, 0)-DP")
 
+    def test_no_privacy_at_all(self):
+        assert str(dp.Guarantee(math.inf, 1e-5, ADD, "none", theorem="seeded noise")) == (
+            "no privacy: seeded noise"
+        )
+
     def test_of_a_sum_names_the_composed_mechanism(self):
         both = dp.account(GAUSSIAN) + dp.account(dp.Laplace(1))
         assert both.guarantee(delta=1e-5).mechanism == dp.compose(GAUSSIAN, dp.Laplace(1))
@@ -177,3 +182,20 @@ class TestCurves:
         assert dp.account(GAUSSIAN, notion="zcdp").group(3).rho == pytest.approx(9 / 8, rel=1e-14)
         assert dp.account(GAUSSIAN, notion="gaussian").group(3).mu == pytest.approx(1.5, rel=1e-14)
         assert dp.account(RUN, notion="rdp").group(3).epsilon(1e-6) > 3
+
+
+def test_a_curve_says_what_it_is_and_what_to_ask():
+    curve = dp.account(GAUSSIAN, unit="one user")
+    assert repr(curve) == (
+        f"<curve of {GAUSSIAN!r} for one user, ADD_OR_REMOVE_ONE, by tightest: "
+        "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+    )
+    zcdp = dp.account(GAUSSIAN, notion="zcdp")
+    assert repr(zcdp + zcdp).startswith("<curve of several curves for one record, ADD_OR_REM")
+
+
+def test_a_refusal_to_certify_names_the_notion_that_has_a_proof():
+    pytest.importorskip("flint")
+    with pytest.raises(dp.NotCertified, match="in notion='rdp', or leave certify out"):
+        dp.account(RUN).guarantee(delta=1e-5, certify=True)
+    assert dp.account(RUN, notion="rdp").guarantee(delta=1e-5, certify=True).certified

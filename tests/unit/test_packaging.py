@@ -150,8 +150,17 @@ def test_all_is_sorted_and_every_name_exists(package):
 
 
 def test_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no_such_name"):
-        dp.no_such_name  # noqa: B018
+    for package in (dp, bandits):
+        with pytest.raises(AttributeError, match="no_such_name") as caught:
+            package.no_such_name  # noqa: B018
+        # with these two the interpreter adds what was probably meant
+        assert (caught.value.name, caught.value.obj) == ("no_such_name", package)
+
+
+def test_public_modules_need_no_import_of_their_own():
+    code = "import privacy as dp; dp.plotting.plot_privacy_profiles; dp.audit.audit"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {"audit", "plotting"} <= set(dir(dp))
 
 
 @pytest.mark.parametrize("name", sorted(dp.__all__))

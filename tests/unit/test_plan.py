@@ -121,7 +121,7 @@ class TestLoad:
 REFUSED = [
     ("", "Expected schema=None to be 'dpcalib.plan/1'. Write schema = "),
     ('schema = "dpcalib.plan/2"\n', "Expected schema='dpcalib.plan/2' to be 'dpcalib.plan/1'."),
-    ('schema = "dpcalib.plan/1"\n' + BUDGET + PART, "Expected name=None to be given."),
+    ('schema = "dpcalib.plan/1"\n' + BUDGET + PART, "Name the plan above its tables, such as"),
     (HEAD.replace('"one query"', "5") + BUDGET + PART, "Expected name=5 to be text."),
     (HEAD.replace("one query", " ") + BUDGET + PART, "Expected name=' ' to be printable text."),
     (HEAD.replace("one query", r"\u001b[1m") + BUDGET + PART, "to be printable text."),
@@ -148,11 +148,12 @@ REFUSED = [
     (HEAD + BUDGET + PART + PART, "Expected name='sum' to be the name of one part."),
     (HEAD + BUDGET + PART.replace('name = "sum"', ""), "part 1: Expected name=None to be text."),
     (HEAD + BUDGET + PART.replace("Gaussian", "Gausian"), "part 'sum': Expected type='Gausian' to"),
+    (HEAD + BUDGET + PART.replace("Gaussian", "gaussian"), "Did you mean 'Gaussian'?"),
     (HEAD + BUDGET + PART.replace("Gaussian", "Mechanism"), "part 'sum': Expected type='Mechanis"),
     (HEAD + BUDGET + PART.replace('type = "Gaussian"', ""), "part 'sum': Expected type=None to be"),
     (
         HEAD + BUDGET + PART + "sigma = 1\n",
-        "part 'sum': Expected key='sigma' to be one of type, noise_multiplier, replace_distance, ",
+        "sampling_probability. Write the noise_multiplier: sigma / clip norm.",
     ),
     (
         HEAD + BUDGET + PART.replace("noise_multiplier = 20", ""),

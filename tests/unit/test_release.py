@@ -559,3 +559,15 @@ def test_narrow_floats_are_as_good_as_wide_ones():
     assert by_hand.values.dtype == np.float64
     released = dp.release_sum(by_hand, dp.Gaussian(1.0), rng=1, simulation=True)
     assert abs(released.values) < 9
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame])
+def test_columns_that_cannot_be_summed_are_named(frame):
+    table = frame({"user": ["a", "b"], "genre": ["x", "y"], "minutes": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"columns=\['genre'\] to be of numbers. Leave them out"):
+        dp.clip_users(table, "user", clip_norm=1)
+    with pytest.raises(ValueError, match=r"users='usr' .* The frame has user, genre, minutes\."):
+        dp.clip_users(table, "usr", clip_norm=1)
+    with pytest.raises(ValueError, match=r"columns=\['hours'\] .* The frame has user, genre, min"):
+        dp.clip_users(table, "user", columns=["hours"], clip_norm=1)
+    assert dp.clip_users(table, "user", columns=["minutes"], clip_norm=9).values.sum() == 3

@@ -1,0 +1,68 @@
+"""Help and mistakes: usage lines that keep an option with its value, and names of other tools."""
+
+import textwrap
+
+import click
+
+GLUE = "\0"
+"""Stands in a usage line for a space at which it is not broken."""
+
+_NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
+_BATCH = (
+    "Pass -q, the batch size / number of records, and --steps, "
+    "epochs * number of records / batch size, if batches are Poisson samples; if they are "
+    "shuffled, see dpcalib explain --epochs."
+)
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("--batch-size", "--epochs", "--num-epochs"), _BATCH),
+    **dict.fromkeys(("--dataset-size", "--num-examples", "--sample-size", "-n", "--n"), _BATCH),
+    **dict.fromkeys(("--noise", "--std", "--stddev"), _NOISE),
+    **dict.fromkeys(("--q", "--sample-rate", "--sampling-rate"), "Pass -q."),
+    **dict.fromkeys(("--compositions", "--iterations", "-t", "-T"), "Pass --steps."),
+    **dict.fromkeys(("--sensitivity", "--max-grad-norm", "--l2-norm-clip"), "Pass --clip-norm."),
+    **dict.fromkeys(("--eps", "-e", "--target-epsilon"), "Pass --epsilon."),
+    **dict.fromkeys(("-d", "--target-delta"), "Pass --delta."),
+}
+_OTHER_COMMANDS = {
+    "calibrate": "sigma",
+    "experiment": "bandit experiment",
+    "noise": "sigma",
+    "noise-multiplier": "sigma",
+    "plan": "account",
+    "simulate": "bandit simulate",
+}
+
+
+class Command(click.Command):
+    """A command of dpcalib."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Break the usage line between options, and nowhere else."""
+        start = f"Usage: {ctx.command_path} "
+        filled = textwrap.fill(
+            " ".join(self.collect_usage_pieces(ctx)),
+            formatter.width,
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        formatter.write(filled.replace(GLUE, " ") + "\n")
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; one that has another name here is told by that name."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            remedy = _OTHER_OPTIONS.get(error.option_name)
+            if remedy is None:
+                raise
+            raise click.UsageError(f"No such option {error.option_name!r}. {remedy}", ctx) from None
+
+
+def like(name: str, known: list[str]) -> str:
+    """Return a question after the command that was probably meant, or nothing."""
+    from difflib import get_close_matches
+
+    meant = [_OTHER_COMMANDS.get(name), *get_close_matches(name, known, 1)]
+    return next((f" Did you mean {word!r}?" for word in meant if word), "")
