@@ -156,14 +156,15 @@ class Factorisation(ABC):
         objective
             ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
         weights
-            With ``"mean-square"``, how much the variance of each release counts, > 0.
+            With ``"mean-square"``, how much the variance of each release counts, > 0 and within a
+            factor of 10^6 of each other.
         cache
             A folder in which to keep the result, and from which to take it the next time.
 
         Raises
         ------
         ArithmeticError
-            The duality gap did not close.
+            The duality gap did not close, or the optimum is singular to rounding.
 
         Notes
         -----
@@ -367,14 +368,18 @@ class _Toeplitz(Factorisation):
         return round_up(total / least, self.releases * _ULP)
 
     def noise_std(self) -> Array:
-        inverse = _series.inverse(self.coefficients, self.releases)
-        if self.scale is None:
-            std: Array = np.sqrt(np.cumsum(np.square(np.cumsum(inverse))))
-            return std
-        squares = np.zeros(self.releases)
-        for j in range(self.releases):
-            squares[j:] += np.square(np.cumsum(self.scale[j:] * inverse[: self.releases - j]))
-        return np.asarray(np.sqrt(squares))
+        sums = np.cumsum(_series.inverse(self.coefficients, self.releases))
+        squares = np.cumsum(np.square(sums))
+        if self.scale is not None:
+            # B_kj = scale_k sums_(k-j) + E_kj with E_kj = sum_{j<=i<k} falls_i sums_(i-j); nothing
+            # cancels in the squares of row k where the scale falls and the sums are > 0
+            falls = -np.diff(self.scale, append=0.0)
+            crossed = 2 * _series.running_products(falls, sums)
+            rows = np.cumsum(falls * (crossed + falls * squares))
+            squares = self.scale * (crossed + self.scale * squares)
+            squares[1:] += rows[:-1]
+        std: Array = np.sqrt(squares)
+        return std
 
     def shifted_sum(self, count: int, separation: int) -> float | None:
         """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 do not grow.
