@@ -223,8 +223,7 @@ class Algorithm(ABC):
 
 
 def _ridge(ridge: float) -> None:
-    remedy = "Pass the regulariser, such as 1."
-    _checks.real("ridge", ridge, remedy, at_least=1e-50, at_most=1e50)
+    _checks.moderate("ridge", ridge, "Pass the regulariser, such as 1.")
 
 
 def _plain(value: Any) -> Any:

@@ -708,6 +708,30 @@ def test_rewards_of_huge_and_tiny_units(tmp_path):
             assert np.isfinite(agent.estimate).all()
 
 
+SIZES = [
+    ("LinTS", "scale"),
+    ("PrivateThompson", "scale"),
+    ("AdaPrivateTS", "scale"),
+    ("LinUCB", "width"),
+    ("PrivateUCB", "width"),
+    ("CoreSetElimination", "width"),
+    ("AdaPrivateForced", "gamma"),
+    ("AdaPrivateUser", "cap"),
+    ("AdaPrivateUser", "per_batch"),
+]
+
+
+@pytest.mark.parametrize(("name", "option"), SIZES)
+def test_sizes_overflow_nowhere(name, option):
+    for size in (1e-50, 1e50):
+        agent = build(name, **{option: size}).start(simulation=True, seed=1)
+        run(agent, 40, by_user(name))
+        assert np.isfinite(agent.estimate).all()
+    for size in (1e51, 1e308, math.inf, math.nan, *([1e-51, 0.0] if option != "width" else [-1.0])):
+        with pytest.raises(ValueError, match=f"^Expected {option}="):
+            build(name, **{option: size})
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
