@@ -28,6 +28,13 @@ def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
     return weights, decays
 
 
+def decaying(weights: Array, decays: Array, count: int) -> Array:
+    """Return 1 and then sum_i weights_i decays_i^(n - 1) for n = 1 .. count - 1."""
+    tail = np.power.outer(decays, np.arange(count - 1))
+    series: Array = np.concatenate(([1.0], weights @ tail))
+    return series
+
+
 def inverse(series: Array, terms: int) -> Array:
     """Return the first `terms` coefficients of 1 / series, by Newton's iteration."""
     found: Array = np.array([1 / series[0]])

@@ -87,8 +87,7 @@ class Factorisation(ABC):
         releases = _size(releases)
         buffers = _checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
         weights, decays = _series.exponentials(buffers, releases)
-        tail = np.power.outer(decays, np.arange(releases - 1))
-        coefficients = np.concatenate(([1.0], weights @ tail))
+        coefficients = _series.decaying(weights, decays, releases)
         return _Buffered("buffered", releases, coefficients, weights=weights, decays=decays)
 
     @staticmethod
@@ -331,12 +330,12 @@ class _Toeplitz(Factorisation):
     scale: Array | None = None
 
     def __post_init__(self) -> None:
-        positive = bool(self.coefficients[0] > 0)
+        fits = self.coefficients.ndim == 1 and 1 <= self.coefficients.size <= self.releases
+        good = fits and bool(self.coefficients[0] > 0)
         if self.scale is not None:
-            positive = (
-                positive and len(self.scale) == self.releases and bool(np.all(self.scale > 0))
-            )
-        _valid("coefficients", self.coefficients, self.scale, good=positive)
+            fits = self.scale.shape == (self.releases,)
+            good = good and fits and bool(np.all(self.scale > 0))
+        _valid("coefficients", self.coefficients, self.scale, good=good)
 
     @property
     def band(self) -> int:
@@ -406,9 +405,11 @@ class _Buffered(_Toeplitz):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _valid(
-            "weights, decays", self.weights, self.decays, good=bool(np.all(abs(self.decays) < 1))
-        )
+        good = bool(np.all(abs(self.decays) < 1))
+        if good:
+            sums = _series.decaying(self.weights, self.decays, self.releases)
+            good = np.allclose(self.coefficients, sums, rtol=1e-9, atol=0)
+        _valid("weights, decays", self.weights, self.decays, good=good)
 
     def memory(self, size: int) -> Memory:
         return Buffers(self.weights, self.decays, size)

@@ -8,25 +8,23 @@ releases.
 
 import math
 import os
-from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privacy import _checks
 from privacy._solve import round_up
 from privacy.mechanisms import Gaussian, Mechanism, ZeroConcentratedDP
 from privacy.relations import NeighboringRelation
-from privacy.release import _files
+from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
 from privacy.release._lattice import Lattice
 from privacy.release._memory import Array
-from privacy.release.factorisations import Factorisation, build
-from privacy.release.participation import Participation, from_json, to_json
+from privacy.release.factorisations import Factorisation
+from privacy.release.participation import Participation
 
 Noise = Literal["rounded", "discrete"]
 _REPLACE_ONE = NeighboringRelation.REPLACE_ONE
@@ -281,11 +279,8 @@ class RunningSum:
                 "A fork of a RunningSum cannot release: two of them would draw two noises for one "
                 "release. Build it, or restore its file, in the process that uses it."
             )
-        if self._path is not None and _files.stamp(self._path) != self._left:
-            raise RuntimeError(
-                f"Another object went on from {str(self._path)!r}, or it was moved: a second noise "
-                "for one release. Go on with RunningSum.restore(path)."
-            )
+        if self._path is not None:
+            _files.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
         self._check_alone()
@@ -366,32 +361,10 @@ class RunningSum:
         self._write(Path(path).absolute())
 
     def _write(self, path: Path) -> None:
-        header = {
-            "kind": "running-sum",
-            "factorisation": type(self.factorisation).__name__,
-            "name": self.factorisation.name,
-            "K": self.factorisation.releases,
-            "participation": to_json(self.participation),
-            "settings": {
-                "noise_multiplier": self.noise_multiplier,
-                "shape": list(self.shape),
-                "clip_norm": self.clip_norm,
-                "relation": str(self.relation),
-                "replace_distance": self.replace_distance,
-                "noise": self.noise,
-                "step": self.step_width or None,
-                "simulation": self.simulation,
-            },
-            "releases": self.releases,
-            "generator": self._generator and self._generator.bit_generator.state,
-        }
-        arrays = {f"C_{name}": array for name, array in self.factorisation.arrays().items()}
-        state: dict[str, NDArray[Any]] = {"prefix": self._prefix, "memory": self._memory.state()}
-        if self._lattice is not None:
-            state |= self._lattice.state()
-        _files.write(path, header, arrays | state)
-        if path == self._path:
-            self._left = _files.stamp(path)
+        own = path == self._path
+        written = _files.write(path, *_saved_sums.contents(self), self._left if own else ...)
+        if own:
+            self._left = written
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
@@ -399,30 +372,13 @@ class RunningSum:
 
         The last release is in `prefix`, and `releases` says how many were made: a crash may have
         come after a release was saved and before it was used.
+
+        Raises
+        ------
+        ValueError
+            The file is damaged or was changed, or its parts do not fit together.
         """
-        left = _files.stamp(Path(path))  # before it is read: what comes after is not in it
-        header, arrays = _files.read(Path(path))
-        if header.get("kind") != "running-sum":
-            remedy = "Pass a file that save() wrote."
-            raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
-        factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
-        settings = dict(header["settings"])
-        sums = cls(
-            build(header["factorisation"], header["name"], header["K"], factors),
-            participation=from_json(header["participation"]),
-            shape=tuple(settings.pop("shape")),
-            **settings,
-        )
-        if sums._generator is not None:
-            sums._generator = _generator(header["generator"])
-        sums.releases = header["releases"]
-        sums._prefix = arrays["prefix"]
-        sums._memory.restore(arrays["memory"])
-        if sums._lattice is not None:
-            sums._lattice.restore(arrays)
-        sums._path = Path(path).absolute()
-        sums._left = left
-        return sums
+        return _saved_sums.restored(cls, Path(path))
 
 
 def _numbers(name: str, values: Any) -> Array:
@@ -433,13 +389,6 @@ def _numbers(name: str, values: Any) -> Array:
         remedy = "Pass an array of numbers."
         raise TypeError(_checks.expected(name, "...", "numbers", remedy)) from None
     return numbers
-
-
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    kind: Callable[[], np.random.BitGenerator] = getattr(np.random, state["bit_generator"])
-    bits = kind()
-    bits.state = state
-    return np.random.Generator(bits)
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

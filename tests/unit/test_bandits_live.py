@@ -782,3 +782,19 @@ def test_sampling_refuses_centres_without_a_proven_pair():
     with pytest.warns(UserWarning, match="times as large"):
         middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+
+
+def test_of_two_agents_that_were_restored_at_once_one_releases(tmp_path, monkeypatch):
+    """Both found the folder free; the running sum itself lets one alone release."""
+    agent = build("AdaPrivateTS").start()
+    agent.save(tmp_path / "state")
+    run(agent, 13)
+    agent.save(tmp_path / "state")
+    both = [bandits.Algorithm.restore(tmp_path / "state") for _ in range(2)]
+    both[0]._turn = both[1]._turn  # as if both had looked before either wrote
+    assert both[0].select(candidates(13)).action >= 0
+    assert both[0].releases == 1
+    both[1]._turn = both[0]._turn
+    with pytest.raises(RuntimeError, match="Another object went on"):
+        both[1].select(candidates(13))
+    assert both[1].releases == 0
