@@ -16,18 +16,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from privacy import _checks
-from privacy._solve import round_up
-from privacy.mechanisms import Gaussian, Mechanism, ZeroConcentratedDP
+from privacy.mechanisms import Gaussian, Mechanism
 from privacy.relations import NeighboringRelation
 from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
 from privacy.release._lattice import Lattice
 from privacy.release._memory import Array
+from privacy.release._scales import scales
 from privacy.release.factorisations import Factorisation
 from privacy.release.participation import Participation
 
 Noise = Literal["rounded", "discrete"]
-_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
 
 class RunningSum:
@@ -133,30 +132,25 @@ class RunningSum:
         self.factorisation = factorisation
         self.noise_multiplier = gaussian.noise_multiplier
         self.replace_distance = gaussian.replace_distance
-        self.clip_norm = _checks.real(
-            "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
-        )
         self.participation = Participation.once() if participation is None else participation
         self.relation = _checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
         safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
         self.shape = _shape(shape)
-        self.sensitivity = factorisation.sensitivity(self.participation)
         size = math.prod(self.shape)
+        self._scales = scales(
+            factorisation,
+            self.participation,
+            gaussian,
+            clip_norm=clip_norm,
+            size=size,
+            step=step,
+            simulation=simulation,
+        )
+        self.clip_norm, self.step_width = self._scales.clip_norm, self._scales.step
+        self.sensitivity, self.sigma = self._scales.sensitivity, self._scales.sigma
         self._lattice: Lattice | None = None
-        if not simulation:
-            self.sensitivity += Lattice.widening(factorisation, self.participation)
-        base = self.noise_multiplier * self.clip_norm * self.sensitivity
-        if not 1e-150 < base < 1e150:
-            remedy = "Choose a unit in which the noise is neither tiny nor huge."
-            raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
-        self.step_width = 0.0 if simulation else _width(step, base)
-        self._rounding = self.step_width * self._steps_of_rounding(size)
-        # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
-        reach = self._rounding / min(1.0, self.replace_distance)
-        charged = self.clip_norm * self.sensitivity + reach
-        self.sigma = round_up(self.noise_multiplier * charged, 2.0**-50)
         self.releases = 0
         self._generator = np.random.default_rng(rng) if simulation else None
         self._prefix = np.zeros(size)
@@ -171,17 +165,6 @@ class RunningSum:
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
             self._write(self._path)
-
-    def _steps_of_rounding(self, size: int) -> float:
-        """Return by how many steps rounding can move C x further apart than it was."""
-        releases = self.factorisation.releases
-        steps = math.sqrt(releases * size)  # a step for each coordinate of each row
-        if self.replace_distance < 2:
-            # two records that are rounded toward zero stay in their ball, not at their distance
-            times = 1 if self.participation == Participation.once() else releases
-            longest = float(self.factorisation.column_norms().max())
-            steps += times * longest * (1 + 1e-9) * math.sqrt(size)
-        return steps
 
     def _start_block(self) -> None:
         size = math.prod(self.shape)
@@ -200,13 +183,10 @@ class RunningSum:
     @property
     def mechanism(self) -> Mechanism:
         """What to account for all releases together, whatever their number."""
+        gaussian = Gaussian(self.noise_multiplier, self.replace_distance)
         if self.simulation or self.noise == "rounded":
-            return Gaussian(self.noise_multiplier, self.replace_distance)
-        distance = self.replace_distance if self.relation is _REPLACE_ONE else 1.0
-        moved = round_up(distance * self.clip_norm * self.sensitivity + self._rounding, 2.0**-50)
-        return ZeroConcentratedDP(
-            round_up(0.5 * (moved / self.sigma) ** 2, 2.0**-50), self.relation
-        )
+            return gaussian
+        return self._scales.of_discrete_noise(gaussian, self.relation)
 
     def quantise(self, contributions: Any) -> Array:
         """Return contributions on the lattice, each coordinate moved toward zero.
@@ -395,13 +375,3 @@ def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     sides = shape if isinstance(shape, tuple) else (shape,)
     remedy = "Pass the length of the vectors, or their shape."
     return tuple(_checks.count("shape", side, remedy) for side in sides)
-
-
-def _width(step: float | None, sigma: float) -> float:
-    if step is None:
-        return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
-    remedy = "Pass a power of two, small against the noise, or leave it out."
-    step = _checks.real("step", step, remedy, above=0, at_most=sigma)
-    if math.frexp(step)[0] != 0.5:
-        raise ValueError(_checks.expected("step", step, "a power of two", remedy))
-    return step
