@@ -15,8 +15,8 @@ import numpy as np
 
 import privacy as dp
 from bandits import _checks
-from bandits.algorithm import _Private
 from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
+from bandits.kinds import _Private
 from bandits.linear_model import Model, Ridge
 from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled
 from bandits.schedules import Determinant, Fixed, Schedule

@@ -14,8 +14,8 @@ import numpy as np
 
 from bandits import _checks
 from bandits._checks import Array, Indices
-from bandits.algorithm import _Private
 from bandits.exploration import Exploration, Noise, Rounds
+from bandits.kinds import _Private
 from bandits.linear_model import Model, add_round, rows_times, times, transposed
 from bandits.schedules import Geometric, Schedule
 
