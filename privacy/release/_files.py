@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -105,11 +106,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
     The lock ends with the process that holds it. Windows and some network file systems have none
     for folders; two that write within the same milliseconds may both do so there.
     """
-    try:
-        import fcntl
-    except ImportError:
+    if sys.platform == "win32":
         yield
         return
+    import fcntl
+
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
