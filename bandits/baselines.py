@@ -18,7 +18,8 @@ from bandits import _checks
 from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
 from bandits.kinds import _Private
 from bandits.linear_model import Model, Ridge
-from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled
+from bandits.per_user import Capped, Limited
+from bandits.rewards import REPLACE_ONE, Channel, Sampled
 from bandits.schedules import Determinant, Fixed, Schedule
 
 _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
