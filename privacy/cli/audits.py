@@ -123,8 +123,9 @@ def _unfinished() -> Iterator[None]:
     """Tell an audit that ended before it had found anything out, and exit as for bad input."""
     try:
         yield
-    except (NotFinished, KeyboardInterrupt) as error:
-        told = str(error) or "Interrupted (KeyboardInterrupt): nothing was found out."
+    except (NotFinished, KeyboardInterrupt, SystemExit) as error:  # as by an output's __float__
+        explained = isinstance(error, NotFinished)
+        told = str(error) if explained else f"{type(error).__name__}: nothing was found out."
         click.echo(f"Error: {told}", err=True)
         click.get_current_context().exit(USAGE)
 
