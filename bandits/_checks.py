@@ -49,6 +49,16 @@ def real(
     return number
 
 
+def moderate(name: str, value: Any, remedy: str) -> float:
+    """Check a number in [1e-50, 1e50], so that a few of them multiplied are far from overflow."""
+    return real(name, value, remedy, at_least=1e-50, at_most=1e50)
+
+
+def width(value: Any) -> float:
+    """Check the width of confidence bounds in standard deviations, 0 or up to 1e50."""
+    return real("width", value, "Pass a number of standard deviations.", at_least=0, at_most=1e50)
+
+
 def count(name: str, value: Any, remedy: str, *, at_least: int = 1, at_most: int = 2**53) -> int:
     """Return `value` as a whole number in [at_least, at_most], or raise."""
     if isinstance(value, bool) or not isinstance(value, Integral):

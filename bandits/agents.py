@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bandits import _checks
-from bandits.algorithm import Algorithm, Noise, _NonPrivate, _Private
+from bandits.algorithm import Algorithm
 from bandits.baselines import (
     AdaPrivateAdaptive,
     AdaPrivateAmp,
@@ -27,6 +27,7 @@ from bandits.baselines import (
 from bandits.contexts import PrivateContexts
 from bandits.elimination import CoreSetElimination
 from bandits.exploration import Exploration, Greedy, Thompson, UpperConfidence
+from bandits.kinds import Noise, _NonPrivate, _Private
 from bandits.linear_model import Model
 from bandits.posterior import Estimator, NoiseAware
 from bandits.rewards import (

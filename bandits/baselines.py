@@ -15,10 +15,11 @@ import numpy as np
 
 import privacy as dp
 from bandits import _checks
-from bandits.algorithm import _Private
 from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
+from bandits.kinds import _Private
 from bandits.linear_model import Model, Ridge
-from bandits.rewards import REPLACE_ONE, Capped, Channel, Limited, Sampled
+from bandits.per_user import Capped, Limited
+from bandits.rewards import REPLACE_ONE, Channel, Sampled
 from bandits.schedules import Determinant, Fixed, Schedule
 
 _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -256,10 +257,10 @@ class AdaPrivateUser(AdaPrivateTS):
     Parameters
     ----------
     cap
-        What a user may add to all batches together, > 0: the root of the sum of squared norms
-        for independent noise, the sum of norms for correlated noise.
+        What a user may add to all batches, in [1e-50, 1e50]: the root of the sum of squared
+        norms for independent noise, the sum of norms for correlated noise.
     per_batch
-        What a user may add to one batch; None allows the whole cap.
+        What a user may add to one batch, in [1e-50, 1e50]; None allows the whole cap.
 
     Notes
     -----
@@ -274,9 +275,9 @@ class AdaPrivateUser(AdaPrivateTS):
 
     def __post_init__(self) -> None:
         remedy = "Pass what a user may add to the sums."
-        _checks.real("cap", self.cap, remedy, above=0)
+        _checks.moderate("cap", self.cap, remedy)
         if self.per_batch is not None:
-            _checks.real("per_batch", self.per_batch, remedy, above=0)
+            _checks.moderate("per_batch", self.per_batch, remedy)
         super().__post_init__()
 
     @property

@@ -14,7 +14,9 @@ saves what it learnt. After a crash between the last two the running sum is one 
 
 The header counts how often it was written. An agent writes only where the count is its own last
 one, and `restore` counts on: of all agents of a folder the one restored last may release, and the
-others find out before they do.
+others find out before they do. Two agents that look at the count within the same milliseconds may
+both pass, and their files then overwrite each other's; a release is still made once, since the
+running sum replaces only what it wrote or read itself.
 """
 
 import json

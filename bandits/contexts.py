@@ -8,8 +8,8 @@ import numpy as np
 
 import privacy as dp
 from bandits import _checks
-from bandits.algorithm import Noise, _Private
 from bandits.exploration import Exploration, UpperConfidence
+from bandits.kinds import Noise, _Private
 from bandits.linear_model import Model, NoisyRidge
 from bandits.rewards import Channel, WithContexts
 from bandits.schedules import Fixed, Schedule

@@ -14,8 +14,8 @@ import numpy as np
 
 from bandits import _checks
 from bandits._checks import Array, Indices
-from bandits.algorithm import _Private
 from bandits.exploration import Exploration, Noise, Rounds
+from bandits.kinds import _Private
 from bandits.linear_model import Model, add_round, rows_times, times, transposed
 from bandits.schedules import Geometric, Schedule
 
@@ -152,7 +152,7 @@ class CoreSetElimination(_Private):
     first, ratio
         Rounds of the first phase, and how much longer each is than the one before.
     width
-        Of the confidence bounds, in standard deviations of rewards and noise, >= 0.
+        Of the confidence bounds, in standard deviations of rewards and noise, in [0, 1e50].
     noise
         ``"independent"``: a reward enters one phase.
     """
@@ -165,7 +165,7 @@ class CoreSetElimination(_Private):
         if self.noise != "independent":
             remedy = "Each phase is estimated alone: noise shared with others only adds to it."
             raise ValueError(_checks.expected("noise", self.noise, "'independent'", remedy))
-        _checks.real("width", self.width, "Pass a number of standard deviations.", at_least=0)
+        _checks.width(self.width)
         super().__post_init__()
 
     @property

@@ -103,13 +103,13 @@ class UpperConfidence(ByScore):
     Parameters
     ----------
     width
-        How many standard deviations are added, >= 0 (alpha in the papers).
+        How many standard deviations are added, in [0, 1e50] (alpha in the papers).
     """
 
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        _checks.real("width", self.width, "Pass a number of standard deviations.", at_least=0)
+        _checks.width(self.width)
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         """Return x'mean + width |x|."""
@@ -127,7 +127,7 @@ class Thompson:
     Parameters
     ----------
     scale
-        v > 0, in every batch, or of batch 0.
+        v in [1e-50, 1e50], in every batch, or of batch 0.
     decay
         v of the next batch over v of this one, in (0, 1].
     """
@@ -138,7 +138,7 @@ class Thompson:
     uniforms = 0
 
     def __post_init__(self) -> None:
-        _checks.real("scale", self.scale, "Pass v, such as 1.", above=0)
+        _checks.moderate("scale", self.scale, "Pass v, such as 1.")
         _checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
 
     def pick(
@@ -160,7 +160,7 @@ class Forced:
     base
         What picks in the other rounds.
     gamma
-        How seldom it is forced, > 0.
+        How seldom it is forced, in [1e-50, 1e50].
     """
 
     base: Exploration
@@ -168,7 +168,7 @@ class Forced:
     uniforms = 2
 
     def __post_init__(self) -> None:
-        _checks.real("gamma", self.gamma, "Pass how seldom to force, such as 1.", above=0)
+        _checks.moderate("gamma", self.gamma, "Pass how seldom to force, such as 1.")
 
     @property
     def normals(self) -> bool:

@@ -6,41 +6,26 @@ Every answer is on the private side and was evaluated there.
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from itertools import pairwise
 from typing import Literal, overload
 
 from privacy import _checks
+from privacy._families import Family, Infeasible, Make, Seek
 from privacy._normal import log_gaussian_delta
 from privacy._solve import safe_root
-from privacy.accounting import Notion, account
-from privacy.guarantees import Curve
+from privacy.accounting import Notion
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
 from privacy.relations import NeighboringRelation
 
-Seek = Literal["smallest", "largest"]
-Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
-_Excess = Callable[[float], float]
+__all__ = [
+    "Infeasible",
+    "calibrate",
+    "max_sampling_probability",
+    "max_steps",
+    "noise_multiplier",
+    "recalibrate",
+]
 
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-_NOISE = 1e-3
-"""How far a log delta may rise before a family counts as not monotone."""
-_LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
-"""Where the search ends when the domain is unbounded."""
-
-
-class Infeasible(ValueError):
-    """No value in the domain meets the target.
-
-    Attributes
-    ----------
-    best_epsilon
-        The smallest epsilon that was reached at the target delta.
-    """
-
-    def __init__(self, message: str, best_epsilon: float) -> None:
-        super().__init__(message)
-        self.best_epsilon = best_epsilon
 
 
 @overload
@@ -134,236 +119,10 @@ def calibrate(
         raise TypeError(_checks.expected("domain", domain, "two numbers", remedy)) from None
     if not 0 <= low < high:
         raise ValueError(_checks.expected("domain", domain, "0 <= low < high", remedy))
-    family = _Family(make, epsilon, delta, seek, notion, relation)
+    family = Family(make, epsilon, delta, seek, notion, relation)
     found = family.solve(low, high, None, integer=integer, certify=certify)
     family.probe(found, low, high, integer=integer)
     return found
-
-
-class _Family:
-    """Mechanisms by a parameter, and the (epsilon, delta) that they have to meet."""
-
-    def __init__(
-        self,
-        make: Make,
-        epsilon: float,
-        delta: float,
-        seek: Seek = "smallest",
-        notion: Notion = "tightest",
-        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
-    ) -> None:
-        if seek not in ("smallest", "largest"):
-            remedy = "Seek the smallest noise, or the largest number of steps."
-            raise ValueError(_checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
-        if not callable(make):
-            remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
-            rule = "a function from the parameter to a mechanism"
-            raise TypeError(_checks.expected("make", make, rule, remedy))
-        self.make = make
-        self.epsilon = _checks.epsilon(epsilon)
-        self.delta = _checks.query_delta(delta)
-        self.notion: Notion = notion
-        self.relation = relation
-        self.grows = seek == "smallest"  # privacy grows with the parameter
-        self.tried: list[tuple[float, float]] = []
-        self.sure: list[tuple[float, float]] = []  # those that are tight
-        self.order: float | None = None
-        self.guided = False
-        self.hints = True
-        self._curves: dict[float, Curve] = {}
-
-    def aim(self, resolution: float) -> float:
-        """Return the log delta to be met by a curve of this resolution.
-
-        A later look at a curve may find the best order or line a little less well.
-        """
-        log_delta = math.log(self.delta)
-        return log_delta - resolution * (1 - log_delta)
-
-    def curve(self, value: float) -> Curve:
-        if value not in self._curves:  # it may remember its last answer
-            self._curves[value] = self.account(value)
-        return self._curves[value]
-
-    def account(self, value: float) -> Curve:
-        mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
-        return account(mechanism, notion=self.notion, relation=self.relation)
-
-    def excess(self, value: float) -> float:
-        """Return how far the target is missed, on a log scale; <= 0 where it is met."""
-        curve = self.curve(value)
-        if self.delta > 0:
-            aim = self.aim(curve.resolution)
-            curve.follow(self.order if self.hints else None, aim)
-            log_delta = curve._guide if self.guided else curve._log_delta
-            excess = log_delta(self.epsilon) - aim
-            self.order = curve.best_order
-        else:
-            loss = curve.epsilon(0)
-            excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
-        # far on the private side, where rounding rules, all is alike
-        self.tried.append((value if self.grows else -value, max(excess, -50.0)))
-        if curve.looseness < _NOISE:
-            self.sure.append(self.tried[-1])
-        return excess
-
-    def solve(
-        self, low: float, high: float, start: float | None, *, integer: bool, certify: bool
-    ) -> float:
-        if integer:
-            found: float | None = self._whole(low, high)
-        else:
-            self.guided = True
-            found = self._real(low, high, start)
-            self.guided = False
-            if found is not None and self.curve(found).looseness > 0:
-                self._curves, self.hints = {}, False  # hints move the line that answers
-                if self.excess(found) > 0:
-                    found = self._real(low, high, found)
-        if found is None:
-            self._check_monotone()
-            raise self._infeasible()
-        if certify:
-            return self._certified(found, integer=integer)
-        found = self._rechecked(found, integer=integer)
-        if not low <= found <= high:  # the last curve in the domain was loose
-            raise self._infeasible()
-        return found
-
-    def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
-        """Look at a few more values on the private side, and raise where one is not private."""
-        for factor in (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
-            beyond = value * factor if self.grows else value / factor
-            if low < beyond < high and beyond >= 1 - (not integer):
-                self.excess(int(beyond) if integer else beyond)
-        self._check_monotone()
-
-    def _rechecked(self, value: float, *, integer: bool) -> float:
-        """Return the value moved until the epsilon that its curve reports meets the target too.
-
-        Inverting a profile rounds once more than evaluating it, and a line of the contour may be
-        looser for one than for the other. Where neither is so, `aim` leaves room enough.
-        """
-        curve = self.curve(value)
-        room = curve.resolution > 1e-12 and curve.looseness < curve.resolution
-        step = max(2.0**-52, curve.resolution, min(curve.looseness, 1e-6))
-        while not room and value >= 1e-300 and (miss := self._miss(value)) > 0:
-            step = min(max(step, 2 * miss), max(step, 0.05))
-            value *= 1 + step if self.grows else 1 - step
-            if integer:
-                value = math.ceil(value) if self.grows else math.floor(value)
-                if value < 1:
-                    raise self._infeasible()
-            step = min(4 * step, 0.5)
-        return value
-
-    def _miss(self, value: float) -> float:
-        """Return by what share of epsilon a curve that took no hint misses; 0 if by no question."""
-        curve = self.account(value)
-        miss = curve.epsilon(self.delta) / self.epsilon - 1
-        if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
-            return 0.0
-        return max(miss, 2.0**-52)
-
-    def _real(self, low: float, high: float, start: float | None) -> float | None:
-        """Bracket by growing factors from `start`, then solve on a log scale."""
-        low, high = max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
-        if start is None or not low < start < high:
-            start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
-        point, at_point = start, self.excess(start)
-        atol = 30 * self.curve(start).resolution
-        upward = (at_point > 0) == self.grows
-        # log delta mostly falls twice as fast as log noise grows, in units of log delta
-        away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
-        step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, towards the other side
-        while not -atol <= at_point <= 0:  # log delta falls faster than log noise grows
-            factor = math.exp(step)
-            beyond = min(point * factor, high) if upward else max(point / factor, low)
-            if beyond == point:  # at the end of the domain, and still on the same side
-                return point if at_point <= 0 or self._miss(point) == 0 else None
-            at_beyond = self.excess(beyond)
-            if (at_beyond <= 0) != (at_point <= 0):
-                break
-            # a straight line's root, if it falls towards one, and a little more
-            falls = math.isfinite(at_point) and abs(at_beyond) < abs(at_point)
-            aim = step * at_beyond / (at_point - at_beyond) + 0.5 * atol if falls else math.inf
-            point, at_point, step = beyond, at_beyond, min(aim, 8 * min(step, 16.0))
-        else:
-            return point
-        (safe, at_safe), (unsafe, at_unsafe) = sorted(
-            ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
-        )
-        log_safe = safe_root(
-            lambda log_value: self.excess(math.exp(log_value)),
-            math.log(safe),
-            math.log(unsafe),
-            at_safe=at_safe,
-            at_unsafe=at_unsafe,
-            atol=atol,
-        )
-        return safe if log_safe == math.log(safe) else math.exp(log_safe)
-
-    def _whole(self, low: float, high: float) -> int | None:
-        """Gallop up from the lower end until the side changes, then bisect."""
-        point, last = max(1, math.ceil(low)), int(min(high, 2**53))
-        if point > last:
-            remedy = "Widen the domain, or leave integer out."
-            raise ValueError(
-                _checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
-            )
-        met = self.excess(point) <= 0
-        if met == self.grows:
-            return point if met else None
-        width = 1
-        while (beyond := min(point + width, last)) != point:
-            if (self.excess(beyond) <= 0) != met:
-                break
-            point, width = beyond, 4 * width
-        else:
-            return point if met else None
-        while beyond - point > 1:
-            middle = (point + beyond) // 2
-            if (self.excess(middle) <= 0) == met:
-                point = middle
-            else:
-                beyond = middle
-        return point if met else beyond
-
-    def _check_monotone(self) -> None:
-        ordered = sorted(self.sure)
-        for (_, before), (_, after) in pairwise(ordered):
-            if after > before + _NOISE * (1 + abs(before)):
-                other = "largest" if self.grows else "smallest"
-                remedy = "Pass a family that is monotone in privacy; one that gets "
-                remedy += f"{'less' if self.grows else 'more'} private as its parameter grows "
-                remedy += f"needs seek={other!r}."
-                raise ValueError(_checks.expected("make", self.make, "monotone", remedy))
-
-    def _infeasible(self) -> Infeasible:
-        value = abs(max(self.tried)[0])
-        best = self.curve(value).epsilon(self.delta)
-        return Infeasible(
-            f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
-            f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
-            "or delta, or widen the domain.",
-            best,
-        )
-
-    def _certified(self, value: float, *, integer: bool) -> float:
-        """Move `value` to the private side until interval arithmetic proves it."""
-        from privacy.certification import NotCertified, nudges, proves_guarantee
-
-        away = 1 if self.grows else -1
-        for step in nudges():
-            moved = value + away * bool(step) if integer else value * (1 + away * step)
-            curve = self.curve(moved)
-            found = curve._guarantee(self.epsilon, self.delta)
-            if proves_guarantee(replace(found, mechanism=curve.mechanism)):
-                return moved
-        raise NotCertified(
-            f"No proof found near {value!r} for {curve.mechanism!r} in notion {found.notion!r}. "
-            "Leave certify out to take the float result."
-        )
 
 
 def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
@@ -405,7 +164,7 @@ def noise_multiplier(
     """
     q = _checks.probability(sampling_probability)
     steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    family = _Family(
+    family = Family(
         lambda value: repeat(_sampled(value, q), steps),
         _checks.epsilon(epsilon),
         _checks.delta(delta),
@@ -468,7 +227,7 @@ def max_steps(
         One release already loses more.
     """
     one = _sampled(noise_multiplier, sampling_probability)
-    family = _Family(
+    family = Family(
         lambda steps: repeat(one, int(steps)),
         epsilon,
         _checks.delta(delta),
@@ -502,7 +261,7 @@ def max_sampling_probability(
         As in `account`.
     """
     steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    family = _Family(
+    family = Family(
         lambda q: repeat(_sampled(noise_multiplier, q), steps),
         epsilon,
         _checks.delta(delta),

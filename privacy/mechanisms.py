@@ -1,6 +1,6 @@
 """Mechanisms: frozen, hashable, validated descriptions of what ran.
 
-Leaves say what one release did; the combinators `PoissonSampled`, `Repeated`,
+Leaves (`privacy._leaves`) say what one release did; the combinators `PoissonSampled`, `Repeated`,
 `Composed` and `Parallel` say how releases were put together. A description
 holds no arithmetic: `privacy.accounting` folds it into a curve.
 
@@ -10,11 +10,45 @@ that equal plans compare equal; the node classes are for matching and for JSON.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from privacy import _checks
+from privacy._leaves import (
+    LEAVES,
+    ApproximateDP,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    PureDP,
+    RandomizedResponse,
+    ZeroConcentratedDP,
+    freeze,
+)
 from privacy.relations import NeighboringRelation
+
+__all__ = [
+    "LEAVES",
+    "ApproximateDP",
+    "Cells",
+    "Composed",
+    "Gaussian",
+    "GroupSampled",
+    "Laplace",
+    "Mechanism",
+    "Parallel",
+    "PoissonSampled",
+    "PureDP",
+    "RandomizedResponse",
+    "Repeated",
+    "UnsupportedMechanism",
+    "ZeroConcentratedDP",
+    "checked",
+    "compose",
+    "mechanism_from_json",
+    "parallel",
+    "repeat",
+]
 
 Cells = Literal["by_record", "by_public_index"]
 
@@ -24,172 +58,6 @@ _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 class UnsupportedMechanism(NotImplementedError):
     """No proven rule answers this mechanism in this notion and relation."""
-
-
-class Mechanism:
-    """Base of every description. Build one of the named mechanisms instead."""
-
-    __slots__ = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `mechanism_from_json` reads back."""
-        out: dict[str, Any] = {"type": type(self).__name__}
-        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            out[field.name] = _to_json(getattr(self, field.name))
-        return out
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Mechanism):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_to_json(part) for part in value]
-    return str(value) if isinstance(value, NeighboringRelation) else value
-
-
-def _freeze(node: Mechanism, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(node, name, value)
-
-
-@dataclass(frozen=True)
-class Gaussian(Mechanism):
-    """Gaussian noise on a sum (or any query) whose records are clipped.
-
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation of the noise over the L2 norm bound of ONE record's
-        contribution, whatever the relation. No unit, > 0.
-    replace_distance
-        How far a replaced record can move the query, in clip norms, in
-        (0, 2]. Used under REPLACE_ONE alone; 2 (v against -v) unless the query
-        is known to move less (a reward in [0, 1] of a public round: 1).
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain.
-    """
-
-    noise_multiplier: float
-    replace_distance: float = 2.0
-
-    def __post_init__(self) -> None:
-        remedy = "Pass the standard deviation of the noise (sigma) divided by the clip norm."
-        _freeze(
-            self,
-            noise_multiplier=_checks.real(
-                "noise_multiplier", self.noise_multiplier, remedy, above=0
-            ),
-            replace_distance=_replace_distance(self.replace_distance),
-        )
-
-
-@dataclass(frozen=True)
-class Laplace(Mechanism):
-    """Laplace noise on a query whose records are clipped in L1 norm.
-
-    Parameters
-    ----------
-    scale
-        Scale b of the noise (density ``exp(-|x| / b) / 2b``) over the L1 norm bound
-        of one record's contribution. No unit, > 0.
-    replace_distance
-        As in `Gaussian`, in L1 clip norms.
-    """
-
-    scale: float
-    replace_distance: float = 2.0
-
-    def __post_init__(self) -> None:
-        remedy = "Pass the scale of the Laplace noise divided by the L1 clip norm."
-        _freeze(
-            self,
-            scale=_checks.real("scale", self.scale, remedy, above=0),
-            replace_distance=_replace_distance(self.replace_distance),
-        )
-
-
-def _replace_distance(value: float) -> float:
-    remedy = "Pass how far replacing one record moves the query, in clip norms; 2 is always safe."
-    return _checks.real("replace_distance", value, remedy, above=0, at_most=2)
-
-
-@dataclass(frozen=True)
-class RandomizedResponse(Mechanism):
-    """One report that keeps the true answer with odds e^epsilon : 1 each other.
-
-    The true one of `categories` answers is reported with probability
-    e^epsilon / (e^epsilon + categories - 1), each other one with
-    1 / (e^epsilon + categories - 1). The guarantee holds in every relation,
-    where an absent or null record reports through the same randomizer.
-
-    Parameters
-    ----------
-    epsilon
-        Log of the odds, > 0.
-    categories
-        Number of possible answers, >= 2.
-    """
-
-    epsilon: float
-    categories: int = 2
-
-    def __post_init__(self) -> None:
-        categories = _checks.count("categories", self.categories, "Pass the number of answers.")
-        if categories < 2:
-            raise ValueError(
-                _checks.expected("categories", categories, ">= 2", "Pass the number of answers.")
-            )
-        _freeze(self, epsilon=_checks.epsilon(self.epsilon), categories=categories)
-
-
-@dataclass(frozen=True)
-class PureDP(Mechanism):
-    """Any mechanism proven epsilon-DP under `relation`."""
-
-    epsilon: float
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE
-
-    def __post_init__(self) -> None:
-        _freeze(
-            self, epsilon=_checks.epsilon(self.epsilon), relation=_checks.relation(self.relation)
-        )
-
-
-@dataclass(frozen=True)
-class ApproximateDP(Mechanism):
-    """Any mechanism proven (epsilon, delta)-DP under `relation`; epsilon >= 0."""
-
-    epsilon: float
-    delta: float
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE
-
-    def __post_init__(self) -> None:
-        remedy = "Pass the epsilon that was proven."
-        _freeze(
-            self,
-            epsilon=_checks.real("epsilon", self.epsilon, remedy, at_least=0),
-            delta=_checks.delta(self.delta),
-            relation=_checks.relation(self.relation),
-        )
-
-
-@dataclass(frozen=True)
-class ZeroConcentratedDP(Mechanism):
-    """Any mechanism proven rho-zCDP under `relation` (Bun and Steinke 2016)."""
-
-    rho: float
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE
-
-    def __post_init__(self) -> None:
-        remedy = "Pass the rho that was proven, such as rho=0.1."
-        _freeze(
-            self,
-            rho=_checks.real("rho", self.rho, remedy, above=0),
-            relation=_checks.relation(self.relation),
-        )
 
 
 class _Unsampled(type):
@@ -249,8 +117,8 @@ class GroupSampled(Mechanism):
         ):
             if not within:
                 raise ValueError(_checks.expected(name, value, rule, _GROUP))
-        _freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
-        _freeze(self, sampling_probability=q)
+        freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
+        freeze(self, sampling_probability=q)
 
 
 @dataclass(frozen=True)
@@ -372,16 +240,6 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
         )
     parts = tuple(checked(part, "mechanisms") for part in mechanisms)
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
-
-
-LEAVES: tuple[type[Mechanism], ...] = (
-    Gaussian,
-    Laplace,
-    RandomizedResponse,
-    PureDP,
-    ApproximateDP,
-    ZeroConcentratedDP,
-)
 
 
 def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import privacy as dp
-from bandits.algorithm import Algorithm, _Private
+from bandits.algorithm import Algorithm
 from bandits.baselines import AdaPrivateUCB
 from bandits.contexts import PrivateContexts
 from bandits.elimination import CoreSetElimination
 from bandits.experiments import runs
 from bandits.experiments.rivals import ThetaPerturbed
 from bandits.experiments.tables import Row, Setup, Table, spent
+from bandits.kinds import _Private
 
 _LITERAL = "zCDP-Episodic, literal (invalid)"
 _PUBLISHED = "JDP-LinUCB, published constants"

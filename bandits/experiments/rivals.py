@@ -9,8 +9,8 @@ import numpy as np
 import privacy as dp
 from bandits import _checks
 from bandits._checks import Array
-from bandits.algorithm import _Private
 from bandits.exploration import Exploration, UpperConfidence
+from bandits.kinds import _Private
 from bandits.linear_model import Model, Ridge, times, transposed
 from bandits.rewards import Channel, Open, summed
 from bandits.schedules import Geometric, Schedule

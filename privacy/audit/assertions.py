@@ -88,6 +88,8 @@ def assert_not_falsified(
     ------
     Falsified
         With the pair, what was seen, and the p-value.
+    RuntimeError
+        As in `privacy.audit.audit`.
     """
     from privacy.audit.claims import audit
 

@@ -187,6 +187,11 @@ def audit(
     -------
     Finding
 
+    Raises
+    ------
+    RuntimeError
+        The release raised something, whatever it was, SystemExit and ``pytest.skip`` among it.
+
     Examples
     --------
     >>> import privacy as dp

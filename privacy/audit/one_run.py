@@ -19,6 +19,8 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
 
 _POINTS = 8
+_MOST_GUESSES = 10**7
+"""Each right guess is a term of a sum that is held in memory: some hundreds of megabytes."""
 
 
 def falsify_one_run(
@@ -39,9 +41,10 @@ def falsify_one_run(
     claim
         A mechanism, or its curve, under ADD_OR_REMOVE_ONE.
     canaries
-        How many there were, m; each was included with probability 1/2, independently.
+        How many there were, m <= 2^53; each was included with probability 1/2, independently.
     guesses
-        About how many the auditor guessed, r <= m. It may choose them by looking at the output.
+        About how many the auditor guessed, r <= m and <= 10^7. It may choose them by looking at the
+        output.
     correct
         How many guesses were right, v <= r.
     significance
@@ -103,8 +106,13 @@ def one_run_epsilon_lower_bound(
 
 
 def _check(canaries: int, guesses: int, correct: int) -> None:
-    _checks.count("canaries", canaries, "Pass how many canaries there were.")
-    _checks.count("guesses", guesses, "Pass about how many canaries a guess was made.")
+    limits = (
+        ("canaries", canaries, 2**53, "Pass how many canaries there were."),
+        ("guesses", guesses, _MOST_GUESSES, "Guess about those canaries alone that tell most."),
+    )
+    for name, value, most, remedy in limits:
+        if _checks.count(name, value, remedy) > most:
+            raise ValueError(_checks.expected(name, value, f"<= {most}", remedy))
     remedy = "Pass how many of the guesses were right."
     _checks.real("correct", correct, remedy, at_least=0, at_most=float(guesses))
     if guesses > canaries or correct != int(correct):
@@ -131,4 +139,5 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         log_mass = gammaln(r + 1) - gammaln(k + 1) - gammaln(r - k + 1)
         masses = np.exp(log_mass + k * log_q + (r - k) * log_rest)
         found += 2 * m * delta * float(np.max(np.cumsum(masses) / np.arange(1, v + 1)))
-    return min(1.0, found * (1 + 1e-9))
+    # the logarithms cancel: their rounding is relative to the largest of them
+    return min(1.0, found * (1 + 1e-9 + 2.0**-49 * float(gammaln(r + 1))))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from privacy import _checks
 from privacy.accounting import account
+from privacy.audit._calls import called
 from privacy.audit.claims import two
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
@@ -71,9 +72,11 @@ def assert_contribution(
     Violation
         The difference exceeds the bound, a value is not a number, or the two answers do not have
         one shape (or the same keys): the shape then tells the data sets apart.
+    RuntimeError
+        The query raised something, whatever it was.
     """
     sides = two(pair)
-    answers = [query(data) for data in sides]
+    answers = [called("query", query, data) for data in sides]
     where = f"the query on {sides[0]!r} against {sides[1]!r}"
     labels = [_labels(answer) for answer in answers]
     if labels[0] != labels[1]:
@@ -202,10 +205,12 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     ValueError
         Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
         outputs are not linear in the noise.
+    RuntimeError
+        The release raised something, whatever it was.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
-    plain = [_output(release(data, tape)) for data, tape in zip(sides, tapes, strict=True)]
+    plain = [_output(release, data, tape) for data, tape in zip(sides, tapes, strict=True)]
     where = f"the release on {sides[0]!r} against {sides[1]!r}"
     if tapes[0].draws != tapes[1].draws:
         raise Violation(f"{where}: what noise is drawn depends on the data.")
@@ -224,7 +229,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     columns: tuple[list[Floats], list[Floats]] = ([], [])
     for at in range(len(draws)):
         up, down, other = (
-            (_output(release(sides[side], NoiseTape(size, at))) - plain[side]) / size
+            (_output(release, sides[side], NoiseTape(size, at)) - plain[side]) / size
             for side, size in ((0, unit), (0, -unit / 2), (1, unit))
         )
         bent = float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0))
@@ -242,8 +247,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
 
 
-def _output(output: Any) -> Floats:
-    return np.asarray(output, dtype=np.float64).ravel()
+def _output(release: Callable[[Any, Any], Any], data: Any, tape: NoiseTape) -> Floats:
+    return np.asarray(called("release", release, data, tape), dtype=np.float64).ravel()
 
 
 def _loss(laplace: bool, spread: Floats, moved: Floats) -> float:  # noqa: FBT001

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privacy import _checks
+from privacy.audit._calls import called
 
 Floats = NDArray[np.float64]
 Release = Callable[..., Any]
@@ -35,7 +36,7 @@ def outputs(
     """Return the outputs of a release on one data set."""
     names = _parameters(release)
     if "size" in names:
-        found = np.asarray(release(data, rng, runs), dtype=np.float64)
+        found = np.asarray(called("release", release, data, rng, runs), dtype=np.float64)
         if found.ndim == 0 or len(found) != runs:
             remedy = "Return `size` outputs, or leave the parameter out."
             raise ValueError(
@@ -46,7 +47,7 @@ def outputs(
     seeded = (rng,) if len(names) > 1 else ()
     rows = []
     for _ in range(runs):
-        rows.append(_row(release(data, *seeded)))
+        rows.append(_row(called("release", release, data, *seeded)))
         progress(1)
     return rows if _length(rows) is None else _telling_something(np.stack(rows))
 

@@ -12,6 +12,7 @@ import click
 
 import privacy as dp
 from privacy import _checks
+from privacy.audit._calls import NotFinished, called
 from privacy.audit.findings import Finding
 from privacy.cli import output
 from privacy.cli.help import Command
@@ -60,13 +61,14 @@ def _audit(
 ) -> None:
     """Try to falsify a privacy claim.
 
-    The exit code is 3 if it is falsified and 0 if not, which does not prove it. FUNCTION takes
+    The exit code is 3 if it is falsified and 0 if not, which does not prove it. A function that
+    raises, exits or is interrupted is an error (2): nothing was found out. FUNCTION takes
     (data, rng) and returns numbers; the module is looked for in the current folder too.
 
     \b
       dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
     """
-    with refusals():
+    with _unfinished(), refusals():
         plan = dp.load_plan(claim)
         release = _named(function)
         data = _named(pair or f"{function.partition(':')[0]}:pair")
@@ -101,9 +103,11 @@ def _named(text: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0] and error.name != module:
+        found = called(f"module {module}", importlib.import_module, module)
+    except NotFinished as error:
+        cause = error.__cause__
+        missing = isinstance(cause, ModuleNotFoundError) and cause.name
+        if missing not in (module, module.partition(".")[0]):
             raise
         raise ValueError(
             _checks.expected(
@@ -112,12 +116,24 @@ def _named(text: str) -> Any:
                 "importable",
                 "Run where the module is, and write its name without .py.",
             )
-        ) from error
+        ) from cause
     try:
         return getattr(found, name)
     except AttributeError as error:
         remedy = "Define it there, or name another one."
         raise ValueError(_checks.expected("name", name, f"in module {module}", remedy)) from error
+
+
+@contextmanager
+def _unfinished() -> Iterator[None]:
+    """Tell an audit that ended before it had found anything out, and exit as for bad input."""
+    try:
+        yield
+    except (NotFinished, KeyboardInterrupt, SystemExit) as error:  # as by an output's __float__
+        explained = isinstance(error, NotFinished)
+        told = str(error) if explained else f"{type(error).__name__}: nothing was found out."
+        click.echo(f"Error: {told}", err=True)
+        click.get_current_context().exit(USAGE)
 
 
 @contextmanager

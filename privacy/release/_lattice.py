@@ -117,7 +117,7 @@ class Lattice:
         """Return what a checkpoint keeps beside the memory: the raw inputs of the block."""
         return {"high": self._high.state(), "low": self._low.state()}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what `state` returned."""
-        self._high.restore(arrays["high"])
-        self._low.restore(arrays["low"])
+    def restore(self, arrays: dict[str, NDArray[Any]], count: int) -> None:
+        """Take up what `state` returned after `count` releases."""
+        self._high.restore(arrays["high"], count)
+        self._low.restore(arrays["low"], count)

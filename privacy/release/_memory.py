@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy import _checks
+
 Array = NDArray[np.float64]
 _PRODUCTS = 2**18
 
@@ -27,8 +29,8 @@ class Memory(ABC):
         """Return what a checkpoint keeps."""
 
     @abstractmethod
-    def restore(self, state: Array) -> None:
-        """Take up what `state` returned."""
+    def restore(self, state: Array, count: int) -> None:
+        """Take up what `state` returned after `count` vectors, or raise."""
 
 
 class History(Memory):
@@ -69,9 +71,14 @@ class History(Memory):
     def state(self) -> Array:
         return self._vectors[: self._length]
 
-    def restore(self, state: Array) -> None:
-        self._length = len(state)
-        self._vectors[: self._length] = state
+    def restore(self, state: Array, count: int) -> None:
+        capacity = len(self._vectors)
+        # a full history goes on from the vectors that it keeps
+        beyond = max(0, count - capacity - 1) % (capacity - self._keep)
+        length = count if count <= capacity else self._keep + 1 + beyond
+        _check_shape(state, (length, self._vectors.shape[1]))
+        self._length = length
+        self._vectors[:length] = state
 
 
 class Buffers(Memory):
@@ -92,5 +99,12 @@ class Buffers(Memory):
     def state(self) -> Array:
         return self._buffers
 
-    def restore(self, state: Array) -> None:
+    def restore(self, state: Array, count: int) -> None:
+        _check_shape(state, self._buffers.shape)
         self._buffers[:] = state
+
+
+def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
+    if state.shape != shape:
+        remedy = "The file was changed."
+        raise ValueError(_checks.expected("shape of a memory", state.shape, f"{shape}", remedy))

@@ -7,7 +7,7 @@ minimise tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the Lagr
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import get_args
@@ -38,7 +38,7 @@ def encoder(
         raise ValueError(_checks.expected("objective", objective, rule, remedy))
     counts = _weights(releases, objective, weights)
     if cache is None:
-        return _lower_factor(_optimum(counts, move=objective == "max"))
+        return _best(counts, objective)
     key = hashlib.sha256(counts.tobytes() + objective.encode()).hexdigest()[:32]
     path = Path(cache) / f"running-sum-{releases}-{key}.npz"
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
@@ -46,7 +46,7 @@ def encoder(
         # the noise and the sensitivity are computed from what is read: it can be bad, not unsafe
         if matrix.shape == (releases, releases) and _usable(matrix):
             return matrix
-    matrix = _lower_factor(_optimum(counts, move=objective == "max"))
+    matrix = _best(counts, objective)
     path.parent.mkdir(parents=True, exist_ok=True)
     _files.write(path, {"kind": "factorisation"}, {"matrix": matrix})
     return matrix
@@ -55,13 +55,19 @@ def encoder(
 def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> Array:
     if weights is None:
         return np.ones(releases) / releases
-    remedy = "Pass one number > 0 a release."
+    remedy = f"Pass one number > 0 a release, the smallest at least {_GAP:g} times the largest."
     if objective == "max":
         rule = "None with objective='max'"
         raise ValueError(_checks.expected("weights", weights, rule, "Leave the weights out."))
+    if not isinstance(weights, Iterable):
+        raise TypeError(_checks.expected("weights", weights, f"{releases} numbers", remedy))
     counts: Array = np.array([_checks.real("weights", w, remedy, above=0) for w in weights])
     if len(counts) != releases:
         raise ValueError(_checks.expected("weights", len(counts), f"{releases} numbers", remedy))
+    counts /= counts.max()  # first: the sum of huge ones would overflow
+    if counts.min() < _GAP:  # what is less than the accuracy of the optimum decides nothing in it
+        rule = f"within a factor of {1 / _GAP:g}"
+        raise ValueError(_checks.expected("weights", weights, rule, remedy))
     counts /= counts.sum()
     return counts
 
@@ -100,12 +106,20 @@ def _optimum(counts: Array, *, move: bool) -> Array:
         if move:
             counts = counts * np.square(variances)
             counts /= counts.sum()
-    raise ArithmeticError(
+    raise _not_found(releases)
+
+
+def _not_found(releases: int) -> ArithmeticError:
+    return ArithmeticError(
         f"The best factorisation of {releases} releases was not found to {_GAP:g}."
     )
 
 
-def _lower_factor(gram: Array) -> Array:
-    """Return the lower-triangular C with C'C = G: Cholesky from the last row up."""
-    factor: Array = cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1].T
+def _best(counts: Array, objective: str) -> Array:
+    """Return the lower-triangular C with C'C = G of the optimum: Cholesky from the last row up."""
+    try:
+        gram = _optimum(counts, move=objective == "max")
+        factor: Array = cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1].T
+    except np.linalg.LinAlgError as error:  # G is singular to rounding
+        raise _not_found(len(counts)) from error
     return np.ascontiguousarray(factor)

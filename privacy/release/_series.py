@@ -5,6 +5,8 @@ import scipy.fft
 
 from privacy.release._memory import Array
 
+_LEAF = 128
+
 
 def square_root(count: int) -> Array:
     """Return the first coefficients of (1 - x)^(-1/2)."""
@@ -26,6 +28,13 @@ def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
     return weights, decays
 
 
+def decaying(weights: Array, decays: Array, count: int) -> Array:
+    """Return 1 and then sum_i weights_i decays_i^(n - 1) for n = 1 .. count - 1."""
+    tail = np.power.outer(decays, np.arange(count - 1))
+    series: Array = np.concatenate(([1.0], weights @ tail))
+    return series
+
+
 def inverse(series: Array, terms: int) -> Array:
     """Return the first `terms` coefficients of 1 / series, by Newton's iteration."""
     found: Array = np.array([1 / series[0]])
@@ -43,3 +52,33 @@ def _product(first: Array, second: Array, terms: int) -> Array:
     product: Array = scipy.fft.irfft(transformed, length)[:terms]
     padded: Array = np.pad(product, (0, terms - len(product)))
     return padded
+
+
+def running_products(weights: Array, series: Array) -> Array:
+    """Return sum_{i<k} weights_i sum_{n<=i} series_n series_(n + k - i) for each k.
+
+    In halves, so that all but the smallest are convolutions: terms with i in the left half and k in
+    the right one, and n before that half or inside it. Order K log(K)^2 in place of K^2.
+    """
+    found = np.zeros(len(series))
+
+    def add(low: int, high: int, before: Array) -> None:
+        """Add i < k in [low, high); before_d is the sum of series_n series_(n + d) over n < low."""
+        if high - low <= _LEAF:
+            for i in range(low, high):
+                before = before[: high - i] + series[i] * series[i:high]
+                found[i + 1 : high] += weights[i] * before[1:]
+            return
+        middle, length = (low + high) // 2, high - low
+        left = middle - low
+        first, whole = series[low:middle], series[low:high]
+        outside = _product(weights[low:middle], before, length)[left:]
+        lagged = _product(weights[low:middle][::-1], first, left)[::-1]
+        inside = _product(lagged, whole[1:], length - 1)[left - 1 :]
+        found[middle:high] += outside + inside
+        between = _product(first[::-1], whole, length - 1)[left - 1 :]
+        add(low, middle, before[:left])
+        add(middle, high, before[: high - middle] + between)
+
+    add(0, len(series), np.zeros(len(series)))
+    return found

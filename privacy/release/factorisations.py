@@ -17,13 +17,14 @@ from scipy.linalg import solve_triangular
 from privacy import _checks
 from privacy._solve import round_up
 from privacy.release import _series
-from privacy.release._memory import Array, Buffers, History, Memory
+from privacy.release._memory import Array, History, Memory
 from privacy.release.participation import Participation
 
 Objective = Literal["mean-square", "max"]
 DENSE_LIMIT = 4096
 """Largest side of a matrix that is written out: 128 MB."""
-_ULP = 2.0**-52
+ULP = 2.0**-52
+"""Relative rounding of one operation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Factorisation(ABC):
     @staticmethod
     def independent(releases: int) -> "Factorisation":
         """Take C = I: fresh noise with every increment, which adds up to sqrt(k) at release k."""
-        return _Toeplitz("independent", _size(releases), np.ones(1))
+        return build("_Toeplitz", "independent", _size(releases), {"coefficients": np.ones(1)})
 
     @staticmethod
     def square_root(releases: int) -> "Factorisation":
@@ -53,7 +54,8 @@ class Factorisation(ABC):
         Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). Noise of order log K.
         """
         releases = _size(releases)
-        return _Toeplitz("square root", releases, _series.square_root(releases))
+        coefficients = _series.square_root(releases)
+        return build("_Toeplitz", "square root", releases, {"coefficients": coefficients})
 
     @staticmethod
     def column_normalised(releases: int) -> "Factorisation":
@@ -64,7 +66,8 @@ class Factorisation(ABC):
         releases = _size(releases)
         coefficients = _series.square_root(releases)
         norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
-        return _Toeplitz("column-normalised", releases, coefficients, norms)
+        arrays = {"coefficients": coefficients, "scale": norms}
+        return build("_Toeplitz", "column-normalised", releases, arrays)
 
     @staticmethod
     def banded(releases: int, *, band: int) -> "Factorisation":
@@ -75,7 +78,8 @@ class Factorisation(ABC):
         """
         releases = _size(releases)
         band = _checks.count("band", band, "Pass how many diagonals of C to keep.")
-        return _Toeplitz("banded", releases, _series.square_root(min(band, releases)))
+        coefficients = _series.square_root(min(band, releases))
+        return build("_Toeplitz", "banded", releases, {"coefficients": coefficients})
 
     @staticmethod
     def buffered(releases: int, *, buffers: int = 12) -> "Factorisation":
@@ -87,15 +91,15 @@ class Factorisation(ABC):
         releases = _size(releases)
         buffers = _checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
         weights, decays = _series.exponentials(buffers, releases)
-        tail = np.power.outer(decays, np.arange(releases - 1))
-        coefficients = np.concatenate(([1.0], weights @ tail))
-        return _Buffered("buffered", releases, coefficients, weights=weights, decays=decays)
+        coefficients = _series.decaying(weights, decays, releases)
+        arrays = {"coefficients": coefficients, "weights": weights, "decays": decays}
+        return build("_Buffered", "buffered", releases, arrays)
 
     @staticmethod
     def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
         """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
         matrix = np.array(matrix, dtype=np.float64, ndmin=1)
-        return _Dense(name, _size(len(matrix), DENSE_LIMIT), matrix)
+        return build("_Dense", name, _size(len(matrix), DENSE_LIMIT), {"matrix": matrix})
 
     @staticmethod
     def binary_tree(releases: int) -> "Factorisation":
@@ -108,7 +112,7 @@ class Factorisation(ABC):
         ends = np.arange(1, releases + 1)
         starts = ends - (ends & -ends)
         inside = (starts[:, None] < ends) & (ends <= ends[:, None])
-        return _Dense("binary tree", releases, inside.astype(float))
+        return build("_Dense", "binary tree", releases, {"matrix": inside.astype(float)})
 
     @staticmethod
     def honaker_tree(
@@ -136,8 +140,8 @@ class Factorisation(ABC):
             raise ValueError(_checks.expected("handed_out", handed_out, rule, remedy))
         releases = _size(releases, DENSE_LIMIT // 4)
         matrix, rest = _trees.honaker(releases)
-        beside = rest if handed_out == "nodes" else None
-        return _Dense("Honaker tree", releases, matrix, beside)
+        beside = {"beside": rest} if handed_out == "nodes" else {}
+        return build("_Dense", "Honaker tree", releases, {"matrix": matrix, **beside})
 
     @staticmethod
     def optimised(
@@ -156,14 +160,15 @@ class Factorisation(ABC):
         objective
             ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
         weights
-            With ``"mean-square"``, how much the variance of each release counts, > 0.
+            With ``"mean-square"``, how much the variance of each release counts, > 0 and within a
+            factor of 10^6 of each other.
         cache
             A folder in which to keep the result, and from which to take it the next time.
 
         Raises
         ------
         ArithmeticError
-            The duality gap did not close.
+            The duality gap did not close, or the optimum is singular to rounding.
 
         Notes
         -----
@@ -175,7 +180,7 @@ class Factorisation(ABC):
 
         releases = _size(releases, DENSE_LIMIT)
         matrix = _optimised.encoder(releases, objective, weights, cache)
-        return _Dense("optimised", releases, matrix)
+        return build("_Dense", "optimised", releases, {"matrix": matrix})
 
     @abstractmethod
     def row(self, k: int) -> Array:
@@ -196,7 +201,7 @@ class Factorisation(ABC):
 
     def encoder(self, releases: int | None = None) -> Array:
         """Return C, or the part of the first `releases` releases."""
-        releases = _part(releases, self.releases)
+        releases = part(releases, self.releases)
         matrix = np.zeros((releases, releases))
         for k in range(releases):
             row = self.row(k)
@@ -233,7 +238,7 @@ class Factorisation(ABC):
         """Return |C'C| entry by entry, above the rounding of its sums."""
         matrix = self._handed_out()
         norms = np.sqrt(np.square(matrix).sum(axis=0))
-        rounding: Array = 2 * len(matrix) * _ULP * np.multiply.outer(norms, norms)
+        rounding: Array = 2 * len(matrix) * ULP * np.multiply.outer(norms, norms)
         bound: Array = np.abs(matrix.T @ matrix) + rounding
         return bound
 
@@ -244,10 +249,10 @@ class Factorisation(ABC):
         """Return an upper bound of |C|_2: exact to rounding where C can be written out."""
         if self.releases <= DENSE_LIMIT // 4:
             norm = float(np.linalg.norm(self._handed_out(), 2))
-            return round_up(norm, 8 * self.releases * _ULP)
+            return round_up(norm, 8 * self.releases * ULP)
         # |C|_2^2 <= (largest column sum) (largest row sum)
-        largest = round_up(float(self.column_sums().max()), self.releases * _ULP)
-        return round_up(float(np.sqrt(largest * self.row_sum())), 2 * _ULP)
+        largest = round_up(float(self.column_sums().max()), self.releases * ULP)
+        return round_up(float(np.sqrt(largest * self.row_sum())), 2 * ULP)
 
     def diagonal(self) -> Array:
         """Return the diagonal of C."""
@@ -261,7 +266,7 @@ class Factorisation(ABC):
     def row_sum(self) -> float:
         """Return an upper bound of sum_j |C_kj| over the rows."""
         largest = max(float(np.abs(self.row(k)).sum()) for k in range(self.releases))
-        return round_up(largest, self.releases * _ULP)
+        return round_up(largest, self.releases * ULP)
 
     def shifted_sum(self, count: int, separation: int) -> float | None:
         """Return the exact sensitivity of separated releases where a theorem gives it."""
@@ -281,7 +286,8 @@ def _size(releases: Any, most: int = 2**31) -> int:
     return count
 
 
-def _part(releases: int | None, most: int) -> int:
+def part(releases: int | None, most: int) -> int:
+    """Check how many of the first releases are asked for, all by default."""
     releases = most if releases is None else releases
     limit = min(most, DENSE_LIMIT)
     if releases > limit:
@@ -290,140 +296,8 @@ def _part(releases: int | None, most: int) -> int:
     return releases
 
 
-@dataclass(frozen=True, eq=False)
-class _Dense(Factorisation):
-    """C written out. `beside`: rows that are handed out too, in the same unit of noise."""
-
-    matrix: Array
-    beside: Array | None = None
-
-    def __post_init__(self) -> None:
-        shape = (self.releases, self.releases)
-        lower = self.matrix.shape == shape and not np.triu(self.matrix, 1).any()
-        _valid(
-            "matrix",
-            self.matrix,
-            self.beside,
-            good=lower and bool(np.all(self.matrix.diagonal() > 0)),
-        )
-
-    def row(self, k: int) -> Array:
-        return self.matrix[k, : k + 1]
-
-    def column_norms(self) -> Array:
-        norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
-        return norms
-
-    def _handed_out(self) -> Array:
-        return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
-
-    def encoder(self, releases: int | None = None) -> Array:
-        releases = _part(releases, self.releases)
-        return self.matrix[:releases, :releases].copy()
-
-
-@dataclass(frozen=True, eq=False)
-class _Toeplitz(Factorisation):
-    """C_kj = coefficients_(k - j) / scale_j."""
-
-    coefficients: Array
-    scale: Array | None = None
-
-    def __post_init__(self) -> None:
-        positive = bool(self.coefficients[0] > 0)
-        if self.scale is not None:
-            positive = (
-                positive and len(self.scale) == self.releases and bool(np.all(self.scale > 0))
-            )
-        _valid("coefficients", self.coefficients, self.scale, good=positive)
-
-    @property
-    def band(self) -> int:
-        return len(self.coefficients)
-
-    def row(self, k: int) -> Array:
-        row = self.coefficients[: k + 1][::-1]
-        return row if self.scale is None else row / self.scale[k + 1 - len(row) : k + 1]
-
-    def column_norms(self) -> Array:
-        return self._of_columns(np.sqrt(np.cumsum(np.square(self.coefficients))))
-
-    def column_sums(self) -> Array:
-        return self._of_columns(np.cumsum(np.abs(self.coefficients)))
-
-    def diagonal(self) -> Array:
-        return self._of_columns(np.full(self.band, self.coefficients[0]))
-
-    def _of_columns(self, sizes: Array) -> Array:
-        """Return the size of each column, from that of the first entries of an unscaled one."""
-        # a late column ends before the band does
-        last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
-        columns: Array = sizes[last]
-        return columns if self.scale is None else columns / self.scale
-
-    def row_sum(self) -> float:
-        total = float(np.abs(self.coefficients).sum())
-        least = 1.0 if self.scale is None else float(self.scale.min())
-        return round_up(total / least, self.releases * _ULP)
-
-    def noise_std(self) -> Array:
-        inverse = _series.inverse(self.coefficients, self.releases)
-        if self.scale is None:
-            std: Array = np.sqrt(np.cumsum(np.square(np.cumsum(inverse))))
-            return std
-        squares = np.zeros(self.releases)
-        for j in range(self.releases):
-            squares[j:] += np.square(np.cumsum(self.scale[j:] * inverse[: self.releases - j]))
-        return np.asarray(np.sqrt(squares))
-
-    def shifted_sum(self, count: int, separation: int) -> float | None:
-        """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 do not grow.
-
-        Then <C_:i, C_:j> falls in |i - j| and in max(i, j), and the p-th and q-th release of a
-        record are at least at p s, and |p - q| s apart (Kalinin and Lampert 2024).
-        """
-        steps = np.diff(self.coefficients, append=0.0)
-        if self.scale is not None or steps.max() > 0:
-            return None
-        total = np.zeros(self.releases)
-        for start in range(0, count * separation, separation):
-            stop = min(start + self.band, self.releases)
-            total[start:stop] += self.coefficients[: stop - start]
-        return round_up(float(np.linalg.norm(total)), 2 * self.releases * _ULP)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Buffered(_Toeplitz):
-    """Toeplitz with coefficients sum_i weights_i decays_i^(n - 1), n >= 1, and 1 at n = 0."""
-
-    weights: Array
-    decays: Array
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _valid(
-            "weights, decays", self.weights, self.decays, good=bool(np.all(abs(self.decays) < 1))
-        )
-
-    def memory(self, size: int) -> Memory:
-        return Buffers(self.weights, self.decays, size)
-
-
-KINDS: dict[str, type[Factorisation]] = {
-    kind.__name__: kind for kind in (_Dense, _Toeplitz, _Buffered)
-}
-
-
 def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorisation:
     """Return the factorisation of which `Factorisation.arrays` wrote the arrays."""
+    from privacy.release._kinds import KINDS
+
     return KINDS[kind](name, releases, **arrays)
-
-
-def _valid(name: str, *arrays: Array | None, good: bool) -> None:
-    for array in arrays:
-        if array is not None:
-            good = good and bool(np.all(np.isfinite(array)))
-            array.flags.writeable = False
-    if not good:
-        remedy = "C is lower triangular, with a positive diagonal and finite entries."
-        raise ValueError(_checks.expected(name, "...", "the parts of such a C", remedy))

@@ -11,8 +11,9 @@ from privacy import _checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
+from privacy.release._laws import Source, bernoulli_exp, uniform_below
 from privacy.release.clipping import Norm, columns_of, norm_of, norms, sums_by_user
-from privacy.release.noise import Source, bernoulli_exp, random_source, uniform_below
+from privacy.release.noise import random_source
 
 
 @dataclass(frozen=True)

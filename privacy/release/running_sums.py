@@ -8,28 +8,25 @@ releases.
 
 import math
 import os
-from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privacy import _checks
-from privacy._solve import round_up
-from privacy.mechanisms import Gaussian, Mechanism, ZeroConcentratedDP
+from privacy.mechanisms import Gaussian, Mechanism
 from privacy.relations import NeighboringRelation
-from privacy.release import _files
+from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
 from privacy.release._lattice import Lattice
 from privacy.release._memory import Array
-from privacy.release.factorisations import Factorisation, build
-from privacy.release.participation import Participation, from_json, to_json
+from privacy.release._scales import scales
+from privacy.release.factorisations import Factorisation
+from privacy.release.participation import Participation
 
 Noise = Literal["rounded", "discrete"]
-_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
 
 class RunningSum:
@@ -135,30 +132,25 @@ class RunningSum:
         self.factorisation = factorisation
         self.noise_multiplier = gaussian.noise_multiplier
         self.replace_distance = gaussian.replace_distance
-        self.clip_norm = _checks.real(
-            "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
-        )
         self.participation = Participation.once() if participation is None else participation
         self.relation = _checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
         safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
         self.shape = _shape(shape)
-        self.sensitivity = factorisation.sensitivity(self.participation)
         size = math.prod(self.shape)
+        self._scales = scales(
+            factorisation,
+            self.participation,
+            gaussian,
+            clip_norm=clip_norm,
+            size=size,
+            step=step,
+            simulation=simulation,
+        )
+        self.clip_norm, self.step_width = self._scales.clip_norm, self._scales.step
+        self.sensitivity, self.sigma = self._scales.sensitivity, self._scales.sigma
         self._lattice: Lattice | None = None
-        if not simulation:
-            self.sensitivity += Lattice.widening(factorisation, self.participation)
-        base = self.noise_multiplier * self.clip_norm * self.sensitivity
-        if not 1e-150 < base < 1e150:
-            remedy = "Choose a unit in which the noise is neither tiny nor huge."
-            raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
-        self.step_width = 0.0 if simulation else _width(step, base)
-        self._rounding = self.step_width * self._steps_of_rounding(size)
-        # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
-        reach = self._rounding / min(1.0, self.replace_distance)
-        charged = self.clip_norm * self.sensitivity + reach
-        self.sigma = round_up(self.noise_multiplier * charged, 2.0**-50)
         self.releases = 0
         self._generator = np.random.default_rng(rng) if simulation else None
         self._prefix = np.zeros(size)
@@ -173,17 +165,6 @@ class RunningSum:
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
             self._write(self._path)
-
-    def _steps_of_rounding(self, size: int) -> float:
-        """Return by how many steps rounding can move C x further apart than it was."""
-        releases = self.factorisation.releases
-        steps = math.sqrt(releases * size)  # a step for each coordinate of each row
-        if self.replace_distance < 2:
-            # two records that are rounded toward zero stay in their ball, not at their distance
-            times = 1 if self.participation == Participation.once() else releases
-            longest = float(self.factorisation.column_norms().max())
-            steps += times * longest * (1 + 1e-9) * math.sqrt(size)
-        return steps
 
     def _start_block(self) -> None:
         size = math.prod(self.shape)
@@ -202,13 +183,10 @@ class RunningSum:
     @property
     def mechanism(self) -> Mechanism:
         """What to account for all releases together, whatever their number."""
+        gaussian = Gaussian(self.noise_multiplier, self.replace_distance)
         if self.simulation or self.noise == "rounded":
-            return Gaussian(self.noise_multiplier, self.replace_distance)
-        distance = self.replace_distance if self.relation is _REPLACE_ONE else 1.0
-        moved = round_up(distance * self.clip_norm * self.sensitivity + self._rounding, 2.0**-50)
-        return ZeroConcentratedDP(
-            round_up(0.5 * (moved / self.sigma) ** 2, 2.0**-50), self.relation
-        )
+            return gaussian
+        return self._scales.of_discrete_noise(gaussian, self.relation)
 
     def quantise(self, contributions: Any) -> Array:
         """Return contributions on the lattice, each coordinate moved toward zero.
@@ -281,11 +259,8 @@ class RunningSum:
                 "A fork of a RunningSum cannot release: two of them would draw two noises for one "
                 "release. Build it, or restore its file, in the process that uses it."
             )
-        if self._path is not None and _files.stamp(self._path) != self._left:
-            raise RuntimeError(
-                f"Another object went on from {str(self._path)!r}, or it was moved: a second noise "
-                "for one release. Go on with RunningSum.restore(path)."
-            )
+        if self._path is not None:
+            _files.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
         self._check_alone()
@@ -366,32 +341,10 @@ class RunningSum:
         self._write(Path(path).absolute())
 
     def _write(self, path: Path) -> None:
-        header = {
-            "kind": "running-sum",
-            "factorisation": type(self.factorisation).__name__,
-            "name": self.factorisation.name,
-            "K": self.factorisation.releases,
-            "participation": to_json(self.participation),
-            "settings": {
-                "noise_multiplier": self.noise_multiplier,
-                "shape": list(self.shape),
-                "clip_norm": self.clip_norm,
-                "relation": str(self.relation),
-                "replace_distance": self.replace_distance,
-                "noise": self.noise,
-                "step": self.step_width or None,
-                "simulation": self.simulation,
-            },
-            "releases": self.releases,
-            "generator": self._generator and self._generator.bit_generator.state,
-        }
-        arrays = {f"C_{name}": array for name, array in self.factorisation.arrays().items()}
-        state: dict[str, NDArray[Any]] = {"prefix": self._prefix, "memory": self._memory.state()}
-        if self._lattice is not None:
-            state |= self._lattice.state()
-        _files.write(path, header, arrays | state)
-        if path == self._path:
-            self._left = _files.stamp(path)
+        own = path == self._path
+        written = _files.write(path, *_saved_sums.contents(self), self._left if own else ...)
+        if own:
+            self._left = written
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
@@ -399,30 +352,13 @@ class RunningSum:
 
         The last release is in `prefix`, and `releases` says how many were made: a crash may have
         come after a release was saved and before it was used.
+
+        Raises
+        ------
+        ValueError
+            The file is damaged or was changed, or its parts do not fit together.
         """
-        left = _files.stamp(Path(path))  # before it is read: what comes after is not in it
-        header, arrays = _files.read(Path(path))
-        if header.get("kind") != "running-sum":
-            remedy = "Pass a file that save() wrote."
-            raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
-        factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
-        settings = dict(header["settings"])
-        sums = cls(
-            build(header["factorisation"], header["name"], header["K"], factors),
-            participation=from_json(header["participation"]),
-            shape=tuple(settings.pop("shape")),
-            **settings,
-        )
-        if sums._generator is not None:
-            sums._generator = _generator(header["generator"])
-        sums.releases = header["releases"]
-        sums._prefix = arrays["prefix"]
-        sums._memory.restore(arrays["memory"])
-        if sums._lattice is not None:
-            sums._lattice.restore(arrays)
-        sums._path = Path(path).absolute()
-        sums._left = left
-        return sums
+        return _saved_sums.restored(cls, Path(path))
 
 
 def _numbers(name: str, values: Any) -> Array:
@@ -435,24 +371,7 @@ def _numbers(name: str, values: Any) -> Array:
     return numbers
 
 
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    kind: Callable[[], np.random.BitGenerator] = getattr(np.random, state["bit_generator"])
-    bits = kind()
-    bits.state = state
-    return np.random.Generator(bits)
-
-
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     sides = shape if isinstance(shape, tuple) else (shape,)
     remedy = "Pass the length of the vectors, or their shape."
     return tuple(_checks.count("shape", side, remedy) for side in sides)
-
-
-def _width(step: float | None, sigma: float) -> float:
-    if step is None:
-        return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
-    remedy = "Pass a power of two, small against the noise, or leave it out."
-    step = _checks.real("step", step, remedy, above=0, at_most=sigma)
-    if math.frexp(step)[0] != 0.5:
-        raise ValueError(_checks.expected("step", step, "a power of two", remedy))
-    return step

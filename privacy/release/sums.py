@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from privacy import _checks
 from privacy.mechanisms import Gaussian, Laplace
+from privacy.release._laws import Law, draw
 from privacy.release.clipping import Contributions
-from privacy.release.noise import LARGEST_SCALE, Law, draw, random_source
+from privacy.release.noise import LARGEST_SCALE, random_source
 
 _LARGEST_INTEGER = 2**62
 

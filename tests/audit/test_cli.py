@@ -95,3 +95,67 @@ def test_a_module_that_fails_says_so_itself(run, tmp_path):
 def test_another_pair(run):
     arguments = ["--claim", "true.toml", "--pair", "my_release:other", "--runs", "500"]
     assert run("my_release:count", *arguments).returncode == 0
+
+
+ENDS = """
+import sys, unittest
+import click, pytest
+import privacy as dp
+
+pair = ([1.0], [1.0, 2.0])
+infeasible = dp.Infeasible("as if falsified", 1.0)
+
+def leaves(data, rng):
+    sys.exit(0)
+
+def leaves_the_command(data, rng):
+    click.get_current_context().exit(0)
+
+def interrupts(data, rng):
+    raise KeyboardInterrupt
+
+def skips(data, rng):
+    pytest.skip("not today")
+
+def looks_falsified(data, rng):
+    raise infeasible
+
+class Leaving:
+    def __array__(self, *_, **__):
+        sys.exit(0)
+
+def returns_what_leaves(data, rng):
+    return Leaving()
+
+def divides(data, rng):
+    return 1 // (len(data) - 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("leaves", "SystemExit: 0"),
+        ("leaves_the_command", "Exit: 0"),
+        ("interrupts", "KeyboardInterrupt"),
+        ("skips", "Skipped: not today"),
+        ("looks_falsified", "Infeasible: as if falsified"),
+        ("returns_what_leaves", "SystemExit"),
+        ("divides", "ZeroDivisionError: "),
+    ],
+)
+def test_a_release_does_not_decide_how_the_audit_ends(run, tmp_path, name, told):
+    (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
+    done = run(f"ends:{name}", "--claim", "true.toml", "--runs", "10")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert told in done.stderr
+    assert "othing was found out" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_module_that_exits_is_an_error(run, tmp_path):
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    done = run("script:count", "--claim", "true.toml")
+    assert done.returncode == 2
+    assert "Expected module script to return; it raised SystemExit: 0" in done.stderr

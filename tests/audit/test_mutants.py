@@ -123,12 +123,12 @@ PACKAGE = {
         "each = epsilon",
     ),
     "calibrated for one step": (
-        "privacy.calibration",
+        "privacy._families",
         "mechanism = self.make(value)",
         "mechanism = getattr(self.make(value), 'mechanism', self.make(value))",
     ),
     "calibrated in the wrong relation": (
-        "privacy.calibration",
+        "privacy._families",
         "return account(mechanism, notion=self.notion, relation=self.relation)",
         "return account(mechanism, notion=self.notion)",
     ),

@@ -83,6 +83,48 @@ def test_one_canary_says_nothing():
 
 
 @pytest.mark.parametrize(
+    ("counts", "name"),
+    [
+        ((10**13, 10**13, 10**13), "guesses"),
+        ((10**8, 10**7 + 1, 3), "guesses"),
+        ((10**400, 10, 3), "canaries"),
+        ((2**53 + 2, 10, 3), "canaries"),
+    ],
+)
+def test_more_than_can_be_held_is_refused(counts, name):
+    names = dict(zip(("canaries", "guesses", "correct"), counts, strict=True))
+    for call in (
+        lambda: one_run_epsilon_lower_bound(**names, delta=1e-5),
+        lambda: falsify_one_run(dp.Gaussian(1.0), **names),
+    ):
+        with pytest.raises(ValueError, match=f"^Expected {name}="):
+            call()
+
+
+def test_a_few_guesses_about_very_many_canaries():
+    seen = {"canaries": 10**13, "guesses": 200, "correct": 170}
+    assert 1 < one_run_epsilon_lower_bound(**seen, delta=0.0) < 2
+    assert not falsify_one_run(dp.Gaussian(1.5), **seen).falsified
+
+
+def test_rounding_of_large_logarithms_is_paid_for():
+    """Against mpmath: the sum of a million terms is not below the truth."""
+    mpmath = pytest.importorskip("mpmath")
+    r, v, epsilon, delta = 10**6, 732_000, 1.0, 1e-9
+    with mpmath.workdps(40):
+        q = 1 / (1 + mpmath.exp(-epsilon))
+        term = mpmath.binomial(r, v - 1) * q ** (v - 1) * (1 - q) ** (r - v + 1)
+        total, most = mpmath.mpf(0), mpmath.mpf(0)
+        for i in range(1, 20_000):
+            total += term
+            most = max(most, total / i)
+            k = v - i
+            term *= mpmath.mpf(k) / (r - k + 1) * (1 - q) / q
+    extra = p_value(r, r, v, epsilon, delta) - p_value(r, r, v, epsilon, 0.0)
+    assert float(2 * r * delta * most) <= extra <= float(2 * r * delta * most) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
     "counts", [(0, 0, 0), (10, 11, 3), (10, 5, 6), (10, 5, -1), (10, 5, 2.5), (10, math.nan, 1)]
 )
 def test_bad_counts(counts):

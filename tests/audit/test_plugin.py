@@ -44,6 +44,42 @@ import pytest
 def test_nothing():
     pass
 """
+ENDS = """
+import sys, unittest
+import pytest
+import privacy as dp
+from privacy.audit import assert_contribution, assert_not_falsified, assert_spends
+
+PAIR = ([1.0], [1.0, 2.0])
+
+def skips(data, rng=None):
+    pytest.skip("not today")
+
+def leaves_out(data, rng=None):
+    raise unittest.SkipTest("not today")
+
+def ends(data, rng=None):
+    pytest.exit("all is well", returncode=0)
+
+def leaves(data, rng=None):
+    sys.exit(0)
+
+def may_fail(data, rng=None):
+    pytest.xfail("it may")
+
+@pytest.mark.dp_claim(dp.Gaussian(2.0))
+@pytest.mark.parametrize("release", [skips, leaves_out, ends, leaves, may_fail])
+def test_outputs(release):
+    assert_not_falsified(release, PAIR, runs=2000)
+
+@pytest.mark.parametrize("release", [skips, leaves_out, ends, leaves, may_fail])
+def test_replay(release):
+    assert_spends(release, PAIR, dp.Gaussian(2.0))
+
+@pytest.mark.parametrize("query", [skips, leaves_out, ends, leaves, may_fail])
+def test_contribution(query):
+    assert_contribution(query, PAIR, 1.0)
+"""
 
 
 @pytest.fixture
@@ -95,6 +131,14 @@ def test_a_bad_mark_is_an_error(run):
     printed = run(BAD)
     assert "1 failed" in printed
     assert "Expected significance=2" in printed
+
+
+def test_a_release_cannot_skip_or_end_its_audit(run):
+    printed = run(ENDS)
+    assert "15 failed" in printed
+    assert not re.search(r"\d (skipped|xfailed|passed)", printed)
+    for name in ("Skipped: not today", "SkipTest: not today", "Exit: all is", "SystemExit: 0"):
+        assert f"it raised {name}" in printed
 
 
 def test_the_plugin_imports_nothing():

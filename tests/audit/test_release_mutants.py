@@ -136,7 +136,7 @@ def check_seed(load):
 
 def check_refined(load):
     """What the first bits leave open is decided by those that follow."""
-    noise = load("noise")
+    noise = load("_laws")
     law = noise.Law(Fraction(100), is_gaussian=True)
     block, offset = np.array([3]), np.array([5])
     look = noise.exp_bounds(law.gap(3, 5, law.offset_bits), 8)[0]
@@ -147,7 +147,7 @@ def check_refined(load):
 
 def check_first_look(load):
     """Where the first bits decide, exact arithmetic says the same of all that may follow."""
-    noise, left_open = load("noise"), []
+    noise, left_open = load("_laws"), []
     noise._refined_kept = lambda law, block, offset, look, *_: left_open.append(look)
     for scale in (1, 10, 2**30 + Fraction(1, 3), 2**40):
         for is_gaussian, is_rounded in ((True, True), (False, True), (True, False)):
@@ -170,7 +170,7 @@ def check_first_look(load):
 
 def check_open_end(load):
     """The bits of a real number that were not drawn yet are not taken for zeros."""
-    noise = load("noise")
+    noise = load("_laws")
     law = noise.Law(Fraction(1), is_gaussian=True, is_rounded=True)
     pick, seen = np.random.default_rng(6), 0
     for offset in pick.integers(0, 1 << law.offset_bits, 60).tolist():
@@ -188,7 +188,7 @@ def check_open_end(load):
 
 def check_laws(load):
     """The samplers fit their laws in narrow words, where refinement runs often."""
-    noise = load("noise")
+    noise = load("_laws")
     x = np.arange(-400, 401)
     for scale, is_gaussian, is_rounded in (
         (2, True, False),
@@ -197,7 +197,7 @@ def check_laws(load):
         (1, True, True),
     ):
         law = noise.Law(Fraction(scale), is_gaussian, is_rounded)
-        drawn = noise.draw(law, 200_000, noise.random_source(4, simulation=True), width=8)
+        drawn = noise.draw(law, 200_000, np.random.default_rng(4).bytes, width=8)
         if is_rounded:
             cdf = np.array([math.erfc(-(k + 0.5) / math.sqrt(2)) / 2 for k in range(-401, 401)])
             expected = np.diff(cdf)
@@ -274,36 +274,36 @@ MUTANTS = [
         "if True else comes_or_goes",
     ),
     ("seed accepted", check_seed, "noise", "if simulation:", "if simulation or rng is not None:"),
-    ("zero twice", check_laws, "noise", "kept &= ~(negative & (size == 0))", "pass"),
-    ("block edge", check_laws, "noise", "start = -(-high >> extra)", "start = low >> extra"),
+    ("zero twice", check_laws, "_laws", "kept &= ~(negative & (size == 0))", "pass"),
+    ("block edge", check_laws, "_laws", "start = -(-high >> extra)", "start = low >> extra"),
     (
         "undecided lanes guessed",
         check_laws,
-        "noise",
+        "_laws",
         "block[lane] = _refined_block(law, int(look[lane]), width, source)",
         "block[lane] = 0",
     ),
     (
         "undecided lanes kept",
         check_refined,
-        "noise",
+        "_laws",
         "kept[lane] = _refined_kept(",
         "kept[lane] = (",
     ),
     (
         "unseen bits forgotten",
         check_first_look,
-        "noise",
+        "_laws",
         "(1 - growth - _TRUST)",
         "(1 - 0 * growth - _TRUST)",
     ),
-    ("too much trust", check_first_look, "noise", "_TRUST = 2.0**-40", "_TRUST = -(2.0**-6)"),
-    ("open end", check_open_end, "noise", "offset + open_end, offset_bits", "offset, offset_bits"),
-    ("rounded down", check_laws, "noise", "size + (1 << _FRACTION_BITS - 1)", "size"),
+    ("too much trust", check_first_look, "_laws", "_TRUST = 2.0**-40", "_TRUST = -(2.0**-6)"),
+    ("open end", check_open_end, "_laws", "offset + open_end, offset_bits", "offset, offset_bits"),
+    ("rounded down", check_laws, "_laws", "size + (1 << _FRACTION_BITS - 1)", "size"),
     (
         "every place kept",
         check_laws,
-        "noise",
+        "_laws",
         "_kept(law, block, offset, source, width) if bits else",
         "np.ones(count, dtype=bool) if bits else",
     ),

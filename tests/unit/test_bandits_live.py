@@ -710,6 +710,30 @@ def test_rewards_of_huge_and_tiny_units(tmp_path):
             assert np.isfinite(agent.estimate).all()
 
 
+SIZES = [
+    ("LinTS", "scale"),
+    ("PrivateThompson", "scale"),
+    ("AdaPrivateTS", "scale"),
+    ("LinUCB", "width"),
+    ("PrivateUCB", "width"),
+    ("CoreSetElimination", "width"),
+    ("AdaPrivateForced", "gamma"),
+    ("AdaPrivateUser", "cap"),
+    ("AdaPrivateUser", "per_batch"),
+]
+
+
+@pytest.mark.parametrize(("name", "option"), SIZES)
+def test_sizes_overflow_nowhere(name, option):
+    for size in (1e-50, 1e50):
+        agent = build(name, **{option: size}).start(simulation=True, seed=1)
+        run(agent, 40, by_user(name))
+        assert np.isfinite(agent.estimate).all()
+    for size in (1e51, 1e308, math.inf, math.nan, *([1e-51, 0.0] if option != "width" else [-1.0])):
+        with pytest.raises(ValueError, match=f"^Expected {option}="):
+            build(name, **{option: size})
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -803,3 +827,19 @@ def test_the_table_of_regrets_says_what_epsilon_is_of():
     rows = json.loads(CliRunner().invoke(bandit, [*run, *names, "--json"]).output)["algorithms"]
     assert [row["unit"] for row in rows][:2] == [None, "all rewards of one user"]
     assert [row["relation"] for row in rows] == [None, "REPLACE_ONE", "REPLACE_SPECIAL"]
+
+
+def test_of_two_agents_that_were_restored_at_once_one_releases(tmp_path, monkeypatch):
+    """Both found the folder free; the running sum itself lets one alone release."""
+    agent = build("AdaPrivateTS").start()
+    agent.save(tmp_path / "state")
+    run(agent, 13)
+    agent.save(tmp_path / "state")
+    both = [bandits.Algorithm.restore(tmp_path / "state") for _ in range(2)]
+    both[0]._turn = both[1]._turn  # as if both had looked before either wrote
+    assert both[0].select(candidates(13)).action >= 0
+    assert both[0].releases == 1
+    both[1]._turn = both[0]._turn
+    with pytest.raises(RuntimeError, match="Another object went on"):
+        both[1].select(candidates(13))
+    assert both[1].releases == 0

@@ -259,10 +259,9 @@ class TestExtremes:
         assert dp.account(dp.Gaussian(proven)).guarantee(delta=1e-5, certify=True).certified
 
 
-@pytest.mark.parametrize("notion", NOTION_MODULES)
+# the contour answers sampled and composed noise
+@pytest.mark.parametrize("notion", sorted(set(NOTION_MODULES) - {"contour"}))
 def test_each_notion_calibrates(notion):
-    if notion == "contour":
-        pytest.skip("answers sampled and composed noise")
     sigma = dp.noise_multiplier(**TARGET, notion=notion)
     assert sigma >= dp.noise_multiplier(**TARGET) * (1 - 1e-12)
     assert_private(dp.Gaussian(sigma), **TARGET, notion=notion)

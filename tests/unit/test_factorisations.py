@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.release import _files
+from privacy.release import _files, _optimised, _series
 from privacy.release.factorisations import build
 
 F, P = dp.Factorisation, dp.Participation
@@ -262,11 +262,54 @@ def test_the_optimum_beats_all_others_and_their_neighbours(releases):
         assert largest <= noise(other).max() * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("releases", [1, 2, 128, 129, 700])
+def test_the_noise_of_scaled_columns_is_that_of_the_rows_of_the_decoder(releases):
+    """Through several levels of halves, and with scales and signs that nobody asked for."""
+    draw = np.random.default_rng(releases)
+    parts = [(F.column_normalised(releases).coefficients, draw.uniform(0.5, 2, releases))]
+    parts += [(np.r_[1.0, draw.uniform(-1, 1, 99) / 50][:releases], parts[0][1])]
+    made = [build("_Toeplitz", "a", releases, dict(coefficients=c, scale=s)) for c, s in parts]
+    for factorisation in (F.column_normalised(releases), *made):
+        rows = np.sqrt(np.square(factorisation.decoder()).sum(axis=1))
+        assert np.allclose(factorisation.noise_std(), rows, rtol=1e-12, atol=0)
+
+
+def test_the_noise_of_very_many_releases():
+    """Not by way of all pairs of releases, which would take half a minute."""
+    factorisation = F.column_normalised(100_000)
+    noise = factorisation.noise_std()
+    inverse = _series.inverse(factorisation.coefficients, 100_000)
+    for k in (0, 999, 50_000, 99_999):
+        row = _series._product(factorisation.scale[k::-1], inverse[: k + 1], k + 1)
+        assert noise[k] == pytest.approx(np.linalg.norm(row), rel=1e-10)
+
+
 def test_weights_move_the_noise():
     late = F.optimised(10, weights=[1e-3] * 9 + [1.0])
     even = F.optimised(10)
     assert noise(late)[-1] < noise(even)[-1] < noise(even)[0] * 2
     assert noise(late)[0] > noise(even)[0]
+
+
+@pytest.mark.parametrize("small", [1e-300, 1e-16, 0.9e-6])
+def test_weights_that_decide_nothing_are_refused(small):
+    with pytest.raises(ValueError, match=r"^Expected weights=.* to be within a factor of 1e\+06"):
+        F.optimised(3, weights=[small, 1.0, 1.0])
+
+
+def test_weights_of_any_size_count_by_their_ratios():
+    even = F.optimised(5).encoder()
+    for size in (5e-324, 1e-300, 1e308):
+        assert np.allclose(F.optimised(5, weights=[size] * 5).encoder(), even, atol=1e-12)
+    for place in (0, 20, 39):
+        weights = np.ones(40)
+        weights[place] = 1e-6
+        assert F.optimised(40, weights=weights).sensitivity() == pytest.approx(1, abs=1e-12)
+
+
+def test_an_optimum_that_is_singular_is_the_error_that_is_documented():
+    with pytest.raises(ArithmeticError, match="not found"):
+        _optimised._best(np.array([1e-17, 0.5, 0.5]), "mean-square")
 
 
 def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):

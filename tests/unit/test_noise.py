@@ -10,7 +10,7 @@ import pytest
 from scipy.special import gammaincc, kolmogorov, ndtr
 
 import privacy as dp
-from privacy.release.noise import (
+from privacy.release._laws import (
     Law,
     _refined_block,
     _refined_kept,
@@ -19,9 +19,9 @@ from privacy.release.noise import (
     block_table,
     draw,
     exp_bounds,
-    random_source,
     uniform_below,
 )
+from privacy.release.noise import random_source
 
 LAWS = [
     Law(Fraction(3, 10), is_gaussian=True),
@@ -182,7 +182,7 @@ def test_bernoulli_of_zero_and_of_huge_energy():
 
 def test_acceptance_by_floats_agrees_with_acceptance_by_integers():
     # numpy.exp is trusted to 2^-40: where it decides, exact arithmetic says the same
-    from privacy.release.noise import _TRUST
+    from privacy.release._laws import _TRUST
 
     law = Law(Fraction(2**30), is_gaussian=True)
     pick = np.random.default_rng(18)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.release import _files, _lattice
+from privacy.release import _files, _lattice, _saved_sums
 from privacy.release import noise as safe_noise
 
 F, P = dp.Factorisation, dp.Participation
@@ -465,7 +465,7 @@ def test_files_are_versioned_private_and_checked(tmp_path):
     with np.load(path, allow_pickle=False) as file:
         members = dict(file)
     header = json.loads(str(members.pop("header")))
-    assert header["version"] == 1
+    assert header["version"] == 2
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="whole file"):
@@ -478,12 +478,195 @@ def test_files_are_versioned_private_and_checked(tmp_path):
     np.savez(path, header=np.array("[1]"), **members)
     with pytest.raises(ValueError, match="whole file"):
         dp.RunningSum.restore(path)
-    np.savez(path, header=np.array(json.dumps(header | {"version": 2})), **members)
-    with pytest.raises(ValueError, match="of version 1, not 2"):
+    np.savez(path, header=np.array(json.dumps(header | {"version": 1})), **members)
+    with pytest.raises(ValueError, match="of version 2, not 1"):
         dp.RunningSum.restore(path)
-    np.savez(path, header=np.array(json.dumps(header | {"kind": "other"})), **members)
+    _files.write(path, {"kind": "other"}, {})
     with pytest.raises(ValueError, match="of a running sum"):
         dp.RunningSum.restore(path)
+
+
+def kept(tmp_path, **changes):
+    """Return a file of five releases, its header and its arrays."""
+    path = tmp_path / "sums.npz"
+    make = running if changes.pop("simulation", False) else released
+    sums = make(changes.pop("factorisation", F.column_normalised(8)), path=path, **changes)
+    for values in inputs(5):
+        sums.step(values)
+    return path, *_files.read(path)
+
+
+def test_any_field_that_was_changed_is_one_clear_error(tmp_path):
+    """A zip as good as before, of which one member is another, missing, or one too many."""
+    path, *_ = kept(tmp_path)
+    with np.load(path, allow_pickle=False) as file:
+        members = dict(file)
+    header = json.loads(str(members["header"]))
+    tampered = [{k: v for k, v in members.items() if k != name} for name in members]
+    tampered += [members | {"more": np.zeros(2)}]
+    for name in set(members) - {"header", "digest"}:
+        for other in (members[name] + 1.5, members[name].astype(np.float32), members[name][:1]):
+            tampered += [members | {name: other}]
+        tampered += [members | {name: np.array(["a", "b"])}, members | {name: np.array(1.0)}]
+    for field, value in header.items():
+        for other in (None, 7, "other", [value]):
+            if other != value:
+                text = json.dumps(header | {field: other})
+                tampered += [members | {"header": np.array(text)}]
+    for field in ("noise_multiplier", "clip_norm", "replace_distance", "relation"):
+        settings = header["settings"] | {field: header["settings"][field] * 2}
+        tampered += [members | {"header": np.array(json.dumps(header | {"settings": settings}))}]
+    for other in tampered:
+        np.savez(path, **other)
+        with pytest.raises(ValueError, match=r"^Expected path=.*(whole file|of version 2)"):
+            dp.RunningSum.restore(path)
+
+
+FORGED = {
+    "K less": dict(K=4),
+    "K more": dict(K=9),
+    "K of no kind": dict(K="8"),
+    "another kind of factorisation": dict(factorisation="_Dense"),
+    "no kind of factorisation": dict(factorisation="os"),
+    "other records": dict(participation={"kind": "_Consecutive", "count": 2}),
+    "no records": dict(participation={"kind": "all"}),
+    "shape": dict(shape=[3]),
+    "a shape that cannot be held": dict(shape=[10**15]),
+    "an earlier release": dict(releases=4),
+    "a later release": dict(releases=6),
+    "a release before the first": dict(releases=-3),
+    "half a release": dict(releases=5.0),
+    "a coarser lattice": dict(step=2.0**-3),
+    "settings missing": dict(settings={}),
+    "one more field": dict(more=1),
+    "computed": dict(computed={}),
+    "a generator": dict(generator={"bit_generator": "seed"}),
+}
+
+
+@pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
+def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
+    """Also where whoever changed the file computed its digest anew."""
+    path, header, arrays = kept(tmp_path)
+    _files.write(path, header | changes, arrays)
+    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together\. Restore"):
+        dp.RunningSum.restore(path)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        dict(noise_multiplier=3.0),
+        dict(clip_norm=0.5),
+        dict(noise="other"),
+        dict(simulation=True),
+        dict(relation="other"),
+        dict(replace_distance=math.nan),
+        dict(path="elsewhere.npz"),
+    ],
+    ids=str,
+)
+def test_settings_from_which_another_guarantee_follows_are_refused(tmp_path, setting, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, header, arrays = kept(tmp_path)
+    _files.write(path, header | {"settings": header["settings"] | setting}, arrays)
+    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
+        dp.RunningSum.restore(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+
+
+@pytest.mark.parametrize("name", ["prefix", "memory", "high", "low", "C_scale", "C_coefficients"])
+def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
+    path, header, arrays = kept(tmp_path)
+    whole = arrays.pop(name)
+    wrong = [
+        whole[:-1],
+        whole.astype(np.float32),
+        whole * np.nan,
+        whole.astype(str),
+        whole[..., None],
+    ]
+    for changed in ({}, *({name: array} for array in wrong)):
+        _files.write(path, header, arrays | changed)
+        with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
+            dp.RunningSum.restore(path)
+
+
+def test_buffers_that_are_not_those_of_the_coefficients_are_refused(tmp_path):
+    path, header, arrays = kept(tmp_path, factorisation=F.buffered(8, buffers=4), simulation=True)
+    for name in ("C_weights", "C_decays", "memory"):
+        for changed in (arrays[name] * 0.9, arrays[name][:1]):
+            if name == "memory" and len(changed) > 1:
+                continue  # noise that was drawn is what it is
+            _files.write(path, header, arrays | {name: changed})
+            with pytest.raises(ValueError, match=r"^Expected path="):
+                dp.RunningSum.restore(path)
+
+
+def test_several_participations_in_a_second_block_are_refused(tmp_path):
+    path, header, arrays = kept(
+        tmp_path, factorisation=F.square_root(5), participation=P.consecutive(2)
+    )
+    _files.write(path, header | {"releases": 10}, arrays)
+    with pytest.raises(ValueError, match="meets no fresh block"):
+        dp.RunningSum.restore(path)
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulation):
+    """Both look before either writes; neither knows of the other until it wants to write."""
+    path = tmp_path / "sums.npz"
+    first = (running if simulation else released)(path=path)
+    second = dp.RunningSum.restore(path)
+    contents, handed_out = _saved_sums.contents, []
+
+    def first_writes_meanwhile(sums):
+        if sums is second:
+            monkeypatch.undo()
+            handed_out.append(first.step(np.ones(2)))
+        return contents(sums)
+
+    monkeypatch.setattr(_saved_sums, "contents", first_writes_meanwhile)
+    with pytest.raises(RuntimeError, match="Another object went on"):
+        second.step(np.ones(2))
+    again = dp.RunningSum.restore(path)
+    assert again.releases == 1
+    assert np.array_equal(again.prefix, handed_out[0])
+
+
+def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "sums.npz"
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # both look before either writes
+    first = released(path=path)
+    with pytest.raises(RuntimeError, match="Another object went on"):
+        released(path=path)
+    first.step(np.zeros(2))
+
+
+def test_no_stamp_comes_twice(tmp_path, monkeypatch):
+    """Numbers of files are used again, and the clock stands still."""
+    path, seen = tmp_path / "a.npz", set()
+    real = os.fsync
+
+    def stands_still(handle):
+        real(handle)
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            os.utime(handle, ns=(10**18, 10**18))
+
+    monkeypatch.setattr(os, "fsync", stands_still)
+    for _ in range(10):
+        seen.add(_files.write(path, {}, {}))
+    assert len({time for _, time in seen}) == 10
+
+
+def test_writers_of_a_folder_wait_for_each_other(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    with _files._alone_in(tmp_path):
+        handle = os.open(tmp_path, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
 
 
 def test_a_refused_input_changes_nothing():

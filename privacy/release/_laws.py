@@ -1,0 +1,257 @@
+"""The exact laws of integer noise, decided on integers: bounds, blocks, and what is kept.
+
+Why the laws are exact. Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for
+x >= 0; E is convex and E(0) = 0. Every law below has weight exp(-E(|x|)).
+
+1. A block v = 0, 1, ... is drawn with probability proportional to exp(-E(t v)), by comparing one
+   uniform number with the cumulative sums.
+2. A place x in the block, t v <= x < t (v + 1), is drawn uniformly: k random bits for an integer,
+   and ever more bits for a real number.
+3. x is kept with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number. What
+   is kept has weight exp(-E(t v)) exp(-(E(x) - E(t v))) = exp(-E(x)).
+4. A fair sign is drawn. On the integers, the negative zero is thrown away, or zero would count
+   twice. A real number is rounded to the nearest integer.
+
+A uniform number is an endless sequence of bits of which the first `width` are looked at. They
+leave it in an interval, and the number that it is compared with lies in another, certified one.
+Where the two overlap more bits are drawn and the bounds are computed again, to more bits, on
+Python's integers; it ends with probability 1. Only which branch decides depends on the width,
+never the law.
+
+The one statement about floats: in step 3 of the vectorised branch ``numpy.exp`` and the seven
+operations before it, whose result is below 520, are trusted to a relative 2^-40 in all, more than
+twice what they can add up to; what is nearer than that to the edge is decided on integers.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Source = Callable[[int], bytes]
+"""Returns so many fresh random bytes: ``os.urandom``, or a seeded generator's in a simulation."""
+Integers = npt.NDArray[np.int64]
+Size = int | tuple[int, ...]
+
+_BLOCKS = 8  # a scale is 8 to 16 blocks long, so that step 3 keeps nine of ten
+_FRACTION_BITS = 10  # of a real number, in the first look
+_LANES = 1 << 15  # at a time, so that they stay in the cache
+_WIDTH = 16
+_MORE = 64  # bits added by a refinement
+_TRUST = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of |x|: its energy, and how it is cut into blocks."""
+
+    scale: Fraction
+    is_gaussian: bool
+    is_rounded: bool = False
+
+    @property
+    def block_bits(self) -> int:
+        """Return k: a block has length 2^k."""
+        bits = int(16 * self.scale / _BLOCKS).bit_length() - 5  # floor(log2(scale / 8))
+        return bits if self.is_rounded else max(bits, 0)
+
+    @property
+    def offset_bits(self) -> int:
+        """Return how many bits say where in its block a number is, in the first look."""
+        return self.block_bits + _FRACTION_BITS if self.is_rounded else self.block_bits
+
+    def energy(self, x: Fraction) -> Fraction:
+        """Return E(x), x >= 0."""
+        return x * x / (2 * self.scale**2) if self.is_gaussian else x / self.scale
+
+    def gap(self, block: int, offset: int, bits: int) -> Fraction:
+        """Return E(x) - E(start of the block), x being `offset` 2^-bits of the block further."""
+        length = Fraction(2) ** self.block_bits
+        start = block * length
+        return self.energy(start + Fraction(offset, 2**bits) * length) - self.energy(start)
+
+    def gaps(self, block: Integers, offset: Integers) -> tuple[Any, Any]:
+        """Return `gap` in floats, and how much it can grow with the bits not yet seen."""
+        unit = 2.0 ** (self.block_bits - self.offset_bits)
+        x, unseen = offset * unit, unit if self.is_rounded else 0.0
+        if not self.is_gaussian:
+            return x / float(self.scale), unseen / float(self.scale)
+        start, twice = block * 2.0**self.block_bits, float(2 * self.scale**2)
+        return x * (2 * start + x) / twice, unseen * (2 * (start + x) + unseen) / twice
+
+
+def exp_bounds(energy: Fraction, bits: int) -> tuple[int, int]:
+    """Return integers on both sides of 2^bits exp(-energy), energy >= 0.
+
+    The series of exp(z) at z = energy / 2^j <= 1/2 has positive terms, so rounding each of them
+    down (up) bounds it from below (above); what follows a term is less than that term. Then j
+    squarings and one division, each rounded to its side.
+    """
+    if energy > bits:  # e > 2
+        return 0, 1
+    halvings = (int(energy) + 1).bit_length() + 1
+    point = bits + halvings + 32
+    z = energy * 2 ** (point - halvings)
+    low, high = (
+        _exp(side * (side * z.numerator // z.denominator), point, side) for side in (1, -1)
+    )
+    for _ in range(halvings):
+        low, high = low * low >> point, -(-high * high >> point)
+    return (1 << bits + point) // high, -((-1 << bits + point) // low)
+
+
+def _exp(z: int, point: int, side: int) -> int:
+    """Return exp of a fixed-point number in [0, 1/2], rounded down (side 1) or up (side -1)."""
+    total = term = 1 << point
+    n = 0
+    while term > 1:
+        n += 1
+        term = side * (side * term * z // (n << point))
+        total += term
+    return total if side == 1 else total + 1
+
+
+@lru_cache(maxsize=64)
+def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
+    """Return integers below and above 2^bits P(block <= v), for v = 0, 1, ...
+
+    The list ends where the weight falls below 2^-bits. By convexity the weights fall at least by
+    exp(-E/v) a block from there, so all that follow together weigh at most v / E as much as the
+    last.
+    """
+    weights: list[tuple[int, int]] = []
+    precision, v = bits + 16, 0
+    while not weights or weights[-1][1] > 1:
+        weights.append(exp_bounds(law.energy(v * Fraction(2) ** law.block_bits), precision))
+        v += 1
+    last = law.energy((v - 1) * Fraction(2) ** law.block_bits)
+    rest_low, rest_high = 0, int((v - 1) / last) + 1
+    sums = []
+    for low, high in reversed(weights):
+        sums.append((rest_low, rest_high))  # of what follows
+        rest_low, rest_high = rest_low + low, rest_high + high
+    below, above, seen_low, seen_high = [], [], 0, 0
+    for (low, high), (rest_low, rest_high) in zip(weights, reversed(sums), strict=True):
+        seen_low, seen_high = seen_low + low, seen_high + high
+        below.append((seen_low << bits) // (seen_low + rest_high))
+        above.append(-((-seen_high << bits) // (seen_high + rest_low)))
+    return below, above
+
+
+@lru_cache(maxsize=64)
+def block_table(law: Law, width: int) -> npt.NDArray[np.int16]:
+    """Return, for each first look at a uniform number, the block that it decides on, or -1."""
+    extra = 32
+    below, above = block_bounds(law, width + extra)
+    table = np.full(1 << width, -1, dtype=np.int16)
+    start = 0
+    for v, (low, high) in enumerate(zip(below, above, strict=True)):
+        table[start : low >> extra] = v
+        start = -(-high >> extra)
+    return table
+
+
+def draw(law: Law, size: Size, source: Source, width: int = _WIDTH) -> Integers:
+    """Draw from a law; `width` (8 or 16) is how many bits are looked at first."""
+    result = np.empty(size, dtype=np.int64)
+    flat = result.reshape(-1)
+    filled = 0
+    while filled < flat.size:
+        missing = flat.size - filled
+        lanes = _lanes(law, min(_LANES, missing + missing // 8 + 8), source, width)[:missing]
+        flat[filled : filled + lanes.size] = lanes
+        filled += lanes.size
+    return result
+
+
+def _words(source: Source, count: int, bits: int) -> npt.NDArray[Any]:
+    dtype = np.min_scalar_type((1 << bits) - 1)
+    return np.frombuffer(source(count * dtype.itemsize), dtype=dtype)
+
+
+def _lanes(law: Law, count: int, source: Source, width: int) -> Integers:
+    """Return what is kept of `count` tries."""
+    look = _words(source, count, width)
+    block = block_table(law, width)[look].astype(np.int64)
+    for lane in np.flatnonzero(block < 0):
+        block[lane] = _refined_block(law, int(look[lane]), width, source)
+    bits = law.offset_bits
+    word = _words(source, count, bits + 1).astype(np.int64)
+    negative, offset = (word & 1).astype(bool), word >> 1 & (1 << bits) - 1
+    kept = _kept(law, block, offset, source, width) if bits else np.ones(count, dtype=bool)
+    size = (block << bits) + offset
+    if law.is_rounded:
+        size = (size + (1 << _FRACTION_BITS - 1)) >> _FRACTION_BITS
+    else:
+        kept &= ~(negative & (size == 0))
+    noise: Integers = np.where(negative, -size, size)
+    return noise[kept]
+
+
+def _kept(
+    law: Law, block: Integers, offset: Integers, source: Source, width: int
+) -> npt.NDArray[np.bool_]:
+    look = _words(source, block.size, width)
+    gap, growth = law.gaps(block, offset)
+    most = np.exp(-gap) * 2.0**width
+    kept: npt.NDArray[np.bool_] = look + 1.0 <= most * (1 - growth - _TRUST)
+    for lane in np.flatnonzero(~kept & (look < most * (1 + _TRUST))):
+        kept[lane] = _refined_kept(
+            law, int(block[lane]), int(offset[lane]), int(look[lane]), width, source
+        )
+    return kept
+
+
+def _more(source: Source) -> int:
+    return int.from_bytes(source(_MORE // 8), "little")
+
+
+def _refined_block(law: Law, uniform: int, bits: int, source: Source) -> int:
+    while True:
+        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        below, above = block_bounds(law, bits)
+        v = bisect_left(below, uniform + 1)  # below[v - 1] <= uniform < below[v]
+        if v < len(below) and (v == 0 or above[v - 1] <= uniform):
+            if v >= 1 << 15:
+                raise OverflowError("The noise does not fit in 64 bits.")
+            return v
+
+
+def _refined_kept(
+    law: Law, block: int, offset: int, uniform: int, bits: int, source: Source
+) -> bool:
+    offset_bits, open_end = law.offset_bits, int(law.is_rounded)
+    while True:
+        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        if law.is_rounded:
+            offset, offset_bits = offset << _MORE | _more(source), offset_bits + _MORE
+        if uniform + 1 <= exp_bounds(law.gap(block, offset + open_end, offset_bits), bits)[0]:
+            return True
+        if uniform >= exp_bounds(law.gap(block, offset, offset_bits), bits)[1]:
+            return False
+
+
+def bernoulli_exp(energy: Fraction, source: Source) -> bool:
+    """Return True with probability exp(-energy), exactly; energy >= 0."""
+    uniform, bits = 0, 0
+    while True:
+        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        low, high = exp_bounds(energy, bits)
+        if uniform + 1 <= low:
+            return True
+        if uniform >= high:
+            return False
+
+
+def uniform_below(count: int, source: Source) -> int:
+    """Return one of 0 ... count - 1, each exactly as likely."""
+    bits = (count - 1).bit_length()
+    while True:
+        number = int.from_bytes(source(bits // 8 + 1), "little") & (1 << bits) - 1
+        if number < count:
+            return number

@@ -1,0 +1,131 @@
+"""Running sums in files: what is kept, and what has to fit together when it is taken up again."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privacy import _checks
+from privacy.release import _files
+from privacy.release.factorisations import build
+from privacy.release.participation import Participation, from_json, to_json
+
+if TYPE_CHECKING:
+    from privacy.release.running_sums import RunningSum
+
+_KIND = "running-sum"
+_SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "noise", "simulation")
+_COMPUTED = ("sigma", "sensitivity")
+"""What follows from the rest, and the guarantee from it: a file in which it does not is refused."""
+_CLOSE = 1e-9  # sums of floats differ in their last digits between machines
+_DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+
+
+def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
+    """Return the header and the arrays that keep the whole state."""
+    header = {
+        "kind": _KIND,
+        "factorisation": type(sums.factorisation).__name__,
+        "name": sums.factorisation.name,
+        "K": sums.factorisation.releases,
+        "participation": to_json(sums.participation),
+        "shape": sums.shape,
+        "step": sums.step_width or None,
+        "settings": {name: getattr(sums, name) for name in _SETTINGS},
+        "computed": {name: getattr(sums, name) for name in _COMPUTED},
+        "releases": sums.releases,
+        "generator": sums._generator and sums._generator.bit_generator.state,
+    }
+    arrays: _files.Arrays = {
+        f"C_{name}": array for name, array in sums.factorisation.arrays().items()
+    }
+    arrays |= {"prefix": sums._prefix, "memory": sums._memory.state()}
+    if sums._lattice is not None:
+        arrays |= sums._lattice.state()
+    return header, arrays
+
+
+def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
+    """Return the running sum that a file keeps, which goes on with that file.
+
+    Raises
+    ------
+    ValueError
+        The file is another's, or its parts do not fit together.
+    """
+    left = _files.stamp(path)  # before it is read: what comes after is not in it
+    header, arrays = _files.read(path)
+    if header.get("kind") != _KIND:
+        remedy = "Pass a file that save() wrote."
+        raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
+    try:
+        sums = _rebuilt(kind, header, arrays)
+        _check_the_same(sums, header, arrays)
+    except _DAMAGES as error:
+        remedy = f"Restore a copy. {type(error).__name__}: {error}"
+        rule = "of a running sum whose parts fit together"
+        raise ValueError(_checks.expected("path", str(path), rule, remedy)) from error
+    sums._path, sums._left = path.absolute(), left
+    return sums
+
+
+def _rebuilt(
+    kind: "type[RunningSum]", header: dict[str, Any], arrays: _files.Arrays
+) -> "RunningSum":
+    factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
+    sums = kind(
+        build(header["factorisation"], header["name"], header["K"], factors),
+        participation=from_json(header["participation"]),
+        shape=tuple(header["shape"]),
+        step=header["step"],
+        **{name: header["settings"][name] for name in _SETTINGS},
+    )
+    if sums._generator is not None:
+        sums._generator = _generator(header["generator"])
+    releases, most = header["releases"], sums.factorisation.releases
+    if releases != 0:
+        releases = _checks.count("releases", releases, "It counts what was released.")
+    if releases > most and sums.participation != Participation.once():
+        remedy = "A record in several releases meets no fresh block."
+        raise ValueError(_checks.expected("releases", releases, f"<= {most}", remedy))
+    sums.releases = releases
+    in_block = (releases - 1) % most + 1 if releases else 0
+    sums._prefix = arrays["prefix"]
+    sums._memory.restore(arrays["memory"], in_block)
+    if sums._lattice is not None:
+        sums._lattice.restore(arrays, in_block)
+    return sums
+
+
+def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: _files.Arrays) -> None:
+    """Check that a running sum writes what it was read from: nothing less, more, or other."""
+    for name in _COMPUTED:
+        kept, found = header["computed"].pop(name), getattr(sums, name)
+        if not abs(kept - found) <= _CLOSE * found:
+            remedy = "The file was changed, and its guarantee would be another's."
+            raise ValueError(_checks.expected(name, kept, f"{found!r}", remedy))
+    again, state = contents(sums)
+    again["computed"] = {}
+    if _files.encoded(again) != _files.encoded(header):
+        raise ValueError("The header has other fields than were written.")
+    if state.keys() != arrays.keys():
+        raise ValueError(f"Expected the arrays {sorted(state)}, not {sorted(arrays)}.")
+    for name, array in arrays.items():
+        fits = array.dtype == np.float64 and array.shape == state[name].shape
+        if not (fits and np.isfinite(array).all() and np.array_equal(array, state[name])):
+            rule = f"finite floats of shape {state[name].shape}"
+            raise ValueError(_checks.expected(name, "...", rule, "It was changed."))
+    if sums._prefix.shape != (math.prod(sums.shape),):
+        rule = f"one number for each of {sums.shape}"
+        raise ValueError(_checks.expected("prefix.shape", sums._prefix.shape, rule, "Changed."))
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    kind: Callable[[], np.random.BitGenerator] = getattr(np.random, state["bit_generator"])
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise TypeError(f"Expected a bit generator, not {state['bit_generator']!r}.")
+    bits = kind()
+    bits.state = state
+    return np.random.Generator(bits)

@@ -1,0 +1,107 @@
+"""How large the noise of a running sum is: what a record can move, and rounding beside it."""
+
+import math
+from dataclasses import dataclass
+
+from privacy import _checks
+from privacy._solve import round_up
+from privacy.mechanisms import Gaussian, ZeroConcentratedDP
+from privacy.relations import NeighboringRelation
+from privacy.release._lattice import Lattice
+from privacy.release.factorisations import Factorisation
+from privacy.release.participation import Participation
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What the guarantee of a running sum follows from, besides its `Gaussian`.
+
+    Attributes
+    ----------
+    clip_norm
+        Norm bound of one record's contribution to one release.
+    sensitivity
+        How far a record's contributions, of norm 1, move C x together.
+    step
+        Width of the lattice, 0 in a simulation.
+    rounding
+        How far rounding can move C x further apart than it was.
+    sigma
+        Standard deviation of the noise z.
+    """
+
+    clip_norm: float
+    sensitivity: float
+    step: float
+    rounding: float
+    sigma: float
+
+    def of_discrete_noise(
+        self, gaussian: Gaussian, relation: NeighboringRelation
+    ) -> ZeroConcentratedDP:
+        """Return what holds with discrete noise."""
+        replaced = relation is NeighboringRelation.REPLACE_ONE
+        distance = gaussian.replace_distance if replaced else 1.0
+        moved = round_up(distance * self.clip_norm * self.sensitivity + self.rounding, 2.0**-50)
+        return ZeroConcentratedDP(round_up(0.5 * (moved / self.sigma) ** 2, 2.0**-50), relation)
+
+
+def scales(
+    factorisation: Factorisation,
+    participation: Participation,
+    gaussian: Gaussian,
+    *,
+    clip_norm: float,
+    size: int,
+    step: float | None,
+    simulation: bool,
+) -> Scales:
+    """Return the scales of a running sum of vectors of length `size`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The clip norm or the step is outside its domain.
+    """
+    clip_norm = _checks.real(
+        "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
+    )
+    sensitivity = factorisation.sensitivity(participation)
+    if not simulation:
+        sensitivity += Lattice.widening(factorisation, participation)
+    base = gaussian.noise_multiplier * clip_norm * sensitivity
+    if not 1e-150 < base < 1e150:
+        remedy = "Choose a unit in which the noise is neither tiny nor huge."
+        raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
+    width = 0.0 if simulation else _width(step, base)
+    distance = gaussian.replace_distance
+    rounding = width * _steps_of_rounding(factorisation, participation, distance, size)
+    # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
+    reach = rounding / min(1.0, distance)
+    charged = clip_norm * sensitivity + reach
+    sigma = round_up(gaussian.noise_multiplier * charged, 2.0**-50)
+    return Scales(clip_norm, sensitivity, width, rounding, sigma)
+
+
+def _width(step: float | None, sigma: float) -> float:
+    if step is None:
+        return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
+    remedy = "Pass a power of two, small against the noise, or leave it out."
+    step = _checks.real("step", step, remedy, above=0, at_most=sigma)
+    if math.frexp(step)[0] != 0.5:
+        raise ValueError(_checks.expected("step", step, "a power of two", remedy))
+    return step
+
+
+def _steps_of_rounding(
+    factorisation: Factorisation, participation: Participation, distance: float, size: int
+) -> float:
+    """Return by how many steps rounding can move C x further apart than it was."""
+    releases = factorisation.releases
+    steps = math.sqrt(releases * size)  # a step for each coordinate of each row
+    if distance < 2:
+        # two records that are rounded toward zero stay in their ball, not at their distance
+        times = 1 if participation == Participation.once() else releases
+        longest = float(factorisation.column_norms().max())
+        steps += times * longest * (1 + 1e-9) * math.sqrt(size)
+    return steps
