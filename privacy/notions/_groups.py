@@ -4,7 +4,7 @@ docs/theory/contour.md says what the quadrature needs of the pair.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -50,6 +50,10 @@ class GroupSampledGaussian(AgainstNormal):
     @property
     def _span(self) -> float:
         return self.size * self.shift
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return the model itself: no two share nodes."""
+        return self
 
     def supremum(self, direction: Direction) -> float:
         """Return k log(1 / (1 - q)) when adding: none of the records was sampled."""

@@ -5,7 +5,7 @@ docs/theory/contour.md derives the spacing and the errors.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Self
@@ -82,6 +82,24 @@ class _GaussianPair:
         grid = self._shared_grid(direction, t)
         return None if grid is None else self._nodes_at(direction, *grid)
 
+    @property
+    def noise(self) -> float:
+        """The noise multiplier."""
+        return self.noise_multiplier
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the shared grid."""
+        return self.sampling_probability, _octave(self.noise_multiplier)
+
+    def stacked_nodes(
+        self, noise: Sequence[float], direction: Direction, t: float
+    ) -> LossNodes | None:
+        """Return shared nodes of models of one key, a row for each noise."""
+        grid = self._shared_grid(direction, t)
+        column = np.array(noise)[:, None]
+        several = replace(self, noise_multiplier=column)  # type: ignore[type-var]
+        return None if grid is None else several._nodes_at(direction, *grid)
+
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
         low, high = self._range(direction, t)
         if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
@@ -90,7 +108,7 @@ class _GaussianPair:
         return _whole_grid(self._rounded(), direction, t)
 
     def _rounded(self) -> Self:
-        step = 2.0 ** (math.floor(32 * math.log2(self.noise_multiplier)) / 32)
+        step = 2.0 ** (_octave(self.noise_multiplier) / 32)
         return replace(self, noise_multiplier=step)  # type: ignore[type-var]
 
     def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
@@ -221,7 +239,12 @@ class _GaussianPair:
         return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
 
 
-@lru_cache(maxsize=64)
+def _octave(noise: float) -> int:
+    """Return the largest k with 2^(k / 32) <= noise."""
+    return math.floor(32 * math.log2(noise))
+
+
+@lru_cache(maxsize=512)
 def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[Array, float]:
     return model.whole_grid(direction, t)
 
@@ -405,7 +428,7 @@ class AntipodalGaussian(_GaussianPair):
         up = _log_mixture(m * (z - m / 2), q)
         down = _log_mixture(m * (-z - m / 2), q)
         near = np.clip(m * z, -1.0, 1.0)
-        odds = 2 * q * math.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
+        odds = 2 * q * np.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
         weight = _log_normal_mixture(z, m, q)
         return weight, np.where(np.abs(m * z) < 1, np.log1p(np.maximum(odds, -0.999)), up - down)
 
@@ -442,22 +465,42 @@ class SampledLaplace:
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return the two atoms and Gauss-Legendre panels between them."""
-        rate, q = 1 / self.scale, self.sampling_probability
+        return self._nodes_at(np.array([1 / self.scale]), direction, t)
+
+    def _nodes_at(self, rate: Array, direction: Direction, t: float) -> LossNodes:
+        """Return the nodes for one rate, or a row for each of a column of rates."""
         x, weight = self._across(t, 0.0)
-        log_base = np.concatenate(
-            [[-math.log(2)], np.log(weight * (rate / 2)) - rate * x, [-rate - math.log(2)]]
-        )
-        ratio = _log_mixture(rate * np.concatenate([[-1.0], 2 * x - 1, [1.0]]), q)
+        left = np.full(rate.shape, -math.log(2))
+        between = np.log(weight * (rate / 2)) - rate * x
+        log_base = np.concatenate([left, between, left - rate], axis=-1)
+        ends = np.concatenate([[-1.0], 2 * x - 1, [1.0]])
+        ratio = _log_mixture(rate * ends, self.sampling_probability)
         if direction == "remove":
             return LossNodes(log_base + ratio, ratio)
         return LossNodes(log_base, -ratio)
+
+    @property
+    def noise(self) -> float:
+        """The scale."""
+        return self.scale
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the panels."""
+        return self.sampling_probability, self._panel_count(t, 0.0)
+
+    def stacked_nodes(self, noise: Sequence[float], direction: Direction, t: float) -> LossNodes:
+        """Return shared nodes of models of one key, a row for each noise."""
+        return self._nodes_at(1 / np.array(noise)[:, None], direction, t)
+
+    def _panel_count(self, t: float, more: float) -> int:
+        return math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
 
     def _across(self, t: float, more: float) -> tuple[Array, Array]:
         """Return panels of [0, 1] over which the exponent grows by 8 at most.
 
         Then 16 points are exact to 1e-25.
         """
-        count = math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
+        count = self._panel_count(t, more)
         refuse_beyond(_MANY, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))
 

@@ -81,14 +81,19 @@ def sampled(noise_multiplier: float, q: float, steps: int) -> Any:
 @benchmark("many-mechanisms")
 def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
     """10,000 different mechanisms in RDP, after a first plan of the same kind."""
-    kinds: dict[str, tuple[Callable[[float], Any], float | None]] = {
+    kinds: dict[str, tuple[Callable[[float], Any], float]] = {
         "Gaussians": (dp.Gaussian, 50),
-        "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), None),
-        "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), None),
+        "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), 300),
+        "Laplaces": (dp.Laplace, 600),
+        "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), 2500),
+        "sampled Laplaces": (
+            lambda x: dp.PoissonSampled(dp.Laplace(x / 10), sampling_probability=0.001),
+            2500,
+        ),
     }
     for name, (make, limit) in kinds.items():
         times = []
-        for turn in range(3 if limit else 2):
+        for turn in range(3):
             plan = dp.compose(*(make(100 + (i + turn / 9) / 100) for i in range(10_000)))
             start = time.process_time_ns()
             dp.account(plan, notion="rdp").epsilon(1e-6)
