@@ -55,6 +55,10 @@ class GroupSampledGaussian(AgainstNormal):
         """Return the model itself: no two share nodes."""
         return self
 
+    def _rounded_probability(self, t: float) -> float:
+        """Return the probability itself, whose weights are known."""
+        return self.sampling_probability
+
     def supremum(self, direction: Direction) -> float:
         """Return k log(1 / (1 - q)) when adding: none of the records was sampled."""
         q = self.sampling_probability

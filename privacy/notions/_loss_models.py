@@ -5,10 +5,10 @@ docs/theory/contour.md derives the spacing and the errors.
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -82,34 +82,41 @@ class _GaussianPair:
         grid = self._shared_grid(direction, t)
         return None if grid is None else self._nodes_at(direction, *grid)
 
-    @property
-    def noise(self) -> float:
-        """The noise multiplier."""
-        return self.noise_multiplier
-
     def stack_key(self, t: float) -> Hashable:
         """Return what fixes the shared grid."""
-        return self.sampling_probability, _octave(self.noise_multiplier)
+        return self._rounded_probability(t), _octave(self.noise_multiplier)
 
     def stacked_nodes(
-        self, noise: Sequence[float], direction: Direction, t: float
+        self, models: Sequence[Self], direction: Direction, t: float
     ) -> LossNodes | None:
-        """Return shared nodes of models of one key, a row for each noise."""
+        """Return shared nodes of models of one key, a row for each."""
         grid = self._shared_grid(direction, t)
-        column = np.array(noise)[:, None]
-        several = replace(self, noise_multiplier=column)  # type: ignore[type-var]
-        return None if grid is None else several._nodes_at(direction, *grid)
+        if grid is None:
+            return None
+        q, noise = _columns((one.sampling_probability, one.noise_multiplier) for one in models)
+        several = replace(self, sampling_probability=q, noise_multiplier=noise)  # type: ignore[type-var]
+        return several._nodes_at(direction, *grid)
 
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
         low, high = self._range(direction, t)
         if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
             return None
         # a grid for slightly less noise is a little finer and wider: it serves this noise too
-        return _whole_grid(self._rounded(), direction, t)
+        return _whole_grid(self._rounded(t), direction, t)
 
-    def _rounded(self) -> Self:
-        step = 2.0 ** (_octave(self.noise_multiplier) / 32)
-        return replace(self, noise_multiplier=step)  # type: ignore[type-var]
+    def _rounded(self, t: float) -> Self:
+        q, step = self._rounded_probability(t), 2.0 ** (_octave(self.noise_multiplier) / 32)
+        return replace(self, sampling_probability=q, noise_multiplier=step)  # type: ignore[type-var]
+
+    def _rounded_probability(self, t: float) -> float:
+        """Return a probability, as large or a little larger, whose grid for (0, t] serves too.
+
+        It is as wide or wider. A change of log q by x changes the log of F(d) and of M - 1 by
+        at most (t + 1) x, here .4 of the digits' 42.
+        """
+        q, fine = self.sampling_probability, 2 * max(t, 16.0)
+        rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
+        return max(rounded, q) if rounded < 1 else q
 
     def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
         log_weight, loss = self._log_densities(direction, z)
@@ -239,6 +246,13 @@ class _GaussianPair:
         return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
 
 
+def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
+    """Return a column of each of two parameters, or the one number where they are all equal."""
+    both = zip(*pairs, strict=True)
+    q, noise = (np.array(p)[:, None] if len(set(p)) > 1 else p[0] for p in both)
+    return q, noise
+
+
 def _octave(noise: float) -> int:
     """Return the largest k with 2^(k / 32) <= noise."""
     return math.floor(32 * math.log2(noise))
@@ -260,20 +274,26 @@ def log_sum(exponent: Array) -> Array:
     return np.asarray(np.log(np.exp(exponent - top).sum(axis=-1)) + top[..., 0])
 
 
-def _log_mixture(y: Array, q: float) -> Array:
+def _log_mixture(y: Array, q: Any) -> Array:
     """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
-    if q == 1:
+    if _unsampled(q):
         return y
     excess = q * np.expm1(np.minimum(y, 700.0))
     # far from 1 the two parts are added as they are: 1 - q may be all that is left
-    far = np.logaddexp(math.log1p(-q), math.log(q) + y)
+    far = np.logaddexp(np.log1p(-q), np.log(q) + y)
     return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
 
 
-def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
+def _unsampled(q: Any) -> bool:
+    """Return whether q is 1, which no entry of a column is."""
+    return isinstance(q, float) and q == 1
+
+
+def _log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
     """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
-    near = math.log(q) - 0.5 * (z - shift) ** 2
-    return near if q == 1 else np.logaddexp(near, math.log1p(-q) - 0.5 * z * z)
+    if _unsampled(q):
+        return -0.5 * (z - shift) ** 2
+    return np.logaddexp(np.log(q) - 0.5 * (z - shift) ** 2, np.log1p(-q) - 0.5 * z * z)
 
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
@@ -465,32 +485,29 @@ class SampledLaplace:
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return the two atoms and Gauss-Legendre panels between them."""
-        return self._nodes_at(np.array([1 / self.scale]), direction, t)
+        return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
 
-    def _nodes_at(self, rate: Array, direction: Direction, t: float) -> LossNodes:
-        """Return the nodes for one rate, or a row for each of a column of rates."""
+    def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
+        """Return the nodes of this model, or of all that have columns of its parameters."""
+        rate = 1 / scale
         x, weight = self._across(t, 0.0)
         left = np.full(rate.shape, -math.log(2))
         between = np.log(weight * (rate / 2)) - rate * x
         log_base = np.concatenate([left, between, left - rate], axis=-1)
         ends = np.concatenate([[-1.0], 2 * x - 1, [1.0]])
-        ratio = _log_mixture(rate * ends, self.sampling_probability)
+        ratio = _log_mixture(rate * ends, q)
         if direction == "remove":
             return LossNodes(log_base + ratio, ratio)
         return LossNodes(log_base, -ratio)
 
-    @property
-    def noise(self) -> float:
-        """The scale."""
-        return self.scale
-
     def stack_key(self, t: float) -> Hashable:
-        """Return what fixes the panels."""
-        return self.sampling_probability, self._panel_count(t, 0.0)
+        """Return what fixes the panels, and whether all records are sampled."""
+        return self._panel_count(t, 0.0), self.sampling_probability == 1
 
-    def stacked_nodes(self, noise: Sequence[float], direction: Direction, t: float) -> LossNodes:
-        """Return shared nodes of models of one key, a row for each noise."""
-        return self._nodes_at(1 / np.array(noise)[:, None], direction, t)
+    def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
+        """Return shared nodes of models of one key, a row for each."""
+        q, scale = _columns((one.sampling_probability, one.scale) for one in models)
+        return self._nodes_at(direction, t, q, np.atleast_1d(scale))
 
     def _panel_count(self, t: float, more: float) -> int:
         return math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)

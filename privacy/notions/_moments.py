@@ -202,14 +202,9 @@ class LossModel(Protocol):
         ...
 
     def stacked_nodes(
-        self, noise: Sequence[float], direction: Direction, t: float
+        self, models: Sequence[Any], direction: Direction, t: float
     ) -> LossNodes | None:
-        """Return shared nodes of models of one key, a row for each model's `noise`."""
-        ...
-
-    @property
-    def noise(self) -> float:
-        """The size of the noise."""
+        """Return shared nodes of models of this one's class and key, a row for each."""
         ...
 
     def line_nodes(
@@ -276,6 +271,6 @@ def stacked_nodes(
         nodes = None
         if len(rows) > 1:
             with suppress(OverflowError):
-                noise = [models[row].noise for row in rows]
-                nodes = models[rows[0]].stacked_nodes(noise, direction, t)
+                some = [models[row] for row in rows]
+                nodes = some[0].stacked_nodes(some, direction, t)
         yield rows, nodes

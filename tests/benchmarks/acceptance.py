@@ -86,6 +86,7 @@ def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
         "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), 300),
         "Laplaces": (dp.Laplace, 600),
         "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), 2500),
+        "sampling probabilities": (lambda x: sampled(1, x / 1e5, 1), 2500),
         "sampled Laplaces": (
             lambda x: dp.PoissonSampled(dp.Laplace(x / 10), sampling_probability=0.001),
             2500,

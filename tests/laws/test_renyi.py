@@ -129,7 +129,7 @@ def nearby(part, factor):
             return dp.Gaussian(part.noise_multiplier * factor)
         case dp.RandomizedResponse():
             return dp.RandomizedResponse(part.epsilon * factor, part.categories)
-    q = part.sampling_probability
+    q = part.sampling_probability / factor
     return dp.PoissonSampled(nearby(part.mechanism, factor), sampling_probability=q)
 
 
