@@ -46,6 +46,10 @@ class _GaussianPair:
         """Return infinity: normal tails."""
         return math.inf
 
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
+
     @property
     def _reach(self) -> float:
         """Return the distance from the real line up to which |arg dP/dQ| < pi, one mixture."""
@@ -281,7 +285,8 @@ def _log_mixture(y: Array, q: Any) -> Array:
     excess = q * np.expm1(np.minimum(y, 700.0))
     # far from 1 the two parts are added as they are: 1 - q may be all that is left
     far = np.logaddexp(np.log1p(-q), np.log(q) + y)
-    return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
+    near = np.log1p(np.clip(excess, -0.5, 0.5))
+    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
 
 
 def _unsampled(q: Any) -> bool:
@@ -292,8 +297,9 @@ def _unsampled(q: Any) -> bool:
 def _log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
     """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
     if _unsampled(q):
-        return -0.5 * (z - shift) ** 2
-    return np.logaddexp(np.log(q) - 0.5 * (z - shift) ** 2, np.log1p(-q) - 0.5 * z * z)
+        return np.asarray(-0.5 * (z - shift) ** 2)
+    near = np.log(q) - 0.5 * (z - shift) ** 2
+    return np.asarray(np.logaddexp(near, np.log1p(-q) - 0.5 * z * z))
 
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
@@ -482,6 +488,10 @@ class SampledLaplace:
         return side * float(
             _log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
         )
+
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return the two atoms and Gauss-Legendre panels between them."""

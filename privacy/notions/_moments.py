@@ -189,6 +189,10 @@ class LossModel(Protocol):
         """Return the largest possible loss."""
         ...
 
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out, to be counted as an infinite loss."""
+        ...
+
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return nodes that serve K(t)."""
         ...

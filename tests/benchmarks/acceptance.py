@@ -194,6 +194,19 @@ def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"tight epsilon, q={q:g} T={steps}", milliseconds, "ms", 3)
 
 
+@benchmark("groups")
+def groups(_: argparse.Namespace) -> Iterator[Figure]:
+    """The tight epsilon of a user's 1,000 sampled records, another number of records each time."""
+    for q, sigma, steps in ((0.001, 20.0, 100), (0.01, 100.0, 1000), (0.1, 1000.0, 1000)):
+
+        def evaluate(fresh: float, q: float = q, sigma: float = sigma, steps: int = steps) -> float:
+            size = 1000 - round(1e4 * abs(fresh - 1)) if fresh > 1 else 900
+            user = dp.user_level(sampled(sigma, q, steps), max_contributions=size)
+            return dp.account(user).epsilon(1e-6)
+
+        yield Figure(f"1,000 records, q={q:g} T={steps}", median_cpu(evaluate, 5), "s", 2)
+
+
 MEMORY = """
 import resource
 import privacy as dp
