@@ -7,7 +7,7 @@ directions differ and may cross, one row a direction: "remove" first, "add" seco
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Self
 
 import numpy as np
@@ -180,10 +180,10 @@ class SampledGaussianNoise(Formula):
         value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # an order a row
         whole = orders == np.floor(orders)
         if not whole.all():
-            value[~whole] = self._fractional(orders[~whole]).T
+            value[~whole] = self._integrated(orders[~whole], SampledGaussianNoise._chord).T
         huge = orders > _LAST_SUM
         if huge.any():
-            value[huge] = SampledPair(self.mu, self.q).at(orders[huge]).T
+            value[huge] = self._integrated(orders[huge], SampledGaussianNoise._convex).T
         sums = np.flatnonzero(whole & ~huge)
         for rows in _groups(sums, orders[sums]):
             value[rows] = self._by_sum(orders[rows]).T
@@ -217,16 +217,22 @@ class SampledGaussianNoise(Formula):
         value += rounding * np.minimum(1.0, 1.6 * value) + 4 * _U * value
         return np.asarray(value / (orders - 1))
 
-    def _fractional(self, orders: Array) -> Array:
+    def _integrated(
+        self, orders: Array, bound: "Callable[[SampledGaussianNoise, Array], Array]"
+    ) -> Array:
+        """Return the divergence by quadrature, and the bound where that does not reach."""
         if np.ndim(self.mu) == 0:
             model = SampledGaussian(self.q, 1 / self.mu)
-            return _by_moment(model, orders, "remove", self._chord)
+            return _by_moment(model, orders, "remove", partial(bound, self))
         each = [
             SampledGaussianNoise(float(mu), float(q))
             for (mu,), (q,) in zip(self.mu, self.q, strict=True)  # type: ignore[call-overload]
         ]
         models = [SampledGaussian(one.q, 1 / one.mu) for one in each]
-        return _by_moments(models, orders, "remove", [one._chord for one in each])
+        return _by_moments(models, orders, "remove", [partial(bound, one) for one in each])
+
+    def _convex(self, orders: Array) -> Array:
+        return SampledPair(self.mu, self.q).at(orders)
 
     def _chord(self, orders: Array) -> Array:
         """Return a bound between integers: (a - 1) D is convex in a and 0 at 1.

@@ -450,7 +450,7 @@ def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Div
         return Linear(math.inf)
     if relation is NeighboringRelation.REPLACE_ONE:
         # quadrature needs some signal and some records
-        return antipodal(mu, q) if mu > 1e-6 and q > 1e-9 else SampledPair(2 * mu, q)
+        return antipodal(mu, q) if mu > 1e-12 and q > 1e-9 else SampledPair(2 * mu, q)
     return SampledGaussianNoise(max(mu, 1e-100), q)
 
 

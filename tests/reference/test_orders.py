@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.notions._divergences import SampledGaussianNoise, antipodal
 
 
 def run(sigma, q, count=1):
@@ -72,3 +73,32 @@ def test_noise_by_the_best_of_all_orders(epsilon, delta, q, steps):
     a = np.concatenate([1 + np.geomspace(0.01, 400, 300), best * np.linspace(0.98, 1.02, 41)])
     log_delta = (a - 1) * (less.divergences(a) - epsilon + np.log1p(-1 / a)) - np.log(a)
     assert log_delta.min() > math.log(delta)
+
+
+@pytest.mark.parametrize(("mu", "q", "order"), [(1e-5, 0.01, 140_000.0), (3e-6, 0.4, 300_000.0)])
+def test_orders_beyond_the_longest_sum(mu, q, order):
+    """Quadrature there, against the sum that is not taken for its length."""
+    noise = SampledGaussianNoise(mu, q)
+    several = np.array([order])
+    assert noise.at(several) == pytest.approx(noise._by_sum(several), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mu", "q", "order"),
+    [(1e-7, 0.1, 2), (1e-11, 1e-6, 3.5), (1e-9, 0.3, 1.01), (1e-7, 0.5, 1e6), (1e-10, 0.01, 1e12)],
+)
+def test_faint_signals_under_replacement(mu, q, order):
+    """Hardly any signal, against the integral in 60 digits."""
+    with mp.workdps(60):
+        m, kept, a = map(mp.mpf, (mu, q, order))
+
+        def integrand(z):
+            up = 1 - kept + kept * mp.exp(m * z - m * m / 2)
+            down = 1 - kept + kept * mp.exp(-m * z - m * m / 2)
+            return mp.npdf(z) * up**a * down ** (1 - a)
+
+        last = int(4 * a * kept * m) + 16
+        moment = mp.quad(integrand, [-14, 0, *range(2, last, 4), last + 4])
+        truth = mp.log(moment) / (a - 1)
+    for found in antipodal(mu, q).at(np.array([float(order)]))[:, 0]:
+        assert truth <= found <= truth * (1 + 1e-10)
