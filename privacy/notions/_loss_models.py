@@ -19,6 +19,7 @@ _TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
 _NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
+_EVEN = 64  # panels up to which all are of one width
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
 _FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
@@ -500,7 +501,7 @@ class SampledLaplace:
     def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
         """Return the nodes of this model, or of all that have columns of its parameters."""
         rate = 1 / scale
-        x, weight = self._across(t, 0.0)
+        x, weight = self._graded(direction, t)
         left = np.full(rate.shape, -math.log(2))
         between = np.log(weight * (rate / 2)) - rate * x
         log_base = np.concatenate([left, between, left - rate], axis=-1)
@@ -512,15 +513,36 @@ class SampledLaplace:
 
     def stack_key(self, t: float) -> Hashable:
         """Return what fixes the panels, and whether all records are sampled."""
-        return self._panel_count(t, 0.0), self.sampling_probability == 1
+        count = self._panel_count(t, 0.0)
+        return (count, self.sampling_probability == 1) if count <= _EVEN else self
 
     def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
         """Return shared nodes of models of one key, a row for each."""
         q, scale = _columns((one.sampling_probability, one.scale) for one in models)
         return self._nodes_at(direction, t, q, np.atleast_1d(scale))
 
+    def _graded(self, direction: Direction, t: float) -> tuple[Array, Array]:
+        """Return panels of [0, 1] for all of (0, t], wider where the loss is far from its largest.
+
+        With D how far a panel's losses are below that at least, and S the steepest loss in it,
+        a width of 8 D / (S digits) lets the exponent s L grow by 8 at most while s D < digits,
+        and beyond that e^(s L) does not count. In distance u from the largest loss,
+        D >= S e^(-2 h / b) (1 - e^(-2 u / b)) b / 2, as log S changes by 2 / b at most.
+        """
+        count, rate = self._panel_count(t, 0.0), 2 / self.scale
+        refuse_beyond(_MANY, count * 16)
+        if count <= _EVEN:
+            away, weight = _panels(np.linspace(0.0, 1.0, count + 1))
+        else:
+            share, ends = 6 / (_DIGITS + 8 + rate), [0.0]
+            while ends[-1] < 1:
+                ends.append(ends[-1] + max(1 / count, share * -math.expm1(-rate * ends[-1]) / rate))
+            away, weight = _panels(np.array([*ends[:-1], 1.0]))
+        return (away, weight) if direction == "add" else (1 - away, weight)
+
     def _panel_count(self, t: float, more: float) -> int:
-        return math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
+        count = 2 / self.scale + (t + 1) * self._steepest() / 8 + more
+        return math.ceil(min(count, _MANY))  # which is refused
 
     def _across(self, t: float, more: float) -> tuple[Array, Array]:
         """Return panels of [0, 1] over which the exponent grows by 8 at most.

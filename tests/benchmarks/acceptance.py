@@ -194,6 +194,19 @@ def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"tight epsilon, q={q:g} T={steps}", milliseconds, "ms", 3)
 
 
+@benchmark("sampled-laplace")
+def sampled_laplace(_: argparse.Namespace) -> Iterator[Figure]:
+    """The tightest epsilon of few sampled Laplaces, where no contour is tight."""
+    for scale, q, steps in ((1.0, 0.01, 2), (1.0, 0.1, 3), (0.1, 0.001, 1000)):
+
+        def evaluate(fresh: float, scale: float = scale, q: float = q, steps: int = steps) -> float:
+            step = dp.PoissonSampled(dp.Laplace(scale * fresh), sampling_probability=q)
+            return dp.account(dp.repeat(step, steps)).epsilon(1e-10)
+
+        seconds = median_cpu(evaluate, 5)
+        yield Figure(f"sampled Laplace, scale={scale:g} q={q:g} T={steps}", seconds, "s", 0.5)
+
+
 @benchmark("groups")
 def groups(_: argparse.Namespace) -> Iterator[Figure]:
     """The tight epsilon of a user's 1,000 sampled records, another number of records each time."""

@@ -102,3 +102,31 @@ def test_faint_signals_under_replacement(mu, q, order):
         truth = mp.log(moment) / (a - 1)
     for found in antipodal(mu, q).at(np.array([float(order)]))[:, 0]:
         assert truth <= found <= truth * (1 + 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("scale", "q", "order"),
+    [(1.0, 0.01, 3e4), (0.05, 0.3, 40.5), (0.2, 1e-4, 900.0)],
+)
+def test_sampled_laplace_at_large_orders(scale, q, order):
+    """Where panels grow away from the largest loss: both atoms and the integral, in 25 digits."""
+    curve = dp.account(
+        dp.PoissonSampled(dp.Laplace(scale), sampling_probability=q), notion="rdp"
+    ).divergences([order])
+    with mp.workdps(25):
+        rate, kept, a = 1 / mp.mpf(scale), mp.mpf(q), mp.mpf(order)
+
+        def moment(power):
+            """E_Q (dP/dQ)^power, the distance u from the larger atom in panels that double."""
+
+            def ratio(x):
+                return (1 - kept + kept * mp.exp(rate * (2 * x - 1))) ** power
+
+            away = [0, *(mp.mpf(2) ** -k for k in range(20, 0, -1)), 1]
+            at = (lambda u: 1 - u) if power > 0 else (lambda u: u)
+            between = mp.quad(lambda u: rate / 2 * mp.exp(-rate * at(u)) * ratio(at(u)), away)
+            return (ratio(0) + mp.exp(-rate) * ratio(1)) / 2 + between
+
+        truths = [mp.log(moment(power)) / (a - 1) for power in (a, 1 - a)]
+        for found, truth in zip(curve[:, 0], truths, strict=True):
+            assert truth <= found <= truth * (1 + mp.mpf("1e-10"))
