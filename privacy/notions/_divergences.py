@@ -291,8 +291,10 @@ def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
     return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
 
 
-def sampled_laplace(loss: float, q: float) -> SampledNoise:
+def sampled_laplace(loss: float, q: float) -> Divergence:
     """Return the divergence of sampled Laplace noise `loss` scales from the record."""
+    if math.isinf(loss):  # no noise to sample
+        return LaplaceNoise(loss)
     return SampledNoise(SampledLaplace(q, 1 / loss), LaplaceNoise(loss))
 
 

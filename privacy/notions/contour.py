@@ -176,13 +176,23 @@ def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ContourCurv
 
 @rule("contour", Laplace)
 def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> ContourCurve:
-    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    loss = _largest_loss(mechanism, relation)
     step = Step(SampledLaplace(1.0, 1 / loss), LaplaceProfile(loss), symmetric=True)
     return ContourCurve({step: 1}, 0.0, relation)
 
 
 def _likely(model: LossModel) -> LossModel:
     return model.likely() if isinstance(model, GroupSampledGaussian) else model
+
+
+def _largest_loss(mechanism: Laplace, relation: NeighboringRelation) -> float:
+    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    if math.isinf(loss):
+        raise UnsupportedMechanism(
+            f"Expected {mechanism!r} to have scale > 1e-300 for notion 'contour'. "
+            "Use notion 'tightest'."
+        )
+    return loss
 
 
 def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
@@ -217,7 +227,7 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
             profile = SampledProfile(GaussianProfile(mu), q)
             step = Step(SampledGaussian(q, 1 / mu), profile, symmetric=False)
     elif isinstance(inner, Laplace) and not replaced:
-        loss = ratio_up(shift(inner, relation), inner.scale)
+        loss = _largest_loss(inner, relation)
         profile = SampledProfile(LaplaceProfile(loss), q)
         step = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False)
     else:

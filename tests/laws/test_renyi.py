@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
@@ -102,6 +102,10 @@ def test_an_order_near_one_never_hurts(part, delta, near_one):
     assert more <= plain
 
 
+def named(sigma, q):
+    return dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+
+
 kinds = [laplaces, responses, sampled_gaussians, sampled(laplaces)]
 
 
@@ -143,3 +147,16 @@ def test_laplace_divergences_are_the_closed_form(scale, order):
         exact = mpmath.log(moment / (2 * a - 1)) / (a - 1)
         found = dp.account(dp.Laplace(scale), notion="rdp").divergence(order)
         assert exact <= found <= exact * (1 + mpmath.mpf("1e-12"))
+
+
+@settings(max_examples=60)
+@given(
+    part=st.one_of(sampled_gaussians, sampled(laplaces)), order=orders, far=log_uniform(17, 2000)
+)
+@example(part=named(8.952441042345507, 0.17548602003172206), order=28.23, far=256.5)
+@example(part=named(7.350400925824913, 0.2804908852795142), order=2.8335, far=128.7)
+def test_an_order_does_not_depend_on_others_asked_with_it(part, order, far):
+    """Nodes for large orders serve the small ones as well."""
+    curve = dp.account(part, notion="rdp")
+    together = curve.divergences([order + 1e-3, far + 1e-3])[..., 0]
+    assert together == pytest.approx(curve.divergences([order + 1e-3])[..., 0], rel=1e-11)

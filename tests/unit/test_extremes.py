@@ -56,3 +56,14 @@ def test_several_extreme_releases_at_once(kind, scale):
         each = [dp.account(one, notion="rdp").divergences([1.5, 2.0, 1e6]) for one in parts]
         assert whole == pytest.approx(sum(each), rel=1e-12)
         assert (whole > 0).all()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("q", [1, 0.1])
+def test_no_laplace_noise_at_all(q, steps):
+    step = dp.PoissonSampled(dp.Laplace(1e-310), sampling_probability=q)
+    plan = dp.repeat(step, steps)
+    assert dp.account(plan).epsilon(1e-6) == math.inf
+    assert dp.account(plan, notion="rdp").epsilon(1e-6) == math.inf
+    with pytest.raises(dp.UnsupportedMechanism, match="scale"):
+        dp.account(plan, notion="contour")
