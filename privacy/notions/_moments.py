@@ -46,9 +46,8 @@ def psi(y: Array) -> Array:
     return np.where(np.abs(y) < _SMALL, series, np.expm1(y) - y)
 
 
-def _weighted_psi(log_weight: Array, y: Array) -> Array:
+def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
     """Return exp(log_weight) psi(y), also where exp(y) alone would overflow."""
-    weight = np.exp(log_weight)
     if y.max() <= _LARGE:
         return np.asarray(weight * psi(y))
     far = np.exp(log_weight + np.maximum(y, 1.0)) - weight * (1 + y)
@@ -108,7 +107,9 @@ class LossNodes:
         # the log of a sum near 1 has no relative accuracy
         for *one, i in np.argwhere(value < 1):
             which = tuple(one)
-            excess = _weighted_psi(self.log_weight[which], y[(*which, i)]).sum()
+            excess = _weighted_psi(
+                self.log_weight[which], self._weight[which], y[(*which, i)]
+            ).sum()
             excess += t[i] * self._back[(*which, 0)]
             value[(*which, i)] = np.log1p(excess)
             scale[(*which, i)] = excess * (scale[(*which, i)] + 50)
@@ -151,7 +152,8 @@ class LossNodes:
     @cached_property
     def _back(self) -> Array:
         """Return E_P psi(-L), shape (..., 1)."""
-        return np.asarray(_weighted_psi(self.log_weight, -self.loss).sum(axis=-1, keepdims=True))
+        terms = _weighted_psi(self.log_weight, self._weight, -self.loss)
+        return np.asarray(terms.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
