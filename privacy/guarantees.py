@@ -212,7 +212,9 @@ class Curve(ABC):
         log_delta = self._log_delta(_checks.real("epsilon", epsilon, remedy, at_least=0))
         if log_delta == -math.inf:
             return self._least_delta()
-        return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), 4e-16))
+        # the log itself is rounded: for a claim of 1e-300 that is 4e-14 of delta
+        rounding = 4e-16 * (1 + abs(log_delta))
+        return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), rounding))
 
     def _least_delta(self) -> float:
         """Return what a log delta of -inf means: underflow, unless losses are bounded."""

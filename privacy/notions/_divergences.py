@@ -5,15 +5,24 @@ directions differ and may cross, one row a direction: "remove" first, "add" seco
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from typing import Self
 
 import numpy as np
 
 from privacy.notions._groups import GroupSampledGaussian
 from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
-from privacy.notions._moments import Array, Index, LossModel, log_moment
+from privacy.notions._moments import (
+    Array,
+    Direction,
+    Index,
+    LossModel,
+    log_moment,
+    psi,
+    stacked_nodes,
+)
 
 _U = 2.0**-53
 FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
@@ -31,6 +40,26 @@ class Divergence:
         """Return upper bounds at `orders` > 1, shape (n,), or (2, n) by direction."""
         raise NotImplementedError
 
+    @classmethod
+    def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
+        """Return the bounds of several of this class, shape (..., m, n)."""
+        return np.stack([one.at(orders) for one in several], axis=-2)
+
+
+class Formula(Divergence):
+    """A divergence whose fields may be columns of numbers, for several at once."""
+
+    __slots__ = ()
+
+    @classmethod
+    def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
+        """Return the bounds of several of this class, shape (m, n)."""
+        if len(several) == 1:
+            return several[0].at(orders)[None, :]
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        columns = ([[getattr(one, name)] for one in several] for name in names)
+        return cls(*map(np.array, columns)).at(orders)
+
 
 @dataclass(frozen=True)
 class Linear(Divergence):
@@ -44,7 +73,7 @@ class Linear(Divergence):
 
 
 @dataclass(frozen=True)
-class Response(Divergence):
+class Response(Formula):
     """Randomized response among `categories`: the worst pure-DP mechanism when 2.
 
     log(p^a r^(1-a) + r^a p^(1-a) + (categories - 2) r) / (a - 1) with
@@ -59,7 +88,7 @@ class Response(Divergence):
         loss, t = self.loss, orders - 1
         # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
         # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
-        log_p = -math.log1p((self.categories - 1) * math.exp(-loss))
+        log_p = -np.log1p((self.categories - 1) * np.exp(-loss))
         excess = log_p + _log_expm1(t * loss) + np.log(-np.expm1(-orders * loss))
         value = np.logaddexp(0.0, excess) / t
         value = value * (1 + 32 * _U) + 8 * _U * loss * np.minimum(value, 1)
@@ -72,7 +101,7 @@ def _log_expm1(x: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class LaplaceNoise(Divergence):
+class LaplaceNoise(Formula):
     """Two Laplace distributions `loss` scales apart (Mironov 2017, Proposition 6).
 
     log(a / (2a - 1) e^((a-1) loss) + (a - 1) / (2a - 1) e^(-a loss)) / (a - 1)
@@ -81,19 +110,23 @@ class LaplaceNoise(Divergence):
     loss: float
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence, by quadrature where the closed form would cancel."""
+        """Return the divergence, from M - 1 >= 0 where the closed form would cancel.
+
+        With psi(y) = e^y - 1 - y, M - 1 = (a psi(t loss) + t psi(-a loss)) / (2a - 1).
+        """
         t = orders - 1
         value = self.loss + np.log(orders / (2 * orders - 1)) / t
         value += np.log1p(t / orders * np.exp(-(2 * orders - 1) * self.loss)) / t
         value = value * (1 + 16 * _U) + 16 * _U / t
-        cancels = self.loss * orders < 30
-        if cancels.any():
-            value[cancels] = _by_moments(SampledLaplace(1.0, 1 / self.loss), orders[cancels])
-        return np.asarray(np.minimum(value, self.loss))
+        reach = self.loss * orders
+        near = np.clip(reach, 1e-150, 30.0)  # psi's condition there is at most 32
+        excess = orders * psi(near * (t / orders)) + t * psi(-near)
+        small = np.log1p(excess / (2 * orders - 1)) / t * (1 + 192 * _U)
+        return np.asarray(np.minimum(np.where(reach < 30, small, value), self.loss))
 
 
 @dataclass(frozen=True)
-class SampledPair(Divergence):
+class SampledPair(Formula):
     """A bound for any two mixtures (1 - q) R + q N(0, 1), (1 - q) R + q N(mu, 1).
 
     e^((a-1) D) is jointly convex in the pair: 1 + q (e^(a (a-1) mu^2 / 2) - 1).
@@ -105,7 +138,7 @@ class SampledPair(Divergence):
     def at(self, orders: Array) -> Array:
         """Return the bound, loose by a factor 1 / q where the signal is small."""
         x = np.maximum(0.5 * self.mu * self.mu * orders * (orders - 1), 1e-300)
-        value = np.logaddexp(0.0, math.log(self.q) + _log_expm1(x)) / (orders - 1)
+        value = np.logaddexp(0.0, np.log(self.q) + _log_expm1(x)) / (orders - 1)
         return np.asarray(value * (1 + 64 * _U) + 64 * _U * np.minimum(value, 1))
 
 
@@ -119,15 +152,18 @@ class SampledNoise(Divergence):
 
     def at(self, orders: Array) -> Array:
         """Return one row a direction."""
-        return _where_reached(
-            lambda a: np.stack([_by_moments(self.model, a, way) for way in ("remove", "add")]),
-            lambda a: np.stack([self.unsampled.at(a)] * 2),
-            orders,
-        )
+        return self.at_once([self], orders)[:, 0]
+
+    @classmethod
+    def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
+        """Return the bounds of several, shape (2, m, n)."""
+        models = [one.model for one in several]
+        bounds = [one.unsampled.at for one in several]
+        return np.stack([_by_moments(models, orders, way, bounds) for way in ("remove", "add")])
 
 
 @dataclass(frozen=True)
-class SampledGaussianNoise(Divergence):
+class SampledGaussianNoise(Formula):
     """The Poisson-sampled Gaussian mechanism when a record is removed.
 
     At integer orders a the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
@@ -141,17 +177,17 @@ class SampledGaussianNoise(Divergence):
 
     def at(self, orders: Array) -> Array:
         """Return the divergence at integer and fractional orders."""
-        value = np.empty_like(orders)
+        value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # an order a row
         whole = orders == np.floor(orders)
         if not whole.all():
-            value[~whole] = self._fractional(orders[~whole])
+            value[~whole] = self._integrated(orders[~whole], SampledGaussianNoise._chord).T
         huge = orders > _LAST_SUM
         if huge.any():
-            value[huge] = SampledPair(self.mu, self.q).at(orders[huge])
+            value[huge] = self._integrated(orders[huge], SampledGaussianNoise._convex).T
         sums = np.flatnonzero(whole & ~huge)
         for rows in _groups(sums, orders[sums]):
-            value[rows] = self._by_sum(orders[rows])
-        return value
+            value[rows] = self._by_sum(orders[rows]).T
+        return value.T
 
     def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
         """Return k log(q / (1-q)) + log(e^x - 1), x = k (k-1) mu^2 / 2, for k = 2 .. last."""
@@ -159,31 +195,44 @@ class SampledGaussianNoise(Divergence):
         x = k * (k - 1) * (0.5 * self.mu * self.mu)
         with np.errstate(divide="ignore"):  # x underflows to 0: the term is 0
             growth = _log_expm1(x)
-        odds = k * (math.log(self.q) - math.log1p(-self.q))
+        odds = k * (np.log(self.q) - np.log1p(-self.q))
         return odds + growth, np.abs(odds) + np.abs(growth)
 
     def _by_sum(self, orders: Array) -> Array:
         """Return the divergence at integer orders from one vector of all their summands."""
         table = _binomials(tuple(orders.tolist()))
         terms, size = self._log_odds_terms(int(orders.max()))
-        exponents = terms[table.place]
+        exponents = terms.take(table.place, axis=-1)
         exponents += table.log_binomial
-        top = np.maximum.reduceat(exponents, table.start)
-        exponents -= np.repeat(top, table.length)
-        total = np.add.reduceat(np.exp(exponents, out=exponents), table.start)
-        rest = orders * math.log1p(-self.q)
+        top = np.maximum.reduceat(exponents, table.start, axis=-1)
+        exponents -= np.repeat(top, table.length, axis=-1)
+        total = np.add.reduceat(np.exp(exponents, out=exponents), table.start, axis=-1)
+        rest = orders * np.log1p(-self.q)
         log_sum = top + np.log(total) + rest
         # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
-        scale = table.size + size[table.length - 1] + np.abs(rest)
+        scale = table.size + size.take(table.length - 1, axis=-1) + np.abs(rest)
         rounding = _U * (32 + 4 * scale + 4 * np.abs(log_sum))
         value = np.logaddexp(0.0, log_sum)
         # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
         value += rounding * np.minimum(1.0, 1.6 * value) + 4 * _U * value
         return np.asarray(value / (orders - 1))
 
-    def _fractional(self, orders: Array) -> Array:
-        model = SampledGaussian(self.q, 1 / self.mu)
-        return _where_reached(lambda a: _by_moments(model, a), self._chord, orders)
+    def _integrated(
+        self, orders: Array, bound: "Callable[[SampledGaussianNoise, Array], Array]"
+    ) -> Array:
+        """Return the divergence by quadrature, and the bound where that does not reach."""
+        if np.ndim(self.mu) == 0:
+            model = SampledGaussian(self.q, 1 / self.mu)
+            return _by_moment(model, orders, "remove", partial(bound, self))
+        each = [
+            SampledGaussianNoise(float(mu), float(q))
+            for (mu,), (q,) in zip(self.mu, self.q, strict=True)  # type: ignore[call-overload]
+        ]
+        models = [SampledGaussian(one.q, 1 / one.mu) for one in each]
+        return _by_moments(models, orders, "remove", [partial(bound, one) for one in each])
+
+    def _convex(self, orders: Array) -> Array:
+        return SampledPair(self.mu, self.q).at(orders)
 
     def _chord(self, orders: Array) -> Array:
         """Return a bound between integers: (a - 1) D is convex in a and 0 at 1.
@@ -197,21 +246,37 @@ class SampledGaussianNoise(Divergence):
         return np.asarray(chord * (1 + 8 * _U) / (orders - 1))
 
 
-def _where_reached(
-    quadrature: Callable[[Array], Array], bound: Callable[[Array], Array], orders: Array
+def _by_moments(
+    models: Sequence[LossModel],
+    orders: Array,
+    direction: Direction,
+    bounds: Sequence[Callable[[Array], Array]],
 ) -> Array:
-    """Return the quadrature, and the bound at those orders alone that it does not reach."""
+    """Return each model's divergence, shape (m, n): its bound where quadrature does not reach."""
+    value = np.empty((len(models), orders.size))
+    for rows, nodes in stacked_nodes(models, float(orders.max()) - 1, direction):
+        if nodes is not None:
+            value[rows] = _from_moments(*nodes.log_moment(orders - 1), orders)
+            continue
+        for row in rows:
+            value[row] = _by_moment(models[row], orders, direction, bounds[row])
+    return value
+
+
+def _by_moment(
+    model: LossModel, orders: Array, direction: Direction, bound: Callable[[Array], Array]
+) -> Array:
+    """Return one model's divergence, and the bound at those orders alone that fail."""
     try:
-        return quadrature(orders)
+        return _from_moments(*log_moment(model, orders - 1, direction), orders)
     except OverflowError:
         if orders.size == 1:
             return bound(orders)
-        each = (_where_reached(quadrature, bound, order) for order in np.split(orders, orders.size))
-        return np.concatenate(list(each), axis=-1)
+        each = np.split(orders, orders.size)
+        return np.concatenate([_by_moment(model, order, direction, bound) for order in each])
 
 
-def _by_moments(model: LossModel, orders: Array, direction: str = "remove") -> Array:
-    value, error = log_moment(model, orders - 1, direction)  # type: ignore[arg-type]
+def _from_moments(value: Array, error: Array, orders: Array) -> Array:
     return (value + error + 8 * _U * value) / (orders - 1)
 
 
@@ -226,8 +291,10 @@ def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
     return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
 
 
-def sampled_laplace(loss: float, q: float) -> SampledNoise:
+def sampled_laplace(loss: float, q: float) -> Divergence:
     """Return the divergence of sampled Laplace noise `loss` scales from the record."""
+    if math.isinf(loss):  # no noise to sample
+        return LaplaceNoise(loss)
     return SampledNoise(SampledLaplace(q, 1 / loss), LaplaceNoise(loss))
 
 

@@ -4,8 +4,8 @@ docs/theory/contour.md says what the quadrature needs of the pair.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
@@ -18,6 +18,7 @@ from privacy.notions._moments import Array, Complex, Direction
 from privacy.notions._profiles import Profile
 
 _U = 2.0**-53
+_LEAST = 1e-60  # probability of the numbers of records that `likely` leaves out
 _ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # of a table of nodes and centres: at a time, in all
 _A = TypeVar("_A", Array, Complex)
 
@@ -26,9 +27,14 @@ _A = TypeVar("_A", Array, Complex)
 class GroupSampledGaussian(AgainstNormal):
     """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k records, each sampled alone.
 
-    As a function of u = e^(z / s) the ratio is the polynomial (1 - q + q u)^k with its
-    coefficients multiplied by e^(-j^2 / 2 s^2), a multiplier sequence, so that its roots stay
-    real and negative (Laguerre) and |arg| <= k |Im z| / s, as for k = 1.
+    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0, whose terms
+    at arg u = a have args from 0 to (its degree) a, as has their sum while that is below pi.
+
+    Attributes
+    ----------
+    most
+        The largest j in the mixture, k unless said. The mass beyond is left out: `lost` where
+        the mixture is P, and nothing where it is Q, since a smaller Q only raises delta.
 
     References
     ----------
@@ -38,10 +44,24 @@ class GroupSampledGaussian(AgainstNormal):
     sampling_probability: float
     noise_multiplier: float
     size: int
+    most: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", self.most or self.size)
+
+    def likely(self) -> "GroupSampledGaussian":
+        """Return the model without the numbers of records that have a probability of 1e-60."""
+        return replace(self, most=_likely(self.size, self.sampling_probability))
+
+    def lost(self, direction: Direction) -> float:
+        """Return P(j > most), rounded up, where the mixture is P."""
+        if direction == "add" or self.most == self.size:
+            return 0.0
+        return _LEAST
 
     @property
     def _ulps(self) -> float:  # type: ignore[override]
-        return 64.0 + 8 * self.size
+        return 64.0 + 8 * self.most
 
     @property
     def _reach(self) -> float:
@@ -49,7 +69,15 @@ class GroupSampledGaussian(AgainstNormal):
 
     @property
     def _span(self) -> float:
-        return self.size * self.shift
+        return self.most * self.shift
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return the model itself: no two share nodes."""
+        return self
+
+    def _rounded_probability(self, t: float) -> float:
+        """Return the probability itself, whose weights are known."""
+        return self.sampling_probability
 
     def supremum(self, direction: Direction) -> float:
         """Return k log(1 / (1 - q)) when adding: none of the records was sampled."""
@@ -58,8 +86,9 @@ class GroupSampledGaussian(AgainstNormal):
 
     def _centres(self) -> tuple[Array, Array, Array]:
         """Return each centre's place, weight and log weight."""
+        kept = slice(self.most + 1)
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)
-        return j * self.shift, weight, log_weight
+        return j[kept] * self.shift, weight[kept], log_weight[kept]
 
     def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
         """Return the centres, and each one's log density ratio at z."""
@@ -99,7 +128,7 @@ class GroupSampledGaussian(AgainstNormal):
         OverflowError
             The table of all places, depths and centres has too many entries.
         """
-        entries = x.size * depths * (self.size + 1)
+        entries = x.size * depths * (self.most + 1)
         refuse_beyond(_MOST_ENTRIES, entries)
         blocks = np.array_split(x, math.ceil(entries / _ENTRIES) or 1)
         return np.concatenate([function(block) for block in blocks], axis=-1)
@@ -122,20 +151,39 @@ class GroupSampledGaussian(AgainstNormal):
 @lru_cache(maxsize=64)
 def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
     """Return j = 0 .. size, Bin(j; size, q) right to an ulp, and its log."""
-    kept, dropped = Fraction(q), 1 - Fraction(q)
-    exact = [math.comb(size, j) * kept**j * dropped ** (size - j) for j in range(size + 1)]
-    return (
-        np.arange(size + 1.0),
-        np.array([float(w) for w in exact]),
-        np.array(list(map(_log, exact))),
-    )
+    numerators, bits = _numerators(size, q)
+    # 64 bits of each and a power of 2, which may be beyond the floats
+    powers = [max(n.bit_length() - 64, 0) for n in numerators]
+    digits = [n >> power for n, power in zip(numerators, powers, strict=True)]
+    scales = [power - bits for power in powers]
+    weight = [math.ldexp(d, scale) for d, scale in zip(digits, scales, strict=True)]
+    log_weight = [
+        math.log(w) if w > 1e-300 else math.log(d) + scale * math.log(2)
+        for w, d, scale in zip(weight, digits, scales, strict=True)
+    ]
+    return np.arange(size + 1.0), np.array(weight), np.array(log_weight)
 
 
-def _log(weight: Fraction) -> float:
-    """Return the log, also of what is no normal float."""
-    if weight > 1e-300:
-        return math.log(weight)
-    return math.log(weight.numerator) - math.log(weight.denominator)
+@lru_cache(maxsize=64)
+def _likely(size: int, q: float) -> int:
+    """Return the smallest j with P(Bin(size, q) > j) <= 1e-60."""
+    numerators, bits = _numerators(size, q)
+    above, below = _LEAST.as_integer_ratio()
+    allowed, most = (above << bits) // below - numerators[size], size
+    while allowed >= 0:
+        most -= 1
+        allowed -= numerators[most]
+    return most
+
+
+def _numerators(size: int, q: float) -> tuple[list[int], int]:
+    """Return whole numbers n_j and b with Bin(j; size, q) = n_j / 2^b exactly."""
+    kept, whole = q.as_integer_ratio()
+    dropped = whole - kept
+    numerators = [dropped**size]
+    for j in range(size):
+        numerators.append(numerators[-1] * ((size - j) * kept) // ((j + 1) * dropped))
+    return numerators, size * (whole.bit_length() - 1)
 
 
 @lru_cache(maxsize=64)

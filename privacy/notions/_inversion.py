@@ -77,6 +77,12 @@ class LossSum:
         each = (count * model.supremum(self.direction) for model, count in self.parts)
         return sum(each) * (1 + 16 * _ULP)
 
+    @property
+    def lost(self) -> float:
+        """The mass of P that the models leave out, rounded up."""
+        each = sum(count * model.lost(self.direction) for model, count in self.parts)
+        return each * (1 + 16 * _ULP)
+
     def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
         """Return K and a bound of its error at real t > 0."""
         value = 0.5 * self.mu_squared * t * (t + 1)
@@ -345,6 +351,16 @@ def log_delta(
     epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on. A
     bound below `least`, the other direction's, need not be tight.
     """
+    found, lost = _log_delta(total, epsilon, near, least), total.lost
+    if not lost:
+        return found
+    share = lost * math.exp(min(-found.value, 700.0))
+    value = min(0.0, float(np.logaddexp(found.value, math.log(lost))) + 4 * _ULP)
+    return Answer(value, found.looseness + share, found.saddle)
+
+
+def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Answer:
+    """Return the answer for what the models do not leave out."""
     if epsilon >= total.supremum:
         return Answer(-math.inf, 0.0, near)
     c = math.nan
@@ -402,6 +418,11 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
 
 def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Answer:
     """Return the smallest epsilon proven in one direction, or `least`, the other direction's."""
+    if lost := total.lost:
+        delta = math.exp(log_delta) * (1 - 4 * _ULP)
+        if delta <= 2 * lost:
+            return Answer(math.inf, math.inf, 1.0)
+        log_delta = math.log(delta - lost) - 4 * _ULP
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)

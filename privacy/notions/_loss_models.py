@@ -5,10 +5,10 @@ docs/theory/contour.md derives the spacing and the errors.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ _TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
 _NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
+_EVEN = 64  # panels up to which all are of one width
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
 _FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
@@ -45,6 +46,10 @@ class _GaussianPair:
     def supremum(self, direction: Direction) -> float:
         """Return infinity: normal tails."""
         return math.inf
+
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
 
     @property
     def _reach(self) -> float:
@@ -82,16 +87,42 @@ class _GaussianPair:
         grid = self._shared_grid(direction, t)
         return None if grid is None else self._nodes_at(direction, *grid)
 
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the shared grid."""
+        return self._rounded_probability(t), _octave(self.noise_multiplier)
+
+    def stacked_nodes(
+        self, models: Sequence[Self], direction: Direction, t: float
+    ) -> LossNodes | None:
+        """Return shared nodes of models of one key, a row for each."""
+        grid = self._shared_grid(direction, t)
+        if grid is None:
+            return None
+        q, noise = _columns((one.sampling_probability, one.noise_multiplier) for one in models)
+        several = replace(self, sampling_probability=q, noise_multiplier=noise)  # type: ignore[type-var]
+        return several._nodes_at(direction, *grid)
+
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
         low, high = self._range(direction, t)
         if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
             return None
         # a grid for slightly less noise is a little finer and wider: it serves this noise too
-        return _whole_grid(self._rounded(), direction, t)
+        return _whole_grid(self._rounded(t), direction, t)
 
-    def _rounded(self) -> Self:
-        step = 2.0 ** (math.floor(32 * math.log2(self.noise_multiplier)) / 32)
-        return replace(self, noise_multiplier=step)  # type: ignore[type-var]
+    def _rounded(self, t: float) -> Self:
+        q, step = self._rounded_probability(t), 2.0 ** (_octave(self.noise_multiplier) / 32)
+        return replace(self, sampling_probability=q, noise_multiplier=step)  # type: ignore[type-var]
+
+    def _rounded_probability(self, t: float) -> float:
+        """Return a probability, as large or a little larger, whose grid for (0, t] serves too.
+
+        It is as wide or wider. For q <= 1/2 a change of log q by x changes log |dP/dQ| by at most
+        2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip, and by t + 1 times that the
+        log of the rule's error, which stays below e^-30.
+        """
+        q, fine = self.sampling_probability, 2 * max(t, 16.0)
+        rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
+        return max(rounded, q) if rounded <= 0.5 else q
 
     def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
         log_weight, loss = self._log_densities(direction, z)
@@ -106,6 +137,10 @@ class _GaussianPair:
         """Return nodes on the real line for (0, t], and their spacing."""
         scan, size = self._scan(direction, t)
         h = self._spacing(direction, t, scan, size)
+        for some in t * 4.0 ** -np.arange(1, math.ceil(math.log2(max(t, 1.0))) / 2 + 5):
+            # a large t lives where the integrand is smooth, and may ask for less than a small one
+            size, _ = self._log_integrand(direction, scan, 0.0, some)
+            h = min(h, self._spacing(direction, some, scan, size))
         low, high = float(scan[0]), float(scan[-1])
         # not arange(low, high, h): its step is rounded to an ulp of `low`
         return low + h * np.arange(math.ceil((high - low) / h) + 1), h
@@ -221,7 +256,19 @@ class _GaussianPair:
         return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
 
 
-@lru_cache(maxsize=64)
+def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
+    """Return a column of each of two parameters, or the one number where they are all equal."""
+    both = zip(*pairs, strict=True)
+    q, noise = (np.array(p)[:, None] if len(set(p)) > 1 else p[0] for p in both)
+    return q, noise
+
+
+def _octave(noise: float) -> int:
+    """Return the largest k with 2^(k / 32) <= noise."""
+    return math.floor(32 * math.log2(noise))
+
+
+@lru_cache(maxsize=512)
 def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[Array, float]:
     return model.whole_grid(direction, t)
 
@@ -237,20 +284,28 @@ def log_sum(exponent: Array) -> Array:
     return np.asarray(np.log(np.exp(exponent - top).sum(axis=-1)) + top[..., 0])
 
 
-def _log_mixture(y: Array, q: float) -> Array:
+def _log_mixture(y: Array, q: Any) -> Array:
     """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
-    if q == 1:
+    if _unsampled(q):
         return y
     excess = q * np.expm1(np.minimum(y, 700.0))
     # far from 1 the two parts are added as they are: 1 - q may be all that is left
-    far = np.logaddexp(math.log1p(-q), math.log(q) + y)
-    return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
+    far = np.logaddexp(np.log1p(-q), np.log(q) + y)
+    near = np.log1p(np.clip(excess, -0.5, 0.5))
+    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
 
 
-def _log_normal_mixture(z: Array, shift: float, q: float) -> Array:
+def _unsampled(q: Any) -> bool:
+    """Return whether q is 1, which no entry of a column is."""
+    return isinstance(q, float) and q == 1
+
+
+def _log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
     """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
-    near = math.log(q) - 0.5 * (z - shift) ** 2
-    return near if q == 1 else np.logaddexp(near, math.log1p(-q) - 0.5 * z * z)
+    if _unsampled(q):
+        return np.asarray(-0.5 * (z - shift) ** 2)
+    near = np.log(q) - 0.5 * (z - shift) ** 2
+    return np.asarray(np.logaddexp(near, np.log1p(-q) - 0.5 * z * z))
 
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
@@ -405,7 +460,7 @@ class AntipodalGaussian(_GaussianPair):
         up = _log_mixture(m * (z - m / 2), q)
         down = _log_mixture(m * (-z - m / 2), q)
         near = np.clip(m * z, -1.0, 1.0)
-        odds = 2 * q * math.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
+        odds = 2 * q * np.exp(-m * m / 2) * np.sinh(near) * np.exp(-np.maximum(down, -1e4))
         weight = _log_normal_mixture(z, m, q)
         return weight, np.where(np.abs(m * z) < 1, np.log1p(np.maximum(odds, -0.999)), up - down)
 
@@ -440,24 +495,66 @@ class SampledLaplace:
             _log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
         )
 
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
+
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return the two atoms and Gauss-Legendre panels between them."""
-        rate, q = 1 / self.scale, self.sampling_probability
-        x, weight = self._across(t, 0.0)
-        log_base = np.concatenate(
-            [[-math.log(2)], np.log(weight * (rate / 2)) - rate * x, [-rate - math.log(2)]]
-        )
-        ratio = _log_mixture(rate * np.concatenate([[-1.0], 2 * x - 1, [1.0]]), q)
+        return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
+
+    def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
+        """Return the nodes of this model, or of all that have columns of its parameters."""
+        rate = 1 / scale
+        x, weight = self._graded(direction, t)
+        left = np.full(rate.shape, -math.log(2))
+        between = np.log(weight * (rate / 2)) - rate * x
+        log_base = np.concatenate([left, between, left - rate], axis=-1)
+        ends = np.concatenate([[-1.0], 2 * x - 1, [1.0]])
+        ratio = _log_mixture(rate * ends, q)
         if direction == "remove":
             return LossNodes(log_base + ratio, ratio)
         return LossNodes(log_base, -ratio)
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the panels, and whether all records are sampled."""
+        count = self._panel_count(t, 0.0)
+        return (count, self.sampling_probability == 1) if count <= _EVEN else self
+
+    def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
+        """Return shared nodes of models of one key, a row for each."""
+        q, scale = _columns((one.sampling_probability, one.scale) for one in models)
+        return self._nodes_at(direction, t, q, np.atleast_1d(scale))
+
+    def _graded(self, direction: Direction, t: float) -> tuple[Array, Array]:
+        """Return panels of [0, 1] for all of (0, t], wider where the loss is far from its largest.
+
+        With D how far a panel's losses are below that at least, and S the steepest loss in it,
+        a width of 8 D / (S digits) lets the exponent s L grow by 8 at most while s D < digits,
+        and beyond that e^(s L) does not count. In distance u from the largest loss,
+        D >= S e^(-2 h / b) (1 - e^(-2 u / b)) b / 2, as log S changes by 2 / b at most.
+        """
+        count, rate = self._panel_count(t, 0.0), 2 / self.scale
+        refuse_beyond(_MANY, count * 16)
+        if count <= _EVEN:
+            away, weight = _panels(np.linspace(0.0, 1.0, count + 1))
+        else:
+            share, ends = 6 / (_DIGITS + 8 + rate), [0.0]
+            while ends[-1] < 1:
+                ends.append(ends[-1] + max(1 / count, share * -math.expm1(-rate * ends[-1]) / rate))
+            away, weight = _panels(np.array([*ends[:-1], 1.0]))
+        return (away, weight) if direction == "add" else (1 - away, weight)
+
+    def _panel_count(self, t: float, more: float) -> int:
+        count = 2 / self.scale + (t + 1) * self._steepest() / 8 + more
+        return math.ceil(min(count, _MANY))  # which is refused
 
     def _across(self, t: float, more: float) -> tuple[Array, Array]:
         """Return panels of [0, 1] over which the exponent grows by 8 at most.
 
         Then 16 points are exact to 1e-25.
         """
-        count = math.ceil(2 / self.scale + (t + 1) * self._steepest() / 8 + more)
+        count = self._panel_count(t, more)
         refuse_beyond(_MANY, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))
 

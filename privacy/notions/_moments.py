@@ -15,6 +15,8 @@ of the nodes and the errors.
 """
 
 import math
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
@@ -44,9 +46,8 @@ def psi(y: Array) -> Array:
     return np.where(np.abs(y) < _SMALL, series, np.expm1(y) - y)
 
 
-def _weighted_psi(log_weight: Array, y: Array) -> Array:
+def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
     """Return exp(log_weight) psi(y), also where exp(y) alone would overflow."""
-    weight = np.exp(log_weight)
     if y.max() <= _LARGE:
         return np.asarray(weight * psi(y))
     far = np.exp(log_weight + np.maximum(y, 1.0)) - weight * (1 + y)
@@ -55,7 +56,10 @@ def _weighted_psi(log_weight: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class LossNodes:
-    """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L)."""
+    """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L).
+
+    Of several P at once, with the nodes on the last axis, for `log_moment`.
+    """
 
     log_weight: Array
     loss: Array
@@ -63,14 +67,14 @@ class LossNodes:
     """What the rounding of a weight and a loss may cost, beside that of their logs."""
 
     def log_moment(self, t: Array) -> tuple[Array, Array]:
-        """Return K(t) and a bound of its rounding error, for each real t > 0."""
+        """Return K(t) and a bound of its rounding error, for each real t > 0, shape (..., n)."""
         large = t * self._largest > _LARGE
         if not large.any():
             return self._moderate(t)
-        value, error = np.empty_like(t), np.empty_like(t)
-        for rows, moments in ((~large, self._moderate), (large, self._large)):
-            if rows.any():
-                value[rows], error[rows] = moments(t[rows])
+        value, error = np.empty((2, *self.loss.shape[:-1], t.size))
+        for some, moments in ((~large, self._moderate), (large, self._large)):
+            if some.any():
+                value[..., some], error[..., some] = moments(t[some])
         return value, error
 
     def rough_log_moment(self, t: Array) -> tuple[Array, Array]:
@@ -82,29 +86,37 @@ class LossNodes:
         return np.maximum(value, 0.0), np.full_like(t, 1e-11)
 
     def _moderate(self, t: Array) -> tuple[Array, Array]:
-        y = np.multiply.outer(t, self.loss)
+        y = self._products(t)
         terms = psi(y)
-        terms *= self._weight
-        excess = terms.sum(axis=1) + t * self._back
+        terms *= self._weight[..., None, :]
+        excess = terms.sum(axis=-1) + t * self._back
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
-        scale = self.ulps * excess + np.einsum("ij,j->i", terms, np.abs(self.log_weight))
-        scale += np.einsum("ij,ij->i", terms, np.abs(y, out=y))
+        scale = self.ulps * excess + np.einsum("...ij,...j->...i", terms, np.abs(self.log_weight))
+        scale += np.einsum("...ij,...ij->...i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
 
     def _large(self, t: Array) -> tuple[Array, Array]:
-        y = np.multiply.outer(t, self.loss)
-        exponent = self.log_weight + y
-        shift = exponent.max(axis=1)
-        terms = np.exp(exponent - shift[:, None])
-        total = terms.sum(axis=1)
+        y = self._products(t)
+        exponent = self.log_weight[..., None, :] + y
+        shift = exponent.max(axis=-1)
+        terms = np.exp(exponent - shift[..., None])
+        total = terms.sum(axis=-1)
         value = shift + np.log(total)
-        scale = np.einsum("ij,ij->i", terms, np.abs(exponent) + np.abs(y)) / total
+        scale = np.einsum("...ij,...ij->...i", terms, np.abs(exponent) + np.abs(y)) / total
         scale += self.ulps
         # the log of a sum near 1 has no relative accuracy
-        for i in np.flatnonzero(value < 1):
-            excess = _weighted_psi(self.log_weight, y[i]).sum() + t[i] * self._back
-            value[i], scale[i] = np.log1p(excess), excess * (scale[i] + 50)
+        for *one, i in np.argwhere(value < 1):
+            which = tuple(one)
+            excess = _weighted_psi(
+                self.log_weight[which], self._weight[which], y[(*which, i)]
+            ).sum()
+            excess += t[i] * self._back[(*which, 0)]
+            value[(*which, i)] = np.log1p(excess)
+            scale[(*which, i)] = excess * (scale[(*which, i)] + 50)
         return value, 4 * _ULP * (scale + np.abs(value))
+
+    def _products(self, t: Array) -> Array:
+        return t[:, None] * self.loss[..., None, :]
 
     def cumulants(self, t: float) -> tuple[float, float, float]:
         """Return K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss.
@@ -115,8 +127,9 @@ class LossNodes:
         if t * self._largest <= _LARGE:
             growth = np.expm1(y)
             growth *= self._weight
-            excess = float(growth.sum()) - t * float(self._weight @ self.loss) + t * self._back
-            first = float(growth @ self.loss) + self._back
+            back = float(self._back[0])
+            excess = float(growth.sum()) - t * float(self._weight @ self.loss) + t * back
+            first = float(growth @ self.loss) + back
             growth += self._weight
             mean = first / (1 + excess)
             variance = float(growth @ np.square(self.loss - mean)) / (1 + excess)
@@ -137,8 +150,10 @@ class LossNodes:
         return np.exp(self.log_weight)
 
     @cached_property
-    def _back(self) -> float:
-        return float(_weighted_psi(self.log_weight, -self.loss).sum())
+    def _back(self) -> Array:
+        """Return E_P psi(-L), shape (..., 1)."""
+        terms = _weighted_psi(self.log_weight, self._weight, -self.loss)
+        return np.asarray(terms.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -176,12 +191,26 @@ class LossModel(Protocol):
         """Return the largest possible loss."""
         ...
 
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out, to be counted as an infinite loss."""
+        ...
+
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return nodes that serve K(t)."""
         ...
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
         """Return nodes that serve K on all of (0, t], None where they would be many."""
+        ...
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what models have in common whose nodes for (0, t] are at the same noise."""
+        ...
+
+    def stacked_nodes(
+        self, models: Sequence[Any], direction: Direction, t: float
+    ) -> LossNodes | None:
+        """Return shared nodes of models of this one's class and key, a row for each."""
         ...
 
     def line_nodes(
@@ -234,3 +263,20 @@ def _nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes 
     if t < 16 and (wider := _nodes_up_to(model, 16.0, direction)) is not None:
         return wider
     return model.shared_nodes(direction, t)
+
+
+def stacked_nodes(
+    models: Sequence[LossModel], t: float, direction: Direction
+) -> Iterator[tuple[list[int], LossNodes | None]]:
+    """Yield rows of models, and nodes that serve them all for (0, t], None where they do not."""
+    t = 2.0 ** math.ceil(math.log2(max(t, 16.0)))
+    alike: dict[Hashable, list[int]] = {}
+    for row, model in enumerate(models):
+        alike.setdefault((type(model), model.stack_key(t)), []).append(row)
+    for rows in alike.values():
+        nodes = None
+        if len(rows) > 1:
+            with suppress(OverflowError):
+                some = [models[row] for row in rows]
+                nodes = some[0].stacked_nodes(some, direction, t)
+        yield rows, nodes

@@ -85,15 +85,33 @@ class ApproximateCurve(Curve):
         binary = len(shapes) == 1 and next(iter(shapes))[1] == 2
         return binary and self._total() <= _LARGEST_SUM
 
+    @cached_property
     def _mass(self) -> float:
-        """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up."""
-        claims = ((p.mass, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
+        """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up.
+
+        It is at most the sum of the deltas, which is taken as they are written: the sum of
+        decimals is the float that is written so, not one above.
+        """
+        claims = [(p.mass, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile)]
+        total = sum((n * Fraction(repr(mass)) for mass, n in claims if mass), start=Fraction(0))
         log_none = math.fsum(n * math.log1p(-mass) for mass, n in claims)
-        return round_up(-math.expm1(log_none), 8 * _U) if log_none else 0.0
+        mass = round_up(-math.expm1(log_none), 8 * _U) if log_none else 0.0
+        written = min(float(total), mass)
+        while written < mass and Fraction(repr(written)) < total:
+            written = math.nextafter(written, mass)
+        return written
 
     @property
     def _supremum(self) -> float:
-        suprema = [(profile.supremum, n) for profile, n in self.parts.items()]
+        return math.inf if self._mass else self._basic
+
+    @cached_property
+    def _basic(self) -> float:
+        """Return the sum of the largest losses, but for the masses at infinity, rounded up."""
+        suprema = [
+            (p.loss if isinstance(p, ClaimProfile) else p.supremum, n)
+            for p, n in self.parts.items()
+        ]
         total = sum(n * supremum for supremum, n in suprema)
         if math.isinf(total):
             return total
@@ -103,9 +121,10 @@ class ApproximateCurve(Curve):
     def _log_delta(self, epsilon: float) -> float:
         if self._total() == 1:
             return next(iter(self.parts)).log_delta(epsilon)
-        if epsilon >= self._supremum:
-            return -math.inf
-        log_rest, mass = self._log_finite(epsilon), self._mass()
+        mass = self._mass
+        if epsilon >= self._basic:
+            return math.log(mass) if mass else -math.inf
+        log_rest = self._log_finite(epsilon)
         if mass == 0:
             return log_rest
         return min(0.0, math.log(mass + (1 - mass) * math.exp(log_rest)) + 16 * _U)
@@ -155,7 +174,7 @@ class ApproximateCurve(Curve):
             raise ValueError(_checks.expected("composition", composition, rule, remedy))
         if composition == "optimal":
             return self._epsilon(delta)
-        mass, basic = self._mass(), round_up(math.fsum(n * e for e, n in self._claimed()))
+        mass, basic = self._mass, round_up(math.fsum(n * e for e, n in self._claimed()))
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:
@@ -179,7 +198,7 @@ class ApproximateCurve(Curve):
         if self._lattice is None:
             return found
         below = LatticeSum(self._losses(), rounded_up=False)
-        mass = self._mass()
+        mass = self._mass
         rest = (delta - mass) / (1 - mass)
         return found if rest <= 0 else found - min(found, invert(below, math.log(rest)))
 
@@ -189,7 +208,9 @@ class ApproximateCurve(Curve):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return self._supremum
-        return min(self._supremum, invert(self._log_delta, math.log(delta)))
+        if self._mass > delta:  # their logs may be equal
+            return math.inf
+        return min(self._basic, invert(self._log_delta, math.log(delta)))
 
     def _claims(self) -> dict[Profile, int]:
         """Return the parts as claims that compose: a bounded loss is a pure claim."""

@@ -28,6 +28,7 @@ from privacy.notions._trees import group_mu, mu_squared, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
+_UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,16 @@ class ContourCurve(Curve):
         self.mu_squared = mu_squared
         self.relation = relation
         steps = tuple((step.model, count) for step, count in self.parts.items())
+        likely = tuple((_likely(model), count) for model, count in steps)
         ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
         self._asked: tuple[float, _inversion.Answer] | None = None
         self._near = 1.0
         closed = self._closed_form() is not None
         self.guided = len(ways) > 1 and not closed
         self.looseness = 0.0 if closed else math.inf  # until something is asked
-        self._sums = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
+        self._sums = [_inversion.LossSum(likely, mu_squared, way) for way in ways]  # type: ignore[arg-type]
+        self._whole = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
+        self._log_lost = max(math.log(one.lost) if one.lost else -math.inf for one in self._sums)
 
     def _closed_form(self) -> Profile | None:
         if not self.parts:
@@ -84,15 +88,23 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        guide, *others = self._sums
-        first = self._answer(guide, epsilon)
+        first = self._answer(epsilon)
+        _, *others = self._serving(first.value)
         rest = (_inversion.log_delta(s, epsilon, first.saddle, first.value) for s in others)
         return self._worst([first, *rest])
 
-    def _answer(self, guide: _inversion.LossSum, epsilon: float) -> _inversion.Answer:
+    def _serving(self, log_delta: float) -> list[_inversion.LossSum]:
+        """Return the sums to ask: what the quick ones leave out must not count."""
+        return self._sums if log_delta > self._log_lost + _UNSEEN else self._whole
+
+    def _answer(self, epsilon: float) -> _inversion.Answer:
         """Return the first direction's answer, which a search may ask for twice."""
         if self._asked is None or self._asked[0] != epsilon:
-            self._asked = epsilon, _inversion.log_delta(guide, epsilon, self._near)
+            found = _inversion.log_delta(self._sums[0], epsilon, self._near)
+            guide = self._serving(found.value)[0]
+            if guide is not self._sums[0]:
+                found = _inversion.log_delta(guide, epsilon, self._near)
+            self._asked = epsilon, found
         self.best_order = self._asked[1].saddle + 1
         return self._asked[1]
 
@@ -109,7 +121,7 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return self._worst([self._answer(self._sums[0], epsilon)])
+        return self._worst([self._answer(epsilon)])
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -123,7 +135,7 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None:
             return min(super()._epsilon(delta), self._supremum)
-        guide, *others = self._sums
+        guide, *others = self._serving(math.log(delta))
         first = _inversion.epsilon(guide, math.log(delta))
         rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
         found = self._worst([first, *rest])
@@ -164,9 +176,23 @@ def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ContourCurv
 
 @rule("contour", Laplace)
 def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> ContourCurve:
-    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    loss = _largest_loss(mechanism, relation)
     step = Step(SampledLaplace(1.0, 1 / loss), LaplaceProfile(loss), symmetric=True)
     return ContourCurve({step: 1}, 0.0, relation)
+
+
+def _likely(model: LossModel) -> LossModel:
+    return model.likely() if isinstance(model, GroupSampledGaussian) else model
+
+
+def _largest_loss(mechanism: Laplace, relation: NeighboringRelation) -> float:
+    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
+    if math.isinf(loss):
+        raise UnsupportedMechanism(
+            f"Expected {mechanism!r} to have scale > 1e-300 for notion 'contour'. "
+            "Use notion 'tightest'."
+        )
+    return loss
 
 
 def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
@@ -201,7 +227,7 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
             profile = SampledProfile(GaussianProfile(mu), q)
             step = Step(SampledGaussian(q, 1 / mu), profile, symmetric=False)
     elif isinstance(inner, Laplace) and not replaced:
-        loss = ratio_up(shift(inner, relation), inner.scale)
+        loss = _largest_loss(inner, relation)
         profile = SampledProfile(LaplaceProfile(loss), q)
         step = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False)
     else:

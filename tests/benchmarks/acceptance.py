@@ -81,14 +81,20 @@ def sampled(noise_multiplier: float, q: float, steps: int) -> Any:
 @benchmark("many-mechanisms")
 def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
     """10,000 different mechanisms in RDP, after a first plan of the same kind."""
-    kinds: dict[str, tuple[Callable[[float], Any], float | None]] = {
+    kinds: dict[str, tuple[Callable[[float], Any], float]] = {
         "Gaussians": (dp.Gaussian, 50),
-        "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), None),
-        "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), None),
+        "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), 300),
+        "Laplaces": (dp.Laplace, 600),
+        "sampled Gaussians": (lambda x: sampled(x / 100, 0.001, 1), 2500),
+        "sampling probabilities": (lambda x: sampled(1, x / 1e5, 1), 2500),
+        "sampled Laplaces": (
+            lambda x: dp.PoissonSampled(dp.Laplace(x / 10), sampling_probability=0.001),
+            2500,
+        ),
     }
     for name, (make, limit) in kinds.items():
         times = []
-        for turn in range(3 if limit else 2):
+        for turn in range(3):
             plan = dp.compose(*(make(100 + (i + turn / 9) / 100) for i in range(10_000)))
             start = time.process_time_ns()
             dp.account(plan, notion="rdp").epsilon(1e-6)
@@ -186,6 +192,32 @@ def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
 
         milliseconds = 1e3 * median_cpu(evaluate, 51)
         yield Figure(f"tight epsilon, q={q:g} T={steps}", milliseconds, "ms", 3)
+
+
+@benchmark("sampled-laplace")
+def sampled_laplace(_: argparse.Namespace) -> Iterator[Figure]:
+    """The tightest epsilon of few sampled Laplaces, where no contour is tight."""
+    for scale, q, steps in ((1.0, 0.01, 2), (1.0, 0.1, 3), (0.1, 0.001, 1000)):
+
+        def evaluate(fresh: float, scale: float = scale, q: float = q, steps: int = steps) -> float:
+            step = dp.PoissonSampled(dp.Laplace(scale * fresh), sampling_probability=q)
+            return dp.account(dp.repeat(step, steps)).epsilon(1e-10)
+
+        seconds = median_cpu(evaluate, 5)
+        yield Figure(f"sampled Laplace, scale={scale:g} q={q:g} T={steps}", seconds, "s", 0.5)
+
+
+@benchmark("groups")
+def groups(_: argparse.Namespace) -> Iterator[Figure]:
+    """The tight epsilon of a user's 1,000 sampled records, another number of records each time."""
+    for q, sigma, steps in ((0.001, 20.0, 100), (0.01, 100.0, 1000), (0.1, 1000.0, 1000)):
+
+        def evaluate(fresh: float, q: float = q, sigma: float = sigma, steps: int = steps) -> float:
+            size = 1000 - round(1e4 * abs(fresh - 1)) if fresh > 1 else 900
+            user = dp.user_level(sampled(sigma, q, steps), max_contributions=size)
+            return dp.account(user).epsilon(1e-6)
+
+        yield Figure(f"1,000 records, q={q:g} T={steps}", median_cpu(evaluate, 5), "s", 2)
 
 
 MEMORY = """

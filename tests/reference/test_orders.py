@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.notions._divergences import SampledGaussianNoise, antipodal
 
 
 def run(sigma, q, count=1):
@@ -72,3 +73,60 @@ def test_noise_by_the_best_of_all_orders(epsilon, delta, q, steps):
     a = np.concatenate([1 + np.geomspace(0.01, 400, 300), best * np.linspace(0.98, 1.02, 41)])
     log_delta = (a - 1) * (less.divergences(a) - epsilon + np.log1p(-1 / a)) - np.log(a)
     assert log_delta.min() > math.log(delta)
+
+
+@pytest.mark.parametrize(("mu", "q", "order"), [(1e-5, 0.01, 140_000.0), (3e-6, 0.4, 300_000.0)])
+def test_orders_beyond_the_longest_sum(mu, q, order):
+    """Quadrature there, against the sum that is not taken for its length."""
+    noise = SampledGaussianNoise(mu, q)
+    several = np.array([order])
+    assert noise.at(several) == pytest.approx(noise._by_sum(several), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mu", "q", "order"),
+    [(1e-7, 0.1, 2), (1e-11, 1e-6, 3.5), (1e-9, 0.3, 1.01), (1e-7, 0.5, 1e6), (1e-10, 0.01, 1e12)],
+)
+def test_faint_signals_under_replacement(mu, q, order):
+    """Hardly any signal, against the integral in 60 digits."""
+    with mp.workdps(60):
+        m, kept, a = map(mp.mpf, (mu, q, order))
+
+        def integrand(z):
+            up = 1 - kept + kept * mp.exp(m * z - m * m / 2)
+            down = 1 - kept + kept * mp.exp(-m * z - m * m / 2)
+            return mp.npdf(z) * up**a * down ** (1 - a)
+
+        last = int(4 * a * kept * m) + 16
+        moment = mp.quad(integrand, [-14, 0, *range(2, last, 4), last + 4])
+        truth = mp.log(moment) / (a - 1)
+    for found in antipodal(mu, q).at(np.array([float(order)]))[:, 0]:
+        assert truth <= found <= truth * (1 + 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("scale", "q", "order"),
+    [(1.0, 0.01, 3e4), (0.05, 0.3, 40.5), (0.2, 1e-4, 900.0)],
+)
+def test_sampled_laplace_at_large_orders(scale, q, order):
+    """Where panels grow away from the largest loss: both atoms and the integral, in 25 digits."""
+    curve = dp.account(
+        dp.PoissonSampled(dp.Laplace(scale), sampling_probability=q), notion="rdp"
+    ).divergences([order])
+    with mp.workdps(25):
+        rate, kept, a = 1 / mp.mpf(scale), mp.mpf(q), mp.mpf(order)
+
+        def moment(power):
+            """E_Q (dP/dQ)^power, the distance u from the larger atom in panels that double."""
+
+            def ratio(x):
+                return (1 - kept + kept * mp.exp(rate * (2 * x - 1))) ** power
+
+            away = [0, *(mp.mpf(2) ** -k for k in range(20, 0, -1)), 1]
+            at = (lambda u: 1 - u) if power > 0 else (lambda u: u)
+            between = mp.quad(lambda u: rate / 2 * mp.exp(-rate * at(u)) * ratio(at(u)), away)
+            return (ratio(0) + mp.exp(-rate) * ratio(1)) / 2 + between
+
+        truths = [mp.log(moment(power)) / (a - 1) for power in (a, 1 - a)]
+        for found, truth in zip(curve[:, 0], truths, strict=True):
+            assert truth <= found <= truth * (1 + mp.mpf("1e-10"))

@@ -3,8 +3,11 @@
 import itertools
 import math
 import random
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import privacy as dp
 
@@ -153,3 +156,32 @@ def test_thousands_of_different_mechanisms():
         curve = dp.account(plan, notion=notion)
         one = dp.account(dp.Gaussian(1 / math.sqrt(squared)), notion=notion)
         assert curve.epsilon(1e-6) == pytest.approx(one.epsilon(1e-6), rel=1e-11)
+
+
+class TestMassesAsWritten:
+    """The deltas of claims add up as the decimals that were written."""
+
+    @pytest.mark.parametrize(
+        ("claims", "delta", "epsilon"),
+        [
+            ([(1.0, 1e-6), (2.0, 0.0)], 1e-6, 3.0),
+            ([(1.0, 1e-20), (0.5, 2e-20)], 3e-20, 1.5),
+            ([(1.0, 1e-20)] * 3, 3e-20, 3.0),
+            ([(0.5, 0.1), (0.5, 0.0)], 0.1, 1.0),
+            ([(1.0, 1e-300), (1.0, 2e-300)], 3e-300, 2.0),
+        ],
+    )
+    def test_all_of_delta_is_the_mass(self, claims, delta, epsilon):
+        parts = [dp.ApproximateDP(e, d) if d else dp.PureDP(e) for e, d in claims]
+        for notion in ("tightest", "approximate"):
+            curve = dp.account(dp.compose(*parts), notion=notion)
+            assert curve.epsilon(delta) == epsilon
+            assert curve.epsilon(math.nextafter(delta, 0.0)) == math.inf
+            assert delta <= curve.delta(epsilon) <= delta * (1 + 1e-12)
+
+    @given(st.lists(st.floats(1e-18, 0.4), min_size=1, max_size=5))
+    def test_the_mass_is_never_below_the_truth(self, masses):
+        parts = [dp.ApproximateDP(1.0, mass) for mass in masses]
+        mass = dp.account(dp.compose(*parts, dp.PureDP(1.0)), notion="approximate")._mass
+        product = math.prod((1 - Fraction(repr(one)) for one in masses), start=Fraction(1))
+        assert 1 - product <= Fraction(repr(mass)) <= (1 - product) * (1 + Fraction(1, 10**14))

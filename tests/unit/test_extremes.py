@@ -43,3 +43,27 @@ def test_delta_at_a_huge_epsilon_is_tiny_and_not_zero(epsilon, sigma):
             assert 0 < delta < 1e-100
         else:
             assert 0 < delta <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-3, 1e300])
+@pytest.mark.parametrize("kind", [dp.Gaussian, dp.Laplace])
+def test_several_extreme_releases_at_once(kind, scale):
+    """Computed together, they fall back one by one."""
+    noise = [kind(scale * factor) for factor in (1.0, 1.01, 1.02)]
+    steps = [dp.PoissonSampled(one, sampling_probability=0.1) for one in noise]
+    for parts in (noise, steps):
+        whole = dp.account(dp.compose(*parts), notion="rdp").divergences([1.5, 2.0, 1e6])
+        each = [dp.account(one, notion="rdp").divergences([1.5, 2.0, 1e6]) for one in parts]
+        assert whole == pytest.approx(sum(each), rel=1e-12)
+        assert (whole > 0).all()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("q", [1, 0.1])
+def test_no_laplace_noise_at_all(q, steps):
+    step = dp.PoissonSampled(dp.Laplace(1e-310), sampling_probability=q)
+    plan = dp.repeat(step, steps)
+    assert dp.account(plan).epsilon(1e-6) == math.inf
+    assert dp.account(plan, notion="rdp").epsilon(1e-6) == math.inf
+    with pytest.raises(dp.UnsupportedMechanism, match="scale"):
+        dp.account(plan, notion="contour")

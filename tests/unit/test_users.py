@@ -9,7 +9,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as losses
 
 import privacy as dp
-from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile, _binomial
+from privacy.notions import _inversion
+from privacy.notions._groups import (
+    GroupSampledGaussian,
+    GroupSampledProfile,
+    _binomial,
+    _numerators,
+)
 
 DELTA = 1e-6
 SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
@@ -247,6 +253,43 @@ class TestSampledGroups:
         assert np.array_equal(model.log_ratio(z), alone)
         with pytest.raises(OverflowError, match="too widely"):
             model.log_ratio(np.zeros(10**5))
+
+    @pytest.mark.parametrize(
+        ("size", "q", "mu"), [(60, 0.02, 0.5), (100, 0.001, 0.1), (90, 0.3, 0.05), (2, 0.5, 0.1)]
+    )
+    def test_what_is_left_out_does_not_show(self, size, q, mu):
+        whole = GroupSampledGaussian(q, 1 / mu, size)
+        model = whole.likely()
+        numerators, bits = _numerators(size, q)
+        assert sum(numerators) == 2**bits
+        beyond = Fraction(sum(numerators[model.most + 1 :]), 2**bits)
+        assert beyond <= Fraction(model.lost("remove"))
+        assert model.most == size or Fraction(sum(numerators[model.most :]), 2**bits) > 1e-60
+        for way in ("remove", "add"):
+            quick, slow = (_inversion.LossSum(((one, 9),), 0.0, way) for one in (model, whole))
+            assert quick.lost == pytest.approx(9 * model.lost(way), rel=1e-14)
+            found, truth = (_inversion.log_delta(one, 0.1) for one in (quick, slow))
+            assert found.looseness < 1e-6
+            assert found.value == pytest.approx(truth.value, abs=2 * truth.looseness + 1e-12)
+
+    def test_never_below_the_closed_form(self):
+        model = GroupSampledGaussian(0.001, 20.0, 1000).likely()
+        assert model.most < 60
+        profile = GroupSampledProfile(0.05, 0.001, 1000)
+        for way, truth in (("remove", profile._removing), ("add", profile._adding)):
+            found = _inversion.log_delta(_inversion.LossSum(((model, 1),), 0.0, way), 0.1)
+            assert found.value >= truth(0.1) - 1e-12
+
+    def test_deltas_as_small_as_what_is_left_out(self):
+        """There the whole mixture answers."""
+        step = dp.PoissonSampled(dp.Gaussian(40.0), sampling_probability=0.05)
+        user = dp.user_level(step, max_contributions=60)
+        curve = dp.account(dp.repeat(user, 50), notion="contour")
+        assert curve._sums[0].lost == pytest.approx(5e-59)
+        epsilon = curve.epsilon(1e-70)
+        assert curve.looseness < 1e-9
+        assert curve.delta(epsilon) == pytest.approx(1e-70, rel=1e-9)
+        assert curve.looseness < 1e-9
 
     CASES = ((2, 0.1, 4.0), (3, 0.02, 1.0), (8, 0.3, 6.0), (25, 0.01, 2.0), (2, 0.5, 0.4))
 
