@@ -131,28 +131,29 @@ class _GaussianPair:
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for t alone, and their spacing."""
         scan, size = self._scan(direction, t)
-        return self._spaced(direction, t, scan, size, self._spacing(direction, t, scan, size))
+        h = self._spacing(direction, np.array([t]), scan)
+        return self._spaced(direction, t, scan, size, h)
 
     def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for (0, t], and their spacing."""
-        scan, size = self._scan(direction, t)
-        h = self._spacing(direction, t, scan, size)
-        for some in t * 4.0 ** -np.arange(1, math.ceil(math.log2(max(t, 1.0))) / 2 + 5):
-            # a large t lives where the integrand is smooth, and may ask for less than a small one
-            size, _ = self._log_integrand(direction, scan, 0.0, some)
-            h = min(h, self._spacing(direction, some, scan, size))
+        scan, _ = self._scan(direction, t)
+        # a large t lives where the integrand is smooth, and may ask for less than a small one
+        some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
+        h = self._spacing(direction, some, scan)
         low, high = float(scan[0]), float(scan[-1])
         # not arange(low, high, h): its step is rounded to an ulp of `low`
         return low + h * np.arange(math.ceil((high - low) / h) + 1), h
 
-    def _spacing(self, direction: Direction, t: float, scan: Array, size: Array) -> float:
-        if not np.isfinite(size.max()):
-            raise OverflowError("the privacy loss is too small for the quadrature")
-        within = scan[size > size.max() - 200]
+    def _spacing(self, direction: Direction, t: Array, scan: Array) -> float:
+        """Return the distance of nodes that serves all of several t."""
         depth = self._strip * _DEPTHS
-        base, _ = self._log_integrand(direction, within, depth[:, None], t)
-        strip = log_sum(base)
-        return float((2 * math.pi * depth / (_DIGITS + strip - strip[0])).max())
+        base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
+        size = base[:, :1]
+        largest = size.max(axis=-1, keepdims=True)
+        if not np.isfinite(largest).all():
+            raise OverflowError("the privacy loss is too small for the quadrature")
+        strip = log_sum(np.where(size > largest - 200, base, -np.inf))
+        return float((2 * math.pi * depth / (_DIGITS + strip - strip[:, :1])).max(axis=1).min())
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
@@ -217,7 +218,7 @@ class _GaussianPair:
         return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
 
     def _log_integrand(
-        self, direction: Direction, x: Array, depth: Array | float, t: float
+        self, direction: Direction, x: Array, depth: Array | float, t: Array | float
     ) -> tuple[Array, Array]:
         """Return log of a bound of the integrand of M(t) - 1, and arg dP/dQ, at x + i depth.
 
@@ -233,9 +234,9 @@ class _GaussianPair:
         up = np.maximum(log_r, 0)
         with np.errstate(divide="ignore"):  # r = 1: the integrand is 0
             size = log_q.real + np.log(square) + (t + 1) * up
-        if t < 1:  # |1 + v (r - 1)| >= cos(arg / 2) (1 - v + v |r|)
+        if np.any(t < 1):  # |1 + v (r - 1)| >= cos(arg / 2) (1 - v + v |r|)
             turned = np.log(np.cos(np.minimum(arg, 3.0) / 2))
-            size += np.log(np.maximum(up, 1)) + (t - 1) * turned
+            size += np.where(t < 1, np.log(np.maximum(up, 1)) + (t - 1) * turned, 0.0)
         return size + 0.5 * (np.square(depth) - x * x), arg
 
     def decay(
