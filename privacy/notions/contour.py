@@ -28,6 +28,7 @@ from privacy.notions._trees import group_mu, mu_squared, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
+_LOOSE = 1e-3  # from which on basic composition may be nearer
 _UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
 
 
@@ -91,7 +92,26 @@ class ContourCurve(Curve):
         first = self._answer(epsilon)
         _, *others = self._serving(first.value)
         rest = (_inversion.log_delta(s, epsilon, first.saddle, first.value) for s in others)
-        return self._worst([first, *rest])
+        return self._or_basic(epsilon, self._worst([first, *rest]))
+
+    def _or_basic(self, epsilon: float, found: float) -> float:
+        """Return a log delta, or that of basic composition where it is loose and that one less.
+
+        Among few releases that seldom see a record the others hardly count.
+        """
+        return min(found, self._basic(epsilon)) if self._has_basic else found
+
+    @property
+    def _has_basic(self) -> bool:
+        return self.looseness > _LOOSE and len(self.parts) == 1 and not self.mu_squared
+
+    def _basic(self, epsilon: float) -> float:
+        """Return log of n delta_1(epsilon / n), for n releases of one kind."""
+        ((step, count),) = self.parts.items()
+        one = step.profile.log_delta(math.nextafter(epsilon / count, 0.0))
+        if one == -math.inf:
+            return one
+        return min(0.0, one + math.log(count) + 8 * _U * (abs(one) + math.log(count)))
 
     def _serving(self, log_delta: float) -> list[_inversion.LossSum]:
         """Return the sums to ask: what the quick ones leave out must not count."""
@@ -121,7 +141,7 @@ class ContourCurve(Curve):
         profile = self._closed_form()
         if profile is not None:
             return profile.log_delta(epsilon)
-        return self._worst([self._answer(epsilon)])
+        return self._or_basic(epsilon, self._worst([self._answer(epsilon)]))
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -140,6 +160,8 @@ class ContourCurve(Curve):
         rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
         found = self._worst([first, *rest])
         loose = self.looseness
+        if self._has_basic:
+            found = min(found, invert(self._basic, math.log(delta)))
         if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
             if self._log_delta(0.0) <= math.log(delta):
                 return 0.0

@@ -175,3 +175,25 @@ def test_a_fixed_cell_never_costs_more_than_a_free_one(cells, relation, delta):
 @given(part=st.one_of(gaussians, laplaces, sampled(laplaces)), delta=deltas)
 def test_equal_cells_cost_what_one_costs(part, delta):
     same(dp.account(dp.parallel(part, part, part)), dp.account(part), delta)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "size", "count", "delta"),
+    [
+        (1e-7, 4.12, 1, 29, 1e-9),
+        (4.7e-7, 2.74, 1, 21, 4e-7),
+        (2e-7, 0.86, 1, 8, 6e-9),
+        (1.8e-5, 3.43, 1, 22, 2e-9),
+        (5.217708625809851e-4, 4.881, 44, 2, 1.7227e-6),
+    ],
+)
+def test_few_rare_releases_cost_no_more_than_basic_composition(q, sigma, size, count, delta):
+    """Where the integrand falls off too slowly for the quadrature."""
+    one = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+    one = dp.user_level(one, max_contributions=size)
+    each, all_ = dp.account(one), dp.account(dp.repeat(one, count), notion="contour")
+    basic = count * each.epsilon(delta / count)
+    found = all_.epsilon(delta)
+    assert each.epsilon(delta) < found <= basic * (1 + ROUNDING)
+    assert all_.delta(found) <= delta * (1 + 1e-6)
+    assert all_.delta(basic) <= count * each.delta(basic / count) * (1 + ROUNDING)
