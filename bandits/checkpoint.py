@@ -213,6 +213,8 @@ def _resume_sums(agent: "Agent", channel: Private, found: dp.RunningSum) -> None
             remedy = "The folder holds files of two agents, and the guarantee is of the other's."
             raise ValueError(_checks.expected(name, kept, f"{built!r}", remedy))
     channel.sums = found
+    # what is guaranteed follows from the noise that is used, to its last digit
+    vars(agent.algorithm)["noise_multiplier"] = found.noise_multiplier
     ahead = found.releases - agent._learner.batch
     if ahead == 1:
         features, rewards = agent._open_batch()

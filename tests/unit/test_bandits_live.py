@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import bandits
+import privacy as dp
 from bandits.agents import ALGORITHMS
 from bandits.cli import bandit
 from bandits.simulation import play
@@ -616,6 +617,17 @@ def test_late_tickets_outlive_a_checkpoint(tmp_path):
     restored.update(late, 1.0)
     with pytest.raises(ValueError, match="an open ticket"):
         restored.update(late, 1.0)
+
+
+def test_the_guarantee_is_of_the_noise_in_the_file(tmp_path, monkeypatch):
+    """Another machine may calibrate to other last digits."""
+    agent = build("PrivateUCB").start()
+    agent.save(tmp_path / "state")
+    used = agent.algorithm.noise_multiplier
+    monkeypatch.setattr(dp, "calibrate", lambda *_, **__: used * (1 + 5e-13))
+    again = bandits.Algorithm.restore(tmp_path / "state")
+    assert again.algorithm.noise_multiplier == used
+    assert again.guarantee(1e-5) == agent.guarantee(1e-5)
 
 
 def test_an_old_running_sum_is_refused(tmp_path):
