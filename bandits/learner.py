@@ -133,8 +133,6 @@ class Learner:
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
         """Release the open batch and let the model learn from the release.
 
-        What was interrupted after its release goes on from that release: it makes no second one.
-
         Parameters
         ----------
         features, rewards
@@ -142,8 +140,7 @@ class Learner:
         users
             Shape (..., B), where the channel protects users.
         """
-        if self.channel.releases == self.batch:
-            self.channel.release(features, rewards, users)
+        self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
