@@ -21,12 +21,13 @@ if TYPE_CHECKING:
         noise_multiplier,
         recalibrate,
     )
-    from privacy.certification import NotCertified
-    from privacy.guarantees import Curve, Guarantee
+    from privacy.curves import Answer, Curve
+    from privacy.guarantees import Guarantee, NotCertified
     from privacy.mechanisms import (
         ApproximateDP,
         Gaussian,
         Laplace,
+        Mechanism,
         PoissonSampled,
         PureDP,
         RandomizedResponse,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         compose,
         mechanism_from_json,
         parallel,
+        register_mechanism,
         repeat,
+        user_level,
     )
     from privacy.notions.gaussian import (
         mu_from_noise_multiplier,
@@ -71,11 +74,11 @@ if TYPE_CHECKING:
     from privacy.release.participation import Participation
     from privacy.release.running_sums import RunningSum
     from privacy.release.sums import Release, release_sum
-    from privacy.users import user_level
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "ApproximateDP",
     "Budget",
     "BudgetExceeded",
@@ -89,6 +92,7 @@ __all__ = [
     "Infeasible",
     "Laplace",
     "LifetimeCap",
+    "Mechanism",
     "NeighboringRelation",
     "NotCertified",
     "Odometer",
@@ -126,6 +130,7 @@ __all__ = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "register_mechanism",
     "release_sum",
     "repeat",
     "rho_from_epsilon",
@@ -145,10 +150,11 @@ _HOMES = {
     "budget.plan": "Plan load_plan plan_from_json",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
-    "certification": "NotCertified",
-    "guarantees": "Curve Guarantee",
-    "mechanisms": "ApproximateDP Gaussian Laplace PoissonSampled PureDP RandomizedResponse "
-    "UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json parallel repeat",
+    "curves": "Answer Curve",
+    "guarantees": "Guarantee NotCertified",
+    "mechanisms": "ApproximateDP Gaussian Laplace Mechanism PoissonSampled PureDP "
+    "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
+    "parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.printed": "printed_subsampling_formula_not_a_bound",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
@@ -163,7 +169,6 @@ _HOMES = {
     "release.participation": "Participation",
     "release.running_sums": "RunningSum",
     "release.sums": "Release release_sum",
-    "users": "user_level",
 }
 _MODULES = ("audit", "plotting")
 """Public modules: their names are not those of the package."""

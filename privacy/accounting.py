@@ -1,20 +1,23 @@
-"""Mechanism -> curve: one fold over the tree, and the registry of rules it uses.
+"""Mechanism -> curve: one fold over the tree.
 
-Composition arithmetic lives in `_fold` and nowhere else: a *rule* describes ONE
-application of one kind of mechanism in one notion and never sees a count.
+Composition arithmetic lives in `_fold` and nowhere else: an accounting method turns the loss of
+ONE application into a curve and never sees a count.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal, TypeVar, get_args
+from typing import ClassVar, Literal, get_args
 
-from privacy import _checks
-from privacy.guarantees import ONE_RECORD, Curve, GroupCurve, Guarantee
+from privacy import checks
+from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
+from privacy.guarantees import ONE_RECORD, Guarantee
+from privacy.losses.pair import Loss
 from privacy.mechanisms import (
+    REGISTRY,
     Composed,
     Mechanism,
     Parallel,
@@ -24,11 +27,9 @@ from privacy.mechanisms import (
     parallel,
     repeat,
 )
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
-Rule = Callable[[Any, NeighboringRelation], Curve]
-_R = TypeVar("_R", bound=Rule)
 
 # In the order in which "tightest" tries them: closed forms first, moment bounds last.
 NOTION_MODULES = {
@@ -38,38 +39,14 @@ NOTION_MODULES = {
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
-_TIGHT = 1e-4  # looseness up to which no other notion need be asked
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-_rules: dict[tuple[str, type[Mechanism]], Rule] = {}
-
-
-def rule(notion: str, *kinds: type[Mechanism]) -> Callable[[_R], _R]:
-    """Register a function ``(mechanism, relation) -> Curve`` for `kinds` in `notion`."""
-
-    def register(function: _R) -> _R:
-        for kind in kinds:
-            _rules[notion, kind] = function
-        return function
-
-    return register
-
-
-@cache
-def _load(notion: str) -> None:
-    import_module(NOTION_MODULES[notion])
-
-
-def rules_of(notion: str) -> dict[type[Mechanism], Rule]:
-    """Return the rules of one notion, by kind of mechanism."""
-    _load(notion)
-    return {kind: function for (name, kind), function in _rules.items() if name == notion}
+_TIGHT = 1e-4  # relative error bound up to which no other method need be asked
 
 
 def account(
     mechanism: Mechanism,
     *,
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     orders: Sequence[float] | None = None,
     unit: str = ONE_RECORD,
 ) -> Curve:
@@ -109,22 +86,30 @@ def account(
     """
     if not isinstance(mechanism, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
-        raise TypeError(_checks.expected("mechanism", mechanism, "a mechanism", remedy))
+        raise TypeError(checks.expected("mechanism", mechanism, "a mechanism", remedy))
     check_notion(notion)
-    relation = _checks.relation(relation)
-    if orders is not None:
-        if notion != "rdp":
-            remedy = 'Orders belong to notion="rdp"; leave them out otherwise.'
-            raise ValueError(_checks.expected("orders", orders, "None", remedy))
-        from privacy.notions.renyi import with_orders
-
-        curve: Curve = with_orders(_answered(mechanism, notion, relation), orders)
-    elif notion == "tightest":
-        curve = TightestCurve(mechanism, relation)
+    relation = checks.relation(relation)
+    unit = checks.unit(unit)
+    if orders is not None and notion != "rdp":
+        remedy = 'Orders belong to notion="rdp"; leave them out otherwise.'
+        raise ValueError(checks.expected("orders", orders, "None", remedy))
+    curve: Curve
+    if notion == "tightest":
+        curve = _tightest(mechanism, relation)
     else:
         curve = _answered(mechanism, notion, relation)
-    curve.mechanism, curve.unit = mechanism, _checks.unit(unit)
-    return curve
+    if orders is not None:
+        from privacy.notions.renyi import with_orders
+
+        curve = with_orders(curve, orders)
+    return curve.labelled(mechanism, unit, _prove)
+
+
+def _prove(guarantee: Guarantee, move: str) -> Guarantee:
+    """Prove a guarantee by interval arithmetic, which is loaded by the first proof."""
+    from privacy.certification import certified
+
+    return certified(guarantee, "epsilon" if move == "epsilon" else "delta")
 
 
 def check_notion(notion: object) -> None:
@@ -136,7 +121,7 @@ def check_notion(notion: object) -> None:
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
         remedy = f"Did you mean {meant!r}? {remedy}"
-    raise ValueError(_checks.expected("notion", notion, f"one of {', '.join(names)}", remedy))
+    raise ValueError(checks.expected("notion", notion, f"one of {', '.join(names)}", remedy))
 
 
 _OTHER_NAMES = {
@@ -149,49 +134,49 @@ _OTHER_NAMES = {
 
 
 def support_matrix() -> dict[str, tuple[str, ...]]:
-    """Return, for every kind of mechanism, the notions that have a rule for it."""
-    kinds = {kind for notion in NOTION_MODULES for kind in rules_of(notion)}
+    """Return, for every kind of mechanism, the accounting methods that answer it.
+
+    Read off the example that each kind was registered with.
+    """
     return {
-        kind.__name__: tuple(name for name in NOTION_MODULES if kind in rules_of(name))
-        for kind in sorted(kinds, key=lambda kind: kind.__name__)
+        name: tuple(_notions_of(known.example, _relation_of(known.example)))
+        for name, known in sorted(REGISTRY.items())
+        if known.example is not None
     }
 
 
+def _relation_of(mechanism: Mechanism) -> NeighboringRelation:
+    """Return the relation that a claim was proven for, else add/remove."""
+    found = getattr(mechanism, "relation", ADD_OR_REMOVE_ONE)
+    return found if isinstance(found, NeighboringRelation) else ADD_OR_REMOVE_ONE
+
+
 def _answered(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
-    """Return the curve in one notion; a refusal says which notions answer instead."""
+    """Return the curve in one notion; a refusal names those that answer instead."""
     try:
         return _fold(mechanism, notion, relation)
     except UnsupportedMechanism as refusal:
-        others = ", ".join(_notions_of(mechanism, relation))
-        instead = f"Use the default, 'tightest', or one of: {others}." if others else _NO_OTHER
-        raise UnsupportedMechanism(f"{refusal} {instead}") from refusal
+        others = _notions_of(mechanism, relation)
+        instead = f"Use notion {' or '.join(map(repr, others))}." if others else _NO_OTHER
+        raise UnsupportedMechanism(
+            f"{refusal} {instead}",
+            mechanism=refusal.mechanism or mechanism,
+            notion=notion,
+            alternatives=others,
+        ) from refusal
 
 
 _NO_OTHER = "No other notion answers it either."
 
 
 def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
-    """Return the notions that answer a mechanism."""
+    """Return the accounting methods that answer a mechanism."""
     found = []
     for notion in NOTION_MODULES:
         with suppress(UnsupportedMechanism):
             _fold(mechanism, notion, relation)
             found.append(notion)
     return found
-
-
-def _apart(mechanism: Mechanism, relation: NeighboringRelation) -> str:
-    """Return what to do about parts that no notion answers together, if each is answered alone."""
-    if not isinstance(mechanism, Composed):
-        return ""
-    alone = {part: _notions_of(part, relation) for part in mechanism.parts}
-    if not all(alone.values()):
-        return ""
-    told = "".join(f"\n  {part!r}: {', '.join(notions)}" for part, notions in alone.items())
-    return (
-        f"\nAlone, each part is answered:{told}\nAccount for the parts that share a notion "
-        "together, and add up: by basic composition the epsilons add, and so do the deltas."
-    )
 
 
 def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
@@ -202,18 +187,21 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
         return first.plus(rest)
     if isinstance(node, Parallel):
         return _fold_parallel(node, notion, relation)
-    _load(notion)
-    found = _rules.get((notion, type(node)))
-    if found is None:
-        raise UnsupportedMechanism(f"No rule for {node!r} in notion {notion!r}.")
-    return found(node, relation)
+    read: Callable[[Loss, NeighboringRelation], Curve | None]
+    read = import_module(NOTION_MODULES[notion]).curve
+    curve = read(node.loss(relation), relation)
+    if curve is None:
+        raise UnsupportedMechanism(
+            f"Notion {notion!r} has no bound for {node!r}.", mechanism=node, notion=notion
+        )
+    return curve
 
 
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
     curves = [_fold(part, notion, relation) for part in dict.fromkeys(node.parts)]
-    if relation is NeighboringRelation.REPLACE_ONE and node.cells == "by_record":
+    if relation is REPLACE_ONE and node.cells == "by_record":
         # the replaced record may leave cell i and enter cell j: both cells change
-        once = {part: _fold(part, notion, _ADD_OR_REMOVE_ONE) for part in set(node.parts)}
+        once = {part: _fold(part, notion, ADD_OR_REMOVE_ONE) for part in set(node.parts)}
         curves += [
             once[leaves].moved(once[enters])
             for leaves in once
@@ -226,117 +214,117 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
     return worst
 
 
+def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
+    """Return the tightest curve, with a member for every method that is not surely looser."""
+    members: list[Curve] = []
+    refusals: dict[str, UnsupportedMechanism] = {}
+    for notion in NOTION_MODULES:
+        try:
+            curve = _fold(mechanism, notion, relation)
+        except UnsupportedMechanism as refusal:
+            refusals[notion] = refusal
+            continue
+        members.append(curve)
+        if curve.exact and curve.closed_form:  # nothing that follows can be smaller
+            break
+    if not members:
+        raise _unanswered(mechanism, relation, refusals)
+    return TightestCurve(relation, mechanism=mechanism, members=tuple(members))
+
+
+def _unanswered(
+    mechanism: Mechanism, relation: NeighboringRelation, refusals: dict[str, UnsupportedMechanism]
+) -> UnsupportedMechanism:
+    """Return the refusal of every method in two or three lines."""
+    reasons = list(dict.fromkeys(map(str, refusals.values())))
+    message = f"No notion answers this mechanism under {relation}: {reasons[0]}"
+    alone = [_notions_of(part, relation) for part in getattr(mechanism, "parts", ())]
+    if isinstance(mechanism, Composed) and all(alone):
+        message = (
+            f"No notion answers all {len(alone)} parts together under {relation}; each alone is "
+            "answered.\nAccount for parts that share a notion together. Then add up the epsilons "
+            "and the deltas (basic composition)."
+        )
+    part = next((r.mechanism for r in refusals.values() if r.mechanism is not None), mechanism)
+    return UnsupportedMechanism(message, mechanism=part, notion="tightest")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class TightestCurve(Curve):
-    """The smallest valid answer over all notions, taken at each query.
+    """The smallest valid answer over all methods, taken at each query.
 
     Holds the mechanism, so that composing two of these accounts the composed
-    mechanism in every notion afresh and no minimum is taken too early.
+    mechanism in every method afresh and no minimum is taken too early.
     """
 
-    notion = "tightest"
-    theorem = "the smallest of several valid bounds is a valid bound"
-    mechanism: Mechanism
-    _winner: Curve | None = None
-    """The member that gave the last answer."""
+    notion: ClassVar[str] = "tightest"
+    theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
+    members: tuple[Curve, ...] = ()
 
-    def __init__(self, mechanism: Mechanism, relation: NeighboringRelation) -> None:
-        self.mechanism = mechanism
-        self.relation = relation
-        self.members: tuple[Curve, ...] = self._members()
-        self.resolution = max(member.resolution for member in self.members)
-        self.guided = any(member.guided for member in self.members)
+    @property
+    def _known(self) -> Mechanism:
+        assert self.mechanism is not None  # `_tightest` sets it, and every operation keeps it
+        return self.mechanism
 
-    def _members(self) -> tuple[Curve, ...]:
-        members: list[Curve] = []
-        refusals: dict[str, UnsupportedMechanism] = {}
-        for notion in NOTION_MODULES:
-            try:
-                curve = _fold(self.mechanism, notion, self.relation)
-            except UnsupportedMechanism as refusal:
-                refusals[notion] = refusal
-                continue
-            members.append(curve)
-            if curve.exact and curve.closed_form:  # nothing that follows can be smaller
-                break
-        if not members:
-            reasons = "".join(f"\n  {notion}: {why}" for notion, why in refusals.items())
-            raise UnsupportedMechanism(
-                f"No notion answers {self.mechanism!r} under {self.relation}.{reasons}"
-                f"{_apart(self.mechanism, self.relation)}"
-            )
-        return tuple(members)
+    @cached_property
+    def resolution(self) -> float:  # type: ignore[override]
+        """The coarsest of the members'."""
+        return max(member.resolution for member in self.members)
 
-    def _smallest(self, ask: Callable[[Curve], float], nothing: float) -> float:
-        """Return the smallest answer, and remember the member that gave it.
+    def _smallest(self, ask: Callable[[Curve], Answer], nothing: float) -> Answer:
+        """Return the smallest answer.
 
-        `nothing` is the answer that says nothing; a member that failed to be tight leaves its
-        looseness. What follows an exact member is looser, and serves where that one fails.
+        `nothing` is the value that says nothing. What follows an exact member is looser, and
+        serves where that one fails; its error bound stays in the answer.
         """
-        found, winner, self.looseness = nothing, self.members[0], 0.0
+        best, error = Answer(nothing, notion=self.members[0].notion), 0.0
         for member in self.members:
             answer = ask(member)
-            if answer < found:
-                found, winner = answer, member
-            self.best_order = member.best_order
-            self.looseness = max(self.looseness, member.looseness)
-            if member.exact and member.looseness < _TIGHT and found < nothing:
+            if answer.value < best.value or not best.theorem:
+                best = answer
+            error = max(error, answer.error)
+            best = best._replace(hint=answer.hint)
+            if member.exact and answer.error < _TIGHT and best.value < nothing:
                 break
-        self._winner = winner
-        return found
+        return best._replace(error=error)
 
-    def follow(self, order: float | None, enough: float) -> None:
-        """Pass the hint on."""
-        for member in self.members:
-            member.follow(order, enough)
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        return self._smallest(lambda member: member._at_epsilon(epsilon, hint), 0.0)
 
-    def _log_delta(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._log_delta(epsilon), 0.0)
-
-    def _guide(self, epsilon: float) -> float:
-        return self._smallest(lambda member: member._guide(epsilon), 0.0)
+    def _at_delta(self, delta: float) -> Answer:
+        return self._smallest(lambda member: member._at_delta(delta), math.inf)
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)
 
-    def _epsilon(self, delta: float) -> float:
-        return self._smallest(lambda member: member._epsilon(delta), math.inf)
+    def _group(self, size: int) -> Curve:
+        groups = tuple(member.group(size) for member in self.members)
+        return _TightestGroup(self.relation, self, size, groups)
 
-    def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
-        if self._winner is None:
-            self._log_delta(epsilon)
-        assert self._winner is not None
-        return replace(self._winner._guarantee(epsilon, delta), unit=self.unit)
-
-    def _group(self, size: int) -> "Curve":
-        return _TightestGroup(self, size)
+    def _labelled(self, curve: "TightestCurve") -> "TightestCurve":
+        return replace(curve, unit=self.unit, prover=self.prover)
 
     def _plus(self, others: Sequence["TightestCurve"]) -> "TightestCurve":
-        both = compose(self.mechanism, *(other.mechanism for other in others))
-        return TightestCurve(both, self.relation)
+        return _tightest(compose(self._known, *(other._known for other in others)), self.relation)
 
     def _times(self, count: int) -> "TightestCurve":
-        return TightestCurve(repeat(self.mechanism, count), self.relation)
+        return _tightest(repeat(self._known, count), self.relation)
 
     def _worst_of(self, other: "TightestCurve") -> "TightestCurve":
-        both = parallel(self.mechanism, other.mechanism, cells="by_public_index")
-        return TightestCurve(both, self.relation)
+        both = parallel(self._known, other._known, cells="by_public_index")
+        return _tightest(both, self.relation)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _TightestGroup(GroupCurve):
     """The smallest of the members' group bounds, taken at each query."""
 
-    def __init__(self, one: TightestCurve, size: int) -> None:
-        super().__init__(one, size)
-        self.members = tuple(member.group(size) for member in one.members)
+    members: tuple[Curve, ...] = ()
 
-    def _best(self, answers: list[float]) -> float:
-        best = min(range(len(answers)), key=answers.__getitem__)
-        self.notion, self.theorem = self.members[best].notion, self.members[best].theorem
-        self.looseness = self.members[best].looseness
-        return answers[best]
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        answers = [member._at_epsilon(epsilon) for member in self.members]
+        return min(answers, key=lambda answer: answer.value)
 
-    def _log_delta(self, epsilon: float) -> float:
-        return self._best([member._log_delta(epsilon) for member in self.members])
-
-    def _epsilon(self, delta: float) -> float:
-        return self._best([member._epsilon(delta) for member in self.members])
+    def _at_delta(self, delta: float) -> Answer:
+        answers = [member._at_delta(delta) for member in self.members]
+        return min(answers, key=lambda answer: answer.value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privacy import _checks
+from privacy import checks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def plot_privacy_profiles(
     if not isinstance(given, Mapping) or not curves:
         remedy = "Pass some, such as {'one query': account(Gaussian(2.0))}."
         shown = type(curves).__name__
-        raise ValueError(_checks.expected("curves", shown, "a mapping of curves", remedy))
+        raise ValueError(checks.expected("curves", shown, "a mapping of curves", remedy))
     if epsilons is None:
         ends = [curve.epsilon(_LEAST_DELTA) for curve in curves.values()]
         last = max([end for end in ends if 0 < end < math.inf], default=1.0)
@@ -93,7 +93,7 @@ def plot_running_sums(
     compared = tuple(factorisations)
     if not compared:
         remedy = "Pass some, such as [Factorisation.square_root(100)]."
-        raise ValueError(_checks.expected("factorisations", compared, "at least one", remedy))
+        raise ValueError(checks.expected("factorisations", compared, "at least one", remedy))
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes: Any = figure.add_subplot()
     for factorisation in compared:

@@ -1,10 +1,10 @@
-"""Neighbouring relations: which two data sets a guarantee compares."""
+"""Neighboring relations: which two data sets a guarantee compares."""
 
 from enum import StrEnum
 
 
 class NeighboringRelation(StrEnum):
-    """What one record may do between two neighbouring data sets.
+    """What one record may do between two neighboring data sets.
 
     Attributes
     ----------
@@ -20,3 +20,8 @@ class NeighboringRelation(StrEnum):
     ADD_OR_REMOVE_ONE = "ADD_OR_REMOVE_ONE"
     REPLACE_ONE = "REPLACE_ONE"
     REPLACE_SPECIAL = "REPLACE_SPECIAL"
+
+
+ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE_ONE = NeighboringRelation.REPLACE_ONE
+REPLACE_SPECIAL = NeighboringRelation.REPLACE_SPECIAL

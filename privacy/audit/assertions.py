@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from privacy import _checks
+from privacy import checks
 from privacy.audit.findings import Finding
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from privacy.guarantees import Curve
     from privacy.mechanisms import Mechanism
 
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _DEFAULT = 1e-6
 
 
@@ -60,7 +59,7 @@ def assert_not_falsified(
     significance: float | None = None,
     *,
     runs: int = 20_000,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     score: "Callable[[Any], ArrayLike] | None" = None,
     seed: int | None = None,
 ) -> Finding:
@@ -97,7 +96,7 @@ def assert_not_falsified(
     if claim is None:
         if share is None:
             remedy = "Pass the claim, or mark the test with @pytest.mark.dp_claim(mechanism)."
-            raise ValueError(_checks.expected("claim", claim, "a mechanism", remedy))
+            raise ValueError(checks.expected("claim", claim, "a mechanism", remedy))
         claim = share.claim
     if significance is None:
         significance = _DEFAULT if share is None else share.next_significance()

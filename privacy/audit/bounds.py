@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
-from privacy import _checks
+from privacy import checks
 from privacy.accounting import TightestCurve, account
 from privacy.audit.findings import error_of
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
 from privacy.notions.gaussian import GaussianCurve
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 Floats = NDArray[np.float64]
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _THRESHOLDS = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
 _ROUNDING = 1e-10
 """How far the inverse incomplete beta function is moved outward, relative."""
@@ -34,16 +33,16 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
         array = np.asarray(scores, dtype=np.float64)
         if array.ndim != 1 or not array.size:
             remedy = "Pass one score for each run."
-            raise ValueError(_checks.expected(name, array.shape, "of shape (runs,)", remedy))
+            raise ValueError(checks.expected(name, array.shape, "of shape (runs,)", remedy))
         if np.isnan(array).any():
             remedy = "Give an output that cannot be scored the score 0."
-            raise ValueError(_checks.expected(name, "NaN", "numbers or infinities", remedy))
+            raise ValueError(checks.expected(name, "NaN", "numbers or infinities", remedy))
         arrays.append(array)
     first, second = arrays
     if first.size != second.size:
         remedy = "Run as often on one data set as on the other."
         raise ValueError(
-            _checks.expected("scores_1", second.shape, f"of shape {first.shape}", remedy)
+            checks.expected("scores_1", second.shape, f"of shape {first.shape}", remedy)
         )
     return first, second
 
@@ -119,7 +118,7 @@ def epsilon_lower_bound(
     confidence: float = 0.95,
     *,
     claim: Mechanism | Curve | None = None,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
     """Return a lower bound of the epsilon that the mechanism can have at `delta`.
 
@@ -158,7 +157,7 @@ def epsilon_lower_bound(
     >>> round(epsilon_lower_bound(*ratios, 1e-5), 2)
     0.49
     """
-    delta = _checks.query_delta(delta)
+    delta = checks.query_delta(delta)
     if claim is not None and mu_of(curve_of(claim, relation)) is not None:
         mu = mu_lower_bound(scores_0, scores_1, confidence)
         if mu == 0 or delta == 0:
@@ -192,9 +191,9 @@ def curve_of(claim: Mechanism | Curve, relation: NeighboringRelation) -> Curve:
     """Return the curve that is claimed; a curve must be of the asked relation."""
     if not isinstance(claim, Curve):
         return account(claim, relation=relation)
-    if claim.relation is not _checks.relation(relation):
+    if claim.relation is not checks.relation(relation):
         remedy = "Pass relation= as the claim was accounted."
-        raise ValueError(_checks.expected("claim", claim.relation, f"of {relation}", remedy))
+        raise ValueError(checks.expected("claim", claim.relation, f"of {relation}", remedy))
     return claim
 
 

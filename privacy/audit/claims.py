@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privacy import _checks
+from privacy import checks
 from privacy.audit.bounds import (
     Floats,
     accuracy_p_value,
@@ -23,9 +23,8 @@ from privacy.audit.findings import Finding, checked_runs, checked_significance
 from privacy.audit.scores import Release, RowScore, fit_rows, of_rows, outputs
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _EPSILONS = 6
 # The share of the significance that goes to the guess of the data set. A Gaussian curve that is
 # violated anywhere by a Gaussian is violated there; the rest looks for a rare disaster.
@@ -38,7 +37,7 @@ def falsify(
     scores_1: ArrayLike,
     *,
     significance: float = 0.05,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> Finding:
     """Test a claimed curve on scores of outputs for two neighbouring data sets.
 
@@ -152,7 +151,7 @@ def audit(
     *,
     runs: int = 20_000,
     significance: float = 1e-6,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     score: Callable[[Any], ArrayLike] | None = None,
     seed: int | np.random.SeedSequence = 0,
     progress: Callable[[int], Any] | None = None,
@@ -242,5 +241,5 @@ def two(pair: Any) -> tuple[Any, Any]:
         first, second = pair
     except (TypeError, ValueError) as error:
         remedy = "Pass a tuple of two neighbouring data sets."
-        raise ValueError(_checks.expected("pair", pair, "two data sets", remedy)) from error
+        raise ValueError(checks.expected("pair", pair, "two data sets", remedy)) from error
     return first, second

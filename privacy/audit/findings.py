@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from privacy import _checks
+from privacy import checks
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Finding:
 def checked_significance(value: Any) -> float:
     """Check a significance level in (0, 1/4]."""
     remedy = "Pass the probability of a false alarm that is acceptable, such as 1e-6."
-    return _checks.real("significance", value, remedy, above=0, at_most=0.25)
+    return checks.real("significance", value, remedy, above=0, at_most=0.25)
 
 
 def error_of(confidence: Any) -> float:
     """Check a confidence in [3/4, 1) and return the probability of being wrong."""
     remedy = "Pass the probability with which the bound holds, such as 0.95."
-    return 1 - _checks.real("confidence", confidence, remedy, at_least=0.75, below=1)
+    return 1 - checks.real("confidence", confidence, remedy, at_least=0.75, below=1)
 
 
 def checked_runs(value: Any) -> int:
     """Check a number of runs."""
-    return _checks.count("runs", value, "Pass how often to run on each data set, such as 20_000.")
+    return checks.count("runs", value, "Pass how often to run on each data set, such as 20_000.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, ndtr
 
-from privacy import _checks
+from privacy import checks
 from privacy.audit.bounds import Floats
 from privacy.audit.findings import Finding, checked_significance
 from privacy.mechanisms import Gaussian, Laplace, Mechanism
@@ -76,11 +76,11 @@ def falsify_noise(
     level = checked_significance(significance)
     if aspect not in get_args(Aspect):
         remedy = "Leave it out to look at all of them."
-        raise ValueError(_checks.expected("aspect", aspect, f"one of {get_args(Aspect)}", remedy))
-    unit = _checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
+        raise ValueError(checks.expected("aspect", aspect, f"one of {get_args(Aspect)}", remedy))
+    unit = checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
     x = np.asarray(residuals, dtype=np.float64).ravel()
     if not x.size:
-        raise ValueError(_checks.expected("residuals", (), "not empty", "Pass some hundreds."))
+        raise ValueError(checks.expected("residuals", (), "not empty", "Pass some hundreds."))
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)
@@ -94,7 +94,7 @@ def falsify_noise(
         spread, distribution = float(np.abs(x).mean()), _laplace_cdf(x)
     else:
         remedy = "Audit the outputs instead, or each Gaussian and Laplace part alone."
-        raise TypeError(_checks.expected("claim", claim, "Gaussian or Laplace", remedy))
+        raise TypeError(checks.expected("claim", claim, "Gaussian or Laplace", remedy))
     gap, shape = _shape(np.sort(distribution))
     repeats = x.size - np.unique(x).size
     tests = {

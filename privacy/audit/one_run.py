@@ -9,13 +9,13 @@ import math
 import numpy as np
 from scipy.special import betainc, gammaln
 
-from privacy import _checks
-from privacy._solve import safe_root
+from privacy import checks
 from privacy.audit.bounds import curve_of
 from privacy.audit.claims import told
 from privacy.audit.findings import Finding, checked_significance, error_of
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
+from privacy.numerics.solve import safe_root
 from privacy.relations import NeighboringRelation
 
 _POINTS = 8
@@ -91,7 +91,7 @@ def one_run_epsilon_lower_bound(
         The largest epsilon that is falsified at `delta`, rounded down; 0 if none is.
     """
     _check(canaries, guesses, correct)
-    delta = _checks.query_delta(delta)
+    delta = checks.query_delta(delta)
     error = error_of(confidence)
 
     def excess(epsilon: float) -> float:
@@ -111,13 +111,13 @@ def _check(canaries: int, guesses: int, correct: int) -> None:
         ("guesses", guesses, _MOST_GUESSES, "Guess about those canaries alone that tell most."),
     )
     for name, value, most, remedy in limits:
-        if _checks.count(name, value, remedy) > most:
-            raise ValueError(_checks.expected(name, value, f"<= {most}", remedy))
+        if checks.count(name, value, remedy) > most:
+            raise ValueError(checks.expected(name, value, f"<= {most}", remedy))
     remedy = "Pass how many of the guesses were right."
-    _checks.real("correct", correct, remedy, at_least=0, at_most=float(guesses))
+    checks.real("correct", correct, remedy, at_least=0, at_most=float(guesses))
     if guesses > canaries or correct != int(correct):
         rule = f"whole and 0 <= correct <= guesses <= canaries={canaries}"
-        raise ValueError(_checks.expected("guesses, correct", (guesses, correct), rule, remedy))
+        raise ValueError(checks.expected("guesses, correct", (guesses, correct), rule, remedy))
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:

@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy import _checks
+from privacy import checks
 from privacy.accounting import account
 from privacy.audit._calls import called
 from privacy.audit.claims import two
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 Floats = NDArray[np.float64]
 Norm = float
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _ROUNDING = 1e-9
 _LINEAR = 1e-6
 
@@ -109,9 +108,9 @@ def _finite(values: list[Any], where: str) -> None:
 
 def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
     if norm not in (1, 2, math.inf):
-        raise ValueError(_checks.expected("norm", norm, "1, 2 or inf", "Pass one of them."))
+        raise ValueError(checks.expected("norm", norm, "1, 2 or inf", "Pass one of them."))
     remedy = "Pass the bound that is promised."
-    limit = Fraction(_checks.real("bound", bound, remedy, at_least=0))
+    limit = Fraction(checks.real("bound", bound, remedy, at_least=0))
     _finite(values, where)
     sizes = [abs(Fraction(value)) for value in values]
     if norm == 2:
@@ -223,7 +222,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         raise Violation(f"{where}: no noise was drawn.")
     if len(kinds) > 1:
         remedy = "Audit each part by itself."
-        raise ValueError(_checks.expected("noise", sorted(kinds), "of one kind", remedy))
+        raise ValueError(checks.expected("noise", sorted(kinds), "of one kind", remedy))
     # a large unit, so that adding it to the query does not round its last digits away
     unit = 2.0**20 * max(1.0, *(float(np.abs(one).max(initial=0)) for one in plain))
     columns: tuple[list[Floats], list[Floats]] = ([], [])
@@ -235,7 +234,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         bent = float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0))
         if bent or not np.isfinite(up).all():
             remedy = "Audit what is computed before that."
-            raise ValueError(_checks.expected("release", release, "linear in its noise", remedy))
+            raise ValueError(checks.expected("release", release, "linear in its noise", remedy))
         columns[0].append(up)
         columns[1].append(other)
     spread, others = (np.stack(side, axis=1) for side in columns)
@@ -259,7 +258,7 @@ def _loss(laplace: bool, spread: Floats, moved: Floats) -> float:  # noqa: FBT00
         return math.inf
     if laplace and rank < spread.shape[1]:
         remedy = "Audit the outputs instead."
-        raise ValueError(_checks.expected("noise", spread.shape, "one number a number", remedy))
+        raise ValueError(checks.expected("noise", spread.shape, "one number a number", remedy))
     return float(np.abs(shortest).sum() if laplace else np.linalg.norm(shortest))
 
 
@@ -268,7 +267,7 @@ def assert_spends(
     pair: Any,
     claim: Mechanism,
     *,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> None:
     """Assert that a pair of data sets loses no more by a release than is claimed.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privacy import _checks
+from privacy import checks
 from privacy.audit._calls import called
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ def outputs(
         if found.ndim == 0 or len(found) != runs:
             remedy = "Return `size` outputs, or leave the parameter out."
             raise ValueError(
-                _checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
+                checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
             )
         progress(runs)
         return _telling_something(found.reshape(runs, math.prod(found.shape[1:])))
@@ -55,7 +55,7 @@ def outputs(
 def _telling_something(found: Floats) -> Floats:
     if not found.shape[1]:
         remedy = "Return a number or an array of numbers."
-        raise ValueError(_checks.expected("outputs", [], "not always empty", remedy))
+        raise ValueError(checks.expected("outputs", [], "not always empty", remedy))
     return found
 
 
@@ -99,7 +99,7 @@ def _parameters(release: Release) -> list[str]:
         return ["data"]
     except TypeError as error:
         remedy = "Pass a function of the data, or of the data and a random generator."
-        raise TypeError(_checks.expected("release", release, "a function", remedy)) from error
+        raise TypeError(checks.expected("release", release, "a function", remedy)) from error
     return [
         one.name
         for one in parameters
@@ -113,7 +113,7 @@ def _row(output: Any) -> Floats:
         return np.asarray("" if output is None else output, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
         remedy = "Return a number or an array of numbers: map the output to one."
-        raise TypeError(_checks.expected("output", output, "numbers", remedy)) from error
+        raise TypeError(checks.expected("output", output, "numbers", remedy)) from error
 
 
 def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -> Score:
@@ -158,10 +158,10 @@ def _centres(*values: ArrayLike) -> tuple[Floats, Floats, Floats]:
     low, high, scale = (np.asarray(value, dtype=np.float64).ravel() for value in values)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         remedy = "Pass the query's values on both data sets."
-        raise ValueError(_checks.expected("center_0, center_1", "NaN or inf", "finite", remedy))
+        raise ValueError(checks.expected("center_0, center_1", "NaN or inf", "finite", remedy))
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         remedy = "Pass the noise's scale in the unit of the query."
-        raise ValueError(_checks.expected("scale", scale.tolist(), "> 0 and finite", remedy))
+        raise ValueError(checks.expected("scale", scale.tolist(), "> 0 and finite", remedy))
     return low, high, scale
 
 
@@ -198,10 +198,10 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     remedy = "Pass outputs of one shape, some hundreds of each data set."
     if first.shape[1] != second.shape[1]:
         rule = f"of shape (runs, {first.shape[1]})"
-        raise ValueError(_checks.expected("training_1", second.shape, rule, remedy))
+        raise ValueError(checks.expected("training_1", second.shape, rule, remedy))
     if min(len(first), len(second)) < _TOO_FEW:
         rule = f"at least {_TOO_FEW} runs"
-        raise ValueError(_checks.expected("training", len(first), rule, remedy))
+        raise ValueError(checks.expected("training", len(first), rule, remedy))
     # the projection is fitted on one half, its histogram on the other: what was fitted flatters
     project = _projection(first[::2], second[::2], classifier)
     held_out = [first[1::2], second[1::2]] if first.shape[1] > 1 or classifier else [first, second]

@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincc, betaln
 
-from privacy import _checks
+from privacy import checks
 from privacy.audit.bounds import correct, curve_of, scores_of
 from privacy.audit.claims import scored, told, two
 from privacy.audit.findings import Finding, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
 from privacy.guarantees import Curve
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
-
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
 class SequentialAudit:
@@ -67,7 +65,7 @@ class SequentialAudit:
         claim: Mechanism | Curve,
         *,
         significance: float = 1e-6,
-        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     ) -> None:
         curve = curve_of(claim, relation)
         self._told = told(curve)
@@ -133,7 +131,7 @@ def audit_until_falsified(
     *,
     max_runs: int = 100_000,
     significance: float = 1e-6,
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     score: Callable[[Any], ArrayLike] | None = None,
     seed: int | np.random.SeedSequence = 0,
 ) -> Finding:
@@ -152,7 +150,7 @@ def audit_until_falsified(
         Its `runs` says when it stopped.
     """
     remedy = "Pass after how many runs to stop."
-    most = _checks.count("max_runs", max_runs, remedy)
+    most = checks.count("max_runs", max_runs, remedy)
     watch = SequentialAudit(claim, significance=significance, relation=relation)
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     training, testing = root.spawn(2)

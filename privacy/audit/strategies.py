@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from privacy import _checks
+from privacy import checks
 from privacy.relations import NeighboringRelation
 
 _RELATION = NeighboringRelation
@@ -54,13 +54,13 @@ def neighboring_pairs(
     SearchStrategy of Pair
         It shrinks to few and simple records.
     """
-    relation = _checks.relation(relation)
+    relation = checks.relation(relation)
     if unit not in ("record", "user"):
         remedy = "Say who is protected."
-        raise ValueError(_checks.expected("unit", unit, "'record' or 'user'", remedy))
+        raise ValueError(checks.expected("unit", unit, "'record' or 'user'", remedy))
     if relation is _RELATION.REPLACE_SPECIAL and null is None:
         remedy = "Pass the record that contributes nothing, such as null=0.0."
-        raise ValueError(_checks.expected("null", null, "given", remedy))
+        raise ValueError(checks.expected("null", null, "given", remedy))
     by_user = unit == "user"
 
     @st.composite
@@ -89,7 +89,7 @@ def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
 
     Ordinary floats up to twice the bound occur too.
     """
-    bound = _checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
+    bound = checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
     edges = [0.0, bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0), bound / 3]
     edges += [1e308, 5e-324, 2.0**-1022, 2.0**53 + 2]
     signed = [value for edge in edges for value in (edge, -edge)]

@@ -7,8 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from privacy import _checks
-from privacy._solve import round_down, round_up
+from privacy import checks
 from privacy.accounting import Notion, account, support_matrix
 from privacy.mechanisms import (
     ApproximateDP,
@@ -20,6 +19,7 @@ from privacy.mechanisms import (
     Repeated,
     UnsupportedMechanism,
 )
+from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 
 Cost = tuple[Fraction, ...]
@@ -137,7 +137,7 @@ class Divergence(Measure):
         if most <= 0:
             remedy = f"At this epsilon and delta an order above {1 - math.log(delta) / epsilon:.4g}"
             raise ValueError(
-                _checks.expected("order", self.order, "large enough", remedy + " is enough.")
+                checks.expected("order", self.order, "large enough", remedy + " is enough.")
             )
         return (Fraction(most),)
 

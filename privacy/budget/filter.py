@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from privacy import _checks
+from privacy import checks
 from privacy.budget._measures import (
     Cost,
     Divergence,
@@ -26,11 +26,9 @@ from privacy.budget._measures import (
 )
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 FilterNotion = Literal["zcdp", "gaussian", "rdp", "approximate"]
-
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 class BudgetExceeded(ValueError):
@@ -107,23 +105,23 @@ class Budget:
         delta: float,
         notion: FilterNotion = "zcdp",
         order: float | None = None,
-        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
         unit: str = ONE_RECORD,
     ) -> None:
         if notion not in get_args(FilterNotion):
             remedy = "Others hold for plans fixed in advance: account the plan instead."
             rule = f"one of {get_args(FilterNotion)}"
-            raise ValueError(_checks.expected("notion", notion, rule, remedy))
-        epsilon = _checks.epsilon(epsilon)
-        delta = _checks.query_delta(delta) if notion == "approximate" else _checks.delta(delta)
+            raise ValueError(checks.expected("notion", notion, rule, remedy))
+        epsilon = checks.epsilon(epsilon)
+        delta = checks.query_delta(delta) if notion == "approximate" else checks.delta(delta)
         if (order is not None) != (notion == "rdp"):
             remedy = 'Pass order= with notion="rdp", and only there.'
             rule = "a Rényi order" if order is None else "None"
-            raise ValueError(_checks.expected("order", order, rule, remedy))
+            raise ValueError(checks.expected("order", order, rule, remedy))
         measure: Measure
         if order is not None:
             measure = Divergence(
-                _checks.real("order", order, "Pass a Rényi order, such as 8.", above=1)
+                checks.real("order", order, "Pass a Rényi order, such as 8.", above=1)
             )
         elif notion == "gaussian":
             measure = MuSquared()
@@ -132,7 +130,7 @@ class Budget:
         limit = tuple(most / (1 + measure.grace) for most in measure.limit(epsilon, delta))
         nothing = (Fraction(0),) * len(limit)
         self._set(epsilon=epsilon, delta=delta, notion=notion, measure=measure)
-        self._set(relation=_checks.relation(relation), unit=_checks.unit(unit))
+        self._set(relation=checks.relation(relation), unit=checks.unit(unit))
         self._set(_limit=limit, _spent=nothing)
 
     def _set(self, **values: Any) -> None:
@@ -227,11 +225,11 @@ class Budget:
         """
         remedy = "Pass how many parts, or a weight for each."
         if isinstance(shares, Sequence):
-            weights = [Fraction(_checks.real("shares", share, remedy, above=0)) for share in shares]
+            weights = [Fraction(checks.real("shares", share, remedy, above=0)) for share in shares]
         else:
-            weights = [Fraction(1)] * _checks.count("shares", shares, remedy)
+            weights = [Fraction(1)] * checks.count("shares", shares, remedy)
         if not weights:
-            raise ValueError(_checks.expected("shares", shares, "at least one part", remedy))
+            raise ValueError(checks.expected("shares", shares, "at least one part", remedy))
         whole = sum(weights)
         left = [limit - min(s, limit) for limit, s in zip(self._limit, self._spent, strict=True)]
         nothing = (Fraction(0),) * len(left)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
 from privacy.budget._measures import GRACE, down
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.notions._trees import mu_squared
 from privacy.notions.zcdp import rho_from_epsilon
+from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _SHARES = "Pass each user's contribution norm divided by the clip norm, one number a user."
-_U = 2.0**-53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +67,18 @@ class IndividualBudget:
     def __post_init__(self) -> None:
         import numpy as np
 
-        relation = _checks.relation(self.relation)
+        relation = checks.relation(self.relation)
         if relation is NeighboringRelation.REPLACE_ONE:
             rule = "ADD_OR_REMOVE_ONE or REPLACE_SPECIAL"
             remedy = "A Budget, which charges all users alike, serves REPLACE_ONE."
-            raise ValueError(_checks.expected("relation", str(relation), rule, remedy))
-        users = _checks.count("users", self.users, "Pass the number of users.")
+            raise ValueError(checks.expected("relation", str(relation), rule, remedy))
+        users = checks.count("users", self.users, "Pass the number of users.")
         checked: dict[str, Any] = {
-            "epsilon": _checks.epsilon(self.epsilon),
-            "delta": _checks.delta(self.delta),
+            "epsilon": checks.epsilon(self.epsilon),
+            "delta": checks.delta(self.delta),
             "users": users,
             "relation": relation,
-            "unit": _checks.unit(self.unit),
+            "unit": checks.unit(self.unit),
             "_spent": np.zeros(users),
         }
         for name, value in checked.items():
@@ -130,15 +129,15 @@ class IndividualBudget:
         try:
             share = np.asarray(shares, dtype=float)
         except (TypeError, ValueError):
-            raise TypeError(_checks.expected("shares", "<shares>", "numbers", _SHARES)) from None
+            raise TypeError(checks.expected("shares", "<shares>", "numbers", _SHARES)) from None
         if share.shape != (self.users,):
             rule = f"of shape ({self.users},)"
-            raise ValueError(_checks.expected("shares.shape", share.shape, rule, _SHARES))
+            raise ValueError(checks.expected("shares.shape", share.shape, rule, _SHARES))
         if not ((share >= 0) & (share <= 1)).all():  # without the value: it is a user's
-            raise ValueError(_checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
-        rho = round_up(0.5 * squared, 4 * _U)
+            raise ValueError(checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
+        rho = round_up(0.5 * squared, 4 * U)
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            cost = share * share * (rho * (1 + 4 * _U))
+            cost = share * share * (rho * (1 + 4 * U))
             total = self._spent + np.nextafter(cost, math.inf)
         total = np.where(share > 0, np.nextafter(total, math.inf), self._spent)
         admitted = total <= self._most

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
 from privacy.budget._measures import Cost, Divergence, EpsilonDelta, Measure, added, decimal, up
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
+from privacy.numerics.rounding import round_up
 from privacy.relations import NeighboringRelation
 
 OdometerNotion = Literal["rdp", "approximate"]
@@ -79,18 +79,18 @@ class Odometer:
         if self.notion not in get_args(OdometerNotion):
             remedy = "No odometer theorem holds in the others; a Budget may serve."
             rule = f"one of {get_args(OdometerNotion)}"
-            raise ValueError(_checks.expected("notion", self.notion, rule, remedy))
+            raise ValueError(checks.expected("notion", self.notion, rule, remedy))
         orders: tuple[float, ...] = ()
         if self.notion == "rdp":
-            delta = _checks.delta(self.delta)
-            orders = _checks.orders(_ORDERS if self.orders is None else self.orders)
+            delta = checks.delta(self.delta)
+            orders = checks.orders(_ORDERS if self.orders is None else self.orders)
         else:
-            delta = _checks.query_delta(self.delta)
+            delta = checks.query_delta(self.delta)
             if self.orders is not None:
-                raise ValueError(_checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
+                raise ValueError(checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
         nothing = tuple((Fraction(0),) for _ in orders) or ((Fraction(0), Fraction(0)),)
-        self._set(delta=delta, orders=orders, relation=_checks.relation(self.relation))
-        self._set(unit=_checks.unit(self.unit), _spent=nothing)
+        self._set(delta=delta, orders=orders, relation=checks.relation(self.relation))
+        self._set(unit=checks.unit(self.unit), _spent=nothing)
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

@@ -11,12 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from privacy import _checks, mechanisms
+from privacy import checks, mechanisms
 from privacy.accounting import Notion, check_notion
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism, PoissonSampled, compose, mechanism_from_json, repeat
+from privacy.mechanisms.users import user_level
 from privacy.relations import NeighboringRelation
-from privacy.users import user_level
 
 SCHEMA = "dpcalib.plan/1"
 _OPTIONAL = ("relation", "notion", "unit")
@@ -79,20 +79,20 @@ class Plan:
         check_notion(self.notion)
         parts = tuple((_name(name), mechanism) for name, mechanism in self.parts)
         if not parts:
-            raise ValueError(_checks.expected("parts", parts, "at least one part", _PARTS))
+            raise ValueError(checks.expected("parts", parts, "at least one part", _PARTS))
         names = [name for name, _ in parts]
         for name in names:
             if names.count(name) > 1:
                 remedy = "Rename one of the parts; one that runs several times has steps."
-                raise ValueError(_checks.expected("name", name, "the name of one part", remedy))
+                raise ValueError(checks.expected("name", name, "the name of one part", remedy))
         checked: dict[str, object] = {
             "name": _name(self.name),
             "parts": parts,
             "mechanism": compose(*(mechanism for _, mechanism in parts)),
-            "epsilon": None if self.epsilon is None else _checks.epsilon(self.epsilon),
-            "delta": _checks.query_delta(self.delta),
-            "relation": _checks.relation(self.relation),
-            "unit": _checks.unit(self.unit),
+            "epsilon": None if self.epsilon is None else checks.epsilon(self.epsilon),
+            "delta": checks.query_delta(self.delta),
+            "relation": checks.relation(self.relation),
+            "unit": checks.unit(self.unit),
         }
         for key, value in checked.items():
             object.__setattr__(self, key, value)
@@ -141,9 +141,9 @@ def load_plan(path: str | PathLike[str]) -> Plan:
         form = tomllib.loads(text)
     except OSError as error:
         remedy = f"It cannot be read: {error.strerror or error}."
-        raise type(error)(_checks.expected("path", str(path), "a plan file", remedy)) from error
+        raise type(error)(checks.expected("path", str(path), "a plan file", remedy)) from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(_checks.expected("path", str(path), "TOML", f"{error}.")) from error
+        raise ValueError(checks.expected("path", str(path), "TOML", f"{error}.")) from error
     return _within(f"In {path}", form)
 
 
@@ -164,7 +164,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     # the schema comes first: the keys of another one mean something else
     if form.get("schema") != SCHEMA:
         remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
-        raise ValueError(_checks.expected("schema", form.get("schema"), repr(SCHEMA), remedy))
+        raise ValueError(checks.expected("schema", form.get("schema"), repr(SCHEMA), remedy))
     _check_keys(
         form,
         needs=("schema", "name", "budget", "part"),
@@ -180,7 +180,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         hints={"delta": "An epsilon means nothing without its delta: pass one, such as 1e-6."},
     )
     if not isinstance(parts, list | tuple):
-        raise TypeError(_checks.expected("part", parts, "a list of tables", _PARTS))
+        raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
     optional = {key: form[key] for key in _OPTIONAL if form.get(key) is not None}
     return Plan(
         form["name"],
@@ -207,7 +207,7 @@ def _part(number: int, form: Any) -> tuple[str, Mechanism]:
         where = f"part {name!r}"
         return name, _part_mechanism(values)
     except RecursionError:
-        told = _checks.expected("type", values["type"], "less deeply nested", "Write it flat.")
+        told = checks.expected("type", values["type"], "less deeply nested", "Write it flat.")
         raise ValueError(f"{where}: {told}") from None
     except (ValueError, TypeError) as error:
         raise type(error)(f"{where}: {error}") from error
@@ -215,7 +215,7 @@ def _part(number: int, form: Any) -> tuple[str, Mechanism]:
 
 def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
     if not isinstance(form, Mapping):
-        raise TypeError(_checks.expected(name, form, "a table", remedy))
+        raise TypeError(checks.expected(name, form, "a table", remedy))
     return dict(form)
 
 
@@ -238,11 +238,11 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
     )
     once = user_level(once, max_contributions=run["max_contributions"])
     remedy = "Pass the number of runs; a single one is steps = 1."
-    return repeat(once, _checks.count("steps", run["steps"], remedy))
+    return repeat(once, checks.count("steps", run["steps"], remedy))
 
 
 def _name(value: object) -> str:
-    return _checks.phrase("name", value, _NAME)
+    return checks.phrase("name", value, _NAME)
 
 
 def _check_keys(
@@ -258,7 +258,7 @@ def _check_keys(
         if key not in known:
             rule = f"one of {', '.join(known)}"
             remedy = hints.get(key, "Correct it or leave it out.")
-            raise ValueError(_checks.expected("key", f"{prefix}{key}", rule, remedy))
+            raise ValueError(checks.expected("key", f"{prefix}{key}", rule, remedy))
     for key in needs:
         if form.get(key) is None:
-            raise ValueError(_checks.expected(f"{prefix}{key}", None, "given", hints[key]))
+            raise ValueError(checks.expected(f"{prefix}{key}", None, "given", hints[key]))

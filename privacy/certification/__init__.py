@@ -14,19 +14,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from privacy import _checks
+from privacy import checks
 from privacy.certification._coverage import COVERS
-from privacy.guarantees import Guarantee
+from privacy.guarantees import Guarantee, NotCertified
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
 
 __all__ = ["NotCertified", "can_prove", "certified", "nudges", "proves", "proves_guarantee"]
 
 _ORDER = "Pass the Rényi order at which the pair was found."
-
-
-class NotCertified(ValueError):
-    """A proof of the reported number was asked for and none was found."""
 
 
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
@@ -51,7 +47,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         at replace_distance 2.
     """
     covers = COVERS.get(notion)
-    return covers is not None and covers(mechanism, _checks.relation(relation))
+    return covers is not None and covers(mechanism, checks.relation(relation))
 
 
 def proves(
@@ -99,13 +95,13 @@ def proves(
     >>> proves(Gaussian(2.0), epsilon=1.9931, **claim)
     True
     """
-    relation = _checks.relation(relation)
+    relation = checks.relation(relation)
     if not can_prove(mechanism, relation=relation, notion=notion):
         return False
     if order is not None:
-        order = _checks.real("order", order, _ORDER, above=1)
+        order = checks.real("order", order, _ORDER, above=1)
     elif notion == "rdp":
-        raise ValueError(_checks.expected("order", order, "> 1 for notion 'rdp'", _ORDER))
+        raise ValueError(checks.expected("order", order, "> 1 for notion 'rdp'", _ORDER))
     epsilon, delta = float(epsilon), float(delta)
     if not (0 <= epsilon < math.inf and 0 <= delta <= 1):
         return False

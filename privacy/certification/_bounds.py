@@ -26,10 +26,8 @@ from privacy.mechanisms import (
     Repeated,
     ZeroConcentratedDP,
 )
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 _PRECISIONS = (128, 256, 512, 1024)
 
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
@@ -86,7 +84,7 @@ def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> 
     worst = reduce(arb.max, (_total(part, relation, leaf) for part in parts))
     if not record_can_move(cells, relation):
         return worst
-    once = {part: _total(part, _ADD_OR_REMOVE_ONE, leaf) for part in parts}
+    once = {part: _total(part, ADD_OR_REMOVE_ONE, leaf) for part in parts}
     first = second = arb(0)
     for loss in map(once.__getitem__, cells.parts):
         first, second = first.max(loss), second.max(first.min(loss))
@@ -95,7 +93,7 @@ def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> 
 
 def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
     """Return how far one record moves the query, in clip norms."""
-    return arb(mechanism.replace_distance if relation is _REPLACE_ONE else 1)
+    return arb(mechanism.replace_distance if relation is REPLACE_ONE else 1)
 
 
 def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
@@ -126,8 +124,8 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
             return reduce(arb.max, (_profile(part, epsilon, relation) for part in parts))
         case PoissonSampled():
             q, inner = arb(mechanism.sampling_probability), mechanism.mechanism
-            if relation is _REPLACE_ONE:
-                return _antipodal_delta(epsilon, q, _mu_squared(inner, _ADD_OR_REMOVE_ONE))
+            if relation is REPLACE_ONE:
+                return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
             return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
         case Laplace():
             return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)

@@ -15,17 +15,14 @@ from privacy.mechanisms import (
     Repeated,
     ZeroConcentratedDP,
 )
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Covers = Callable[[Mechanism, NeighboringRelation], bool]
-
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-_REPLACE_ONE = NeighboringRelation.REPLACE_ONE
 
 
 def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
     """Return whether a replaced record can leave one cell and enter another."""
-    return relation is _REPLACE_ONE and cells.cells == "by_record"
+    return relation is REPLACE_ONE and cells.cells == "by_record"
 
 
 def _trees_of(covers: Covers) -> Covers:
@@ -40,7 +37,7 @@ def _trees_of(covers: Covers) -> Covers:
             case Parallel():
                 used = {relation}
                 if record_can_move(mechanism, relation):
-                    used.add(_ADD_OR_REMOVE_ONE)
+                    used.add(ADD_OR_REMOVE_ONE)
                 return all(every(part, each) for part in mechanism.parts for each in used)
         return covers(mechanism, relation)
 
@@ -68,14 +65,14 @@ def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> boo
 
 def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     if isinstance(mechanism, PoissonSampled):
-        return relation is not _REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+        return relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
     return _is_concentrated(mechanism, relation)
 
 
 def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
         case PoissonSampled():
-            covers = _antipodal if relation is _REPLACE_ONE else _one_release
+            covers = _antipodal if relation is REPLACE_ONE else _one_release
             return covers(mechanism.mechanism, relation)
         case Parallel() if not record_can_move(mechanism, relation):
             return all(_one_release(part, relation) for part in mechanism.parts)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import privacy as dp
-from privacy import _checks
+from privacy import checks
 from privacy.audit._calls import NotFinished, called
 from privacy.audit.findings import Finding
 from privacy.cli import output
@@ -98,7 +98,7 @@ def _named(text: str) -> Any:
     module, _, name = text.partition(":")
     if not module or not name:
         remedy = "Name a module and what is in it, such as my_module:release."
-        raise ValueError(_checks.expected("name", text, "MODULE:NAME", remedy))
+        raise ValueError(checks.expected("name", text, "MODULE:NAME", remedy))
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -110,7 +110,7 @@ def _named(text: str) -> Any:
         if missing not in (module, module.partition(".")[0]):
             raise
         raise ValueError(
-            _checks.expected(
+            checks.expected(
                 "module",
                 module,
                 "importable",
@@ -121,7 +121,7 @@ def _named(text: str) -> Any:
         return getattr(found, name)
     except AttributeError as error:
         remedy = "Define it there, or name another one."
-        raise ValueError(_checks.expected("name", name, f"in module {module}", remedy)) from error
+        raise ValueError(checks.expected("name", name, f"in module {module}", remedy)) from error
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
         figure.savefig(path)
     except OSError as error:
         remedy = f"It cannot be written: {error.strerror or error}."
-        raise ValueError(_checks.expected("plot", str(path), "a file", remedy)) from error
+        raise ValueError(checks.expected("plot", str(path), "a file", remedy)) from error
 
 
 audit = Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)

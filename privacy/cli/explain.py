@@ -7,12 +7,12 @@ import textwrap
 import click
 
 import privacy as dp
-from privacy import _checks
-from privacy._display import rounded
+from privacy import checks
 from privacy.cli.options import Values
 from privacy.cli.output import Record
 from privacy.cli.questions import question
 from privacy.cli.runs import NOISE, REST, SAMPLING, calibrated, proven, spent
+from privacy.numerics.display import rounded
 from privacy.relations import NeighboringRelation
 
 _NEIGHBOURS = {
@@ -59,7 +59,7 @@ def explain(values: Values) -> Record:
     epochs: int = values["epochs"] if "epochs" in values else values["steps"]
     if epochs > values["steps"]:
         remedy = "A record takes part in a step at most once."
-        raise ValueError(_checks.expected("epochs", epochs, f"<= steps={values['steps']}", remedy))
+        raise ValueError(checks.expected("epochs", epochs, f"<= steps={values['steps']}", remedy))
     if "epsilon" in values:
         answer = calibrated("explain", values)
     else:

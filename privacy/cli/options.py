@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from privacy import _checks
+from privacy import checks
 from privacy.cli.units import noise_multiplier_from_sigma
 from privacy.relations import NeighboringRelation
 
@@ -124,8 +124,8 @@ def _sampling_probability(value: Any) -> float:
     if number > 1 and number.is_integer():
         remedy = f"If {value:g} is the batch size, pass batch size / number of records"
         remedy += f"; if it is a percentage, pass {value / 100:g}." if value <= 100 else "."
-        raise ValueError(_checks.expected("sampling_probability", value, "> 0 and <= 1", remedy))
-    return _checks.probability(value)
+        raise ValueError(checks.expected("sampling_probability", value, "> 0 and <= 1", remedy))
+    return checks.probability(value)
 
 
 def _delta(value: Any) -> float:
@@ -134,26 +134,26 @@ def _delta(value: Any) -> float:
         remedy = "Pass a probability well below 1 / (number of records), such as 1e-5."
         if 1 < number <= 40 and number.is_integer():
             remedy += f" If you meant 10 to the power of -{value:g}, pass 1e-{value:g}."
-        raise ValueError(_checks.expected("delta", value, "> 0 and < 1", remedy))
-    return _checks.delta(value)
+        raise ValueError(checks.expected("delta", value, "> 0 and < 1", remedy))
+    return checks.delta(value)
 
 
 def _epsilon(value: Any) -> float:
     if _number(value) == 0:
         remedy = "No finite noise gives epsilon=0. Pass the loss that you accept, such as 1."
-        raise ValueError(_checks.expected("epsilon", value, "> 0", remedy))
-    return _checks.epsilon(value)
+        raise ValueError(checks.expected("epsilon", value, "> 0", remedy))
+    return checks.epsilon(value)
 
 
 def _steps(value: Any) -> int:
     remedy = "Pass the number of noisy releases; a single one is steps=1."
     if 0 < _number(value) < 1:
         remedy += f" If {value:g} is the sampling probability, pass -q {value:g}."
-    return _checks.count("steps", value, remedy)
+    return checks.count("steps", value, remedy)
 
 
 def _positive(name: str, remedy: str) -> Callable[[Any], float]:
-    return lambda value: _checks.real(name, value, remedy, above=0)
+    return lambda value: checks.real(name, value, remedy, above=0)
 
 
 def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Callable[[Any], str]:
@@ -161,7 +161,7 @@ def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Calla
         known = list(names())
         word = str(value).lower().replace("_", "-")
         if word not in known:
-            raise ValueError(_checks.expected(name, value, f"one of {', '.join(known)}", remedy))
+            raise ValueError(checks.expected(name, value, f"one of {', '.join(known)}", remedy))
         return word
 
     return check
@@ -184,7 +184,7 @@ def _notion(value: Any) -> str:
 
 def _certify(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(_checks.expected("certify", value, "true or false", "Leave it out else."))
+        raise TypeError(checks.expected("certify", value, "true or false", "Leave it out else."))
     return value
 
 
@@ -199,7 +199,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "sigma": _positive("sigma", "Pass the standard deviation of the noise."),
     "sampling_probability": _sampling_probability,
     "steps": _steps,
-    "epochs": lambda value: _checks.count("epochs", value, "Pass the most steps of one record."),
+    "epochs": lambda value: checks.count("epochs", value, "Pass the most steps of one record."),
     "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
     "relation": _relation,
     "notion": _notion,

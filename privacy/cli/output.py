@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 import privacy
-from privacy._display import rounded
+from privacy.numerics.display import rounded
 
 Record = dict[str, Any]
 

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 import privacy as dp
-from privacy import _checks
-from privacy._display import rounded
+from privacy import checks
 from privacy.accounting import NOTION_MODULES
 from privacy.cli import options, output
 from privacy.cli.help import Command
 from privacy.cli.output import Record
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 from privacy.guarantees import Guarantee
+from privacy.numerics.display import rounded
 
 _FILE = click.Argument(
     ["file"], metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -105,7 +105,7 @@ def _check(*, file: Path, as_json: bool) -> None:
 def _checked(plan: dp.Plan) -> Record:
     if plan.epsilon is None:
         remedy = "Write the epsilon that may be spent under [budget], such as epsilon = 1.0."
-        raise ValueError(_checks.expected("budget.epsilon", None, "given", remedy))
+        raise ValueError(checks.expected("budget.epsilon", None, "given", remedy))
     curve = dp.account(plan.mechanism, notion=plan.notion, relation=plan.relation)
     found = curve.guarantee(delta=plan.delta)
     # noise that was calibrated to the budget may miss it by the last digits of a root

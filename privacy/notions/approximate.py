@@ -9,81 +9,67 @@ unbounded one does not compose in this notion.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from privacy import _checks
-from privacy._solve import least, ratio_up, round_up
-from privacy.accounting import rule
-from privacy.guarantees import Curve, invert, merged
-from privacy.mechanisms import (
-    ApproximateDP,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    UnsupportedMechanism,
-)
-from privacy.notions._claims import (
+from privacy import checks
+from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.claims import ClaimPair
+from privacy.losses.pair import Loss, LossPair
+from privacy.losses.worst import WorstPair
+from privacy.mechanisms.base import UnsupportedMechanism
+from privacy.notions.claim_sums import (
     LARGEST_LATTICE,
     LatticeSum,
     advanced_epsilon,
     advanced_sum,
     optimal_sum,
 )
-from privacy.notions._profiles import (
-    AntipodalProfile,
-    ClaimProfile,
-    GaussianProfile,
-    LaplaceProfile,
-    Profile,
-    SampledProfile,
-    amplified,
-    worst,
-)
-from privacy.notions._trees import check_claim, mu_squared, refused, sampled_mu, shift
-from privacy.relations import NeighboringRelation
+from privacy.numerics.rounding import U, least, round_up
+from privacy.numerics.solve import invert
+from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 Composition = Literal["optimal", "advanced", "basic"]
 
-_U = 2.0**-53
 _LARGEST_SUM = 1_000_000
 """Releases up to which the optimal sum is taken; beyond, basic composition."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ApproximateCurve(Curve):
     """The profile of one release, or of several (epsilon, delta) claims together.
 
     Parameters
     ----------
-    parts
-        How often each profile is released on the same records.
     relation
-        The neighbouring relation.
-    exact
-        Whether the profile of a single part is the truth, not only a bound.
+        The neighboring relation.
+    parts
+        How often each pair is released on the same records.
+    known
+        Whether the profile of each part is the truth, not only a bound.
     """
 
-    notion = "approximate"
-    theorem = "Kairouz, Oh and Viswanath 2015, Theorem 3.3; Balle, Barthe and Gaboardi 2018"
+    notion: ClassVar[str] = "approximate"
+    theorem: ClassVar[str] = (
+        "Kairouz, Oh and Viswanath 2015, Theorem 3.3; Balle, Barthe and Gaboardi 2018"
+    )
+    parts: Mapping[LossPair, int]
+    known: bool = True
 
-    def __init__(
-        self, parts: Mapping[Profile, int], relation: NeighboringRelation, *, exact: bool = False
-    ) -> None:
-        self.parts = dict(parts)
-        self.relation = relation
-        self.exact = exact and (self._total() == 1 or self._equal())
+    @property
+    def exact(self) -> bool:
+        """Whether it is one known profile, or equal claims."""
+        return self.known and (self._total() == 1 or self._equal())
 
     def _total(self) -> int:
         return sum(self.parts.values())
 
     def _equal(self) -> bool:
         """Whether all parts are binary claims of one epsilon, few enough to sum."""
-        shapes = {(p.loss, p.categories) for p in self.parts if isinstance(p, ClaimProfile)}
-        binary = len(shapes) == 1 and next(iter(shapes))[1] == 2
-        return binary and self._total() <= _LARGEST_SUM
+        epsilons = {p.epsilon if _binary(p) else None for p in self.parts}
+        return len(epsilons) == 1 and None not in epsilons and self._total() <= _LARGEST_SUM
 
     @cached_property
     def _mass(self) -> float:
@@ -92,10 +78,10 @@ class ApproximateCurve(Curve):
         It is at most the sum of the deltas, which is taken as they are written: the sum of
         decimals is the float that is written so, not one above.
         """
-        claims = [(p.mass, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile)]
+        claims = [(p.claim[1], n) for p, n in self.parts.items()]
         total = sum((n * Fraction(repr(mass)) for mass, n in claims if mass), start=Fraction(0))
         log_none = math.fsum(n * math.log1p(-mass) for mass, n in claims)
-        mass = round_up(-math.expm1(log_none), 8 * _U) if log_none else 0.0
+        mass = round_up(-math.expm1(log_none), 8 * U) if log_none else 0.0
         written = min(float(total), mass)
         while written < mass and Fraction(repr(written)) < total:
             written = math.nextafter(written, mass)
@@ -108,26 +94,26 @@ class ApproximateCurve(Curve):
     @cached_property
     def _basic(self) -> float:
         """Return the sum of the largest losses, but for the masses at infinity, rounded up."""
-        suprema = [
-            (p.loss if isinstance(p, ClaimProfile) else p.supremum, n)
-            for p, n in self.parts.items()
-        ]
+        suprema = [(p.claim[0], n) for p, n in self.parts.items()]
         total = sum(n * supremum for supremum, n in suprema)
         if math.isinf(total):
             return total
         exact = sum((n * Fraction(supremum) for supremum, n in suprema), start=Fraction(0))
         return least(total, lambda value: value >= exact)
 
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        return self._answer(self._log_delta(epsilon))
+
     def _log_delta(self, epsilon: float) -> float:
         if self._total() == 1:
-            return next(iter(self.parts)).log_delta(epsilon)
+            return next(iter(self.parts)).profile.log_delta(epsilon)
         mass = self._mass
         if epsilon >= self._basic:
             return math.log(mass) if mass else -math.inf
         log_rest = self._log_finite(epsilon)
         if mass == 0:
             return log_rest
-        return min(0.0, math.log(mass + (1 - mass) * math.exp(log_rest)) + 16 * _U)
+        return min(0.0, math.log(mass + (1 - mass) * math.exp(log_rest)) + 16 * U)
 
     def _log_finite(self, epsilon: float) -> float:
         """Return log delta of the claims without their masses at infinity."""
@@ -138,14 +124,14 @@ class ApproximateCurve(Curve):
             return optimal_sum(losses[0][0], self._total(), epsilon)
         total = sum(n * loss for loss, n in losses)
         if math.isinf(total):
-            return ClaimProfile(total).log_delta(epsilon)
+            return ClaimPair(total).profile.log_delta(epsilon)
         total = math.fsum(n * loss for loss, n in losses)
-        basic = ClaimProfile(round_up(total, 4 * _U)).log_delta(epsilon)
+        basic = ClaimPair(round_up(total, 4 * U)).profile.log_delta(epsilon)
         lattice = 0.0 if self._lattice is None else self._lattice(epsilon)
         return min(basic, lattice, advanced_sum(losses, epsilon))
 
     def _losses(self) -> tuple[tuple[float, int], ...]:
-        claims = ((p.loss, n) for p, n in self.parts.items() if isinstance(p, ClaimProfile))
+        claims = ((p.claim[0], n) for p, n in self.parts.items())
         return tuple(merged(claim for claim in claims if claim[0] > 0).items())
 
     @cached_property
@@ -167,23 +153,23 @@ class ApproximateCurve(Curve):
             Viswanath 2015, Theorem 3.5) or the basic one, if smaller. ``"basic"``: the sum. Both
             are valid, and looser.
         """
-        delta = _checks.query_delta(delta)
+        delta = checks.query_delta(delta)
         if composition not in get_args(Composition):
             remedy = "Use 'optimal' unless you must match a printed closed form."
             rule = f"one of {get_args(Composition)}"
-            raise ValueError(_checks.expected("composition", composition, rule, remedy))
+            raise ValueError(checks.expected("composition", composition, rule, remedy))
         if composition == "optimal":
-            return self._epsilon(delta)
+            return self._at_delta(delta).value
         mass, basic = self._mass, round_up(math.fsum(n * e for e, n in self._claimed()))
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:
             return basic
-        rest = (delta - mass) / (1 - mass) * (1 - 16 * _U)  # 1 - (1 - delta) / prod(1 - delta_i)
+        rest = (delta - mass) / (1 - mass) * (1 - 16 * U)  # 1 - (1 - delta) / prod(1 - delta_i)
         return min(basic, advanced_epsilon(self._claimed(), rest) if rest > 0 else basic)
 
     def _claimed(self) -> tuple[tuple[float, int], ...]:
-        return ApproximateCurve(self._claims(), self.relation)._losses()
+        return ApproximateCurve(self.relation, self._claims())._losses()
 
     def gap(self, delta: float) -> float:
         """Return by how much `epsilon` may exceed the optimal sum's answer at most.
@@ -205,42 +191,43 @@ class ApproximateCurve(Curve):
     def _least_delta(self) -> float:
         return math.ulp(0.0) if math.isinf(self._supremum) else 0.0
 
-    def _epsilon(self, delta: float) -> float:
+    def _at_delta(self, delta: float) -> Answer:
         if delta == 0:
-            return self._supremum
+            return self._answer(self._supremum)
         if self._mass > delta:  # their logs may be equal
-            return math.inf
-        return min(self._basic, invert(self._log_delta, math.log(delta)))
+            return self._answer(math.inf)
+        found = invert(self._log_delta, math.log(delta))
+        return self._answer(min(self._basic, found))
 
-    def _claims(self) -> dict[Profile, int]:
+    def _claims(self) -> dict[LossPair, int]:
         """Return the parts as claims that compose: a bounded loss is a pure claim."""
-        claims: dict[Profile, int] = {}
-        for profile, count in self.parts.items():
-            claim = profile
-            if not isinstance(profile, ClaimProfile):
-                if math.isinf(profile.supremum):
-                    raise UnsupportedMechanism(
-                        f"Only (epsilon, delta) claims compose in notion {self.notion!r}, not "
-                        f"{profile!r}. Use notion 'tightest'."
-                    )
-                claim = ClaimProfile(profile.supremum)
+        claims: dict[LossPair, int] = {}
+        for pair, count in self.parts.items():
+            epsilon, mass = pair.claim
+            if math.isinf(epsilon):
+                raise UnsupportedMechanism(
+                    f"Only (epsilon, delta) claims compose in notion {self.notion!r}; a part has "
+                    "an unbounded loss. Use another notion.",
+                    notion=self.notion,
+                )
+            claim = pair if isinstance(pair, ClaimPair) else ClaimPair(epsilon, mass)
             claims[claim] = claims.get(claim, 0) + count
         return claims
 
-    def _sum(self, parts: Mapping[Profile, int], *, exact: bool) -> "ApproximateCurve":
-        known = all(isinstance(part, ClaimProfile) for part in self.parts)
-        return ApproximateCurve(parts, self.relation, exact=exact and known)
+    def _sum(self, parts: Mapping[LossPair, int], *, known: bool) -> "ApproximateCurve":
+        claims = all(isinstance(part, ClaimPair) for part in self.parts)
+        return ApproximateCurve(self.relation, parts, known and claims)
 
     def _plus(self, others: Sequence["ApproximateCurve"]) -> "ApproximateCurve":
         """Return the curve of all claims."""
         curves = (self, *others)
         claims = merged(pair for curve in curves for pair in curve._claims().items())
-        return self._sum(claims, exact=all(curve.exact for curve in curves))
+        return self._sum(claims, known=all(curve.exact for curve in curves))
 
     def _times(self, count: int) -> "ApproximateCurve":
         """Return the curve of `count` releases."""
         parts = {claim: count * n for claim, n in self._claims().items()}
-        return self._sum(parts, exact=self.exact)
+        return self._sum(parts, known=self.exact)
 
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the pointwise maximum of two single releases."""
@@ -250,67 +237,18 @@ class ApproximateCurve(Curve):
             raise UnsupportedMechanism(
                 f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}."
             )
-        both = worst(*self.parts, *other.parts)
-        return ApproximateCurve({both: 1}, self.relation, exact=self.exact and other.exact)
+        both = WorstPair.of(*self.parts, *other.parts)
+        return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 
     def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
-        both = self + other
-        return ApproximateCurve(both.parts, NeighboringRelation.REPLACE_ONE)
+        return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
 
 
-@rule("approximate", PureDP, ApproximateDP)
-def _claim(mechanism: PureDP | ApproximateDP, relation: NeighboringRelation) -> ApproximateCurve:
-    check_claim(mechanism, relation)
-    mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0
-    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}, relation, exact=True)
+def _binary(pair: LossPair) -> bool:
+    return isinstance(pair, ClaimPair) and pair.categories == 2
 
 
-@rule("approximate", RandomizedResponse)
-def _response(mechanism: RandomizedResponse, relation: NeighboringRelation) -> ApproximateCurve:
-    profile = ClaimProfile(mechanism.epsilon, categories=mechanism.categories)
-    return ApproximateCurve({profile: 1}, relation, exact=True)
-
-
-@rule("approximate", Gaussian, Laplace)
-def _noise(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> ApproximateCurve:
-    profile = _noise_profile(mechanism, relation)
-    return ApproximateCurve({profile: 1}, relation, exact=True)
-
-
-def _noise_profile(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> Profile:
-    if isinstance(mechanism, Laplace):
-        return LaplaceProfile(ratio_up(shift(mechanism, relation), mechanism.scale))
-    squared = mu_squared(mechanism, relation)
-    assert squared is not None
-    return GaussianProfile(round_up(math.sqrt(squared), 4 * _U))
-
-
-@rule("approximate", PoissonSampled)
-def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> ApproximateCurve:
-    inner, q = mechanism.mechanism, mechanism.sampling_probability
-    profile: Profile
-    mu = sampled_mu(mechanism, relation)
-    if mu is not None:
-        mu = round_up(mu, 8 * _U)
-        if relation is NeighboringRelation.REPLACE_ONE:
-            profile = AntipodalProfile(mu, q)
-        else:
-            profile = SampledProfile(GaussianProfile(mu), q)
-        return ApproximateCurve({profile: 1}, relation, exact=True)
-    if relation is NeighboringRelation.REPLACE_ONE:
-        raise refused(repr(mechanism), relation, "Sampling is proven for Gaussians alone there.")
-    if isinstance(inner, Laplace):
-        profile = SampledProfile(_noise_profile(inner, relation), q)
-        return ApproximateCurve({profile: 1}, relation, exact=True)
-    if isinstance(inner, PureDP | ApproximateDP):
-        if relation is not NeighboringRelation.ADD_OR_REMOVE_ONE:
-            raise refused(repr(mechanism), relation, "Sampling a claim is proven for add/remove.")
-        check_claim(inner, relation)
-        mass = inner.delta if isinstance(inner, ApproximateDP) else 0.0
-        claim = amplified(ClaimProfile(inner.epsilon, mass), q)
-        return ApproximateCurve({claim: 1}, relation)
-    raise UnsupportedMechanism(
-        f"No rule for {inner!r} under one Poisson sample. "
-        "Gaussians, a Laplace, and (epsilon, delta) claims have one."
-    )
+def curve(loss: Loss, relation: NeighboringRelation) -> ApproximateCurve | None:
+    """Return the curve of one release of a pair; moment bounds have no profile."""
+    return ApproximateCurve(relation, {loss: 1}) if isinstance(loss, LossPair) else None

@@ -1,173 +1,160 @@
 """The exact privacy loss of composed releases, by contour integration.
 
 The two directions (a record removed, a record added) are summed each on its own and the larger
-delta is taken at the end. `privacy.notions._inversion` has the integral, docs/theory/contour.md
+delta is taken at the end. `privacy.notions.contour_integral` has the integral, docs/theory/contour.md
 the derivation. One release alone is answered by its closed form.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
-from privacy._solve import ratio_up, round_up, sum_up
-from privacy.accounting import rule
-from privacy.guarantees import Curve, invert, merged
-from privacy.mechanisms import Gaussian, GroupSampled, Laplace, PoissonSampled, UnsupportedMechanism
-from privacy.notions import _inversion
-from privacy.notions._groups import GroupSampledGaussian, GroupSampledProfile
-from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
-from privacy.notions._moments import LossModel
-from privacy.notions._profiles import (
-    AntipodalProfile,
-    GaussianProfile,
-    LaplaceProfile,
-    Profile,
-    SampledProfile,
-)
-from privacy.notions._trees import group_mu, mu_squared, sampled_mu, shift
+from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.groups import GroupSampledGaussian
+from privacy.losses.pair import Loss, LossPair
+from privacy.losses.profiles import Profile
+from privacy.losses.quadrature import Direction, LossModel
+from privacy.notions import contour_integral
+from privacy.notions.contour_integral import Bound, LossSum
+from privacy.numerics.rounding import U, round_up, sum_up
+from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
-_U = 2.0**-53
-_LOOSE = 1e-3  # from which on basic composition may be nearer
-_UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
+_LOOSE = 1e-3  # relative error bound from which on basic composition may be smaller
+_UNSEEN = 32.0  # log of the share of delta at which an omitted mass is negligible
 
 
-@dataclass(frozen=True)
-class Step:
-    """One release: its loss for the contour, and its profile in closed form."""
-
-    model: LossModel
-    profile: Profile
-    symmetric: bool
-    """Whether removing and adding a record lose the same."""
-
-
+@dataclass(frozen=True, eq=False, repr=False)
 class ContourCurve(Curve):
-    """The exact profile of sampled Gaussians, Laplaces and Gaussians together.
+    """The exact profile of composed pairs, Gaussians among them.
 
     Parameters
     ----------
+    relation
+        The neighboring relation.
     parts
-        How often each step is released on the same records.
+        How often each pair is released on the same records.
     mu_squared
         Sum of mu^2 over the unsampled Gaussians.
-    relation
-        The neighbouring relation.
     """
 
-    notion = "contour"
-    theorem = "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
-    exact = True
-    closed_form = False
-    resolution = 1e-9
-
-    def __init__(
-        self, parts: Mapping[Step, int], mu_squared: float, relation: NeighboringRelation
-    ) -> None:
-        self.parts = dict(parts)
-        self.mu_squared = mu_squared
-        self.relation = relation
-        steps = tuple((step.model, count) for step, count in self.parts.items())
-        likely = tuple((_likely(model), count) for model, count in steps)
-        ways = ("remove",) if all(step.symmetric for step in self.parts) else ("remove", "add")
-        self._asked: tuple[float, _inversion.Answer] | None = None
-        self._near = 1.0
-        closed = self._closed_form() is not None
-        self.guided = len(ways) > 1 and not closed
-        self.looseness = 0.0 if closed else math.inf  # until something is asked
-        self._sums = [_inversion.LossSum(likely, mu_squared, way) for way in ways]  # type: ignore[arg-type]
-        self._whole = [_inversion.LossSum(steps, mu_squared, way) for way in ways]  # type: ignore[arg-type]
-        self._log_lost = max(math.log(one.lost) if one.lost else -math.inf for one in self._sums)
-
-    def _closed_form(self) -> Profile | None:
-        if not self.parts:
-            return GaussianProfile(round_up(math.sqrt(self.mu_squared), 4 * _U))
-        (step, count), *others = self.parts.items()
-        return step.profile if count == 1 and not others and not self.mu_squared else None
-
-    def _log_delta(self, epsilon: float) -> float:
-        profile = self._closed_form()
-        if profile is not None:
-            return profile.log_delta(epsilon)
-        first = self._answer(epsilon)
-        _, *others = self._serving(first.value)
-        rest = (_inversion.log_delta(s, epsilon, first.saddle, first.value) for s in others)
-        return self._or_basic(epsilon, self._worst([first, *rest]))
-
-    def _or_basic(self, epsilon: float, found: float) -> float:
-        """Return a log delta, or that of basic composition where it is loose and that one less.
-
-        Among few releases that seldom see a record the others hardly count.
-        """
-        return min(found, self._basic(epsilon)) if self._has_basic else found
+    notion: ClassVar[str] = "contour"
+    theorem: ClassVar[str] = (
+        "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
+    )
+    closed_form: ClassVar[bool] = False
+    resolution: ClassVar[float] = 1e-9
+    parts: Mapping[LossPair, int]
+    mu_squared: float = 0.0
 
     @property
-    def _has_basic(self) -> bool:
-        return self.looseness > _LOOSE and len(self.parts) == 1 and not self.mu_squared
+    def exact(self) -> bool:
+        """True: the profile is that of the mechanism."""
+        return True
+
+    @cached_property
+    def _directions(self) -> tuple[Direction, ...]:
+        return ("remove",) if all(pair.symmetric for pair in self.parts) else ("remove", "add")
+
+    @cached_property
+    def _whole(self) -> tuple[LossSum, ...]:
+        """One sum a direction."""
+        models = tuple((_model(pair), count) for pair, count in self.parts.items())
+        return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+
+    @cached_property
+    def _sums(self) -> tuple[LossSum, ...]:
+        """The same without numbers of records so rare that a `lost` mass pays for them."""
+        models = tuple((_likely(_model(pair)), count) for pair, count in self.parts.items())
+        return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+
+    @cached_property
+    def _log_omitted(self) -> float:
+        """Log of the mass that `_sums` omit and `_whole` do not."""
+        omitted = max(a.lost - b.lost for a, b in zip(self._sums, self._whole, strict=True))
+        return math.log(omitted) if omitted > 0 else -math.inf
+
+    @cached_property
+    def _closed_form(self) -> Profile | None:
+        if not self.parts:
+            return GaussianPair(self.mu_squared).profile
+        (pair, count), *others = self.parts.items()
+        return pair.profile if count == 1 and not others and not self.mu_squared else None
+
+    def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
+        """Return the sums to ask: what the quick ones omit must be negligible."""
+        return self._sums if log_delta > self._log_omitted + _UNSEEN else self._whole
+
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        if self._closed_form is not None:
+            return self._answer(self._closed_form.log_delta(epsilon))
+        near = 1.0 if hint.order is None else hint.order - 1
+        first = contour_integral.log_delta(self._sums[0], epsilon, near)
+        guide, *others = self._serving(first.value)
+        if guide is not self._sums[0]:
+            first = contour_integral.log_delta(guide, epsilon, near)
+        bounds = [first]
+        if not hint.one_direction:
+            bounds += [
+                contour_integral.log_delta(s, epsilon, first.saddle, first.value) for s in others
+            ]
+        found = self._worst(bounds)
+        if self._has_basic(found.error):
+            found = found._replace(value=min(found.value, self._basic(epsilon)))
+        return found._replace(hint=first.saddle + 1)
+
+    def _worst(self, bounds: Iterable[Bound]) -> Answer:
+        values, errors, _ = zip(*bounds, strict=True)
+        return self._answer(float(max(values)), max(errors))
+
+    def _has_basic(self, error: float) -> bool:
+        """Return whether basic composition may be smaller.
+
+        With few releases that rarely see a record, the others hardly count.
+        """
+        return error > _LOOSE and len(self.parts) == 1 and not self.mu_squared
 
     def _basic(self, epsilon: float) -> float:
         """Return log of n delta_1(epsilon / n), for n releases of one kind."""
-        ((step, count),) = self.parts.items()
-        one = step.profile.log_delta(math.nextafter(epsilon / count, 0.0))
+        ((pair, count),) = self.parts.items()
+        one = pair.profile.log_delta(math.nextafter(epsilon / count, 0.0))
         if one == -math.inf:
             return one
-        return min(0.0, one + math.log(count) + 8 * _U * (abs(one) + math.log(count)))
-
-    def _serving(self, log_delta: float) -> list[_inversion.LossSum]:
-        """Return the sums to ask: what the quick ones leave out must not count."""
-        return self._sums if log_delta > self._log_lost + _UNSEEN else self._whole
-
-    def _answer(self, epsilon: float) -> _inversion.Answer:
-        """Return the first direction's answer, which a search may ask for twice."""
-        if self._asked is None or self._asked[0] != epsilon:
-            found = _inversion.log_delta(self._sums[0], epsilon, self._near)
-            guide = self._serving(found.value)[0]
-            if guide is not self._sums[0]:
-                found = _inversion.log_delta(guide, epsilon, self._near)
-            self._asked = epsilon, found
-        self.best_order = self._asked[1].saddle + 1
-        return self._asked[1]
-
-    def follow(self, order: float | None, enough: float) -> None:
-        """Look for the saddle point near order - 1."""
-        self._near = 1.0 if order is None else order - 1
-
-    def _worst(self, answers: Iterable[_inversion.Answer]) -> float:
-        values, loose, _ = zip(*answers, strict=True)
-        self.looseness = max(loose)
-        return float(max(values))
-
-    def _guide(self, epsilon: float) -> float:
-        profile = self._closed_form()
-        if profile is not None:
-            return profile.log_delta(epsilon)
-        return self._or_basic(epsilon, self._worst([self._answer(epsilon)]))
+        return min(0.0, one + math.log(count) + 8 * U * (abs(one) + math.log(count)))
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
 
     @property
     def _supremum(self) -> float:
-        return max(total.supremum for total in self._sums)
+        if any(total.lost for total in self._whole):
+            return math.inf
+        return max(total.supremum for total in self._whole)
 
-    def _epsilon(self, delta: float) -> float:
+    def _at_delta(self, delta: float) -> Answer:
         if delta == 0:
-            return self._supremum
-        if self._closed_form() is not None:
-            return min(super()._epsilon(delta), self._supremum)
-        guide, *others = self._serving(math.log(delta))
-        first = _inversion.epsilon(guide, math.log(delta))
-        rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
-        found = self._worst([first, *rest])
-        loose = self.looseness
-        if self._has_basic:
-            found = min(found, invert(self._basic, math.log(delta)))
-        if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
-            if self._log_delta(0.0) <= math.log(delta):
-                return 0.0
-            if delta > 0.1 and loose > 1e-4:  # a line that is hard to guess
-                return min(found, invert(self._log_delta, math.log(delta), rtol=self.resolution))
-            self.looseness = loose
+            return self._answer(self._supremum)
+        log_delta = math.log(delta)
+        if self._closed_form is not None:
+            found = super()._at_delta(delta)
+            return found._replace(value=min(found.value, self._supremum))
+        guide, *others = self._serving(log_delta)
+        first = contour_integral.epsilon(guide, log_delta)
+        bounds = [first, *(contour_integral.epsilon(s, log_delta, first.value) for s in others)]
+        found = self._worst(bounds)
+        if self._has_basic(found.error):
+            found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
+        if found.value > 0 and (delta > 0.1 or found.error > 1e-4):
+            if self._at_epsilon(0.0).value <= log_delta:  # no epsilon is needed at all
+                return found._replace(value=0.0)
+            if delta > 0.1 and found.error > 1e-4:  # a line that is hard to guess
+                searched = invert(
+                    lambda epsilon: self._at_epsilon(epsilon).value, log_delta, rtol=1e-9
+                )
+                found = found._replace(value=min(found.value, searched))
         return found
 
     def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":
@@ -175,86 +162,35 @@ class ContourCurve(Curve):
         curves = (self, *others)
         parts = merged(pair for curve in curves for pair in curve.parts.items())
         squared = sum_up(curve.mu_squared for curve in curves)
-        return ContourCurve(parts, squared, self.relation)
+        return ContourCurve(self.relation, parts, squared)
 
     def _times(self, count: int) -> "ContourCurve":
         """Return the curve of `count` releases."""
-        parts = {step: count * n for step, n in self.parts.items()}
-        return ContourCurve(parts, sum_up([count * self.mu_squared]), self.relation)
+        parts = {pair: count * n for pair, n in self.parts.items()}
+        return ContourCurve(self.relation, parts, sum_up([count * self.mu_squared]))
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases, where one dominates the other."""
         if self.parts == other.parts:
-            return self if self.mu_squared >= other.mu_squared else other
+            largest = max(self.mu_squared, other.mu_squared)
+            return ContourCurve(self.relation, self.parts, largest)
         return super()._worst_of(other)
 
 
-@rule("contour", Gaussian)
-def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ContourCurve:
-    squared = mu_squared(mechanism, relation)
-    assert squared is not None
-    return ContourCurve({}, round_up(squared, 4 * _U), relation)
-
-
-@rule("contour", Laplace)
-def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> ContourCurve:
-    loss = _largest_loss(mechanism, relation)
-    step = Step(SampledLaplace(1.0, 1 / loss), LaplaceProfile(loss), symmetric=True)
-    return ContourCurve({step: 1}, 0.0, relation)
+def _model(pair: LossPair) -> LossModel:
+    model = pair.model
+    assert model is not None  # `curve` refused the others
+    return model
 
 
 def _likely(model: LossModel) -> LossModel:
     return model.likely() if isinstance(model, GroupSampledGaussian) else model
 
 
-def _largest_loss(mechanism: Laplace, relation: NeighboringRelation) -> float:
-    loss = ratio_up(shift(mechanism, relation), mechanism.scale)
-    if math.isinf(loss):
-        raise UnsupportedMechanism(
-            f"Expected {mechanism!r} to have scale > 1e-300 for notion 'contour'. "
-            "Use notion 'tightest'."
-        )
-    return loss
-
-
-def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
-    if not (1e-12 < mu < 1e12 and mechanism.sampling_probability > 1e-9):
-        raise UnsupportedMechanism(
-            f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
-            "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
-        )
-
-
-@rule("contour", GroupSampled)
-def _group_sampled(mechanism: GroupSampled, relation: NeighboringRelation) -> ContourCurve:
-    mu = round_up(group_mu(mechanism, relation), 4 * _U)
-    _check_reach(mechanism, mu)
-    q, size = mechanism.sampling_probability, mechanism.size
-    profile = GroupSampledProfile(mu, q, size)
-    step = Step(GroupSampledGaussian(q, 1 / mu, size), profile, symmetric=False)
-    return ContourCurve({step: 1}, 0.0, relation)
-
-
-@rule("contour", PoissonSampled)
-def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> ContourCurve:
-    inner, q = mechanism.mechanism, mechanism.sampling_probability
-    replaced = relation is NeighboringRelation.REPLACE_ONE
-    mu = sampled_mu(mechanism, relation)
-    if mu is not None:
-        mu = round_up(mu, 4 * _U)
-        _check_reach(mechanism, mu)
-        if replaced:
-            step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)
-        else:
-            profile = SampledProfile(GaussianProfile(mu), q)
-            step = Step(SampledGaussian(q, 1 / mu), profile, symmetric=False)
-    elif isinstance(inner, Laplace) and not replaced:
-        loss = _largest_loss(inner, relation)
-        profile = SampledProfile(LaplaceProfile(loss), q)
-        step = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False)
-    else:
-        raise UnsupportedMechanism(
-            f"No exact loss for {inner!r} under one Poisson sample, {relation}. "
-            "Gaussians and (add/remove) a Laplace have one."
-        )
-    return ContourCurve({step: 1}, 0.0, relation)
+def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:
+    """Return the curve of one release of a pair with nodes, or of a Gaussian."""
+    if isinstance(loss, GaussianPair):
+        return ContourCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
+    if not isinstance(loss, LossPair) or loss.model is None:
+        return None
+    return ContourCurve(relation, {loss: 1})

@@ -2,7 +2,7 @@
 
 import math
 
-from privacy import _checks
+from privacy import checks
 
 
 def printed_subsampling_formula_not_a_bound(
@@ -25,12 +25,12 @@ def printed_subsampling_formula_not_a_bound(
     sampling_probability
         Poisson sampling probability q in (0, 1].
     """
-    order = _checks.count("order", order, "Pass a whole Rényi order, at least 2.")
+    order = checks.count("order", order, "Pass a whole Rényi order, at least 2.")
     if order < 2:
-        raise ValueError(_checks.expected("order", order, ">= 2", "Pass a whole Rényi order."))
-    sigma = _checks.real(
+        raise ValueError(checks.expected("order", order, ">= 2", "Pass a whole Rényi order."))
+    sigma = checks.real(
         "noise_multiplier", noise_multiplier, "Pass sigma over the clip norm.", above=0
     )
-    x = math.sqrt(2) * _checks.probability(sampling_probability) / sigma
+    x = math.sqrt(2) * checks.probability(sampling_probability) / sigma
     tail = sum(math.comb(order, j) * x**j for j in range(2, order + 1))
     return math.log1p(tail) / (order - 1)

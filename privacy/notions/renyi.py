@@ -10,49 +10,24 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from privacy import _checks
-from privacy._solve import ratio_up, round_up, sum_up
-from privacy.accounting import rule
-from privacy.guarantees import Curve, merged
-from privacy.mechanisms import (
-    Gaussian,
-    GroupSampled,
-    Laplace,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    UnsupportedMechanism,
-    ZeroConcentratedDP,
-)
-from privacy.notions._chains import GroupDivergence
-from privacy.notions._divergences import (
-    FRACTIONAL,
-    Divergence,
-    LaplaceNoise,
-    Linear,
-    Response,
-    SampledGaussianNoise,
-    SampledPair,
-    antipodal,
-    group_sampled,
-    sampled_laplace,
-)
-from privacy.notions._moments import Array
-from privacy.notions._profiles import ClaimProfile, amplified
-from privacy.notions._trees import check_claim, group_mu, mu_squared, refused, sampled_mu, shift
-from privacy.relations import NeighboringRelation
+from privacy import checks
+from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.chains import GroupDivergence
+from privacy.losses.divergences import FRACTIONAL, Divergence, Linear
+from privacy.losses.pair import Loss
+from privacy.losses.quadrature import Array
+from privacy.numerics.rounding import U, round_up, sum_up
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Conversion = Literal["optimal", "classic"]
 
-_U = 2.0**-53
 _FLAT = 2e-4  # how far values in a bracket may differ for parabolas to end the search
 _ACCURACY = 1e-11  # of the smallest value, relative to 1 + its size
 _LAST = 1e15
-_LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
 
 
 def _default_orders() -> Array:
@@ -72,34 +47,27 @@ _SIXTHS = np.arange(1, 6) / 6
 _Objective = Callable[[Array, Array], Array]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class RenyiCurve(Curve):
     """Rényi divergence bounds of composed releases.
 
     Parameters
     ----------
+    relation
+        The neighboring relation.
     parts
         How often each divergence is released on the same records.
-    relation
-        The neighbouring relation.
     orders
         The only orders to use; None searches all.
     """
 
-    notion = "rdp"
-    resolution = 1e-9
-    theorem = "Mironov 2017, Proposition 1; Canonne, Kamath and Steinke 2020, Proposition 12"
-
-    def __init__(
-        self,
-        parts: Mapping[Divergence, int],
-        relation: NeighboringRelation,
-        orders: tuple[float, ...] | None = None,
-    ) -> None:
-        self.parts = dict(parts)
-        self.relation = relation
-        self.orders = orders
-        self._expected: float | None = None
-        self._enough = -math.inf
+    notion: ClassVar[str] = "rdp"
+    resolution: ClassVar[float] = 1e-9
+    theorem: ClassVar[str] = (
+        "Mironov 2017, Proposition 1; Canonne, Kamath and Steinke 2020, Proposition 12"
+    )
+    parts: Mapping[Divergence, int]
+    orders: tuple[float, ...] | None = None
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
         """Return the divergence at each order, by direction where directions differ.
@@ -120,7 +88,7 @@ class RenyiCurve(Curve):
                 (counts @ several[0].at_once(several, a) for counts, several in self._stacks),
                 start=np.zeros(()),
             )
-            total = total * (1 + 2 * (1 + len(self.parts)) * _U)
+            total = total * (1 + 2 * (1 + len(self.parts)) * U)
         return np.asarray(np.maximum(total, math.ulp(0.0)))  # underflow is not zero
 
     @cached_property
@@ -138,14 +106,16 @@ class RenyiCurve(Curve):
 
     def divergence(self, order: float) -> float:
         """Return the Rényi divergence bound at one order > 1, the worse direction."""
-        order = _checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
+        order = checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
         return float(self.divergences(np.array([order])).max())
 
     def _worst(self, orders: Array) -> Array:
         rows = self.divergences(orders)
         return rows if rows.ndim == 1 else rows.max(axis=0)
 
-    def _search(self, objective: _Objective, unit: float = 0.0) -> tuple[float, float]:
+    def _search(
+        self, objective: _Objective, unit: float = 0.0, near: float | None = None
+    ) -> tuple[float, float]:
         """Return the smallest value of a quasi-convex objective, and its order.
 
         Accurate relative to the value's size or `unit`, whichever is larger.
@@ -156,20 +126,15 @@ class RenyiCurve(Curve):
             best = int(values.argmin())
             return float(values[best]), float(given[best])
         tried = _Tried(lambda orders: objective(orders, self._worst(orders)), unit)
-        if self._expected is None:
+        if near is None:
             tried.add(_MIDDLE)
         else:
             tried.whole = False
-            tried.add(1 + np.maximum((self._expected - 1) * _AROUND, _NEAREST))
+            tried.add(1 + np.maximum((near - 1) * _AROUND, _NEAREST))
         if math.isfinite(tried.values.min()):
             tried.widen()
             tried.narrow()
-        self.best_order = tried.best()
-        return float(tried.values.min()), self.best_order
-
-    def follow(self, order: float | None, enough: float) -> None:
-        """Search near this order, and look no further once log delta is `enough`."""
-        self._expected, self._enough = order, enough
+        return float(tried.values.min()), tried.best()
 
     @cached_property
     def _log_total_variation(self) -> float:
@@ -180,13 +145,15 @@ class RenyiCurve(Curve):
         """
         nearest = 1 + _NEAREST if self.orders is None else min(self.orders)
         gap = -math.expm1(-float(self._worst(np.array([nearest]))[0]))
-        return 0.5 * math.log(gap) + 8 * _U
+        return 0.5 * math.log(gap) + 8 * U
 
-    def _log_delta(self, epsilon: float) -> float:
-        value, _ = self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)
-        if value <= self._enough:
-            return value
-        return min(0.0, value, self._log_total_variation)
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        value, order = self._search(
+            lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0, hint.order
+        )
+        if value > hint.enough:
+            value = min(0.0, value, self._log_total_variation)
+        return self._answer(value, order=order, hint=order)
 
     def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
         """Return the smallest epsilon proven for `delta`.
@@ -203,47 +170,43 @@ class RenyiCurve(Curve):
         if conversion not in ("optimal", "classic"):
             remedy = "Use 'optimal' unless you must match another tool."
             raise ValueError(
-                _checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
+                checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
             )
-        return self._best(_checks.query_delta(delta), conversion)[0]
+        return self._best(checks.query_delta(delta), conversion).value
 
-    def _epsilon(self, delta: float) -> float:
-        return self._best(delta, "optimal")[0]
+    def _at_delta(self, delta: float) -> Answer:
+        return self._best(delta, "optimal")
 
-    def _best(self, delta: float, conversion: Conversion) -> tuple[float, float | None]:
+    def _best(self, delta: float, conversion: Conversion) -> Answer:
         if delta == 0:
-            return math.inf, None
-        log_delta = math.log(delta)
-        if conversion == "optimal" and self._log_total_variation <= log_delta:
-            return 0.0, None
+            return self._answer(math.inf)
+        if conversion == "optimal" and self._log_total_variation <= math.log(delta):
+            return self._at_epsilon(0.0)._replace(value=0.0)
         convert = _epsilons if conversion == "optimal" else _classic_epsilons
         value, order = self._search(lambda orders, worst: convert(worst, delta, orders))
-        return max(0.0, math.nextafter(value, math.inf)), order
-
-    def order(self, epsilon: float) -> float | None:
-        """Return the order whose delta at `epsilon` is smallest."""
-        return self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)[1]
+        return self._answer(max(0.0, math.nextafter(value, math.inf)), order=order, hint=order)
 
     def _plus(self, others: Sequence["RenyiCurve"]) -> "RenyiCurve":
         """Return the curve of all: divergences add, within each direction."""
         parts = merged(pair for curve in (self, *others) for pair in curve.parts.items())
         linear = [(part, n) for part, n in parts.items() if isinstance(part, Linear)]
         if len(linear) > 1:
-            rho = sum_up(n * part.rho * (1 + 2 * _U) for part, n in linear)
+            rho = sum_up(n * part.rho * (1 + 2 * U) for part, n in linear)
             parts = {part: n for part, n in parts.items() if not isinstance(part, Linear)}
             parts[Linear(rho)] = 1
-        return RenyiCurve(parts, self.relation, self.orders)
+        return RenyiCurve(self.relation, parts, self.orders)
 
     def _times(self, count: int) -> "RenyiCurve":
         """Return the curve of `count` releases."""
-        return RenyiCurve({p: count * n for p, n in self.parts.items()}, self.relation, self.orders)
+        parts = {part: count * n for part, n in self.parts.items()}
+        return RenyiCurve(self.relation, parts, self.orders)
 
     def _worst_of(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the larger divergence at each order and in each direction."""
         if self.parts == other.parts:
-            return self
+            return RenyiCurve(self.relation, self.parts, self.orders)
         both = _Worst(tuple(dict.fromkeys(self._cells() + other._cells())))
-        return RenyiCurve({both: 1}, self.relation, self.orders)
+        return RenyiCurve(self.relation, {both: 1}, self.orders)
 
     def _group(self, size: int) -> "RenyiCurve":
         """Return the bound by the chain of neighbours; size^2 rho where the order is linear."""
@@ -251,13 +214,13 @@ class RenyiCurve(Curve):
         chained = []
         for part, count in self.parts.items():
             if isinstance(part, Linear):
-                rho = round_up(size * (size * part.rho), 4 * _U)
+                rho = round_up(size * (size * part.rho), 4 * U)
                 parts[Linear(rho)] = parts.get(Linear(rho), 0) + count
             else:
                 chained.append((part, count))
         if chained:
             parts[GroupDivergence(tuple(chained), size)] = 1
-        return RenyiCurve(parts, self.relation, self.orders)
+        return RenyiCurve(self.relation, parts, self.orders)
 
     def _cells(self) -> "tuple[_Parts, ...]":
         match self._frozen():
@@ -267,9 +230,7 @@ class RenyiCurve(Curve):
 
     def _moved(self, other: "RenyiCurve") -> "RenyiCurve":
         """Return the REPLACE_ONE curve of a record removed here and added to `other`."""
-        return RenyiCurve(
-            {_Moved(self._frozen(), other._frozen()): 1}, NeighboringRelation.REPLACE_ONE
-        )
+        return RenyiCurve(REPLACE_ONE, {_Moved(self._frozen(), other._frozen()): 1})
 
     def _frozen(self) -> "_Parts":
         return tuple(self.parts.items())
@@ -357,13 +318,13 @@ _Parts = tuple[tuple[Divergence, int], ...]
 def _epsilons(worst: Array, delta: float, orders: Array) -> Array:
     a, log_delta = orders, math.log(delta)
     mass = (np.log(a) + log_delta) / (a - 1)
-    rounding = 8 * _U * (worst + 1 / a + (np.log(a) - log_delta) / (a - 1))
+    rounding = 8 * U * (worst + 1 / a + (np.log(a) - log_delta) / (a - 1))
     return np.asarray(worst + np.log1p(-1 / a) - mass + rounding)
 
 
 def _classic_epsilons(worst: Array, delta: float, orders: Array) -> Array:
     value = worst - math.log(delta) / (orders - 1)
-    return np.asarray(value * (1 + 8 * _U))
+    return np.asarray(value * (1 + 8 * U))
 
 
 def _log_deltas(worst: Array, epsilon: float, orders: Array) -> Array:
@@ -371,13 +332,13 @@ def _log_deltas(worst: Array, epsilon: float, orders: Array) -> Array:
     gain, log_a = (a - 1) * np.log1p(-1 / a), np.log(a)
     with np.errstate(over="ignore", invalid="ignore"):
         loss = (a - 1) * (worst - epsilon)
-        rounding = 8 * _U * ((a - 1) * (worst + epsilon) - gain + log_a + 1)
+        rounding = 8 * U * ((a - 1) * (worst + epsilon) - gain + log_a + 1)
         value = loss + gain - log_a + rounding
     return np.asarray(np.where(np.isnan(value), 0.0, value))  # inf - inf: no information
 
 
 def _sum(parts: _Parts, orders: Array) -> Array:
-    return RenyiCurve(dict(parts), NeighboringRelation.ADD_OR_REMOVE_ONE).divergences(orders)
+    return RenyiCurve(ADD_OR_REMOVE_ONE, dict(parts)).divergences(orders)
 
 
 def _rows(parts: _Parts, orders: Array) -> Array:
@@ -409,74 +370,10 @@ class _Moved(Divergence):
 def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
     """Return an RDP curve that uses only the given orders (> 1)."""
     assert isinstance(curve, RenyiCurve)
-    return RenyiCurve(curve.parts, curve.relation, _checks.orders(orders))
+    return RenyiCurve(curve.relation, curve.parts, checks.orders(orders))
 
 
-def _one(divergence: Divergence, relation: NeighboringRelation) -> RenyiCurve:
-    return RenyiCurve({divergence: 1}, relation)
-
-
-@rule("rdp", Gaussian)
-def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> RenyiCurve:
-    squared = mu_squared(mechanism, relation)
-    assert squared is not None
-    return _one(Linear(0.5 * squared), relation)
-
-
-@rule("rdp", ZeroConcentratedDP)
-def _zcdp(mechanism: ZeroConcentratedDP, relation: NeighboringRelation) -> RenyiCurve:
-    check_claim(mechanism, relation)
-    return _one(Linear(mechanism.rho), relation)
-
-
-@rule("rdp", PureDP)
-def _pure(mechanism: PureDP, relation: NeighboringRelation) -> RenyiCurve:
-    check_claim(mechanism, relation)
-    return _one(Response(mechanism.epsilon), relation)
-
-
-@rule("rdp", RandomizedResponse)
-def _response(mechanism: RandomizedResponse, relation: NeighboringRelation) -> RenyiCurve:
-    return _one(Response(mechanism.epsilon, mechanism.categories), relation)
-
-
-@rule("rdp", Laplace)
-def _laplace(mechanism: Laplace, relation: NeighboringRelation) -> RenyiCurve:
-    return _one(LaplaceNoise(ratio_up(shift(mechanism, relation), mechanism.scale)), relation)
-
-
-def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Divergence:
-    if mu > _LARGEST_MU:
-        return Linear(math.inf)
-    if relation is NeighboringRelation.REPLACE_ONE:
-        # quadrature needs some signal and some records
-        return antipodal(mu, q) if mu > 1e-12 and q > 1e-9 else SampledPair(2 * mu, q)
-    return SampledGaussianNoise(max(mu, 1e-100), q)
-
-
-@rule("rdp", GroupSampled)
-def _group_sampled(mechanism: GroupSampled, relation: NeighboringRelation) -> RenyiCurve:
-    mu = round_up(group_mu(mechanism, relation), 4 * _U)
-    if not 1e-12 < mu < _LARGEST_MU:
-        raise refused(repr(mechanism), relation, "The noise_multiplier is out of reach.")
-    return _one(group_sampled(mu, mechanism.sampling_probability, mechanism.size), relation)
-
-
-@rule("rdp", PoissonSampled)
-def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> RenyiCurve:
-    inner, q = mechanism.mechanism, mechanism.sampling_probability
-    mu = sampled_mu(mechanism, relation)
-    if mu is not None:
-        return _one(_sampled_gaussian(round_up(mu, 4 * _U), q, relation), relation)
-    if relation is NeighboringRelation.REPLACE_ONE:
-        raise refused(repr(mechanism), relation, "Sampling is proven for Gaussians alone there.")
-    if isinstance(inner, Laplace):
-        loss = ratio_up(shift(inner, relation), inner.scale)
-        return _one(sampled_laplace(loss, q), relation)
-    if isinstance(inner, PureDP) and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        check_claim(inner, relation)
-        return _one(Response(amplified(ClaimProfile(inner.epsilon), q).loss), relation)
-    raise UnsupportedMechanism(
-        f"No rule for {inner!r} under one Poisson sample in notion 'rdp', {relation}. "
-        "Gaussians, a Laplace, and (add/remove) a pure claim have one."
-    )
+def curve(loss: Loss, relation: NeighboringRelation) -> RenyiCurve | None:
+    """Return the curve of one release whose divergence is bounded."""
+    divergence = loss.divergence
+    return None if divergence is None else RenyiCurve(relation, {divergence: 1})

@@ -8,20 +8,28 @@ and Steinke 2016, Proposition 1.3, valid and loose.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
-from privacy import _checks
-from privacy._solve import exp_up, least, ratio_up, round_down, round_up, safe_root, sum_up
-from privacy.accounting import rule
-from privacy.guarantees import Curve
-from privacy.mechanisms import Gaussian, Laplace, PureDP, RandomizedResponse, ZeroConcentratedDP
-from privacy.notions._trees import check_claim, mu_squared, shift
-from privacy.relations import NeighboringRelation
+from privacy import checks
+from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.pair import Loss, MomentBound
+from privacy.numerics.rounding import (
+    U,
+    exp_up,
+    least,
+    ratio_up,
+    round_down,
+    round_up,
+    sum_up,
+)
+from privacy.numerics.solve import safe_root
+from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 Conversion = Literal["optimal", "classic"]
 
-_U = 2.0**-53
 _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 
@@ -29,7 +37,7 @@ def _check_conversion(conversion: str) -> None:
     if conversion not in ("optimal", "classic"):
         remedy = "Use 'optimal' unless you must match a printed closed form."
         raise ValueError(
-            _checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
+            checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
         )
 
 
@@ -52,7 +60,7 @@ def _epsilon_at(rho: float, delta: float, x: float) -> float:
     loss, gain = (1 + x) * rho, -math.log1p(1 / x)
     # log(1 - 1/a) = -log(1 + 1/x)
     mass = -(math.log1p(x) + math.log(delta)) / x
-    rounding = _U * (8 * (loss - gain + abs(mass)) + 4 * abs(math.log(delta)) / x)
+    rounding = U * (8 * (loss - gain + abs(mass)) + 4 * abs(math.log(delta)) / x)
     return loss + gain + mass + rounding
 
 
@@ -76,7 +84,7 @@ def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
     """Return an upper bound of the log delta that order 1 + x gives."""
     order = 1 + x
     loss, gain = x * (order * rho - epsilon), -x * math.log1p(1 / x)
-    rounding = 8 * _U * (x * (order * rho + epsilon) - gain + math.log1p(x) + 1)
+    rounding = 8 * U * (x * (order * rho + epsilon) - gain + math.log1p(x) + 1)
     return loss + gain - math.log1p(x) + rounding
 
 
@@ -100,12 +108,12 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
     1.9142
     """
     _check_conversion(conversion)
-    rho = _checks.real("rho", rho, _RHO, above=0)
-    delta = _checks.query_delta(delta)
+    rho = checks.real("rho", rho, _RHO, above=0)
+    delta = checks.query_delta(delta)
     if delta == 0:
         return math.inf
     if conversion == "classic":
-        return round_up(rho + 2 * math.sqrt(rho * -math.log(delta)), 8 * _U)
+        return round_up(rho + 2 * math.sqrt(rho * -math.log(delta)), 8 * U)
     x = _best_order_for_delta(rho, -math.log(delta))
     return max(0.0, math.nextafter(_epsilon_at(rho, delta, x), math.inf))
 
@@ -125,13 +133,13 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
         ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1.
     """
     _check_conversion(conversion)
-    rho = _checks.real("rho", rho, _RHO, above=0)
-    epsilon = _checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
+    rho = checks.real("rho", rho, _RHO, above=0)
+    epsilon = checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
     if conversion == "classic":
         if epsilon <= rho:
             return 1.0
         gap = (epsilon - rho) / math.sqrt(rho)
-        return exp_up(-0.25 * gap * gap, 8 * _U * (1 + gap * (epsilon + rho) / math.sqrt(rho)))
+        return exp_up(-0.25 * gap * gap, 8 * U * (1 + gap * (epsilon + rho) / math.sqrt(rho)))
     return exp_up(_log_delta_at(rho, epsilon, _best_order_for_epsilon(rho, epsilon)))
 
 
@@ -154,10 +162,10 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     0.02082
     """
     _check_conversion(conversion)
-    epsilon, delta = _checks.epsilon(epsilon), _checks.delta(delta)
+    epsilon, delta = checks.epsilon(epsilon), checks.delta(delta)
     inverse = -math.log(delta)
     root = epsilon / (math.sqrt(epsilon + inverse) + math.sqrt(inverse))
-    classic = round_down(root * root, 16 * _U)
+    classic = round_down(root * root, 16 * U)
     if conversion == "classic" or classic == 0:
         return classic
 
@@ -177,7 +185,7 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
     Proposition 1.6).
     """
     remedy = "Pass the standard deviation of the noise divided by the clip norm."
-    noise_multiplier = _checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
+    noise_multiplier = checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
     ratio = ratio_up(1.0, noise_multiplier)
     if not 1e-150 < ratio < 1e154:
         return math.inf if ratio > 1 else math.ulp(0.0)
@@ -187,108 +195,89 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
 
 def noise_multiplier_from_rho(rho: float) -> float:
     """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (the private side)."""
-    rho = _checks.real("rho", rho, _RHO, above=0)
+    rho = checks.real("rho", rho, _RHO, above=0)
     guess = math.sqrt(0.5) / math.sqrt(rho)
     return least(guess, lambda multiplier: 2 * Fraction(rho) * multiplier**2 >= 1)
 
 
 def rho_from_mu(mu: float) -> float:
     """Return rho = mu^2 / 2: what mu-GDP guarantees in zCDP, rounded up."""
-    mu = _checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
+    mu = checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
     if not 1e-150 < mu < 1e154:
         return math.inf if mu > 1 else math.ulp(0.0)
     return least(0.5 * mu * mu, lambda rho: 2 * rho >= Fraction(mu) ** 2)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ZeroConcentratedCurve(Curve):
     """rho-zCDP: Rényi divergence at most order * rho at every order > 1.
 
     Parameters
     ----------
+    relation
+        The neighboring relation.
     rho
         The parameter, >= 0, which adds up under composition.
-    relation
-        The neighbouring relation.
-    exact
-        Whether the mechanism is known by its rho alone, so that no notion can do better.
+    known
+        Whether the mechanism is known by its rho alone, so that no method can do better.
     """
 
-    notion = "zcdp"
-    theorem = "Canonne, Kamath and Steinke 2020, Proposition 12"
+    notion: ClassVar[str] = "zcdp"
+    theorem: ClassVar[str] = "Canonne, Kamath and Steinke 2020, Proposition 12"
+    rho: float
+    known: bool = False
 
-    def __init__(self, rho: float, relation: NeighboringRelation, *, exact: bool = False) -> None:
-        self.rho = rho
-        self.relation = relation
-        self.exact = exact
+    @property
+    def exact(self) -> bool:
+        """Whether the mechanism is known by its rho alone."""
+        return self.known
 
-    def _log_delta(self, epsilon: float) -> float:
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         if self.rho > 1e300:
-            return 0.0
+            return self._answer(0.0)
         best = _best_order_for_epsilon(self.rho, epsilon)
-        return min(0.0, _log_delta_at(self.rho, epsilon, best))
+        return self._answer(min(0.0, _log_delta_at(self.rho, epsilon, best)), order=1 + best)
 
-    def _epsilon(self, delta: float) -> float:
-        return epsilon_from_rho(self.rho, delta) if self.rho < 1e300 else math.inf
+    def _at_delta(self, delta: float) -> Answer:
+        found = epsilon_from_rho(self.rho, delta) if self.rho < 1e300 else math.inf
+        if not math.isfinite(found):
+            return self._answer(found)
+        return self._answer(found, order=1 + _best_order_for_epsilon(self.rho, found))
 
     def divergence(self, order: float) -> float:
         """Return the bound order * rho of the Rényi divergence, order > 1."""
-        order = _checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
+        order = checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
         return round_up(order * self.rho)
-
-    def order(self, epsilon: float) -> float | None:
-        """Return the order whose delta at `epsilon` is smallest."""
-        return 1 + _best_order_for_epsilon(self.rho, epsilon) if self.rho < 1e300 else None
 
     def _plus(self, others: Sequence["ZeroConcentratedCurve"]) -> "ZeroConcentratedCurve":
         """Return the curve of all: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
         curves = (self, *others)
-        exact = all(curve.exact for curve in curves)
         rho = sum_up(curve.rho for curve in curves)
-        return ZeroConcentratedCurve(rho, self.relation, exact=exact)
+        return ZeroConcentratedCurve(self.relation, rho, all(curve.known for curve in curves))
 
     def _times(self, count: int) -> "ZeroConcentratedCurve":
         """Return the curve of `count` releases."""
-        return ZeroConcentratedCurve(round_up(count * self.rho), self.relation, exact=self.exact)
+        return ZeroConcentratedCurve(self.relation, round_up(count * self.rho), self.known)
 
     def _worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
         """Return the larger rho."""
-        exact = self.exact and other.exact
-        return ZeroConcentratedCurve(max(self.rho, other.rho), self.relation, exact=exact)
+        known = self.known and other.known
+        return ZeroConcentratedCurve(self.relation, max(self.rho, other.rho), known)
 
     def _moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
         """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
-        return ZeroConcentratedCurve(both.rho, NeighboringRelation.REPLACE_ONE, exact=both.exact)
+        return ZeroConcentratedCurve(REPLACE_ONE, both.rho, both.known)
 
     def _group(self, size: int) -> "ZeroConcentratedCurve":
         """Return size^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
-        return ZeroConcentratedCurve(round_up(size * (size * self.rho), 4 * _U), self.relation)
+        return ZeroConcentratedCurve(self.relation, round_up(size * (size * self.rho), 4 * U))
 
 
-@rule("zcdp", ZeroConcentratedDP)
-def _claim(mechanism: ZeroConcentratedDP, relation: NeighboringRelation) -> ZeroConcentratedCurve:
-    check_claim(mechanism, relation)
-    return ZeroConcentratedCurve(mechanism.rho, relation, exact=True)
-
-
-@rule("zcdp", Gaussian)
-def _gaussian(mechanism: Gaussian, relation: NeighboringRelation) -> ZeroConcentratedCurve:
-    squared = mu_squared(mechanism, relation)
-    assert squared is not None
-    # beside a zCDP claim the Gaussian counts by its rho; alone, notion "gaussian" answers first
-    return ZeroConcentratedCurve(round_up(0.5 * squared, 4 * _U), relation, exact=True)
-
-
-@rule("zcdp", PureDP, RandomizedResponse, Laplace)
-def _pure(
-    mechanism: PureDP | RandomizedResponse | Laplace, relation: NeighboringRelation
-) -> ZeroConcentratedCurve:
-    """Return epsilon^2 / 2 of a pure guarantee (Bun and Steinke 2016, Proposition 1.4)."""
-    if isinstance(mechanism, PureDP):
-        check_claim(mechanism, relation)
-    if isinstance(mechanism, Laplace):
-        loss = ratio_up(shift(mechanism, relation), mechanism.scale)
-    else:
-        loss = mechanism.epsilon
-    rho = round_up(0.5 * loss * loss, 6 * _U) if loss < 1e154 else math.inf
-    return ZeroConcentratedCurve(rho, relation)
+def curve(loss: Loss, relation: NeighboringRelation) -> ZeroConcentratedCurve | None:
+    """Return the curve of one release: the supremum of its divergence over the order."""
+    rho = loss.rho
+    if rho is None:
+        return None
+    # beside a zCDP claim a Gaussian counts by its rho; alone, "gaussian" answers first
+    return ZeroConcentratedCurve(relation, rho, isinstance(loss, MomentBound | GaussianPair))

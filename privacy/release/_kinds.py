@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
+from privacy.numerics.rounding import round_up
 from privacy.release import _series
 from privacy.release._memory import Array, Buffers, Memory
 from privacy.release.factorisations import ULP, Factorisation, part
@@ -143,7 +143,7 @@ def _valid(name: str, *arrays: Array | None, good: bool) -> None:
             array.flags.writeable = False
     if not good:
         remedy = "C is lower triangular, with a positive diagonal and finite entries."
-        raise ValueError(_checks.expected(name, "...", "the parts of such a C", remedy))
+        raise ValueError(checks.expected(name, "...", "the parts of such a C", remedy))
 
 
 KINDS: dict[str, type[Factorisation]] = {

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
+from privacy.numerics.rounding import round_up
 from privacy.release import noise as safe_noise
 from privacy.release._memory import Array, History
 from privacy.release.factorisations import Factorisation
@@ -50,7 +50,7 @@ class Lattice:
         self._factorisation = factorisation
         self._step = step
         remedy = "Choose a lattice that is finer than the noise, but not by more than 2^-40."
-        self._sigma = _checks.real(  # the step is a power of two: exact
+        self._sigma = checks.real(  # the step is a power of two: exact
             "sigma / step", sigma / step, remedy, at_least=1, at_most=safe_noise.LARGEST_SCALE
         )
         self._draw = (
@@ -72,7 +72,7 @@ class Lattice:
         if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
             remedy = "Scale C, or use fewer releases."
             rule = "of row sums below 4096 and a diagonal of at least 2^-10"
-            raise ValueError(_checks.expected("factorisation", factorisation.name, rule, remedy))
+            raise ValueError(checks.expected("factorisation", factorisation.name, rule, remedy))
         column = 2.0**-21 * band**0.5
         return round_up(column * participation.total(factorisation.releases), 1e-9)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy import _checks
+from privacy import checks
 
 Array = NDArray[np.float64]
 _PRODUCTS = 2**18
@@ -107,4 +107,4 @@ class Buffers(Memory):
 def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
     if state.shape != shape:
         remedy = "The file was changed."
-        raise ValueError(_checks.expected("shape of a memory", state.shape, f"{shape}", remedy))
+        raise ValueError(checks.expected("shape of a memory", state.shape, f"{shape}", remedy))

@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
 
-from privacy import _checks
+from privacy import checks
 from privacy.release import _files
 from privacy.release._memory import Array
 
@@ -35,7 +35,7 @@ def encoder(
     if objective not in get_args(Objective):
         remedy = "Say whether the mean or the largest variance counts."
         rule = f"one of {get_args(Objective)}"
-        raise ValueError(_checks.expected("objective", objective, rule, remedy))
+        raise ValueError(checks.expected("objective", objective, rule, remedy))
     counts = _weights(releases, objective, weights)
     if cache is None:
         return _best(counts, objective)
@@ -58,16 +58,16 @@ def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> 
     remedy = f"Pass one number > 0 a release, the smallest at least {_GAP:g} times the largest."
     if objective == "max":
         rule = "None with objective='max'"
-        raise ValueError(_checks.expected("weights", weights, rule, "Leave the weights out."))
+        raise ValueError(checks.expected("weights", weights, rule, "Leave the weights out."))
     if not isinstance(weights, Iterable):
-        raise TypeError(_checks.expected("weights", weights, f"{releases} numbers", remedy))
-    counts: Array = np.array([_checks.real("weights", w, remedy, above=0) for w in weights])
+        raise TypeError(checks.expected("weights", weights, f"{releases} numbers", remedy))
+    counts: Array = np.array([checks.real("weights", w, remedy, above=0) for w in weights])
     if len(counts) != releases:
-        raise ValueError(_checks.expected("weights", len(counts), f"{releases} numbers", remedy))
+        raise ValueError(checks.expected("weights", len(counts), f"{releases} numbers", remedy))
     counts /= counts.max()  # first: the sum of huge ones would overflow
     if counts.min() < _GAP:  # what is less than the accuracy of the optimum decides nothing in it
         rule = f"within a factor of {1 / _GAP:g}"
-        raise ValueError(_checks.expected("weights", weights, rule, remedy))
+        raise ValueError(checks.expected("weights", weights, rule, remedy))
     counts /= counts.sum()
     return counts
 

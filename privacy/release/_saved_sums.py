@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privacy import _checks
+from privacy import checks
 from privacy.release import _files
 from privacy.release.factorisations import build
 from privacy.release.participation import Participation, from_json, to_json
@@ -59,14 +59,14 @@ def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
     header, arrays = _files.read(path)
     if header.get("kind") != _KIND:
         remedy = "Pass a file that save() wrote."
-        raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
+        raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
     try:
         sums = _rebuilt(kind, header, arrays)
         _check_the_same(sums, header, arrays)
     except _DAMAGES as error:
         remedy = f"Restore a copy. {type(error).__name__}: {error}"
         rule = "of a running sum whose parts fit together"
-        raise ValueError(_checks.expected("path", str(path), rule, remedy)) from error
+        raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
     sums._path, sums._left = path.absolute(), left
     return sums
 
@@ -86,10 +86,10 @@ def _rebuilt(
         sums._generator = _generator(header["generator"])
     releases, most = header["releases"], sums.factorisation.releases
     if releases != 0:
-        releases = _checks.count("releases", releases, "It counts what was released.")
+        releases = checks.count("releases", releases, "It counts what was released.")
     if releases > most and sums.participation != Participation.once():
         remedy = "A record in several releases meets no fresh block."
-        raise ValueError(_checks.expected("releases", releases, f"<= {most}", remedy))
+        raise ValueError(checks.expected("releases", releases, f"<= {most}", remedy))
     sums.releases = releases
     in_block = (releases - 1) % most + 1 if releases else 0
     sums._prefix = arrays["prefix"]
@@ -105,7 +105,7 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: _files.A
         kept, found = header["computed"].pop(name), getattr(sums, name)
         if not abs(kept - found) <= _CLOSE * found:
             remedy = "The file was changed, and its guarantee would be another's."
-            raise ValueError(_checks.expected(name, kept, f"{found!r}", remedy))
+            raise ValueError(checks.expected(name, kept, f"{found!r}", remedy))
     again, state = contents(sums)
     again["computed"] = {}
     if _files.encoded(again) != _files.encoded(header):
@@ -116,10 +116,10 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: _files.A
         fits = array.dtype == np.float64 and array.shape == state[name].shape
         if not (fits and np.isfinite(array).all() and np.array_equal(array, state[name])):
             rule = f"finite floats of shape {state[name].shape}"
-            raise ValueError(_checks.expected(name, "...", rule, "It was changed."))
+            raise ValueError(checks.expected(name, "...", rule, "It was changed."))
     if sums._prefix.shape != (math.prod(sums.shape),):
         rule = f"one number for each of {sums.shape}"
-        raise ValueError(_checks.expected("prefix.shape", sums._prefix.shape, rule, "Changed."))
+        raise ValueError(checks.expected("prefix.shape", sums._prefix.shape, rule, "Changed."))
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

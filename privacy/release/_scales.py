@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
 from privacy.mechanisms import Gaussian, ZeroConcentratedDP
+from privacy.numerics.rounding import round_up
 from privacy.relations import NeighboringRelation
 from privacy.release._lattice import Lattice
 from privacy.release.factorisations import Factorisation
@@ -63,7 +63,7 @@ def scales(
     ValueError, TypeError
         The clip norm or the step is outside its domain.
     """
-    clip_norm = _checks.real(
+    clip_norm = checks.real(
         "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
     )
     sensitivity = factorisation.sensitivity(participation)
@@ -72,7 +72,7 @@ def scales(
     base = gaussian.noise_multiplier * clip_norm * sensitivity
     if not 1e-150 < base < 1e150:
         remedy = "Choose a unit in which the noise is neither tiny nor huge."
-        raise ValueError(_checks.expected("clip_norm", clip_norm, "of normal size", remedy))
+        raise ValueError(checks.expected("clip_norm", clip_norm, "of normal size", remedy))
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorisation, participation, distance, size)
@@ -87,9 +87,9 @@ def _width(step: float | None, sigma: float) -> float:
     if step is None:
         return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
     remedy = "Pass a power of two, small against the noise, or leave it out."
-    step = _checks.real("step", step, remedy, above=0, at_most=sigma)
+    step = checks.real("step", step, remedy, above=0, at_most=sigma)
     if math.frexp(step)[0] != 0.5:
-        raise ValueError(_checks.expected("step", step, "a power of two", remedy))
+        raise ValueError(checks.expected("step", step, "a power of two", remedy))
     return step
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from privacy import _checks
+from privacy import checks
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     """
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
     if isinstance(columns, str):
-        raise TypeError(_checks.expected("columns", columns, "a list of names", "Put it in one."))
+        raise TypeError(checks.expected("columns", columns, "a list of names", "Put it in one."))
     frame = None
     if not _is_array(data):
         data = _native("data", data, remedy)
@@ -39,13 +39,13 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         rows = np.asarray(data)
     except ValueError:
         shown = "<rows of several lengths>"
-        raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy)) from None
+        raise ValueError(checks.expected("data", shown, "rows of numbers", remedy)) from None
     if columns is not None:
-        raise ValueError(_checks.expected("columns", columns, "None for an array", remedy))
+        raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         _refuse_words(frame)
         shown = f"<{rows.dtype} of shape {rows.shape}>"  # never the data
-        raise ValueError(_checks.expected("data", shown, "rows of numbers", remedy))
+        raise ValueError(checks.expected("data", shown, "rows of numbers", remedy))
     with np.errstate(over="ignore"):  # a wider float becomes infinite
         return rows.astype(np.float64, copy=False)
 
@@ -54,12 +54,12 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
     """Return the columns that are summed. Their names are public, and told."""
     remedy = f"The frame has {', '.join(map(str, known))}."
     if without is not None and without not in known:
-        raise ValueError(_checks.expected("users", without, "a column of the frame", remedy))
+        raise ValueError(checks.expected("users", without, "a column of the frame", remedy))
     if columns is None:
         return [name for name in known if name != without]
     unknown = [name for name in columns if name not in known]
     if unknown:
-        raise ValueError(_checks.expected("columns", unknown, "columns of the frame", remedy))
+        raise ValueError(checks.expected("columns", unknown, "columns of the frame", remedy))
     return list(columns)
 
 
@@ -70,20 +70,20 @@ def _refuse_words(frame: Any) -> None:
     words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
     if words:
         remedy = "Leave them out: columns=[...] names those that are summed."
-        raise ValueError(_checks.expected("columns", words, "of numbers", remedy))
+        raise ValueError(checks.expected("columns", words, "of numbers", remedy))
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
     """Return `values` with every NaN and infinity as zero, or refuse them all."""
     if not_finite not in {"zero", "refuse"}:
         remedy = "Say what becomes of NaN and of the infinities."
-        raise ValueError(_checks.expected("not_finite", not_finite, "'zero' or 'refuse'", remedy))
+        raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'refuse'", remedy))
     good = np.isfinite(values)
     if good.all():
         return values
     if not_finite == "refuse":
         remedy = "Clean them, or pass not_finite='zero'. This refusal itself tells that some exist."
-        raise ValueError(_checks.expected("data", "<some NaN or infinity>", "finite", remedy))
+        raise ValueError(checks.expected("data", "<some NaN or infinity>", "finite", remedy))
     return np.where(good, values, 0.0)
 
 
@@ -100,7 +100,7 @@ def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
     if isinstance(users, str):
         frame = None if _is_array(data) else _native("data", data, _USERS)
         if frame is None or users not in getattr(frame, "columns", ()):
-            raise ValueError(_checks.expected("users", users, "a column of the frame", _USERS))
+            raise ValueError(checks.expected("users", users, "a column of the frame", _USERS))
         users = frame[users]
     elif not _is_array(users):
         users = _native("users", users, _USERS)
@@ -130,7 +130,7 @@ def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
     kinds = {type(user) for user in users.tolist()} if users.dtype.kind == "O" else set()
     if users.ndim != 1 or not (users.dtype.kind in "iuU" or kinds in ({int}, {str})):
         shown = f"<{users.dtype} of shape {users.shape}>"
-        raise ValueError(_checks.expected("users", shown, "one user for every row", _USERS))
+        raise ValueError(checks.expected("users", shown, "one user for every row", _USERS))
     if users.dtype.kind in "iu" and (codes := _near_codes(users)) is not None:
         return codes
     unique, places = np.unique(users, return_inverse=True)
@@ -154,7 +154,7 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
     import narwhals as nw
 
     if users.is_null().any():
-        raise ValueError(_checks.expected("users", "<some null>", "known", _USERS))
+        raise ValueError(checks.expected("users", "<some null>", "known", _USERS))
     if users.dtype.is_integer():
         near = _near_codes(users.to_numpy()) if len(users) else None
         if near is not None:
@@ -164,7 +164,7 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
         users = users.cast(nw.String)
     elif users.dtype != nw.String:
         shown = f"<{users.dtype}>"
-        raise ValueError(_checks.expected("users", shown, "whole numbers or strings", _USERS))
+        raise ValueError(checks.expected("users", shown, "whole numbers or strings", _USERS))
     column = users.alias("user").to_frame()
     known = column.unique()
     if users.dtype == nw.String:  # or so says a pandas column of objects by its first ones
@@ -179,7 +179,7 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
 def _refuse_unless_strings(users: list[Any]) -> None:
     if not all(isinstance(user, str) for user in users):
         shown = "<not all of them strings>"
-        raise ValueError(_checks.expected("users", shown, "of one kind", _USERS))
+        raise ValueError(checks.expected("users", shown, "of one kind", _USERS))
 
 
 def _is_array(data: Any) -> bool:
@@ -196,4 +196,4 @@ def _native(name: str, data: Any, remedy: str) -> Any:
         return nw.from_native(data, eager_only=True, allow_series=True)
     except TypeError:
         shown = f"<{type(data).__name__}>"
-        raise TypeError(_checks.expected(name, shown, "an array or a frame", remedy)) from None
+        raise TypeError(checks.expected(name, shown, "an array or a frame", remedy)) from None

@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
+from privacy.numerics.rounding import round_up
 from privacy.release import _tables
 from privacy.release._tables import Floats, Integers, NotFinite
 
@@ -65,7 +65,7 @@ class Contributions:
             sizes = norms(np.ldexp(columns_of(values), -exponent), norm)
         if not (sizes <= fraction).all():  # so that NaN is refused too
             remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
-            raise ValueError(_checks.expected("values", "<some row>", "within bound", remedy))
+            raise ValueError(checks.expected("values", "<some row>", "within bound", remedy))
         values.flags.writeable = False  # what was clipped stays clipped
         object.__setattr__(self, "values", values)
 
@@ -208,10 +208,10 @@ def limit_contributions(
     >>> dp.limit_contributions([7, 7, 8, 7], max_contributions=2)
     array([ True,  True,  True, False])
     """
-    most = _checks.count("max_contributions", max_contributions, "Pass the most rows of a user.")
+    most = checks.count("max_contributions", max_contributions, "Pass the most rows of a user.")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         remedy = "Leave it out to keep each user's first rows."
-        raise TypeError(_checks.expected("seed", seed, "a whole number", remedy))
+        raise TypeError(checks.expected("seed", seed, "a whole number", remedy))
     codes, ids = _tables.users_of(None, users)
     by_user = np.argsort(codes, kind="stable")
     rank = _ranks(codes, by_user)
@@ -254,7 +254,7 @@ def sums_by_user(
     codes, ids = _tables.users_of(data, users)
     if len(codes) != len(rows):
         shown = f"<{len(codes)} for {len(rows)} rows>"
-        raise ValueError(_checks.expected("users", shown, "one for every row", "Pass them all."))
+        raise ValueError(checks.expected("users", shown, "one for every row", "Pass them all."))
     # bincount adds one row after the other into its own cell. A pairwise or a parallel sum would
     # round by where in the table a row stands, and so by how many rows others have.
     sums: list[Any] = [np.bincount(codes, column, len(ids)) for column in np.atleast_2d(rows.T)]
@@ -321,13 +321,13 @@ def sums_of_rows(columns: Floats) -> Floats:
 def clip_norm_of(value: Any) -> float:
     """Check a clip norm."""
     remedy = "Pass the most that one record (user) may contribute, in the data's unit."
-    return _checks.real("clip_norm", value, remedy, above=0)
+    return checks.real("clip_norm", value, remedy, above=0)
 
 
 def norm_of(value: Any) -> Norm:
     """Check the name of a norm."""
     if value not in get_args(Norm):
         remedy = "Gaussian noise needs 'l2', Laplace noise 'l1'."
-        raise ValueError(_checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))
+        raise ValueError(checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))
     checked: Norm = value
     return checked

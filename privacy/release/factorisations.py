@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
+from privacy.numerics.rounding import round_up
 from privacy.release import _series
 from privacy.release._memory import Array, History, Memory
 from privacy.release.participation import Participation
@@ -77,7 +77,7 @@ class Factorisation(ABC):
         which is what a record that takes part in several wants.
         """
         releases = _size(releases)
-        band = _checks.count("band", band, "Pass how many diagonals of C to keep.")
+        band = checks.count("band", band, "Pass how many diagonals of C to keep.")
         coefficients = _series.square_root(min(band, releases))
         return build("_Toeplitz", "banded", releases, {"coefficients": coefficients})
 
@@ -89,7 +89,7 @@ class Factorisation(ABC):
         2024), close to the square root. For simulations: exact integers need all K vectors.
         """
         releases = _size(releases)
-        buffers = _checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
+        buffers = checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
         weights, decays = _series.exponentials(buffers, releases)
         coefficients = _series.decaying(weights, decays, releases)
         arrays = {"coefficients": coefficients, "weights": weights, "decays": decays}
@@ -137,7 +137,7 @@ class Factorisation(ABC):
         if handed_out not in ("nodes", "prefixes"):
             remedy = "Say what is released: the nodes of the tree, or the prefixes alone."
             rule = "'nodes' or 'prefixes'"
-            raise ValueError(_checks.expected("handed_out", handed_out, rule, remedy))
+            raise ValueError(checks.expected("handed_out", handed_out, rule, remedy))
         releases = _size(releases, DENSE_LIMIT // 4)
         matrix, rest = _trees.honaker(releases)
         beside = {"beside": rest} if handed_out == "nodes" else {}
@@ -231,7 +231,7 @@ class Factorisation(ABC):
         if participation is not None and not isinstance(participation, Participation):
             remedy = "Pass a Participation, such as Participation.consecutive(10)."
             rule = "a Participation"
-            raise TypeError(_checks.expected("participation", participation, rule, remedy))
+            raise TypeError(checks.expected("participation", participation, rule, remedy))
         return (participation or Participation.once()).sensitivity(self)
 
     def gram_bound(self) -> Array:
@@ -279,10 +279,10 @@ class Factorisation(ABC):
 
 
 def _size(releases: Any, most: int = 2**31) -> int:
-    count = _checks.count("releases", releases, "Pass the number of releases K.")
+    count = checks.count("releases", releases, "Pass the number of releases K.")
     if count > most:
         remedy = "Use square_root, column_normalised, banded or buffered."
-        raise ValueError(_checks.expected("releases", count, f"<= {most}", remedy))
+        raise ValueError(checks.expected("releases", count, f"<= {most}", remedy))
     return count
 
 
@@ -292,7 +292,7 @@ def part(releases: int | None, most: int) -> int:
     limit = min(most, DENSE_LIMIT)
     if releases > limit:
         remedy = "A matrix of that side is not written out; ask for a part of it, or for row(k)."
-        raise ValueError(_checks.expected("releases", releases, f"<= {limit}", remedy))
+        raise ValueError(checks.expected("releases", releases, f"<= {limit}", remedy))
     return releases
 
 

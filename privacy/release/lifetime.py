@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privacy import _checks
+from privacy import checks
 from privacy.release._tables import NotFinite
 from privacy.release.clipping import (
     Contributions,
@@ -87,7 +87,7 @@ class LifetimeCap:
         if len(kinds) > 1:
             remedy = "Name users as before, or they are taken for other people."
             shown = f"<{type(ids[0]).__name__}>"
-            raise TypeError(_checks.expected("users", shown, "of the kind known before", remedy))
+            raise TypeError(checks.expected("users", shown, "of the kind known before", remedy))
         spent = np.array([self._spent.get(user, 0.0) for user in ids])
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
@@ -125,7 +125,7 @@ class LifetimeCap:
         """
         remedy = "Pass what to_json() wrote."
         if not isinstance(form, Mapping) or form.get("type") != "LifetimeCap":
-            raise ValueError(_checks.expected("form", "<a form>", "a LifetimeCap", remedy))
+            raise ValueError(checks.expected("form", "<a form>", "a LifetimeCap", remedy))
         cap = cls(clip_norm=form.get("clip_norm", math.nan))
         try:
             pairs = [(user, share) for user, share in form["spent"]]
@@ -136,5 +136,5 @@ class LifetimeCap:
         shares = all(type(share) in {int, float} and 0 <= share <= 1 for _, share in pairs)
         if len(pairs) > len(cap._spent) or not shares or kinds not in (set(), {int}, {str}):
             shown = "<a state>"  # never what it holds
-            raise ValueError(_checks.expected("spent", shown, "pairs of user and share", remedy))
+            raise ValueError(checks.expected("spent", shown, "pairs of user and share", remedy))
         return cap

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privacy import _checks
+from privacy import checks
 from privacy.release._laws import Integers, Law, Size, Source, draw
 
 LARGEST_SCALE = 2**40
@@ -31,7 +31,7 @@ def random_source(rng: Any, *, simulation: bool) -> Source:
     """
     if not isinstance(simulation, bool):
         remedy = "Say True only for numbers that protect nobody."
-        raise TypeError(_checks.expected("simulation", simulation, "True or False", remedy))
+        raise TypeError(checks.expected("simulation", simulation, "True or False", remedy))
     if simulation:
         return np.random.default_rng(rng).bytes
     if rng is not None:
@@ -39,7 +39,7 @@ def random_source(rng: Any, *, simulation: bool) -> Source:
             "Whoever knows the seed can take the noise off again. Leave rng out, or pass "
             "simulation=True for numbers that protect nobody."
         )
-        raise ValueError(_checks.expected("rng", rng, "None for noise that is released", remedy))
+        raise ValueError(checks.expected("rng", rng, "None for noise that is released", remedy))
     return os.urandom
 
 
@@ -175,13 +175,13 @@ def float_gaussian_for_simulation(
     -------
     ndarray of float64
     """
-    sigma = _checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
+    sigma = checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
     return np.random.default_rng(rng).normal(0.0, sigma, size)
 
 
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
     remedy = "Pass it in units of the lattice; a coarser lattice makes it smaller."
-    _checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
+    checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
     if not isinstance(value, Rational):
         return Fraction(float(value))
     # NumPy's integers overflow inside a fraction

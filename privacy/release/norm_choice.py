@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privacy import _checks
+from privacy import checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
@@ -86,12 +86,12 @@ def choose_clip_norm(
     """
     remedy = "Pass public norms to choose from, such as powers of two."
     if not isinstance(candidates, Iterable):
-        raise TypeError(_checks.expected("candidates", candidates, "several norms", remedy))
-    grid = sorted(_checks.real("candidates", value, remedy, above=0) for value in candidates)
+        raise TypeError(checks.expected("candidates", candidates, "several norms", remedy))
+    grid = sorted(checks.real("candidates", value, remedy, above=0) for value in candidates)
     if not grid:
-        raise ValueError(_checks.expected("candidates", (), "at least one norm", remedy))
+        raise ValueError(checks.expected("candidates", (), "at least one norm", remedy))
     share = Fraction(
-        _checks.real("quantile", quantile, "Pass a fraction, such as 0.9.", above=0, below=1)
+        checks.real("quantile", quantile, "Pass a fraction, such as 0.9.", above=0, below=1)
     )
     mechanism = PureDP(epsilon, relation)
     source = random_source(rng, simulation=simulation)

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from privacy import _checks
-from privacy._solve import round_up
+from privacy import checks
+from privacy.numerics.rounding import ULP, round_up
 
 if TYPE_CHECKING:
     from privacy.release.factorisations import Factorisation
 
 Cap = Literal["l1", "l2"]
-_ULP = 2.0**-52
 
 
 class Participation(ABC):
@@ -57,12 +56,12 @@ class Participation(ABC):
         """
         remedy = "Pass one weight a release: the largest contribution to it, in clip norms."
         rows = tuple(
-            tuple(_checks.real("patterns", weight, remedy, at_least=0) for weight in pattern)
+            tuple(checks.real("patterns", weight, remedy, at_least=0) for weight in pattern)
             for pattern in patterns
         )
         if not rows or len({len(row) for row in rows}) != 1 or not any(map(any, rows)):
             raise ValueError(
-                _checks.expected("patterns", rows, "patterns of one length, not all 0", remedy)
+                checks.expected("patterns", rows, "patterns of one length, not all 0", remedy)
             )
         return _Explicit(rows)
 
@@ -79,7 +78,7 @@ class Participation(ABC):
         """
         if norm not in get_args(Cap):
             remedy = "Say whether the norms of a record's contributions, or their squares, add up."
-            raise ValueError(_checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
+            raise ValueError(checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
         return _LifetimeCap(norm)
 
     @abstractmethod
@@ -92,19 +91,19 @@ class Participation(ABC):
 
 
 def _whole(name: str, value: int) -> int:
-    return _checks.count(name, value, "Pass a number of releases.")
+    return checks.count(name, value, "Pass a number of releases.")
 
 
 def _root(square: float, terms: int) -> float:
     """Return the root of a sum of `terms` terms >= 0, above all rounding."""
-    return round_up(math.sqrt(square), 2 * terms * _ULP)
+    return round_up(math.sqrt(square), 2 * terms * ULP)
 
 
 @dataclass(frozen=True)
 class _Once(Participation):
     def sensitivity(self, factorisation: "Factorisation") -> float:
         largest = float(factorisation.column_norms().max())
-        return round_up(largest, factorisation.releases * _ULP)
+        return round_up(largest, factorisation.releases * ULP)
 
     def total(self, releases: int) -> float:
         return 1.0
@@ -127,7 +126,7 @@ class _Consecutive(Participation):
         starts = ends - count
         windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
         # the differences cancel, so the error is relative to the largest sum
-        error = 8 * factorisation.releases * _ULP * float(sums[-1, -1])
+        error = 8 * factorisation.releases * ULP * float(sums[-1, -1])
         return _root(float(windows.max()) + error, 1)
 
     def total(self, releases: int) -> float:
@@ -176,7 +175,7 @@ class _Explicit(Participation):
         if weights.shape[1] != factorisation.releases:
             remedy = f"Pass one weight for each of the {factorisation.releases} releases."
             rule = f"of length {factorisation.releases}"
-            raise ValueError(_checks.expected("patterns", weights.shape[1], rule, remedy))
+            raise ValueError(checks.expected("patterns", weights.shape[1], rule, remedy))
         squares = ((weights @ factorisation.gram_bound()) * weights).sum(axis=1)
         return _root(float(squares.max()), 2 * factorisation.releases)
 

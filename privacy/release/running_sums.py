@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from privacy import _checks
+from privacy import checks
 from privacy.mechanisms import Gaussian, Mechanism
 from privacy.relations import NeighboringRelation
 from privacy.release import _files, _saved_sums
@@ -122,18 +122,18 @@ class RunningSum:
         if not isinstance(factorisation, Factorisation):
             remedy = "Pass one, such as Factorisation.square_root(100)."
             raise TypeError(
-                _checks.expected("factorisation", factorisation, "a Factorisation", remedy)
+                checks.expected("factorisation", factorisation, "a Factorisation", remedy)
             )
         if noise not in get_args(Noise):
             rule = f"one of {get_args(Noise)}"
             remedy = "'rounded' has the profile of the Gaussian mechanism."
-            raise ValueError(_checks.expected("noise", noise, rule, remedy))
+            raise ValueError(checks.expected("noise", noise, rule, remedy))
         gaussian = Gaussian(noise_multiplier, replace_distance)
         self.factorisation = factorisation
         self.noise_multiplier = gaussian.noise_multiplier
         self.replace_distance = gaussian.replace_distance
         self.participation = Participation.once() if participation is None else participation
-        self.relation = _checks.relation(relation)
+        self.relation = checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
         safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
@@ -163,7 +163,7 @@ class RunningSum:
             self._path = Path(path).absolute()
             if self._path.exists():
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
-                raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
+                raise ValueError(checks.expected("path", str(path), "a new file", remedy))
             self._write(self._path)
 
     def _start_block(self) -> None:
@@ -231,7 +231,7 @@ class RunningSum:
             if self.participation != Participation.once():
                 remedy = "Choose enough releases from the start: a fresh block has a price."
                 rule = f"< {self.factorisation.releases} with {self.participation}"
-                raise ValueError(_checks.expected("releases", self.releases, rule, remedy))
+                raise ValueError(checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
         self._failed = True  # half a step, taken again, would count its records twice
         if self._lattice is not None:
@@ -268,13 +268,13 @@ class RunningSum:
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
             rule = f"of shape {self.shape}"
-            raise ValueError(_checks.expected("values.shape", values.shape, rule, remedy))
+            raise ValueError(checks.expected("values.shape", values.shape, rule, remedy))
         if not np.all(np.isfinite(values)):
-            raise ValueError(_checks.expected("values", "...", "finite", remedy))
+            raise ValueError(checks.expected("values", "...", "finite", remedy))
         if self._lattice is not None and not self._lattice.holds(values):
             remedy = "Sum contributions that went through quantise()."
             rule = f"whole multiples of {self.step_width:g}"
-            raise ValueError(_checks.expected("values", "...", rule, remedy))
+            raise ValueError(checks.expected("values", "...", rule, remedy))
         flat: Array = values.reshape(-1)
         return flat
 
@@ -292,7 +292,7 @@ class RunningSum:
 
         Upper bound of the variance with discrete noise; rounding adds less than step^2.
         """
-        release = _checks.count("release", release, "Releases are numbered from 1.")
+        release = checks.count("release", release, "Releases are numbered from 1.")
         blocks, k = divmod(release - 1, self.factorisation.releases)
         return float(blocks * self._variances[-1] + self._variances[k])
 
@@ -310,7 +310,7 @@ class RunningSum:
             sigma^2 B B'. A fresh block has noise of its own on top of the last sum's. Coordinates
             are independent of each other.
         """
-        releases = _checks.count("releases", releases, "Pass how many releases.")
+        releases = checks.count("releases", releases, "Pass how many releases.")
         most = self.factorisation.releases
         decoder = self.factorisation.decoder(min(releases, most))
         rows = np.zeros((releases, -(-releases // most) * len(decoder)))
@@ -367,11 +367,11 @@ def _numbers(name: str, values: Any) -> Array:
         numbers: Array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         remedy = "Pass an array of numbers."
-        raise TypeError(_checks.expected(name, "...", "numbers", remedy)) from None
+        raise TypeError(checks.expected(name, "...", "numbers", remedy)) from None
     return numbers
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     sides = shape if isinstance(shape, tuple) else (shape,)
     remedy = "Pass the length of the vectors, or their shape."
-    return tuple(_checks.count("shape", side, remedy) for side in sides)
+    return tuple(checks.count("shape", side, remedy) for side in sides)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privacy import _checks
+from privacy import checks
 from privacy.mechanisms import Gaussian, Laplace
 from privacy.release._laws import Law, draw
 from privacy.release.clipping import Contributions
@@ -105,7 +105,7 @@ def release_sum(
     """
     bound, scale = _noise(contributions, mechanism)
     remedy = "Pass how many steps of the lattice one standard deviation has, such as 2**30."
-    resolution = _checks.real(
+    resolution = checks.real(
         "resolution", resolution, remedy, at_least=1, at_most=LARGEST_SCALE / 2
     )
     source = random_source(rng, simulation=simulation)
@@ -113,10 +113,10 @@ def release_sum(
     step = Fraction(2) ** exponent
     if not float(step):
         remedy = "Its noise on these contributions is too small for a float: rescale the data."
-        raise ValueError(_checks.expected("mechanism", mechanism, "larger", remedy))
+        raise ValueError(checks.expected("mechanism", mechanism, "larger", remedy))
     if bound / step >= _LARGEST_INTEGER:
         remedy = f"One contribution has {float(bound / step):.3g} steps: pass a smaller resolution."
-        raise ValueError(_checks.expected("resolution", resolution, "smaller", remedy))
+        raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
     law = Law(scale / step, isinstance(mechanism, Gaussian), is_rounded=True)
     # before there is noise: whoever tries again after an error makes a second release
     for_life = contributions.for_life if simulation else contributions.take_life()
@@ -153,20 +153,20 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
     if not isinstance(contributions, Contributions):
         remedy = "Bound them first: clip_records(data, clip_norm=...) or clip_users(...)."
         shown = f"<{type(contributions).__name__}>"
-        raise TypeError(_checks.expected("contributions", shown, "Contributions", remedy))
+        raise TypeError(checks.expected("contributions", shown, "Contributions", remedy))
     if not isinstance(mechanism, Gaussian | Laplace):
         remedy = "Pass the noise: Gaussian(noise_multiplier) or Laplace(scale)."
-        raise TypeError(_checks.expected("mechanism", mechanism, "Gaussian or Laplace", remedy))
+        raise TypeError(checks.expected("mechanism", mechanism, "Gaussian or Laplace", remedy))
     if mechanism.replace_distance != 2:
         remedy = "A clipped record that is replaced moves a sum by up to 2 clip norms."
-        raise ValueError(_checks.expected("replace_distance", mechanism, "2", remedy))
+        raise ValueError(checks.expected("replace_distance", mechanism, "2", remedy))
     if isinstance(mechanism, Gaussian):
         bound, multiplier = contributions.bound_in("l2"), mechanism.noise_multiplier
     else:
         bound, multiplier = contributions.bound_in("l1"), mechanism.scale
     if not math.isfinite(bound * multiplier):
         remedy = "Its noise on these contributions is too large for a float: rescale the data."
-        raise ValueError(_checks.expected("mechanism", mechanism, "smaller", remedy))
+        raise ValueError(checks.expected("mechanism", mechanism, "smaller", remedy))
     return Fraction(bound), Fraction(bound) * Fraction(multiplier)
 
 

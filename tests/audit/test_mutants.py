@@ -60,7 +60,7 @@ PACKAGE = {
         "LaplaceProfile(ratio_up(shift(mechanism, relation), 2 * mechanism.scale))",
     ),
     "categories counted once more": (
-        "privacy.notions._profiles",
+        "privacy.losses.profiles",
         "(1 + (self.categories - 1) * math.exp(-self.loss))",
         "(1 + self.categories * math.exp(-self.loss))",
     ),
@@ -73,12 +73,12 @@ PACKAGE = {
         "mass = 0.0\n    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}",
     ),
     "sampled twice": (
-        "privacy.notions._profiles",
+        "privacy.losses.profiles",
         "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(self.q))",
         "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), 2 * math.log(self.q))",
     ),
     "amplified to q epsilon": (
-        "privacy.notions._profiles",
+        "privacy.losses.profiles",
         "return math.log1p(q * math.expm1(loss)) * (1 + 8 * _U)",
         "return q * loss",
     ),
@@ -123,12 +123,12 @@ PACKAGE = {
         "each = epsilon",
     ),
     "calibrated for one step": (
-        "privacy._families",
+        "privacy.calibration.search",
         "mechanism = self.make(value)",
         "mechanism = getattr(self.make(value), 'mechanism', self.make(value))",
     ),
     "calibrated in the wrong relation": (
-        "privacy._families",
+        "privacy.calibration.search",
         "return account(mechanism, notion=self.notion, relation=self.relation)",
         "return account(mechanism, notion=self.notion)",
     ),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.notions import _inversion
-from privacy.notions._inversion import Line, LossSum
-from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.notions import contour_integral
+from privacy.notions.contour_integral import Line, LossSum
 from tests.reference import oracles
 
 ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -66,7 +66,7 @@ def test_two_sampled_gaussians(sigma, q, epsilon, direction):
     with mp.workdps(25):
         truth = twice(sigma, q, epsilon, direction)
     total = LossSum(((SampledGaussian(q, sigma), 2),), 0.0, direction)
-    value, looseness, _ = _inversion.log_delta(total, epsilon)
+    value, looseness, _ = contour_integral.log_delta(total, epsilon)
     if truth == 0:
         assert value == -math.inf
         return
@@ -78,7 +78,7 @@ def test_two_sampled_gaussians(sigma, q, epsilon, direction):
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 2.0])
 def test_a_gaussian_on_a_line_is_its_closed_form(mu, epsilon):
     truth = dp.account(dp.Gaussian(1 / mu)).delta(epsilon)
-    value, looseness, _ = _inversion.log_delta(LossSum((), mu * mu, "remove"), epsilon)
+    value, looseness, _ = contour_integral.log_delta(LossSum((), mu * mu, "remove"), epsilon)
     if truth > 1e-300:
         assert math.exp(value) == pytest.approx(truth, rel=1e-9)
         assert looseness < 1e-9
@@ -114,9 +114,9 @@ def test_bounds_of_different_lines_agree(name, direction):
 
 def test_a_dummy_raises_delta_and_owns_up_to_it(monkeypatch):
     total = LossSum(((SampledGaussian(0.01, 1.0), 3),), 0.0, "remove")
-    truth, looseness, saddle = _inversion.log_delta(total, 0.5)
+    truth, looseness, saddle = contour_integral.log_delta(total, 0.5)
     assert looseness < 1e-6
-    monkeypatch.setattr(_inversion, "_MOST_NODES", 300)
+    monkeypatch.setattr(contour_integral, "_MOST_NODES", 300)
     line = Line(total, saddle, 0.5)
     value, _ = line.log_delta(0.5)
     assert line.frequency.size < 310
@@ -126,9 +126,12 @@ def test_a_dummy_raises_delta_and_owns_up_to_it(monkeypatch):
 
 def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
     total = LossSum(((SampledGaussian(0.01, 1.0), 100),), 0.0, "remove")
-    delta, epsilon = _inversion.log_delta(total, 0.5), _inversion.epsilon(total, -10.0)
-    monkeypatch.setattr(_inversion, "_MOST_WORK", 0)
-    loose_delta, loose_epsilon = _inversion.log_delta(total, 0.5), _inversion.epsilon(total, -10.0)
+    delta, epsilon = contour_integral.log_delta(total, 0.5), contour_integral.epsilon(total, -10.0)
+    monkeypatch.setattr(contour_integral, "_MOST_WORK", 0)
+    loose_delta, loose_epsilon = (
+        contour_integral.log_delta(total, 0.5),
+        contour_integral.epsilon(total, -10.0),
+    )
     assert loose_delta.looseness == loose_epsilon.looseness == math.inf
     assert delta.value < loose_delta.value < delta.value + 5
     assert epsilon.value < loose_epsilon.value < 2 * epsilon.value
@@ -165,11 +168,11 @@ def test_a_direction_is_passed_over_only_where_the_other_loses_more(q, count):
     for one, other in ((removed, added), (added, removed)):
         for delta in (1e-3, 1e-6, 1e-9):
             log_delta = math.log(delta)
-            each = [_inversion.epsilon(total, log_delta).value for total in (one, other)]
-            least = _inversion.epsilon(other, log_delta, each[0]).value
+            each = [contour_integral.epsilon(total, log_delta).value for total in (one, other)]
+            least = contour_integral.epsilon(other, log_delta, each[0]).value
             assert max(each[0], least) == pytest.approx(max(each), rel=1e-7)
-            both = [_inversion.log_delta(total, each[0]).value for total in (one, other)]
-            passed = _inversion.log_delta(other, each[0], least=both[0]).value
+            both = [contour_integral.log_delta(total, each[0]).value for total in (one, other)]
+            passed = contour_integral.log_delta(other, each[0], least=both[0]).value
             assert max(both[0], passed) == pytest.approx(max(both), rel=1e-7)
 
 

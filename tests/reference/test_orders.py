@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.notions._divergences import SampledGaussianNoise, antipodal
+from privacy.losses.divergences import SampledGaussianNoise, antipodal
 
 
 def run(sigma, q, count=1):

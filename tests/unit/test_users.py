@@ -9,13 +9,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as losses
 
 import privacy as dp
-from privacy.notions import _inversion
-from privacy.notions._groups import (
+from privacy.losses.groups import (
     GroupSampledGaussian,
     GroupSampledProfile,
     _binomial,
     _numerators,
 )
+from privacy.notions import contour_integral
 
 DELTA = 1e-6
 SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
@@ -266,9 +266,11 @@ class TestSampledGroups:
         assert beyond <= Fraction(model.lost("remove"))
         assert model.most == size or Fraction(sum(numerators[model.most :]), 2**bits) > 1e-60
         for way in ("remove", "add"):
-            quick, slow = (_inversion.LossSum(((one, 9),), 0.0, way) for one in (model, whole))
+            quick, slow = (
+                contour_integral.LossSum(((one, 9),), 0.0, way) for one in (model, whole)
+            )
             assert quick.lost == pytest.approx(9 * model.lost(way), rel=1e-14)
-            found, truth = (_inversion.log_delta(one, 0.1) for one in (quick, slow))
+            found, truth = (contour_integral.log_delta(one, 0.1) for one in (quick, slow))
             assert found.looseness < 1e-6
             assert found.value == pytest.approx(truth.value, abs=2 * truth.looseness + 1e-12)
 
@@ -277,7 +279,9 @@ class TestSampledGroups:
         assert model.most < 60
         profile = GroupSampledProfile(0.05, 0.001, 1000)
         for way, truth in (("remove", profile._removing), ("add", profile._adding)):
-            found = _inversion.log_delta(_inversion.LossSum(((model, 1),), 0.0, way), 0.1)
+            found = contour_integral.log_delta(
+                contour_integral.LossSum(((model, 1),), 0.0, way), 0.1
+            )
             assert found.value >= truth(0.1) - 1e-12
 
     def test_deltas_as_small_as_what_is_left_out(self):

@@ -2,21 +2,21 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
-from privacy import _checks
-from privacy._solve import safe_root
+from privacy import checks
 from privacy.accounting import Notion, account
-from privacy.guarantees import Curve
+from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.guarantees import NotCertified
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
+from privacy.numerics.rounding import ULP
+from privacy.numerics.solve import safe_root
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 Seek = Literal["smallest", "largest"]
 Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 _NOISE = 1e-3
 """How far a log delta may rise before a family counts as not monotone."""
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
@@ -47,18 +47,18 @@ class Family:
         delta: float,
         seek: Seek = "smallest",
         notion: Notion = "tightest",
-        relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     ) -> None:
         if seek not in ("smallest", "largest"):
             remedy = "Seek the smallest noise, or the largest number of steps."
-            raise ValueError(_checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
+            raise ValueError(checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
         if not callable(make):
             remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
             rule = "a function from the parameter to a mechanism"
-            raise TypeError(_checks.expected("make", make, rule, remedy))
+            raise TypeError(checks.expected("make", make, rule, remedy))
         self.make = make
-        self.epsilon = _checks.epsilon(epsilon)
-        self.delta = _checks.query_delta(delta)
+        self.epsilon = checks.epsilon(epsilon)
+        self.delta = checks.query_delta(delta)
         self.notion: Notion = notion
         self.relation = relation
         self.grows = seek == "smallest"  # privacy grows with the parameter
@@ -67,7 +67,7 @@ class Family:
         self.order: float | None = None
         self.guided = False
         self.hints = True
-        self._curves: dict[float, Curve] = {}
+        self._asked: dict[float, tuple[Curve, Answer]] = {}
 
     def aim(self, resolution: float) -> float:
         """Return the log delta to be met by a curve of this resolution.
@@ -77,30 +77,36 @@ class Family:
         log_delta = math.log(self.delta)
         return log_delta - resolution * (1 - log_delta)
 
-    def curve(self, value: float) -> Curve:
-        if value not in self._curves:  # it may remember its last answer
-            self._curves[value] = self.account(value)
-        return self._curves[value]
-
     def account(self, value: float) -> Curve:
         mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
         return account(mechanism, notion=self.notion, relation=self.relation)
 
+    def asked(self, value: float) -> tuple[Curve, Answer]:
+        """Return the curve at a value and its answer at the target, asked for once."""
+        found = self._asked.get(value)
+        if found is None:
+            curve = self.account(value)
+            hint = NO_HINT
+            if self.delta > 0:
+                order = self.order if self.hints else None
+                hint = Hint(order, self.aim(curve.resolution), self.guided)
+                answer = curve._at_epsilon(self.epsilon, hint)
+            else:
+                answer = curve._at_delta(0.0)
+            found = self._asked[value] = curve, answer
+        return found
+
     def excess(self, value: float) -> float:
         """Return how far the target is missed, on a log scale; <= 0 where it is met."""
-        curve = self.curve(value)
+        curve, answer = self.asked(value)
         if self.delta > 0:
-            aim = self.aim(curve.resolution)
-            curve.follow(self.order if self.hints else None, aim)
-            log_delta = curve._guide if self.guided else curve._log_delta
-            excess = log_delta(self.epsilon) - aim
-            self.order = curve.best_order
+            excess = answer.value - self.aim(curve.resolution)
+            self.order = answer.hint
         else:
-            loss = curve.epsilon(0)
-            excess = math.log(loss / self.epsilon) if loss > 0 else -math.inf
+            excess = math.log(answer.value / self.epsilon) if answer.value > 0 else -math.inf
         # far on the private side, where rounding rules, all is alike
         self.tried.append((value if self.grows else -value, max(excess, -50.0)))
-        if curve.looseness < _NOISE:
+        if answer.error < _NOISE:
             self.sure.append(self.tried[-1])
         return excess
 
@@ -113,8 +119,8 @@ class Family:
             self.guided = True
             found = self._real(low, high, start)
             self.guided = False
-            if found is not None and self.curve(found).looseness > 0:
-                self._curves, self.hints = {}, False  # hints move the line that answers
+            if found is not None and self.asked(found)[1].error > 0:
+                self._asked, self.hints = {}, False  # hints move the line that answers
                 if self.excess(found) > 0:
                     found = self._real(low, high, found)
         if found is None:
@@ -141,9 +147,9 @@ class Family:
         Inverting a profile rounds once more than evaluating it, and a line of the contour may be
         looser for one than for the other. Where neither is so, `aim` leaves room enough.
         """
-        curve = self.curve(value)
-        room = curve.resolution > 1e-12 and curve.looseness < curve.resolution
-        step = max(2.0**-52, curve.resolution, min(curve.looseness, 1e-6))
+        curve, answer = self.asked(value)
+        room = curve.resolution > 1e-12 and answer.error < curve.resolution
+        step = max(ULP, curve.resolution, min(answer.error, 1e-6))
         while not room and value >= 1e-300 and (miss := self._miss(value)) > 0:
             step = min(max(step, 2 * miss), max(step, 0.05))
             value *= 1 + step if self.grows else 1 - step
@@ -160,7 +166,7 @@ class Family:
         miss = curve.epsilon(self.delta) / self.epsilon - 1
         if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
             return 0.0
-        return max(miss, 2.0**-52)
+        return max(miss, ULP)
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
@@ -168,7 +174,7 @@ class Family:
         if start is None or not low < start < high:
             start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
         point, at_point = start, self.excess(start)
-        atol = 30 * self.curve(start).resolution
+        atol = 30 * self.asked(start)[0].resolution
         upward = (at_point > 0) == self.grows
         # log delta mostly falls twice as fast as log noise grows, in units of log delta
         away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
@@ -206,7 +212,7 @@ class Family:
         if point > last:
             remedy = "Widen the domain, or leave integer out."
             raise ValueError(
-                _checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
+                checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
             )
         met = self.excess(point) <= 0
         if met == self.grows:
@@ -234,11 +240,11 @@ class Family:
                 remedy = "Pass a family that is monotone in privacy; one that gets "
                 remedy += f"{'less' if self.grows else 'more'} private as its parameter grows "
                 remedy += f"needs seek={other!r}."
-                raise ValueError(_checks.expected("make", self.make, "monotone", remedy))
+                raise ValueError(checks.expected("make", self.make, "monotone", remedy))
 
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
-        best = self.curve(value).epsilon(self.delta)
+        best = self.asked(value)[0].epsilon(self.delta)
         return Infeasible(
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
             f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
@@ -248,14 +254,15 @@ class Family:
 
     def _certified(self, value: float, *, integer: bool) -> float:
         """Move `value` to the private side until interval arithmetic proves it."""
-        from privacy.certification import NotCertified, nudges, proves_guarantee
+        from privacy.certification import nudges, proves_guarantee
 
         away = 1 if self.grows else -1
         for step in nudges():
             moved = value + away * bool(step) if integer else value * (1 + away * step)
-            curve = self.curve(moved)
-            found = curve._guarantee(self.epsilon, self.delta)
-            if proves_guarantee(replace(found, mechanism=curve.mechanism)):
+            curve = self.account(moved)
+            answer = curve._at_epsilon(self.epsilon)
+            found = curve._guarantee(self.epsilon, self.delta, answer)
+            if proves_guarantee(found):
                 return moved
         raise NotCertified(
             f"No proof found near {value!r} for {curve.mechanism!r} in notion {found.notion!r}. "

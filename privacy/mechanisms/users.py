@@ -5,32 +5,13 @@ ordinary mechanism whose "one record" is all that a user owns, so that every not
 and budget serves it. (`Curve.group` asks for less structure, and answers with more loss.)
 """
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from fractions import Fraction
-from typing import Any
+from collections.abc import Iterable
 
-from privacy import _checks
-from privacy.mechanisms import (
-    ApproximateDP,
-    Composed,
-    Gaussian,
-    GroupSampled,
-    Laplace,
-    Mechanism,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    Repeated,
-    UnsupportedMechanism,
-    ZeroConcentratedDP,
-    checked,
-    compose,
-    parallel,
-    repeat,
-)
+from privacy import checks
+from privacy.mechanisms.base import Mechanism, checked
+from privacy.mechanisms.claims import PureDP, ZeroConcentratedDP
+from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, parallel, repeat
+from privacy.mechanisms.noise import Gaussian
 
 
 def user_level(
@@ -83,18 +64,18 @@ def user_level(
     mechanism = checked(mechanism, "mechanism")
     if (max_contributions is None) == (spread is None):
         given, remedy = (max_contributions, spread), "Pass exactly one of the two."
-        raise ValueError(_checks.expected("max_contributions, spread", given, "one value", remedy))
+        raise ValueError(checks.expected("max_contributions, spread", given, "one value", remedy))
     if spread is None:
         return _for_user(
-            mechanism, _checks.count("max_contributions", max_contributions, _CONTRIBUTIONS)
+            mechanism, checks.count("max_contributions", max_contributions, _CONTRIBUTIONS)
         )
     try:
-        counts = [_checks.count("spread", count, _CONTRIBUTIONS) for count in spread]
+        counts = [checks.count("spread", count, _CONTRIBUTIONS) for count in spread]
     except TypeError:
         counts = []
     if not counts:
         rule = "counts of records, one a release"
-        raise ValueError(_checks.expected("spread", spread, rule, _CONTRIBUTIONS))
+        raise ValueError(checks.expected("spread", spread, rule, _CONTRIBUTIONS))
     return compose(*(_for_user(mechanism, count) for count in counts))
 
 
@@ -105,12 +86,7 @@ def _for_user(node: Mechanism, size: int) -> Mechanism:
     """Return the mechanism as `size` records that change together see it."""
     if size == 1:
         return node
-    leaf = _LEAVES.get(type(node))
-    if leaf is not None:
-        return leaf(node, size)
     match node:
-        case PoissonSampled() if _only(node.mechanism, Gaussian):
-            return GroupSampled(node.mechanism, node.sampling_probability, size)
         case Repeated():
             return repeat(_for_user(node.mechanism, size), node.count)
         case Composed():
@@ -119,11 +95,7 @@ def _for_user(node: Mechanism, size: int) -> Mechanism:
             # However the records fall into cells, the sum of c_i^2 rho_i (of c_i epsilon_i) is
             # largest with all of them in one cell.
             return parallel(*(_for_user(part, size) for part in node.parts), cells=node.cells)
-    raise UnsupportedMechanism(
-        f"No proven bound for {size} records of one user in {node!r}. Gaussians (sampled by "
-        "record or not), Laplace noise and claims have one; in parallel, Gaussians or pure "
-        "claims. account(mechanism).group(size) may answer."
-    )
+    return node.for_group(size)
 
 
 def _only(node: Mechanism, *kinds: type[Mechanism]) -> bool:
@@ -133,45 +105,3 @@ def _only(node: Mechanism, *kinds: type[Mechanism]) -> bool:
     if isinstance(node, Composed | Parallel):
         return all(_only(part, *kinds) for part in node.parts)
     return isinstance(node, kinds)
-
-
-def _divided(value: float, size: int) -> float:
-    """Return value / size, rounded down: less noise than there is."""
-    ratio = value / size
-    return ratio if Fraction(ratio) * size <= Fraction(value) else math.nextafter(ratio, 0.0)
-
-
-def _scaled(value: float, size: int) -> float:
-    """Return value * size, rounded up: both as floats and, as a budget reads them, as written."""
-    product = size * value if size < 2**1000 else math.inf
-    least = size * max(Fraction(value), Fraction(repr(value)))
-    while math.isfinite(product) and min(Fraction(product), Fraction(repr(product))) < least:
-        product = math.nextafter(product, math.inf)
-    return product
-
-
-def _group_claim(claim: ApproximateDP, size: int) -> ApproximateDP:
-    """Return (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))), rounded up."""
-    last = (size - 1) * claim.epsilon
-    log_gain = math.log(size)
-    if claim.epsilon > 0:
-        steps = -math.expm1(-size * claim.epsilon) / -math.expm1(-claim.epsilon)
-        log_gain = last + math.log(steps)
-    log_delta = math.log(claim.delta) + log_gain
-    log_delta += 1e-15 * (4 + last + abs(math.log(claim.delta)) + log_gain)
-    if log_delta >= 0:
-        raise UnsupportedMechanism(
-            f"{size} records of one user under {claim!r} have a delta of 1 or more. "
-            "Bound the records of a user, or prove the claim for a smaller delta."
-        )
-    return replace(claim, epsilon=_scaled(claim.epsilon, size), delta=math.exp(log_delta))
-
-
-_LEAVES: dict[type[Mechanism], Callable[[Any, int], Mechanism]] = {
-    Gaussian: lambda leaf, k: replace(leaf, noise_multiplier=_divided(leaf.noise_multiplier, k)),
-    Laplace: lambda leaf, k: replace(leaf, scale=_divided(leaf.scale, k)),
-    RandomizedResponse: repeat,  # at worst each of the records sends a report
-    PureDP: lambda leaf, k: replace(leaf, epsilon=_scaled(leaf.epsilon, k)),
-    ApproximateDP: _group_claim,
-    ZeroConcentratedDP: lambda leaf, k: replace(leaf, rho=_scaled(leaf.rho, k * k)),
-}

@@ -12,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from privacy.notions._groups import GroupSampledGaussian
-from privacy.notions._loss_models import AntipodalGaussian, SampledGaussian, SampledLaplace
-from privacy.notions._moments import (
+from privacy.losses.groups import GroupSampledGaussian
+from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.losses.quadrature import (
     Array,
     Direction,
     Index,
@@ -23,8 +23,8 @@ from privacy.notions._moments import (
     psi,
     stacked_nodes,
 )
+from privacy.numerics.rounding import U
 
-_U = 2.0**-53
 FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
 _EXACT = 64  # orders up to which binomial coefficients are taken from whole numbers
 _LAST_SUM = 2**17  # orders up to which the finite sum is taken; a bound beyond
@@ -69,7 +69,7 @@ class Linear(Divergence):
 
     def at(self, orders: Array) -> Array:
         """Return order * rho."""
-        return orders * (self.rho * (1 + 4 * _U))
+        return orders * (self.rho * (1 + 4 * U))
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,52 @@ class Response(Formula):
         log_p = -np.log1p((self.categories - 1) * np.exp(-loss))
         excess = log_p + _log_expm1(t * loss) + np.log(-np.expm1(-orders * loss))
         value = np.logaddexp(0.0, excess) / t
-        value = value * (1 + 32 * _U) + 8 * _U * loss * np.minimum(value, 1)
+        value = value * (1 + 32 * U) + 8 * U * loss * np.minimum(value, 1)
         return np.asarray(np.minimum(value, loss))
 
 
 def _log_expm1(x: Array) -> Array:
     """Return log(e^x - 1), x > 0, also where e^x overflows."""
     return np.asarray(x + np.log(-np.expm1(-x)))
+
+
+def largest_rho(divergence: Divergence, supremum: float) -> float:
+    """Return an upper bound, tight to 1e-12, of divergence / order over all orders > 1.
+
+    With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
+    2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
+    (A + B t) / (t (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels whose bound exceeds the
+    largest value found are halved.
+    """
+    if not supremum < 1e150:
+        return math.inf
+
+    def moment(t: Array) -> Array:
+        rows = np.atleast_2d(divergence.at(1 + t)) * t
+        return np.asarray(rows.max(axis=0))
+
+    t = np.geomspace(1e-9, max(4.0, 64 / supremum), 64)
+    k = moment(t)
+    while supremum / (1 + t[-1]) > (k / (t * (1 + t))).max():
+        t = np.append(t, 2 * t[-1])
+        k = np.append(k, moment(t[-1:]))
+    best = float((k / (t * (1 + t))).max())
+    low, high, k_low, k_high = t[:-1], t[1:], k[:-1], k[1:]
+    for _ in range(60):
+        a = np.minimum((k_low * high - k_high * low) / (high - low), 0.0)
+        b = (k_high - a) / high
+        peak = np.clip((-a + np.sqrt(a * (a - b))) / b, low, high)
+        bound = (a + b * peak) / (peak * (1 + peak))
+        open_ = bound > best * (1 + 1e-12)
+        if not open_.any() or open_.sum() > 4096:
+            break
+        middle = np.sqrt(low * high)[open_]
+        k_middle = moment(middle)
+        best = max(best, float((k_middle / (middle * (1 + middle))).max()))
+        low, high = np.append(low[open_], middle), np.append(middle, high[open_])
+        k_low, k_high = np.append(k_low[open_], k_middle), np.append(k_middle, k_high[open_])
+    below = float(k[0] / t[0])  # orders nearer to 1 than the first
+    return max(best, below, float(bound.max())) * (1 + 16 * U)
 
 
 @dataclass(frozen=True)
@@ -117,11 +156,11 @@ class LaplaceNoise(Formula):
         t = orders - 1
         value = self.loss + np.log(orders / (2 * orders - 1)) / t
         value += np.log1p(t / orders * np.exp(-(2 * orders - 1) * self.loss)) / t
-        value = value * (1 + 16 * _U) + 16 * _U / t
+        value = value * (1 + 16 * U) + 16 * U / t
         reach = self.loss * orders
         near = np.clip(reach, 1e-150, 30.0)  # psi's condition there is at most 32
         excess = orders * psi(near * (t / orders)) + t * psi(-near)
-        small = np.log1p(excess / (2 * orders - 1)) / t * (1 + 192 * _U)
+        small = np.log1p(excess / (2 * orders - 1)) / t * (1 + 192 * U)
         return np.asarray(np.minimum(np.where(reach < 30, small, value), self.loss))
 
 
@@ -139,7 +178,7 @@ class SampledPair(Formula):
         """Return the bound, loose by a factor 1 / q where the signal is small."""
         x = np.maximum(0.5 * self.mu * self.mu * orders * (orders - 1), 1e-300)
         value = np.logaddexp(0.0, np.log(self.q) + _log_expm1(x)) / (orders - 1)
-        return np.asarray(value * (1 + 64 * _U) + 64 * _U * np.minimum(value, 1))
+        return np.asarray(value * (1 + 64 * U) + 64 * U * np.minimum(value, 1))
 
 
 @dataclass(frozen=True)
@@ -211,10 +250,10 @@ class SampledGaussianNoise(Formula):
         log_sum = top + np.log(total) + rest
         # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
         scale = table.size + size.take(table.length - 1, axis=-1) + np.abs(rest)
-        rounding = _U * (32 + 4 * scale + 4 * np.abs(log_sum))
+        rounding = U * (32 + 4 * scale + 4 * np.abs(log_sum))
         value = np.logaddexp(0.0, log_sum)
         # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
-        value += rounding * np.minimum(1.0, 1.6 * value) + 4 * _U * value
+        value += rounding * np.minimum(1.0, 1.6 * value) + 4 * U * value
         return np.asarray(value / (orders - 1))
 
     def _integrated(
@@ -243,7 +282,7 @@ class SampledGaussianNoise(Formula):
         below = np.where(low > 1, (low - 1) * self.at(np.maximum(low, 2.0)), 0.0)
         above = (high - 1) * self.at(high)
         chord = below + (orders - low) * (above - below)
-        return np.asarray(chord * (1 + 8 * _U) / (orders - 1))
+        return np.asarray(chord * (1 + 8 * U) / (orders - 1))
 
 
 def _by_moments(
@@ -277,7 +316,7 @@ def _by_moment(
 
 
 def _from_moments(value: Array, error: Array, orders: Array) -> Array:
-    return (value + error + 8 * _U * value) / (orders - 1)
+    return (value + error + 8 * U * value) / (orders - 1)
 
 
 def antipodal(mu: float, q: float) -> SampledNoise:
@@ -287,7 +326,7 @@ def antipodal(mu: float, q: float) -> SampledNoise:
 
 def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
     """Return the divergence of the sampled Gaussian for `size` records, each sampled alone."""
-    whole = size * mu * (1 + 2 * _U)
+    whole = size * mu * (1 + 2 * U)
     return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
 
 

@@ -5,10 +5,7 @@ and its root finders may stop on either side of the root.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from fractions import Fraction
-
-_ULP = 2.0**-52
+from collections.abc import Callable
 
 
 def safe_root(
@@ -100,41 +97,34 @@ def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) 
     return min(max(fraction, 1e-6), 1 - 1e-6)
 
 
-def round_up(value: float, relative: float = 0.0) -> float:
-    """Return `value` (>= 0) moved up by a relative error bound and one float more."""
-    return math.nextafter(value * (1 + relative), math.inf)
+def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 1e-14) -> float:
+    """Return the smallest epsilon >= 0 with ``log_delta(epsilon) <= target``.
 
+    `log_delta` is a decreasing upper bound; the answer is a point at which it
+    was evaluated, or infinity.
+    """
 
-def sum_up(values: Iterable[float]) -> float:
-    """Return an upper bound of a sum of floats >= 0, an ulp above; an empty sum is 0."""
-    total = math.fsum(values)
-    return round_up(total) if total else 0.0
+    def excess(epsilon: float) -> float:
+        return log_delta(epsilon) - target
 
-
-def round_down(value: float, relative: float = 0.0) -> float:
-    """Return `value` (>= 0) moved down by a relative error bound and one float more."""
-    return max(0.0, math.nextafter(value * (1 - relative), 0.0))
-
-
-def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
-    """Return the smallest float near `guess` for which an exact, monotone inequality holds."""
-    if not math.isfinite(guess):
-        return guess
-    while guess > 0 and holds(Fraction(math.nextafter(guess, 0.0))):
-        guess = math.nextafter(guess, 0.0)
-    while math.isfinite(guess) and not holds(Fraction(guess)):
-        guess = math.nextafter(guess, math.inf)
-    return guess
-
-
-def ratio_up(numerator: float, denominator: float) -> float:
-    """Return the smallest float >= numerator / denominator (both > 0, possibly infinite)."""
-    ratio = numerator / denominator if denominator > 1e-308 else math.inf
-    return least(ratio, lambda r: r * Fraction(denominator) >= Fraction(numerator))
-
-
-def exp_up(log_value: float, error: float = 0.0) -> float:
-    """Return an upper bound of exp(log_value) for a log known to `error`, at most 1."""
-    # exp itself and the argument's own rounding cost a few units in the last place
-    bound = log_value + error + 4 * _ULP * (1 + abs(log_value))
-    return 1.0 if bound >= 0 else max(math.exp(bound), math.ulp(0.0))
+    at_low = excess(0.0)
+    if at_low <= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    at_high = excess(high)
+    if at_high <= 0:  # look for small epsilons on a log scale, so that they keep their digits
+        while high > 1e-300:
+            smaller = high / 16
+            at_smaller = excess(smaller)
+            if at_smaller > 0:
+                low, at_low = smaller, at_smaller
+                break
+            high, at_high = smaller, at_smaller
+    else:
+        while at_high > 0:
+            low, at_low = high, at_high
+            high *= 2
+            if high > 1e300:
+                return math.inf
+            at_high = excess(high)
+    return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=rtol)

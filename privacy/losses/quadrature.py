@@ -24,12 +24,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.numerics.rounding import ULP
+
 Array = NDArray[np.floating[Any]]
 Complex = NDArray[np.complex128]
 Index = NDArray[np.intp]
 Direction = Literal["remove", "add"]
 
-_ULP = float(np.finfo(float).eps)
 _SMALL = 0.125  # below, psi by its series
 _SERIES = [1 / math.factorial(k) for k in range(10, 1, -1)]
 _LARGE = 600.0  # above, sums of exp(y) are done in logs
@@ -93,7 +94,7 @@ class LossNodes:
         # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
         scale = self.ulps * excess + np.einsum("...ij,...j->...i", terms, np.abs(self.log_weight))
         scale += np.einsum("...ij,...ij->...i", terms, np.abs(y, out=y))
-        return np.log1p(excess), 4 * _ULP * scale / (1 + excess)
+        return np.log1p(excess), 4 * ULP * scale / (1 + excess)
 
     def _large(self, t: Array) -> tuple[Array, Array]:
         y = self._products(t)
@@ -113,7 +114,7 @@ class LossNodes:
             excess += t[i] * self._back[(*which, 0)]
             value[(*which, i)] = np.log1p(excess)
             scale[(*which, i)] = excess * (scale[(*which, i)] + 50)
-        return value, 4 * _ULP * (scale + np.abs(value))
+        return value, 4 * ULP * (scale + np.abs(value))
 
     def _products(self, t: Array) -> Array:
         return t[:, None] * self.loss[..., None, :]

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from privacy._solve import round_up
+from privacy.numerics.rounding import U, round_up
 
 if TYPE_CHECKING:  # the closed forms run without numpy
-    from privacy.notions._moments import Array
+    from privacy.losses.quadrature import Array
 
-_U = 2.0**-53
 LARGEST_LATTICE = 10_000
 """Claims up to which `LatticeSum` is taken."""
 _CELLS, _WORK = 2**16, 2**28  # of a lattice at most, and cells times claims
@@ -31,7 +30,7 @@ def optimal_sum(loss: float, count: int, epsilon: float) -> float:
     import numpy as np
 
     # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
-    epsilon -= 4 * _U * (count * loss + epsilon)
+    epsilon -= 4 * U * (count * loss + epsilon)
     if epsilon >= count * loss:
         return -math.inf
     last = math.floor((count - epsilon / loss) / 2)
@@ -39,7 +38,7 @@ def optimal_sum(loss: float, count: int, epsilon: float) -> float:
     terms = _log_weights(count, loss, last)[gap < 0] + np.log(-np.expm1(gap[gap < 0]))
     top = float(terms.max())
     total = top + math.log(float(np.exp(terms - top).sum()))
-    return min(0.0, total + _rounding(count, loss) + _U * (4 * abs(total) + 64))
+    return min(0.0, total + _rounding(count, loss) + U * (4 * abs(total) + 64))
 
 
 def _log_weights(count: int, loss: float, last: int) -> "Array":
@@ -54,7 +53,7 @@ def _log_weights(count: int, loss: float, last: int) -> "Array":
 
 def _rounding(count: int, loss: float) -> float:
     """Return the error of a log weight."""
-    return _U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
+    return U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
 
 
 def advanced_epsilon(losses: _Losses, delta: float) -> float:
@@ -63,15 +62,15 @@ def advanced_epsilon(losses: _Losses, delta: float) -> float:
     Kairouz, Oh and Viswanath 2015, Theorem 3.5.
     """
     mean, norm = _mean_and_norm(losses)
-    return round_up(mean + math.sqrt(-2 * math.log(delta)) * norm, 16 * _U)
+    return round_up(mean + math.sqrt(-2 * math.log(delta)) * norm, 16 * U)
 
 
 def advanced_sum(losses: _Losses, epsilon: float) -> float:
     """Return the log delta at which `advanced_epsilon` is epsilon, rounded up."""
     mean, norm = _mean_and_norm(losses)
-    gap = epsilon - mean * (1 + 16 * _U)
+    gap = epsilon - mean * (1 + 16 * U)
     distance = max(gap, 0.0) / norm
-    return -0.5 * distance * distance * (1 - 16 * _U)
+    return -0.5 * distance * distance * (1 - 16 * U)
 
 
 def _mean_and_norm(losses: _Losses) -> tuple[float, float]:
@@ -102,8 +101,8 @@ class LatticeSum:
 
     def _place(self, loss: float) -> int:
         if not self.rounded_up:
-            return math.floor(loss / self.step * (1 - 4 * _U))
-        return math.ceil(loss / self.step * (1 + 4 * _U))
+            return math.floor(loss / self.step * (1 - 4 * U))
+        return math.ceil(loss / self.step * (1 + 4 * U))
 
     @cached_property
     def _masses(self) -> tuple["Array", "Array", float]:
@@ -118,7 +117,7 @@ class LatticeSum:
                 start = place * (n - negative)
                 wider[start : start + mass.size] += weight * mass
             mass = wider
-            error += _rounding(n, place * self.step) + 8 * _U * n
+            error += _rounding(n, place * self.step) + 8 * U * n
         value = (2.0 * np.arange(mass.size) - (mass.size - 1)) * self.step
         return value, mass, error
 
@@ -127,10 +126,10 @@ class LatticeSum:
         import numpy as np
 
         value, mass, error = self._masses
-        epsilon -= 4 * _U * (float(value[-1]) + epsilon)
+        epsilon -= 4 * U * (float(value[-1]) + epsilon)
         beyond = value > epsilon
         delta = float(mass[beyond] @ -np.expm1(epsilon - value[beyond]))
         if delta == 0.0:
             return -math.inf if epsilon >= value[-1] else math.log(1e-290)
         delta += 1e-290  # for weights that underflow
-        return min(0.0, math.log(delta) + error + (64 + mass.size) * _U)  # a sum rounds each time
+        return min(0.0, math.log(delta) + error + (64 + mass.size) * U)  # a sum rounds each time

@@ -7,8 +7,10 @@ delta(epsilon) = phi(a) (R(a) - R(b)), a = epsilon / mu - mu / 2, b = a + mu.
 
 import math
 
-_U = 2.0**-53
+from privacy.numerics.rounding import U
+
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
 _SQRT_HALF = math.sqrt(0.5)
 
 
@@ -60,9 +62,9 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
         return -math.inf, 0.0
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
     # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
-    error = _U * (4 + 4 * (abs(a) + 1) * b)
+    error = U * (4 + 4 * (abs(a) + 1) * b)
     if error > 0.1 and a > 0:  # the rounding of a^2 counts: delta <= exp(-a^2 / 2) is enough
-        return -0.5 * max(0.0, a - 8 * _U * b) ** 2, 0.0
+        return -0.5 * max(0.0, a - 8 * U * b) ** 2, 0.0
     if mu < 1:
         odd = _odd_moments(middle)
         series = 0.0
@@ -70,14 +72,14 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
             series = series * half * half + coefficient
         # terms after the 25th are below 1e-20 of the first
         log_rest = math.log(max(mu * series, 1e-300))
-        return log_density + log_rest, error + _U * (10 + 1.5 * abs(log_rest))
+        return log_density + log_rest, error + U * (10 + 1.5 * abs(log_rest))
     if a < 0:
         tail = 0.5 * math.erfc(a * _SQRT_HALF)
         delta = tail - math.exp(log_density) * mills_ratio(b)
-        return math.log(delta), error + _U * 8 * tail / delta
+        return math.log(delta), error + U * 8 * tail / delta
     upper = mills_ratio(a)
     difference = upper - mills_ratio(b)
-    return log_density + math.log(difference), error + _U * 12 * upper / difference
+    return log_density + math.log(difference), error + U * 12 * upper / difference
 
 
 def log_tail(x: float) -> float:

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from privacy._normal import log_tail
-from privacy.notions._loss_models import AgainstNormal, log_sum, refuse_beyond
-from privacy.notions._moments import Array, Complex, Direction
-from privacy.notions._profiles import Profile
+from privacy.losses.mixtures import AgainstNormal, log_sum, refuse_beyond
+from privacy.losses.profiles import Profile
+from privacy.losses.quadrature import Array, Complex, Direction
+from privacy.numerics.normal import log_tail
+from privacy.numerics.rounding import U
 
-_U = 2.0**-53
 _LEAST = 1e-60  # probability of the numbers of records that `likely` leaves out
 _ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # of a table of nodes and centres: at a time, in all
 _A = TypeVar("_A", Array, Complex)
@@ -222,7 +222,7 @@ class GroupSampledProfile(Profile):
         kept, none = math.exp(-epsilon), float(weight[0])
         some, drop = self._some, -math.expm1(-epsilon)
         # e^-epsilon - w_0, rounded up: a larger one has a larger delta
-        gap = min(kept - none + 4 * _U * (kept + none), some - drop + 4 * _U * (some + drop))
+        gap = min(kept - none + 4 * U * (kept + none), some - drop + 4 * U * (some + drop))
         if gap <= 0:
             return -math.inf
         x = self._place(math.log(gap))
@@ -259,5 +259,5 @@ class GroupSampledProfile(Profile):
 
     def _share(self, ours: float, theirs: float, x: float, epsilon: float) -> float:
         reach = abs(x) + self.size * self.mu
-        rounding = _U * (64 + 8 * self.size + 8 * reach * reach + 16 * (epsilon + abs(ours)))
+        rounding = U * (64 + 8 * self.size + 8 * reach * reach + 16 * (epsilon + abs(ours)))
         return min(0.0, ours + math.log(max(-math.expm1(theirs - ours), 0.0) + 3 * rounding))

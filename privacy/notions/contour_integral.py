@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privacy.notions._characteristic import centred_characteristic
-from privacy.notions._moments import (
+from privacy.losses.quadrature import (
     Array,
     Complex,
     Direction,
@@ -31,8 +30,9 @@ from privacy.notions._moments import (
     log_moment,
     nodes_up_to,
 )
+from privacy.numerics.characteristic import centred_characteristic
+from privacy.numerics.rounding import ULP
 
-_ULP = float(np.finfo(float).eps)
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 _LOOSE = 1e-8  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
@@ -75,22 +75,22 @@ class LossSum:
         if self.mu_squared > 0:
             return math.inf
         each = (count * model.supremum(self.direction) for model, count in self.parts)
-        return sum(each) * (1 + 16 * _ULP)
+        return sum(each) * (1 + 16 * ULP)
 
     @property
     def lost(self) -> float:
-        """The mass of P that the models leave out, rounded up."""
-        each = sum(count * model.lost(self.direction) for model, count in self.parts)
-        return each * (1 + 16 * _ULP)
+        """1 - prod (1 - mass at infinity), rounded up."""
+        kept = math.fsum(n * math.log1p(-model.lost(self.direction)) for model, n in self.parts)
+        return -math.expm1(kept) * (1 + 16 * ULP)
 
     def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
         """Return K and a bound of its error at real t > 0."""
         value = 0.5 * self.mu_squared * t * (t + 1)
-        error = 4 * _ULP * value
+        error = 4 * ULP * value
         for model, count in self.parts:
             one, off = log_moment(model, t, self.direction, rough=rough)
             value = value + count * one
-            error += count * off + 2 * _ULP * value
+            error += count * off + 2 * ULP * value
         return value, error
 
     def cumulants(self, t: float) -> tuple[float, float, float]:
@@ -113,7 +113,7 @@ class LossSum:
             depth = math.sqrt(2 * digits / count) * _DEPTHS
             here = self._nodes(model, c).cumulants(c)[0]
             one = model.decay(self.direction, c, frequency, here, depth)
-            total = total + count * np.minimum(one + 64 * _ULP * (1 + abs(here)), 0.0)
+            total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
         return total
 
     def saddle(self, epsilon: float, start: float) -> float:
@@ -270,7 +270,7 @@ class Line:
         c, self.frequency = self.c, self.step * np.arange(count)
         p, w = total.mu_squared + dummy, self.frequency
         exponent = -0.5 * p * w * w + 0j
-        error = 4 * _ULP * -exponent.real
+        error = 4 * ULP * -exponent.real
         value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
         for model, times in total.parts:
             real = total._nodes(model, c)
@@ -286,13 +286,13 @@ class Line:
             rough, size = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)
             psi_error = np.minimum(0.5 * float(rough @ size**2) * w, 2 * float(rough @ size)) * w
             lost = nodes.quadrature * (c + 1 + w) ** 2 + _QUADRATURE * (one_mean * w) ** 2
-            lost += _ULP * (psi_error + 8 * abs(one_mean) * w)
+            lost += ULP * (psi_error + 8 * abs(one_mean) * w)
             with np.errstate(over="ignore"):
-                error += times * (lost * np.exp(-log_one.real) + 2 * _ULP * np.abs(log_one))
+                error += times * (lost * np.exp(-log_one.real) + 2 * ULP * np.abs(log_one))
             value += times * one
             mean += times * one_mean
             off += times * (one_off + nodes.quadrature * (c + 1) ** 2)
-        self.value, self.mean, self.value_error = value, mean, off + 4 * _ULP * value
+        self.value, self.mean, self.value_error = value, mean, off + 4 * ULP * value
         t = c + 1j * w
         self._t = t
         # a modulus above 1 is an error of that size, which is accounted for
@@ -308,13 +308,13 @@ class Line:
         turned = self._terms * np.exp(1j * (drift * self.frequency))
         total = float(turned.real.sum())
         slope = -float((turned * self._t).real.sum()) / total
-        phase = 4 * _ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
+        phase = 4 * ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
         size = np.abs(turned)
         # a relative error e of exp(..) is at most e^error - 1, and |exp(K(c + i w) - K(c))| <= 1
-        off_by = size * np.expm1(np.minimum(self._error + phase + 32 * _ULP, 700.0))
+        off_by = size * np.expm1(np.minimum(self._error + phase + 32 * ULP, 700.0))
         lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
         exponent = self.value - self.c * epsilon
-        off = self.value_error + 4 * _ULP * (self.value + self.c * epsilon + 1)
+        off = self.value_error + 4 * ULP * (self.value + self.c * epsilon + 1)
         alias = self._alias(epsilon)
         self.looseness = math.inf
         if total > lost:
@@ -335,17 +335,15 @@ def _log1p(x: Complex) -> Complex:
     return out
 
 
-class Answer(NamedTuple):
-    """An upper bound in one direction, the looseness of its delta, and its saddle point."""
+class Bound(NamedTuple):
+    """An upper bound in one direction, the relative error of its delta, and its saddle point."""
 
     value: float
     looseness: float
     saddle: float
 
 
-def log_delta(
-    total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf
-) -> Answer:
+def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf) -> Bound:
     """Return an upper bound of log delta(epsilon) in one direction.
 
     epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on. A
@@ -355,28 +353,28 @@ def log_delta(
     if not lost:
         return found
     share = lost * math.exp(min(-found.value, 700.0))
-    value = min(0.0, float(np.logaddexp(found.value, math.log(lost))) + 4 * _ULP)
-    return Answer(value, found.looseness + share, found.saddle)
+    value = min(0.0, float(np.logaddexp(found.value, math.log(lost))) + 4 * ULP)
+    return Bound(value, found.looseness + share, found.saddle)
 
 
-def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Answer:
+def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bound:
     """Return the answer for what the models do not leave out."""
     if epsilon >= total.supremum:
-        return Answer(-math.inf, 0.0, near)
+        return Bound(-math.inf, 0.0, near)
     c = math.nan
     try:
         c = total.saddle(epsilon, near)
         if least > -math.inf and (value := _bound(total, c, epsilon)) <= least:
-            return Answer(value, 0.0, c)
+            return Bound(value, 0.0, c)
         line = _line(total, c, epsilon)
         value, _ = line.log_delta(epsilon)
         if line.looseness < 1:
-            return Answer(value, line.looseness, c)
+            return Bound(value, line.looseness, c)
     except ArithmeticError:
         if math.isnan(c):
-            return Answer(0.0, math.inf, near)
+            return Bound(0.0, math.inf, near)
         value = 0.0
-    return Answer(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
+    return Bound(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
@@ -402,7 +400,7 @@ def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
 def _bound(total: LossSum, t: float, epsilon: float) -> float:
     """Return an upper bound of log delta(epsilon) by one t > 0."""
     excess, error = _rough_excess(total, t)
-    return excess - t * epsilon + error + 4 * _ULP * t * epsilon
+    return excess - t * epsilon + error + 4 * ULP * t * epsilon
 
 
 def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
@@ -413,21 +411,21 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     """
     (value,), (error,) = total.log_moment(np.array([t]))
     peak = t * math.log(t) - (1 + t) * math.log1p(t)
-    return float(value) + peak, float(error) + 8 * _ULP * (float(value) + abs(t * math.log(t)) + 1)
+    return float(value) + peak, float(error) + 8 * ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Answer:
+def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
     """Return the smallest epsilon proven in one direction, or `least`, the other direction's."""
     if lost := total.lost:
-        delta = math.exp(log_delta) * (1 - 4 * _ULP)
-        if delta <= 2 * lost:
-            return Answer(math.inf, math.inf, 1.0)
-        log_delta = math.log(delta - lost) - 4 * _ULP
+        rest = math.nextafter(math.exp(log_delta - 4 * ULP * (1 - log_delta)) - lost, 0.0)
+        if rest <= 0:
+            return Bound(math.inf, math.inf, 1.0)
+        log_delta = math.log(rest) - 4 * ULP
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
         if guess < least < math.inf and _bound(total, c, least) <= log_delta:
-            return Answer(least, 0.0, c)
+            return Bound(least, 0.0, c)
         vague = 0
         for turn in range(_MOST_LINES):
             line = _line(total, c, guess) if turn else Line(total, c, guess)
@@ -439,7 +437,7 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Answer:
                 found = _on_line(line, guess, log_delta)
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
                 if line.looseness < _LOOSE or (turn and near):
-                    return Answer(min(found, total.supremum), line.looseness, c)
+                    return Bound(min(found, total.supremum), line.looseness, c)
             except Unresolved:  # Newton's method, kept near: log delta need not be concave
                 fall = -slope if slope < 0 and line.looseness < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
@@ -449,7 +447,7 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Answer:
     except ArithmeticError:
         pass
     rough = total.supremum if math.isnan(c) else _rough_epsilon(total, log_delta, c)
-    return Answer(min(rough, high), math.inf, c)
+    return Bound(min(rough, high), math.inf, c)
 
 
 def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
@@ -458,7 +456,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
     for near in t * _DEPTHS:
         with suppress(ArithmeticError):
             excess, error = _rough_excess(total, float(near))
-            found = min(found, (excess + error - log_delta) / near * (1 + 4 * _ULP))
+            found = min(found, (excess + error - log_delta) / near * (1 + 4 * ULP))
     return max(float(found), 0.0)
 
 
@@ -492,5 +490,5 @@ def _on_line(line: Line, guess: float, log_delta: float) -> float:
             break
         if value <= log_delta:
             return safe
-        guess, nudge = max(safe + (log_delta - value) / slope, 0.0), max(4 * nudge, 4 * _ULP)
+        guess, nudge = max(safe + (log_delta - value) / slope, 0.0), max(4 * nudge, 4 * ULP)
     raise Unresolved("no epsilon meets the delta on this line")

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from privacy.notions._moments import Array, Complex
-from privacy.notions._moments import psi as real_psi
+from privacy.losses.quadrature import Array, Complex
+from privacy.losses.quadrature import psi as real_psi
 
 _TABLE = 9000  # entries of a table at a time: small enough for a cache
 _PRODUCT = 2**16  # below, BLAS stays on one thread: waking more costs more than the product

@@ -6,9 +6,8 @@ Each `log_delta` is an upper bound: the rounding of the formula is bounded and a
 import math
 from dataclasses import dataclass
 
-from privacy._normal import log_gaussian_delta, log_tail
-
-_U = 2.0**-53
+from privacy.numerics.normal import log_gaussian_delta, log_tail
+from privacy.numerics.rounding import U
 
 
 class Profile:
@@ -53,7 +52,7 @@ class LaplaceProfile(Profile):
         """Return the bound (Balle, Barthe and Gaboardi 2018, Theorem 3)."""
         if epsilon >= self.loss:
             return -math.inf
-        return _log_up(-math.expm1(0.5 * (epsilon - self.loss)), _U * self.loss)
+        return _log_up(-math.expm1(0.5 * (epsilon - self.loss)), U * self.loss)
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class ClaimProfile(Profile):
         if epsilon >= self.loss:
             return math.log(self.mass) if self.mass else -math.inf
         rest = -math.expm1(epsilon - self.loss)
-        rest = (rest + _U * self.loss) / (1 + (self.categories - 1) * math.exp(-self.loss))
+        rest = (rest + U * self.loss) / (1 + (self.categories - 1) * math.exp(-self.loss))
         return _log_up(self.mass + (1 - self.mass) * rest, 0.0)
 
 
@@ -108,18 +107,18 @@ class SampledProfile(Profile):
             deep = math.log1p(math.expm1(epsilon) / self.q)
         else:
             deep = epsilon - math.log(self.q) + math.log1p(-(1 - self.q) * math.exp(-epsilon))
-        return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(self.q))
+        return _add_log(self.inner.log_delta(deep * (1 - 8 * U)), math.log(self.q))
 
     def _adding(self, epsilon: float) -> float:
         if epsilon > 40:  # e^epsilon (1 - q) > 1 for every float q < 1
             return -math.inf
         weight = self.q - (1 - self.q) * math.expm1(epsilon)
-        weight += 8 * _U * (self.q + (1 - self.q) * math.expm1(epsilon))
+        weight += 8 * U * (self.q + (1 - self.q) * math.expm1(epsilon))
         if weight <= 0:
             return -math.inf
         # log(q e^epsilon / weight), whose rounding must not raise it
         deep = math.log1p(max(0.0, (self.q * math.exp(epsilon) - weight) / weight))
-        return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(weight))
+        return _add_log(self.inner.log_delta(deep * (1 - 8 * U)), math.log(weight))
 
 
 @dataclass(frozen=True)
@@ -145,25 +144,16 @@ class AntipodalProfile(Profile):
         root = b + math.hypot(b, 2 * math.exp(log_k - 0.5 * epsilon))
         x = (epsilon + math.log(0.5 * root) - log_k) / mu if epsilon > 0 and root > 0 else 0.0
         if x > 1e6:  # the rounding of x^2 counts: P(X > x) alone bounds delta
-            return min(0.0, log_tail((x - mu) * (1 - 16 * _U)))
+            return min(0.0, log_tail((x - mu) * (1 - 16 * U)))
         ours = math.log(q) + log_tail(x - mu)
         theirs = math.log(q) + epsilon + log_tail(x + mu)
         common = -math.inf
         if epsilon > 0:
             log_expm1 = epsilon + math.log(-math.expm1(-epsilon))
             common = math.log1p(-q) + log_expm1 + log_tail(x)
-        rounding = _U * (32 + 8 * (abs(x) + mu) ** 2 + 16 * epsilon + 8 * abs(log_k))
+        rounding = U * (32 + 8 * (abs(x) + mu) ** 2 + 16 * epsilon + 8 * abs(log_k))
         share = 1 - math.exp(min(0.0, theirs - ours)) - math.exp(min(0.0, common - ours))
         return min(0.0, ours + math.log(max(share, 0.0) + 3 * rounding))
-
-
-def worst(*profiles: Profile) -> Profile:
-    """Return the pointwise maximum, flat."""
-    flat: dict[Profile, None] = {}
-    for profile in profiles:
-        inner = profile.profiles if isinstance(profile, WorstProfile) else (profile,)
-        flat.update(dict.fromkeys(inner))
-    return next(iter(flat)) if len(flat) == 1 else WorstProfile(tuple(flat))
 
 
 @dataclass(frozen=True)
@@ -182,25 +172,16 @@ class WorstProfile(Profile):
         return max(profile.log_delta(epsilon) for profile in self.profiles)
 
 
-def amplified(claim: ClaimProfile, q: float) -> ClaimProfile:
-    """Return the claim after Poisson sampling: (log(1 + q (e^loss - 1)), q mass).
-
-    Balle, Barthe and Gaboardi 2018, Theorem 8.
-    """
-    mass = math.nextafter(q * claim.mass, 1.0) if claim.mass else 0.0
-    return ClaimProfile(_amplified(claim.loss, q), mass)
-
-
 def _amplified(loss: float, q: float) -> float:
     if loss < 700:
-        return math.log1p(q * math.expm1(loss)) * (1 + 8 * _U)
-    return min(loss, (loss + math.log(q)) * (1 + 8 * _U) + math.exp(-700.0) / q)
+        return math.log1p(q * math.expm1(loss)) * (1 + 8 * U)
+    return min(loss, (loss + math.log(q)) * (1 + 8 * U) + math.exp(-700.0) / q)
 
 
 def _log_up(value: float, error: float) -> float:
-    return min(0.0, math.log(value + error) + 8 * _U * (1 + abs(math.log(value + error))))
+    return min(0.0, math.log(value + error) + 8 * U * (1 + abs(math.log(value + error))))
 
 
 def _add_log(log_value: float, log_factor: float) -> float:
     total = log_value + log_factor
-    return total + 8 * _U * (abs(log_value) + abs(log_factor)) if math.isfinite(total) else total
+    return total + 8 * U * (abs(log_value) + abs(log_factor)) if math.isfinite(total) else total

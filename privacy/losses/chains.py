@@ -13,10 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from privacy.notions._divergences import Divergence
-from privacy.notions._moments import Array
-
-_U = 2.0**-53
+from privacy.losses.divergences import Divergence
+from privacy.losses.quadrature import Array
+from privacy.numerics.rounding import U
 
 
 def _grid() -> Array:
@@ -57,7 +56,7 @@ class GroupDivergence(Divergence):
             (count * part.at(_ORDERS) for part, count in self.parts), start=np.zeros(_ORDERS.size)
         )
         worst: Array = total if total.ndim == 1 else total.max(axis=0)
-        return worst * (1 + 2 * len(self.parts) * _U)
+        return worst * (1 + 2 * len(self.parts) * U)
 
 
 @lru_cache(maxsize=64)
@@ -78,7 +77,7 @@ def _cut(longer: Array, size: int, orders: Array, group: GroupDivergence) -> Arr
     gain = above + x * a
     first = gain / ((1 + x) * above) * _between(longer, gain)
     second = _between(_table(group, half), above / x * (1 + x))
-    return np.asarray((first + second).min(axis=1) * (1 + 16 * _U))
+    return np.asarray((first + second).min(axis=1) * (1 + 16 * U))
 
 
 def _between(values: Array, above: Array) -> Array:
@@ -90,4 +89,4 @@ def _between(values: Array, above: Array) -> Array:
     y = np.concatenate([[0.0], (_ORDERS - 1) * values])
     with np.errstate(invalid="ignore"):
         chord = np.interp(above, x, y, right=np.inf) / above
-    return np.asarray(np.where(np.isnan(chord), np.inf, chord) * (1 + 16 * _U))
+    return np.asarray(np.where(np.isnan(chord), np.inf, chord) * (1 + 16 * U))

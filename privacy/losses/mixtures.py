@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from privacy.notions._moments import Array, Complex, Direction, LineNodes, LossNodes
+from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossNodes
 
 _LARGEST = 600.0  # exponents up to which weights are taken
 _TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19

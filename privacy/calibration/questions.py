@@ -8,24 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, overload
 
-from privacy import _checks
-from privacy._families import Family, Infeasible, Make, Seek
-from privacy._normal import log_gaussian_delta
-from privacy._solve import safe_root
+from privacy import checks
 from privacy.accounting import Notion
+from privacy.calibration.search import Family, Make, Seek
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
-from privacy.relations import NeighboringRelation
-
-__all__ = [
-    "Infeasible",
-    "calibrate",
-    "max_sampling_probability",
-    "max_steps",
-    "noise_multiplier",
-    "recalibrate",
-]
-
-_ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
+from privacy.numerics.normal import log_gaussian_delta
+from privacy.numerics.solve import safe_root
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 
 @overload
@@ -63,7 +52,7 @@ def calibrate(
     domain: tuple[float, float] = (0, math.inf),
     integer: bool = False,
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     certify: bool = False,
 ) -> float:
     """Return the smallest (or largest) parameter whose mechanism is private enough.
@@ -116,9 +105,9 @@ def calibrate(
     try:
         low, high = map(float, domain)
     except (TypeError, ValueError):
-        raise TypeError(_checks.expected("domain", domain, "two numbers", remedy)) from None
+        raise TypeError(checks.expected("domain", domain, "two numbers", remedy)) from None
     if not 0 <= low < high:
-        raise ValueError(_checks.expected("domain", domain, "0 <= low < high", remedy))
+        raise ValueError(checks.expected("domain", domain, "0 <= low < high", remedy))
     family = Family(make, epsilon, delta, seek, notion, relation)
     found = family.solve(low, high, None, integer=integer, certify=certify)
     family.probe(found, low, high, integer=integer)
@@ -136,7 +125,7 @@ def noise_multiplier(
     sampling_probability: float = 1,
     steps: int = 1,
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     certify: bool = False,
 ) -> float:
     """Return the smallest Gaussian noise for a (sampled, repeated) release.
@@ -162,18 +151,18 @@ def noise_multiplier(
     >>> import privacy as dp
     >>> sigma = dp.noise_multiplier(epsilon=1, delta=1e-5, sampling_probability=0.01, steps=1000)
     """
-    q = _checks.probability(sampling_probability)
-    steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
+    q = checks.probability(sampling_probability)
+    steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     family = Family(
         lambda value: repeat(_sampled(value, q), steps),
-        _checks.epsilon(epsilon),
-        _checks.delta(delta),
+        checks.epsilon(epsilon),
+        checks.delta(delta),
         notion=notion,
         relation=relation,
     )
     start = None
-    if notion == "rdp" and q < 1 and relation is not NeighboringRelation.REPLACE_ONE:
-        from privacy.notions._start import sampled_gaussian_start
+    if notion == "rdp" and q < 1 and relation is not REPLACE_ONE:
+        from privacy.calibration.starts import sampled_gaussian_start
 
         with suppress(ArithmeticError):  # a guess that fails is only slower
             start, family.order = sampled_gaussian_start(
@@ -206,7 +195,8 @@ def max_steps(
     noise_multiplier: float,
     sampling_probability: float = 1,
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    certify: bool = False,
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
@@ -218,8 +208,8 @@ def max_steps(
         Standard deviation over the clip norm of one record.
     sampling_probability
         Poisson sampling probability q in (0, 1].
-    notion, relation
-        As in `account`.
+    notion, relation, certify
+        As in `calibrate`.
 
     Raises
     ------
@@ -230,12 +220,12 @@ def max_steps(
     family = Family(
         lambda steps: repeat(one, int(steps)),
         epsilon,
-        _checks.delta(delta),
+        checks.delta(delta),
         "largest",
         notion,
         relation,
     )
-    return int(family.solve(1, math.inf, None, integer=True, certify=False))
+    return int(family.solve(1, math.inf, None, integer=True, certify=certify))
 
 
 def max_sampling_probability(
@@ -245,7 +235,8 @@ def max_sampling_probability(
     noise_multiplier: float,
     steps: int = 1,
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    certify: bool = False,
 ) -> float:
     """Return the largest Poisson sampling probability in (0, 1] that meets the target.
 
@@ -257,19 +248,19 @@ def max_sampling_probability(
         Standard deviation over the clip norm of one record.
     steps
         Number of releases T >= 1, each with a fresh sample.
-    notion, relation
-        As in `account`.
+    notion, relation, certify
+        As in `calibrate`.
     """
-    steps = _checks.count("steps", steps, "Pass the number of releases, at least 1.")
+    steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     family = Family(
         lambda q: repeat(_sampled(noise_multiplier, q), steps),
         epsilon,
-        _checks.delta(delta),
+        checks.delta(delta),
         "largest",
         notion,
         relation,
     )
-    return family.solve(0, 1, None, integer=False, certify=False)
+    return family.solve(0, 1, None, integer=False, certify=certify)
 
 
 def recalibrate(
@@ -281,7 +272,7 @@ def recalibrate(
     seek: Seek = "smallest",
     domain: tuple[float, float] = (0, math.inf),
     notion: Notion = "tightest",
-    relation: NeighboringRelation = _ADD_OR_REMOVE_ONE,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
     """Return the parameter for the rest of a plan of which a part has already run.
 

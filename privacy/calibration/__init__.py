@@ -1,0 +1,19 @@
+"""The inverse of `account`: the smallest noise, or the largest q or T, that meets a target."""
+
+from privacy.calibration.questions import (
+    calibrate,
+    max_sampling_probability,
+    max_steps,
+    noise_multiplier,
+    recalibrate,
+)
+from privacy.calibration.search import Infeasible
+
+__all__ = [
+    "Infeasible",
+    "calibrate",
+    "max_sampling_probability",
+    "max_steps",
+    "noise_multiplier",
+    "recalibrate",
+]

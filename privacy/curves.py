@@ -1,0 +1,408 @@
+"""What a mechanism guarantees by one accounting method: the `Curve`, and its `Answer`."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, Self, TypeVar
+
+from privacy import checks
+from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
+from privacy.numerics.rounding import round_up
+from privacy.numerics.solve import invert
+from privacy.relations import NeighboringRelation
+
+_T = TypeVar("_T")
+Prover = Callable[[Guarantee, str], Guarantee]
+
+
+class Answer(NamedTuple):
+    """The answer to one query of a curve.
+
+    Attributes
+    ----------
+    value
+        An upper bound on epsilon or on delta, whichever was asked. (Between curves: log delta.)
+    error
+        Relative error bound: delta may exceed the method's exact value by this share at most.
+    order
+        The Rényi order that answered, where the method has one.
+    notion
+        The accounting method.
+    theorem
+        Where the bound is proven.
+    hint
+        An order near which a similar query may start to search.
+    """
+
+    value: float
+    error: float = 0.0
+    order: float | None = None
+    notion: str = ""
+    theorem: str = ""
+    hint: float | None = None
+
+
+class Hint(NamedTuple):
+    """What a search knows about its next query; only speed depends on it.
+
+    Attributes
+    ----------
+    order
+        The hint of a similar answer.
+    enough
+        A log delta below which the bound need not be the smallest.
+    one_direction
+        Whether the direction that usually loses more is enough. The bound may then be too small.
+    """
+
+    order: float | None = None
+    enough: float = -math.inf
+    one_direction: bool = False
+
+
+NO_HINT = Hint()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(ABC):
+    """A guarantee by one accounting method, for every delta (or epsilon) at once.
+
+    A curve is closed under composition: ``a + b``, ``n * a``, and ``a.worst_of(b)`` for parts
+    that see disjoint records. It belongs to one neighboring relation and refuses to mix two. It is
+    immutable: no query changes it, and many threads may ask one curve.
+
+    Attributes
+    ----------
+    relation
+        The neighboring relation.
+    exact
+        Whether no other method can give a smaller number for the mechanism.
+    mechanism
+        What was accounted; None for a curve that was composed from other curves.
+    unit
+        Whose data it protects: one record, unless said.
+    """
+
+    notion: ClassVar[str]
+    theorem: ClassVar[str]
+    resolution: ClassVar[float] = 4e-16
+    """Relative accuracy that a parameter calibrated with this curve deserves."""
+    closed_form: ClassVar[bool] = True
+    """Whether the numbers come from formulas, which never fail."""
+    relation: NeighboringRelation
+    _: KW_ONLY
+    mechanism: Mechanism | None = None
+    unit: str = ONE_RECORD
+    prover: Prover | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        of = "several curves" if self.mechanism is None else repr(self.mechanism)
+        return (
+            f"<curve of {of} for {self.unit}, {self.relation}, by {self.notion}: "
+            "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether no other method can give a smaller number for the mechanism."""
+        return False
+
+    @abstractmethod
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        """Return an upper bound of log delta(epsilon), epsilon >= 0; -inf for zero."""
+
+    def _at_delta(self, delta: float) -> Answer:
+        """Return an upper bound of epsilon(delta), delta in [0, 1)."""
+        if delta == 0:
+            return self._answer(math.inf)
+        found = invert(lambda epsilon: self._at_epsilon(epsilon).value, math.log(delta))
+        last = self._at_epsilon(found) if math.isfinite(found) else self._answer(found)
+        return last._replace(value=found)
+
+    def _answer(
+        self,
+        value: float,
+        error: float = 0.0,
+        order: float | None = None,
+        hint: float | None = None,
+    ) -> Answer:
+        return Answer(value, error, order, self.notion, self.theorem, hint)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the curve of both releases on the same records."""
+        return self.plus([other])
+
+    def plus(self, others: Sequence[Self]) -> Self:
+        """Return the curve of this and all other releases on the same records."""
+        for other in others:
+            self._check_same(other)
+        return self._labelled(self._plus(others)) if others else self
+
+    def __mul__(self, count: int) -> Self:
+        """Return the curve of `count` releases."""
+        count = checks.count("count", count, "Pass the number of releases.")
+        return self if count == 1 else self._labelled(self._times(count))
+
+    def __rmul__(self, count: int) -> Self:
+        """Return the curve of `count` releases."""
+        return self * count
+
+    def worst_of(self, other: Self) -> Self:
+        """Return the curve of two releases of which each record sees only one."""
+        self._check_same(other)
+        return self._labelled(self._worst_of(other))
+
+    def moved(self, other: Self) -> Self:
+        """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.
+
+        Both curves are of ADD_OR_REMOVE_ONE: removed here, added to `other`.
+        """
+        self._check_same(other)
+        return self._labelled(self._moved(other))
+
+    def group(self, size: int) -> "Curve":
+        """Return the curve for `size` records that change together.
+
+        A method with a theorem of its own answers by that; the others by their profile, see
+        `GroupCurve`.
+        """
+        size = checks.count("size", size, "Pass the number of records in the group.")
+        if size == 1:
+            return self
+        unit = f"{size} records" if self.unit == ONE_RECORD else f"{size} times {self.unit}"
+        return self._group(size).labelled(self.mechanism, unit, self.prover)
+
+    def labelled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
+        """Return the same curve of a mechanism, for a unit."""
+        return replace(self, mechanism=mechanism, unit=unit, prover=prover)
+
+    def _labelled(self, curve: Self) -> Self:
+        return curve.labelled(None, self.unit, self.prover)
+
+    @abstractmethod
+    def _plus(self, others: Sequence[Self]) -> Self:
+        """Add other releases, at least one, on the same records."""
+
+    @abstractmethod
+    def _times(self, count: int) -> Self:
+        """Add `count` releases, at least 2."""
+
+    def _worst_of(self, other: Self) -> Self:
+        raise UnsupportedMechanism(
+            f"Parallel parts cannot be answered by notion {self.notion!r}.", notion=self.notion
+        )
+
+    def _moved(self, other: Self) -> Self:
+        raise UnsupportedMechanism(
+            f"A replaced record that changes its cell cannot be answered by notion "
+            f"{self.notion!r}.",
+            notion=self.notion,
+        )
+
+    def _group(self, size: int) -> "Curve":
+        return GroupCurve(self.relation, self, size)
+
+    def answer(self, *, delta: float | None = None, epsilon: float | None = None) -> Answer:
+        """Return the full answer to one query.
+
+        Parameters
+        ----------
+        delta, epsilon
+            Exactly one of the two; the other is the answer's value.
+
+        Returns
+        -------
+        Answer
+            An upper bound, its relative error bound, the order, the method and its theorem.
+        """
+        if (delta is None) == (epsilon is None):
+            raise ValueError(
+                checks.expected(
+                    "delta, epsilon", (delta, epsilon), "one value", "Pass exactly one of the two."
+                )
+            )
+        if delta is not None:
+            return self._at_delta(checks.query_delta(delta))
+        remedy = "Pass the privacy loss bound, such as epsilon=1."
+        found = self._at_epsilon(checks.real("epsilon", epsilon, remedy, at_least=0))
+        return found._replace(value=self._delta(found.value))
+
+    def _delta(self, log_delta: float) -> float:
+        """Return the delta of a log, rounded up."""
+        if log_delta == -math.inf:
+            return self._least_delta()
+        # the log itself is rounded: for a claim of 1e-300 that is 4e-14 of delta
+        rounding = 4e-16 * (1 + abs(log_delta))
+        return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), rounding))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta proven for `epsilon`: the privacy profile.
+
+        Parameters
+        ----------
+        epsilon
+            Privacy loss bound, >= 0.
+
+        Returns
+        -------
+        float
+            An upper bound in [0, 1]; positive where the truth is, however small.
+        """
+        return self.answer(epsilon=epsilon).value
+
+    def _least_delta(self) -> float:
+        """Return what a log delta of -inf means: underflow, unless losses are bounded."""
+        return math.ulp(0.0)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon proven for `delta`.
+
+        Parameters
+        ----------
+        delta
+            Probability in [0, 1). At 0 the answer is infinite unless the
+            privacy loss is bounded.
+
+        Returns
+        -------
+        float
+            An upper bound, >= 0, possibly infinite.
+        """
+        return self.answer(delta=delta).value
+
+    def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
+        """Return the Rényi order that answers at `epsilon` or at `delta`, where there is one."""
+        return self.answer(epsilon=epsilon, delta=delta).order
+
+    def guarantee(
+        self, *, delta: float | None = None, epsilon: float | None = None, certify: bool = False
+    ) -> Guarantee:
+        """Return the full guarantee for one `delta` or one `epsilon`.
+
+        Parameters
+        ----------
+        delta, epsilon
+            Exactly one of the two; the other is computed.
+        certify
+            Prove the pair with interval arithmetic (needs python-flint). The
+            answer may move up by a few units in the last place.
+
+        Raises
+        ------
+        NotCertified
+            `certify` was asked and no proof exists or was found.
+        """
+        found = self.answer(delta=delta, epsilon=epsilon)
+        if delta is not None:
+            pair, move = (found.value, delta), "epsilon"
+        else:
+            assert epsilon is not None
+            pair, move = (epsilon, found.value), "delta"
+        guarantee = self._guarantee(*pair, found)
+        if not certify:
+            return guarantee
+        if self.prover is None:
+            raise NotCertified(
+                f"No mechanism is known for {guarantee}. Account the whole mechanism at once."
+            )
+        return self.prover(guarantee, move)
+
+    def _guarantee(self, epsilon: float, delta: float, found: Answer) -> Guarantee:
+        return Guarantee(
+            epsilon,
+            delta,
+            self.relation,
+            found.notion,
+            found.order if math.isfinite(epsilon) else None,
+            found.theorem,
+            mechanism=self.mechanism,
+            unit=self.unit,
+        )
+
+    def _check_same(self, other: "Curve") -> None:
+        same = type(other) is type(self) and other.relation is self.relation
+        if not (same and other.unit == self.unit):
+            given: object = other
+            shown = given._kind() if isinstance(given, Curve) else given
+            remedy = "Account both mechanisms with one notion, relation and unit, then add."
+            raise ValueError(checks.expected("other", shown, repr(self._kind()), remedy))
+
+    def _kind(self) -> str:
+        return f"curve by {self.notion}, {self.relation}, for {self.unit}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupCurve(Curve):
+    """The profile of a group from that of one record.
+
+    delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e)):
+    the chain from one neighbor to the next, k times (Vadhan 2017, Lemma 2.2). It is taken at
+    several e up to epsilon / k, since a delta_k only falls.
+
+    Parameters
+    ----------
+    one
+        The curve of one record.
+    size
+        Number of records k >= 2.
+    """
+
+    theorem: ClassVar[str] = "Vadhan 2017, Lemma 2.2, on the profile of one record"
+    one: Curve
+    size: int
+
+    @property
+    def resolution(self) -> float:  # type: ignore[override]
+        """That of one record, and the rounding of the gain."""
+        return max(self.one.resolution, 1e-12)
+
+    @property
+    def notion(self) -> str:  # type: ignore[override]
+        """The method of the curve of one record."""
+        return self.one.notion
+
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        each = epsilon / self.size
+        if self.size * Fraction(each) > epsilon:
+            each = math.nextafter(each, 0.0)
+        found = min((self._bound(share * each) for share in _SHARES), key=lambda a: a.value)
+        return self._answer(min(found.value, 0.0), found.error)
+
+    def _bound(self, each: float) -> Answer:
+        """Return the log of the bound from delta(each), rounded up."""
+        gain, k, last = math.log(self.size), self.size, 0.0
+        if each > 0:
+            last = math.log(-math.expm1(-each))  # both logs are large where `each` is tiny
+            gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - last
+        found = self.one._at_epsilon(each)
+        rounding = 1e-15 * (4 + abs(gain) + k * each + abs(last))
+        return found._replace(value=found.value + gain + rounding)
+
+    def _least_delta(self) -> float:
+        return self.one._least_delta()
+
+    def _at_delta(self, delta: float) -> Answer:
+        if delta == 0:
+            return self._answer(round_up(self.size * self.one._at_delta(0).value))
+        return super()._at_delta(delta)
+
+    def _plus(self, others: Sequence[Curve]) -> Self:
+        raise UnsupportedMechanism(_GROUP_LAST)
+
+    def _times(self, count: int) -> Self:
+        raise UnsupportedMechanism(_GROUP_LAST)
+
+
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+_GROUP_LAST = "A group's profile does not compose. Account the whole plan first, then .group(size)."
+
+
+def merged(counts: Iterable[tuple[_T, int]]) -> dict[_T, int]:
+    """Return how often each thing is counted in all."""
+    total: dict[_T, int] = {}
+    for thing, count in counts:
+        total[thing] = total.get(thing, 0) + count
+    return total

@@ -1,0 +1,1 @@
+"""Privacy losses of one application of a mechanism: dominating pairs, and transforms of them."""

@@ -1,0 +1,73 @@
+"""Pairs of claims: randomized response is the worst mechanism that keeps one."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privacy.losses.discrete import Atoms, DiscretePair
+from privacy.losses.profiles import ClaimProfile, Profile
+from privacy.numerics.rounding import U, round_up
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+
+
+@dataclass(frozen=True)
+class ClaimPair(DiscretePair):
+    """Randomized response with odds e^epsilon : 1 among `categories`, failing with `mass`.
+
+    With 2 categories the worst (epsilon, mass)-DP mechanism (Kairouz, Oh and Viswanath 2015,
+    Theorem 3.3).
+    """
+
+    epsilon: float
+    mass: float = 0.0
+    categories: int = 2
+
+    def atoms(self) -> Atoms:
+        """Return the true answer, the other one, and the rest, which loses nothing."""
+        epsilon, rest = self.epsilon, self.categories - 2
+        log_whole = math.log1p((self.categories - 1) * math.exp(-epsilon))
+        log_p, loss = [-log_whole, -epsilon - log_whole], [epsilon, -epsilon]
+        if rest:
+            log_p.append(math.log(rest) - epsilon - log_whole)
+            loss.append(0.0)
+        return Atoms(tuple(log_p), tuple(loss))
+
+    @property
+    def symmetric(self) -> bool:
+        """True: exchanging the answers exchanges P and Q."""
+        return True
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """The claimed delta."""
+        return self.mass
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        """The claim itself."""
+        return self.epsilon, self.mass
+
+    @property
+    def profile(self) -> Profile:
+        """In closed form."""
+        return ClaimProfile(self.epsilon, self.mass, self.categories)
+
+    @property
+    def divergence(self) -> "Divergence | None":
+        """Mironov 2017, Proposition 5."""
+        from privacy.losses.divergences import Response
+
+        return None if self.mass else Response(self.epsilon, self.categories)
+
+    @property
+    def rho(self) -> float | None:
+        """Epsilon tanh(epsilon / 2) with 2 categories: the Kullback-Leibler divergence.
+
+        With order - 1/2 = u, log E_Q (P/Q)^order = log(cosh(epsilon u) / cosh(epsilon / 2)) is
+        concave in u^2, so that divergence / order falls as the order grows.
+        """
+        if self.mass or self.categories > 2:
+            return None if self.mass else super().rho
+        return round_up(self.epsilon * math.tanh(0.5 * self.epsilon), 8 * U)

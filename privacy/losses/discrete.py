@@ -1,0 +1,251 @@
+"""Pairs of finite distributions: all that accounting needs follows from their atoms.
+
+Atoms are log probabilities under P and losses log P/Q, each right to some units in the last
+place. They serve the reverse direction too: under Q, log q = log p - loss, with the loss negated.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import Profile
+from privacy.numerics.rounding import U
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+    from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
+
+_LARGEST_LOSS = 600.0  # beyond, exp(loss) is out of reach of the contour
+_ROUNDING = 32  # units in the last place by which a log probability or a loss may be off
+
+
+class Atoms(NamedTuple):
+    """The finite losses of a pair, P and Q both normalized on them.
+
+    Attributes
+    ----------
+    log_probability
+        Log of each atom's probability under P.
+    loss
+        log P/Q of each atom. The largest one is an upper bound.
+    """
+
+    log_probability: tuple[float, ...]
+    loss: tuple[float, ...]
+
+    def reversed(self) -> "Atoms":
+        """Return the atoms of (Q, P)."""
+        both = zip(self.log_probability, self.loss, strict=True)
+        return Atoms(tuple(p - loss for p, loss in both), tuple(-loss for loss in self.loss))
+
+
+class DiscretePair(LossPair):
+    """A pair of distributions with finitely many losses.
+
+    A subclass is a frozen dataclass of parameters that gives the `atoms`, and the mass at
+    infinity where one output gives the data set away.
+    """
+
+    __slots__ = ()
+
+    def atoms(self) -> Atoms:
+        """Return the finite losses when a record is removed."""
+        raise NotImplementedError
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """Probability of an infinite loss, the same in both directions."""
+        return 0.0
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        """The largest finite loss and the mass at infinity."""
+        return _largest(self), self.mass_at_infinity
+
+    @property
+    def profile(self) -> Profile:
+        """The sum over the atoms, the larger of both directions."""
+        return DiscreteProfile(self)
+
+    @property
+    def divergence(self) -> "Divergence | None":
+        """From the atoms, both directions; None with a mass at infinity."""
+        from privacy.losses.divergences import Linear, SampledNoise
+
+        return (
+            None if self.mass_at_infinity else SampledNoise(DiscreteModel(self), Linear(math.inf))
+        )
+
+    @property
+    def rho(self) -> float | None:
+        """The supremum over orders, bracketed."""
+        from privacy.losses.divergences import largest_rho
+
+        divergence = self.divergence
+        return None if divergence is None else largest_rho(divergence, _largest(self))
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The atoms as they are."""
+        return DiscreteModel(self) if _largest(self) < _LARGEST_LOSS else None
+
+    def sampled(self, sampling_probability: float) -> "DiscretePair":
+        """Return the pair on a Poisson sample."""
+        return SampledDiscretePair(self, sampling_probability)
+
+
+@dataclass(frozen=True)
+class SampledDiscretePair(DiscretePair):
+    """((1 - q) Q + q P, Q) of a discrete pair, and its reverse."""
+
+    inner: DiscretePair
+    q: float
+
+    def atoms(self) -> Atoms:
+        """Return log(1 - q + q e^loss), with its probability under the mixture."""
+        inner, q = self.inner.atoms(), self.q
+        losses = tuple(_rounded_out(log_mixture(loss, q)) for loss in inner.loss)
+        each = zip(inner.reversed().log_probability, losses, strict=True)
+        return Atoms(tuple(log_q + loss for log_q, loss in each), losses)
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """Q times the mass of the inner pair.
+
+        With P = m P1 + (1 - m) P0 and Q alike, the profiles of both directions are at most
+        q m + (1 - q m) times those of the finite parts' sampled pair.
+        """
+        mass = self.inner.mass_at_infinity
+        return math.nextafter(self.q * mass, 1.0) if mass else 0.0
+
+    def sampled(self, sampling_probability: float) -> DiscretePair:
+        """Return the pair with both probabilities multiplied."""
+        return SampledDiscretePair(self.inner, math.nextafter(self.q * sampling_probability, 1.0))
+
+
+def _rounded_out(loss: float) -> float:
+    return loss * (1 + 8 * U)
+
+
+def log_mixture(loss: float, q: float) -> float:
+    """Return log(1 - q + q e^loss) to a few units in the last place."""
+    if loss < 1:
+        return math.log1p(q * math.expm1(loss))
+    if loss > 700 and q < 1e-300:
+        return max(0.0, loss + math.log(q)) + math.log(2)
+    return loss + math.log(q) + math.log1p((1 - q) / q * math.exp(-loss))
+
+
+def _largest(pair: DiscretePair) -> float:
+    """Return the largest finite loss of both directions."""
+    return max(_directed(pair, "remove").loss + _directed(pair, "add").loss)
+
+
+@lru_cache(maxsize=256)
+def _directed(pair: DiscretePair, direction: "Direction") -> Atoms:
+    atoms = pair.atoms()
+    return atoms if direction == "remove" else atoms.reversed()
+
+
+@dataclass(frozen=True)
+class DiscreteProfile(Profile):
+    """mass + (1 - mass) * sum over the atoms of p (1 - e^(epsilon - loss))+."""
+
+    pair: DiscretePair
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The largest loss; infinite with a mass at infinity."""
+        return math.inf if self.pair.mass_at_infinity else _largest(self.pair)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the larger of both directions."""
+        finite = max(_sum(_directed(self.pair, way), epsilon) for way in ("remove", "add"))
+        mass = self.pair.mass_at_infinity
+        delta = mass + (1 - mass) * finite
+        if delta <= 0:
+            return -math.inf
+        return min(0.0, math.log(delta) + 16 * U * (1 + abs(math.log(delta))))
+
+
+def _sum(atoms: Atoms, epsilon: float) -> float:
+    """Return an upper bound of sum p (1 - e^(epsilon - loss))+."""
+    beyond = [(p, loss) for p, loss in zip(*atoms, strict=True) if loss > epsilon]
+    total = math.fsum(
+        math.exp(p + U * _ROUNDING * (1 + abs(p)))
+        * -math.expm1(epsilon - loss - U * _ROUNDING * (loss + epsilon))
+        for p, loss in beyond
+    )
+    return total * (1 + 16 * U)
+
+
+@dataclass(frozen=True)
+class DiscreteModel:
+    """The atoms of a pair as nodes: exact, and not decaying."""
+
+    pair: DiscretePair
+
+    def supremum(self, direction: "Direction") -> float:
+        """Return the largest finite loss."""
+        return max(_directed(self.pair, direction).loss)
+
+    def lost(self, direction: "Direction") -> float:
+        """Return the mass at infinity."""
+        return self.pair.mass_at_infinity
+
+    def nodes(self, direction: "Direction", t: float) -> "LossNodes":
+        """Return the atoms."""
+        return _nodes(self.pair, direction)
+
+    def shared_nodes(self, direction: "Direction", t: float) -> "LossNodes":
+        """Return the atoms, which serve every t."""
+        return _nodes(self.pair, direction)
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return the model itself: no two share atoms."""
+        return self
+
+    def stacked_nodes(
+        self, models: Sequence[Any], direction: "Direction", t: float
+    ) -> "LossNodes | None":
+        """Return None: no two share atoms."""
+        return None
+
+    def line_nodes(
+        self, direction: "Direction", t: float, frequency: float, log_moment: float
+    ) -> "LineNodes":
+        """Return the atoms, tilted by exp(t loss)."""
+        import numpy as np
+
+        from privacy.losses.quadrature import LineNodes
+
+        nodes = _nodes(self.pair, direction)
+        weight = np.exp(nodes.log_weight + t * nodes.loss - log_moment)
+        rounding = _ROUNDING * (1 + np.abs(nodes.log_weight) + t * np.abs(nodes.loss))
+        return LineNodes(weight, nodes.loss, rounding + abs(log_moment), 0.0)
+
+    def decay(
+        self,
+        direction: "Direction",
+        t: float,
+        frequency: "Array",
+        log_moment: float,
+        depth: "Array",
+    ) -> "Array":
+        """Return 0: atoms need not decay."""
+        import numpy as np
+
+        return np.zeros_like(frequency)
+
+
+@lru_cache(maxsize=256)
+def _nodes(pair: DiscretePair, direction: "Direction") -> "LossNodes":
+    import numpy as np
+
+    from privacy.losses.quadrature import LossNodes
+
+    log_probability, loss = map(np.array, _directed(pair, direction))
+    return LossNodes(log_probability, loss, 2.0 * _ROUNDING)

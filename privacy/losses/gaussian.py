@@ -1,0 +1,156 @@
+"""Pairs of Gaussian noise: alone, Poisson-sampled, with a replaced record, for a group."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import AntipodalProfile, GaussianProfile, Profile, SampledProfile
+from privacy.numerics.rounding import U, round_up
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+    from privacy.losses.quadrature import LossModel
+
+_LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
+
+
+def _within_reach(mu: float, q: float) -> bool:
+    """Return whether the quadrature reaches these parameters."""
+    return 1e-12 < mu < 1e12 and q > 1e-9
+
+
+@dataclass(frozen=True)
+class GaussianPair(LossPair):
+    """N(mu, 1) against N(0, 1); its log moment is mu^2 t (t + 1) / 2, which needs no nodes."""
+
+    mu_squared: float
+
+    @property
+    def mu(self) -> float:
+        """mu, rounded up."""
+        return round_up(math.sqrt(self.mu_squared), 4 * U)
+
+    @property
+    def symmetric(self) -> bool:
+        """True: the loss is N(mu^2 / 2, mu^2) in both directions."""
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """Balle and Wang 2018, Theorem 8."""
+        return GaussianProfile(self.mu)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """Order * mu^2 / 2."""
+        from privacy.losses.divergences import Linear
+
+        return Linear(0.5 * self.mu_squared)
+
+    @property
+    def rho(self) -> float:
+        """mu^2 / 2 (Bun and Steinke 2016, Proposition 1.6)."""
+        return round_up(0.5 * self.mu_squared, 4 * U)
+
+    def sampled(self, sampling_probability: float) -> "SampledGaussianPair":
+        """Return the mixture (1 - q) N(0, 1) + q N(mu, 1) against N(0, 1)."""
+        return SampledGaussianPair(self.mu, sampling_probability)
+
+
+@dataclass(frozen=True)
+class SampledGaussianPair(LossPair):
+    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1) (Zhu, Dong and Wang 2022, Theorem 11)."""
+
+    mu: float
+    q: float
+
+    @property
+    def profile(self) -> Profile:
+        """From the Gaussian's own profile, in both directions."""
+        return SampledProfile(GaussianProfile(self.mu), self.q)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """Removing, which is never below adding (Mironov, Talwar and Zhang 2019, Theorem 5)."""
+        from privacy.losses.divergences import Linear, SampledGaussianNoise
+
+        if self.mu > _LARGEST_MU:
+            return Linear(math.inf)
+        return SampledGaussianNoise(max(self.mu, 1e-100), self.q)
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The trapezoid rule on the noise."""
+        from privacy.losses.mixtures import SampledGaussian
+
+        reached = _within_reach(self.mu, self.q)
+        return SampledGaussian(self.q, 1 / self.mu) if reached else None
+
+
+@dataclass(frozen=True)
+class AntipodalPair(LossPair):
+    """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1): a replaced record."""
+
+    mu: float
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        """True: a reflection exchanges the two."""
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """In closed form."""
+        return AntipodalProfile(self.mu, self.q)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """By quadrature where it reaches, else by joint convexity."""
+        from privacy.losses.divergences import Linear, SampledPair, antipodal
+
+        if self.mu > _LARGEST_MU:
+            return Linear(math.inf)
+        reached = self.mu > 1e-12 and self.q > 1e-9
+        return antipodal(self.mu, self.q) if reached else SampledPair(2 * self.mu, self.q)
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The trapezoid rule on the noise."""
+        from privacy.losses.mixtures import AntipodalGaussian
+
+        reached = _within_reach(self.mu, self.q)
+        return AntipodalGaussian(self.q, 1 / self.mu) if reached else None
+
+
+@dataclass(frozen=True)
+class GroupSampledPair(LossPair):
+    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1) (Ganesh 2024, arXiv 2401.10294)."""
+
+    mu: float
+    q: float
+    size: int
+
+    @property
+    def profile(self) -> Profile:
+        """In closed form, the larger of both directions."""
+        from privacy.losses.groups import GroupSampledProfile
+
+        return GroupSampledProfile(self.mu, self.q, self.size)
+
+    @property
+    def divergence(self) -> "Divergence | None":
+        """By quadrature."""
+        from privacy.losses.divergences import group_sampled
+
+        reached = 1e-12 < self.mu < _LARGEST_MU
+        return group_sampled(self.mu, self.q, self.size) if reached else None
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The trapezoid rule on the noise."""
+        from privacy.losses.groups import GroupSampledGaussian
+
+        reached = _within_reach(self.mu, self.q)
+        return GroupSampledGaussian(self.q, 1 / self.mu, self.size) if reached else None

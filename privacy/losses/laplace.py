@@ -1,0 +1,94 @@
+"""Pairs of Laplace noise: alone and Poisson-sampled."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import LaplaceProfile, Profile, SampledProfile
+from privacy.numerics.rounding import U, round_up
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+    from privacy.losses.quadrature import LossModel
+
+
+@dataclass(frozen=True)
+class LaplacePair(LossPair):
+    """Two Laplace distributions of scale 1, `loss` apart."""
+
+    distance: float
+
+    @property
+    def symmetric(self) -> bool:
+        """True: a reflection exchanges the two."""
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """Balle, Barthe and Gaboardi 2018, Theorem 3."""
+        return LaplaceProfile(self.distance)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """Mironov 2017, Proposition 6."""
+        from privacy.losses.divergences import LaplaceNoise
+
+        return LaplaceNoise(self.distance)
+
+    @property
+    def rho(self) -> float:
+        """The Kullback-Leibler divergence d - 1 + e^-d, d the distance.
+
+        With order - 1/2 = u, log E_Q (P/Q)^order = log(cosh(d u) + sinh(d u) / (2 u)) - d / 2 is
+        concave in u^2, since all zeros of that entire function of u^2, of order 1/2, are real and
+        negative. Divergence / order = (its difference to u = 1/2) / (u^2 - 1/4) then falls as the
+        order grows, from its limit at order 1.
+        """
+        d = self.distance
+        if d > 0.5:
+            return round_up(d + math.expm1(-d), 8 * U)
+        # d^2/2 - d^3/6 + ..., alternating and falling; ends with a positive term
+        terms = [math.exp(k * math.log(d) - math.lgamma(k + 1)) for k in range(2, 19)] if d else []
+        exact = math.fsum((-1) ** k * term for k, term in enumerate(terms))
+        return round_up(exact, 128 * U)
+
+    @property
+    def model(self) -> "LossModel | None":
+        """Two atoms, and panels between them."""
+        return _model(1.0, self.distance)
+
+    def sampled(self, sampling_probability: float) -> "SampledLaplacePair":
+        """Return the mixture with the distribution without the record."""
+        return SampledLaplacePair(self.distance, sampling_probability)
+
+
+@dataclass(frozen=True)
+class SampledLaplacePair(LossPair):
+    """(1 - q) Lap(0) + q Lap(distance) against Lap(0), of scale 1."""
+
+    distance: float
+    q: float
+
+    @property
+    def profile(self) -> Profile:
+        """From the Laplace profile, in both directions."""
+        return SampledProfile(LaplaceProfile(self.distance), self.q)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """By quadrature."""
+        from privacy.losses.divergences import sampled_laplace
+
+        return sampled_laplace(self.distance, self.q)
+
+    @property
+    def model(self) -> "LossModel | None":
+        """Two atoms, and panels between them."""
+        return _model(self.q, self.distance)
+
+
+def _model(q: float, distance: float) -> "LossModel | None":
+    from privacy.losses.mixtures import SampledLaplace
+
+    return SampledLaplace(q, 1 / distance) if distance < math.inf else None

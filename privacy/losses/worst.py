@@ -1,0 +1,32 @@
+"""The worst of several pairs, of which a record sees one."""
+
+from dataclasses import dataclass
+
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import Profile, WorstProfile
+
+
+@dataclass(frozen=True)
+class WorstPair(LossPair):
+    """A pair whose profile is the pointwise maximum of several."""
+
+    pairs: tuple[LossPair, ...]
+
+    @classmethod
+    def of(cls, *pairs: LossPair) -> LossPair:
+        """Return the worst of all, flat; one pair is itself."""
+        flat: dict[LossPair, None] = {}
+        for pair in pairs:
+            flat.update(dict.fromkeys(pair.pairs if isinstance(pair, cls) else (pair,)))
+        return next(iter(flat)) if len(flat) == 1 else cls(tuple(flat))
+
+    @property
+    def profile(self) -> Profile:
+        """The pointwise maximum."""
+        return WorstProfile(tuple(pair.profile for pair in self.pairs))
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        """The largest epsilon and the largest delta."""
+        claims = [pair.claim for pair in self.pairs]
+        return max(epsilon for epsilon, _ in claims), max(mass for _, mass in claims)

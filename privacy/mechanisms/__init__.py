@@ -1,0 +1,58 @@
+"""Mechanisms: frozen, hashable, validated descriptions of what ran.
+
+A leaf says what one release did and what it loses (`noise`, `claims`); `sampling` says on which
+records it ran; `combinators` say how releases were put together. A description holds no
+accounting: `privacy.accounting` folds it into a curve.
+"""
+
+from privacy.mechanisms.base import (
+    REGISTRY,
+    Mechanism,
+    UnsupportedMechanism,
+    checked,
+    register_mechanism,
+)
+from privacy.mechanisms.claims import (
+    ApproximateDP,
+    PureDP,
+    RandomizedResponse,
+    ZeroConcentratedDP,
+)
+from privacy.mechanisms.combinators import (
+    Cells,
+    Composed,
+    Parallel,
+    Repeated,
+    compose,
+    parallel,
+    repeat,
+)
+from privacy.mechanisms.noise import Gaussian, Laplace
+from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
+from privacy.mechanisms.serialization import mechanism_from_json
+from privacy.mechanisms.users import user_level
+
+__all__ = [
+    "REGISTRY",
+    "ApproximateDP",
+    "Cells",
+    "Composed",
+    "Gaussian",
+    "GroupSampled",
+    "Laplace",
+    "Mechanism",
+    "Parallel",
+    "PoissonSampled",
+    "PureDP",
+    "RandomizedResponse",
+    "Repeated",
+    "UnsupportedMechanism",
+    "ZeroConcentratedDP",
+    "checked",
+    "compose",
+    "mechanism_from_json",
+    "parallel",
+    "register_mechanism",
+    "repeat",
+    "user_level",
+]

@@ -1,0 +1,185 @@
+"""The base of every mechanism, the registry of their names, and the error for what has no proof."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from privacy import checks
+from privacy.losses.pair import Loss
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_SPECIAL, NeighboringRelation
+
+
+class UnsupportedMechanism(NotImplementedError):
+    """No proven bound exists for this mechanism, accounting method and relation.
+
+    Attributes
+    ----------
+    mechanism
+        The part that has no proven bound, where known.
+    notion
+        The accounting method that was asked, where one was.
+    alternatives
+        Accounting methods that have a proven bound for the whole mechanism.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        mechanism: "Mechanism | None" = None,
+        notion: str | None = None,
+        alternatives: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.mechanism = mechanism
+        self.notion = notion
+        self.alternatives = tuple(alternatives)
+
+
+class Mechanism:
+    """Base of every description of what ran.
+
+    A subclass is a frozen dataclass that validates its fields. It says what ONE application
+    loses (`loss`), and what a group of records that change together sees (`for_group`).
+    `register_mechanism` makes its JSON form readable.
+    """
+
+    __slots__ = ()
+
+    null_is_absent: ClassVar[bool] = False
+    """Whether a null record leaves the same output distribution as an absent one.
+
+    True for noise added to a sum. Poisson sampling then amplifies under REPLACE_SPECIAL as it
+    does under ADD_OR_REMOVE_ONE.
+    """
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the dominating pair of one application, or bounds on its moments.
+
+        Raises
+        ------
+        UnsupportedMechanism
+            No bound is proven under `relation`.
+        """
+        raise UnsupportedMechanism(
+            f"{type(self).__name__} does not state a loss pair. Define loss(relation).",
+            mechanism=self,
+        )
+
+    def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
+        """Return the loss of one application to a Poisson sample.
+
+        The pair (P, Q) of a removed record becomes ((1 - q) Q + q P, Q), that of an added one
+        (P, (1 - q) P + q Q) (Zhu, Dong and Wang 2022, Theorem 11).
+        """
+        amplifies = relation is ADD_OR_REMOVE_ONE or (
+            relation is REPLACE_SPECIAL and self.null_is_absent
+        )
+        if not amplifies:
+            raise unproven(
+                self, relation, "Amplification by Poisson sampling is proven for add/remove."
+            )
+        return self.loss(relation).sampled(sampling_probability)
+
+    def for_group(self, size: int) -> "Mechanism":
+        """Return the mechanism as `size` >= 2 records that change together see it."""
+        raise UnsupportedMechanism(
+            f"No proven bound for {size} records of one user in {self!r}. "
+            "Try account(mechanism).group(size).",
+            mechanism=self,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `mechanism_from_json` reads back."""
+        out: dict[str, Any] = {"type": type(self).__name__}
+        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            out[field.name] = _to_json(getattr(self, field.name))
+        return out
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mechanism):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_to_json(part) for part in value]
+    return str(value) if isinstance(value, NeighboringRelation) else value
+
+
+def unproven(mechanism: object, relation: NeighboringRelation, reason: str) -> UnsupportedMechanism:
+    """Return the error for a mechanism that has no proof under `relation`."""
+    part = mechanism if isinstance(mechanism, Mechanism) else None
+    return UnsupportedMechanism(
+        f"No proven bound for {mechanism!r} under {relation}. {reason}", mechanism=part
+    )
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A kind of mechanism by its name on disk.
+
+    Attributes
+    ----------
+    kind
+        The class.
+    build
+        What builds one from the fields of its JSON form.
+    example
+        One of them; None for the nodes that `account` folds itself.
+    """
+
+    kind: type[Mechanism]
+    build: Callable[..., Mechanism]
+    example: Mechanism | None
+
+
+REGISTRY: dict[str, Registered] = {}
+"""Kinds of mechanisms by their name on disk, in the order of registration."""
+
+
+def register_mechanism(
+    example: Mechanism, *, build: Callable[..., Mechanism] | None = None
+) -> None:
+    """Make a kind of mechanism known by its class name: to JSON, plans and the support matrix.
+
+    Parameters
+    ----------
+    example
+        A mechanism of that kind, a frozen dataclass.
+    build
+        Function from the fields of the JSON form to a mechanism; the class unless given.
+
+    Raises
+    ------
+    ValueError
+        Another class is registered under that name.
+    """
+    example = checked(example, "example")
+    add_to_registry(type(example), build or type(example), example)
+
+
+def add_to_registry(
+    kind: type[Mechanism], build: Callable[..., Mechanism], example: Mechanism | None = None
+) -> None:
+    """Register a class, whose name must not belong to another one."""
+    name = kind.__name__
+    known = REGISTRY.get(name)
+    if known is not None and known.kind is not kind:
+        remedy = "Rename the class."
+        raise ValueError(checks.expected("example", name, "an unused class name", remedy))
+    REGISTRY[name] = Registered(kind, build, example)
+
+
+def checked(value: object, where: str) -> Mechanism:
+    """Return the value if it is a mechanism; `where` names it in the error."""
+    if not isinstance(value, Mechanism):
+        remedy = "Pass a mechanism, such as Gaussian(1.0)."
+        if isinstance(value, list | tuple) and where == "mechanisms":
+            remedy = "Pass them one by one: compose(*mechanisms)."
+        raise TypeError(checks.expected(where, value, "a mechanism", remedy))
+    return value
+
+
+def freeze(node: Mechanism, **values: object) -> None:
+    """Set the fields of a frozen node during its construction."""
+    for name, value in values.items():
+        object.__setattr__(node, name, value)

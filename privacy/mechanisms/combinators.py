@@ -1,0 +1,129 @@
+"""How releases are put together: on the same records, repeated, or on disjoint ones.
+
+The builders `repeat`, `compose` and `parallel` normalize what they build, so that equal plans
+compare equal; the node classes are for matching and for JSON. `account` folds these nodes.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from privacy import checks
+from privacy.mechanisms.base import Mechanism, add_to_registry, checked
+
+Cells = Literal["by_record", "by_public_index"]
+
+
+@dataclass(frozen=True)
+class Repeated(Mechanism):
+    """`mechanism` run `count` times with fresh randomness. Built by `repeat`."""
+
+    mechanism: Mechanism
+    count: int
+
+
+@dataclass(frozen=True)
+class Composed(Mechanism):
+    """All of `parts` run on the same records. Built by `compose`."""
+
+    parts: tuple[Mechanism, ...]
+
+
+@dataclass(frozen=True)
+class Parallel(Mechanism):
+    """Each of `parts` run on its own cell of the records. Built by `parallel`."""
+
+    parts: tuple[Mechanism, ...]
+    cells: Cells = "by_record"
+
+    CELLS: ClassVar[tuple[Cells, ...]] = ("by_record", "by_public_index")
+
+
+def repeat(mechanism: Mechanism, count: int) -> Mechanism:
+    """Describe `count` runs of `mechanism` with fresh randomness each time.
+
+    Parameters
+    ----------
+    mechanism
+        What one run is.
+    count
+        Number of runs (the steps T), a whole number >= 1.
+
+    Returns
+    -------
+    Mechanism
+        Repeating once gives `mechanism` itself; repetitions multiply.
+    """
+    mechanism = checked(mechanism, "mechanism")
+    count = checks.count("count", count, "Pass the number of runs (steps), at least 1.")
+    if isinstance(mechanism, Repeated):
+        count = checks.count("count", count * mechanism.count, "Pass fewer runs (steps).")
+        mechanism = mechanism.mechanism
+    return mechanism if count == 1 else Repeated(mechanism, count)
+
+
+def compose(*mechanisms: Mechanism) -> Mechanism:
+    """Describe all of `mechanisms` run on the same records.
+
+    Later mechanisms may be chosen by looking at earlier outputs as long as the
+    plan itself (this list) was fixed in advance.
+
+    Returns
+    -------
+    Mechanism
+        Nested compositions are flattened, equal parts merged into one repetition,
+        and the parts sorted; composing one mechanism gives that mechanism.
+    """
+    counts: dict[Mechanism, int] = {}
+    for part in _flat(mechanisms):
+        once = part.mechanism if isinstance(part, Repeated) else part
+        counts[once] = counts.get(once, 0) + (part.count if isinstance(part, Repeated) else 1)
+    if not counts:
+        raise ValueError(
+            checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
+        )
+    parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
+    return parts[0] if len(parts) == 1 else Composed(parts)
+
+
+def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
+    flat: list[Mechanism] = []
+    for part in mechanisms:
+        part = checked(part, "mechanisms")
+        flat.extend(part.parts if isinstance(part, Composed) else (part,))
+    return flat
+
+
+def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
+    """Describe `mechanisms` run on disjoint cells of the records.
+
+    A record's cell depends on that record or on public data alone, never on
+    other records (no quantile cells).
+
+    Parameters
+    ----------
+    mechanisms
+        One mechanism a cell.
+    cells
+        ``"by_record"``: the cell is read off the record, so that a replaced
+        record can leave one cell and enter another. ``"by_public_index"``: the
+        cell is fixed by public data (a round number) and does not change.
+
+    Returns
+    -------
+    Mechanism
+        One mechanism gives itself, where its cell is the whole data set.
+    """
+    if cells not in Parallel.CELLS:
+        remedy = "Say whether a replaced record can change its cell ('by_record') or not."
+        raise ValueError(checks.expected("cells", cells, f"one of {Parallel.CELLS}", remedy))
+    if not mechanisms:
+        raise ValueError(
+            checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
+        )
+    parts = tuple(checked(part, "mechanisms") for part in mechanisms)
+    return parts[0] if len(parts) == 1 else Parallel(parts, cells)
+
+
+add_to_registry(Repeated, repeat)
+add_to_registry(Composed, compose)
+add_to_registry(Parallel, parallel)

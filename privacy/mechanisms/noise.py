@@ -1,0 +1,117 @@
+"""Noise added to a query: Gaussian and Laplace."""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+from privacy import checks
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.laplace import LaplacePair
+from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
+from privacy.numerics.rounding import ratio_up
+from privacy.relations import REPLACE_ONE, NeighboringRelation
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Gaussian noise on a sum (or any query) whose records are clipped.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise over the L2 norm bound of ONE record's
+        contribution, whatever the relation. No unit, > 0.
+    replace_distance
+        How far a replaced record can move the query, in clip norms, in
+        (0, 2]. Used under REPLACE_ONE alone; 2 (v against -v) unless the query
+        is known to move less (a reward in [0, 1] of a public round: 1).
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain.
+    """
+
+    noise_multiplier: float
+    replace_distance: float = 2.0
+
+    def __post_init__(self) -> None:
+        remedy = "Pass the standard deviation of the noise (sigma) divided by the clip norm."
+        freeze(
+            self,
+            noise_multiplier=checks.real(
+                "noise_multiplier", self.noise_multiplier, remedy, above=0
+            ),
+            replace_distance=_replace_distance(self.replace_distance),
+        )
+
+    null_is_absent: ClassVar[bool] = True
+
+    def shift(self, relation: NeighboringRelation) -> float:
+        """Return how far one record moves the query, in clip norms."""
+        return self.replace_distance if relation is REPLACE_ONE else 1.0
+
+    def loss(self, relation: NeighboringRelation) -> GaussianPair:
+        """Return N(mu, 1) against N(0, 1)."""
+        # noise beyond 1e150 counts as 1e150: the square must not underflow
+        ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
+        return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)
+
+    def for_group(self, size: int) -> "Gaussian":
+        """Return 1 / size of the noise (Dong, Roth and Su 2022, Theorem 2.14)."""
+        return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Laplace noise on a query whose records are clipped in L1 norm.
+
+    Parameters
+    ----------
+    scale
+        Scale b of the noise (density ``exp(-|x| / b) / 2b``) over the L1 norm bound
+        of one record's contribution. No unit, > 0.
+    replace_distance
+        As in `Gaussian`, in L1 clip norms.
+    """
+
+    scale: float
+    replace_distance: float = 2.0
+
+    def __post_init__(self) -> None:
+        remedy = "Pass the scale of the Laplace noise divided by the L1 clip norm."
+        freeze(
+            self,
+            scale=checks.real("scale", self.scale, remedy, above=0),
+            replace_distance=_replace_distance(self.replace_distance),
+        )
+
+    null_is_absent: ClassVar[bool] = True
+
+    def shift(self, relation: NeighboringRelation) -> float:
+        """Return how far one record moves the query, in clip norms."""
+        return self.replace_distance if relation is REPLACE_ONE else 1.0
+
+    def loss(self, relation: NeighboringRelation) -> LaplacePair:
+        """Return two Laplace distributions, shift / scale apart."""
+        return LaplacePair(ratio_up(self.shift(relation), self.scale))
+
+    def for_group(self, size: int) -> "Laplace":
+        """Return 1 / size of the scale: the records' contributions add up."""
+        return replace(self, scale=divided(self.scale, size))
+
+
+def _replace_distance(value: float) -> float:
+    remedy = "Pass how far replacing one record moves the query, in clip norms; 2 is always safe."
+    return checks.real("replace_distance", value, remedy, above=0, at_most=2)
+
+
+def divided(value: float, size: int) -> float:
+    """Return value / size, rounded down: less noise than there is."""
+    ratio = value / size
+    return ratio if Fraction(ratio) * size <= Fraction(value) else math.nextafter(ratio, 0.0)
+
+
+register_mechanism(Gaussian(1.5, replace_distance=1.25))
+register_mechanism(Laplace(2.5, replace_distance=0.5))

@@ -1,0 +1,140 @@
+"""Poisson sampling: each record is kept independently, once for the whole inner mechanism."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from privacy import checks
+from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPair
+from privacy.losses.pair import Loss
+from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
+from privacy.mechanisms.combinators import Composed, Repeated
+from privacy.mechanisms.noise import Gaussian
+from privacy.numerics.rounding import sum_up
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+
+_GROUP = "Let user_level(PoissonSampled(...), max_contributions=...) build it."
+_LARGEST_GROUP = 1000
+
+
+class _Unsampled(type):
+    """Lets ``PoissonSampled(m, sampling_probability=1)`` be `m` itself."""
+
+    def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
+        mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
+        q = checks.probability(sampling_probability)
+        if q == 1:
+            return mechanism
+        if isinstance(mechanism, PoissonSampled):  # each record passes both coins
+            q = math.nextafter(q * mechanism.sampling_probability, 1.0)
+            mechanism = mechanism.mechanism
+        return super().__call__(mechanism, q)
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Mechanism, metaclass=_Unsampled):
+    """`mechanism` run once on a Poisson sample of the records.
+
+    Every record is kept independently with `sampling_probability`, ONCE, for
+    all of `mechanism`: a sampled repetition uses one sample again and again.
+    A training run of T fresh samples is ``repeat(PoissonSampled(m, ...), T)``.
+    Which records were kept stays secret.
+
+    Parameters
+    ----------
+    mechanism
+        What runs on the sample.
+    sampling_probability
+        Probability q in (0, 1] that a record is kept; 1 gives `mechanism`
+        itself, and nested samplings multiply.
+    """
+
+    mechanism: Mechanism
+    sampling_probability: float
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the loss of the inner mechanism on one sample.
+
+        Under REPLACE_ONE a dominating pair is known for Gaussians at distance 2 alone: the
+        antipodal one (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769).
+        """
+        inner, q = self.mechanism, self.sampling_probability
+        squared = mu_squared(inner, ADD_OR_REMOVE_ONE)
+        if squared is None:
+            return inner.sampled_loss(q, relation)
+        joint = GaussianPair(squared)
+        if relation is not REPLACE_ONE:
+            return joint.sampled(q)
+        replaced = mu_squared(inner, REPLACE_ONE)
+        assert replaced is not None
+        if not math.isclose(replaced, 4 * squared, rel_tol=1e-12):
+            raise unproven(
+                self,
+                relation,
+                "Under sampling the dominating pair is known for replace_distance=2 alone.",
+            )
+        return AntipodalPair(joint.mu, q)
+
+    def for_group(self, size: int) -> Mechanism:
+        """Return the binomial mixture of Gaussians (Ganesh 2024, arXiv 2401.10294)."""
+        if mu_squared(self.mechanism, ADD_OR_REMOVE_ONE) is None:
+            return super().for_group(size)
+        return GroupSampled(self.mechanism, self.sampling_probability, size)
+
+
+@dataclass(frozen=True)
+class GroupSampled(Mechanism):
+    """`mechanism` on a Poisson sample, as seen by a group of records. Built by `user_level`.
+
+    Each of the group's `size` records is kept independently with `sampling_probability`; all of
+    them are there, or none is.
+    """
+
+    mechanism: Mechanism
+    sampling_probability: float
+    size: int
+
+    def __post_init__(self) -> None:
+        q = checks.probability(self.sampling_probability)
+        size = checks.count("size", self.size, _GROUP)
+        for name, value, within, rule in (
+            ("sampling_probability", q, q < 1, "< 1"),
+            ("size", size, size > 1, ">= 2"),
+        ):
+            if not within:
+                raise ValueError(checks.expected(name, value, rule, _GROUP))
+        freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
+        freeze(self, sampling_probability=q)
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1)."""
+        squared = mu_squared(self.mechanism, relation)
+        if relation is REPLACE_ONE or squared is None:
+            raise unproven(
+                self,
+                relation,
+                "Several records of one user under sampling are proven for Gaussians, where the "
+                "records are added, removed or zeroed.",
+            )
+        if self.size > _LARGEST_GROUP:
+            raise unproven(self, relation, f"Groups have at most {_LARGEST_GROUP} records.")
+        return GroupSampledPair(GaussianPair(squared).mu, self.sampling_probability, self.size)
+
+
+def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | None:
+    """Return mu^2 of a tree of Gaussians on the same records, None for any other tree."""
+    match mechanism:
+        case Gaussian():
+            return mechanism.loss(relation).mu_squared
+        case Repeated(mechanism=inner, count=count):
+            one = mu_squared(inner, relation)
+            return None if one is None else sum_up([count * one])
+        case Composed(parts=parts):
+            each = [mu_squared(part, relation) for part in parts]
+            known = [one for one in each if one is not None]
+            return sum_up(known) if len(known) == len(each) else None
+    return None
+
+
+register_mechanism(PoissonSampled(Gaussian(1.5), sampling_probability=0.25), build=PoissonSampled)
+register_mechanism(GroupSampled(Gaussian(1.5), 0.25, 3))

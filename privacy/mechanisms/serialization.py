@@ -1,0 +1,48 @@
+"""Mechanisms from their JSON form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from privacy import checks
+from privacy.mechanisms.base import REGISTRY, Mechanism
+
+
+def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
+    """Build the mechanism that `Mechanism.to_json` wrote, with every check.
+
+    Parameters
+    ----------
+    form
+        A mapping with the key ``"type"`` (a class name) and that class's
+        fields, such as ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The type or a field is not known, missing, or outside its domain.
+    """
+    if not isinstance(form, Mapping):
+        raise TypeError(checks.expected("mechanism", form, "an object", _FORM))
+    values = dict(form)
+    kind = values.pop("type", None)
+    registered = REGISTRY.get(str(kind))
+    if registered is None:
+        like = [name for name in REGISTRY if name.lower() == str(kind).lower()]
+        remedy = f"Did you mean {like[0]!r}?" if like else _FORM
+        known = ", ".join(sorted(REGISTRY))
+        raise ValueError(checks.expected("type", kind, f"one of {known}", remedy))
+    if "mechanism" in values:
+        values["mechanism"] = mechanism_from_json(values["mechanism"])
+    parts = values.pop("parts", ())
+    if not isinstance(parts, list | tuple):
+        raise TypeError(checks.expected("parts", parts, "a list", _FORM))
+    parts = [mechanism_from_json(part) for part in parts]
+    try:
+        return registered.build(*parts, **values)
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise
+        raise ValueError(checks.expected("mechanism", dict(form), f"a {kind}", _FORM)) from error
+
+
+_FORM = 'Pass {"type": ..., fields ...}, as to_json() writes it.'

@@ -1,0 +1,50 @@
+"""Directed rounding of floats: every result is on the conservative side of the exact one."""
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+U = 2.0**-53
+"""Unit roundoff: the relative error of one correctly rounded operation."""
+ULP = 2.0**-52
+"""Distance from 1.0 to the next float."""
+
+
+def round_up(value: float, relative: float = 0.0) -> float:
+    """Return `value` (>= 0) moved up by a relative error bound and one float more."""
+    return math.nextafter(value * (1 + relative), math.inf)
+
+
+def sum_up(values: Iterable[float]) -> float:
+    """Return an upper bound of a sum of floats >= 0, an ulp above; an empty sum is 0."""
+    total = math.fsum(values)
+    return round_up(total) if total else 0.0
+
+
+def round_down(value: float, relative: float = 0.0) -> float:
+    """Return `value` (>= 0) moved down by a relative error bound and one float more."""
+    return max(0.0, math.nextafter(value * (1 - relative), 0.0))
+
+
+def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
+    """Return the smallest float near `guess` for which an exact, monotone inequality holds."""
+    if not math.isfinite(guess):
+        return guess
+    while guess > 0 and holds(Fraction(math.nextafter(guess, 0.0))):
+        guess = math.nextafter(guess, 0.0)
+    while math.isfinite(guess) and not holds(Fraction(guess)):
+        guess = math.nextafter(guess, math.inf)
+    return guess
+
+
+def ratio_up(numerator: float, denominator: float) -> float:
+    """Return the smallest float >= numerator / denominator (both > 0, possibly infinite)."""
+    ratio = numerator / denominator if denominator > 1e-308 else math.inf
+    return least(ratio, lambda r: r * Fraction(denominator) >= Fraction(numerator))
+
+
+def exp_up(log_value: float, error: float = 0.0) -> float:
+    """Return an upper bound of exp(log_value) for a log known to `error`, at most 1."""
+    # exp itself and the argument's own rounding cost a few units in the last place
+    bound = log_value + error + 4 * ULP * (1 + abs(log_value))
+    return 1.0 if bound >= 0 else max(math.exp(bound), math.ulp(0.0))
