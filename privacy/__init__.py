@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privacy.guarantees import Guarantee, NotCertified
     from privacy.mechanisms import (
         ApproximateDP,
+        DiscreteLaplace,
         Gaussian,
         Laplace,
         Mechanism,
@@ -85,6 +86,7 @@ __all__ = [
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "DiscreteLaplace",
     "Factorisation",
     "Gaussian",
     "Guarantee",
@@ -152,7 +154,7 @@ _HOMES = {
     "recalibrate",
     "curves": "Answer Curve",
     "guarantees": "Guarantee NotCertified",
-    "mechanisms": "ApproximateDP Gaussian Laplace Mechanism PoissonSampled PureDP "
+    "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
     "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
     "parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",

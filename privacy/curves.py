@@ -224,8 +224,12 @@ class Curve(ABC):
                     "delta, epsilon", (delta, epsilon), "one value", "Pass exactly one of the two."
                 )
             )
-        if delta is not None:
-            return self._at_delta(checks.query_delta(delta))
+        return self._asked_delta(epsilon) if delta is None else self._asked_epsilon(delta)
+
+    def _asked_epsilon(self, delta: object) -> Answer:
+        return self._at_delta(checks.query_delta(delta))
+
+    def _asked_delta(self, epsilon: object) -> Answer:
         remedy = "Pass the privacy loss bound, such as epsilon=1."
         found = self._at_epsilon(checks.real("epsilon", epsilon, remedy, at_least=0))
         return found._replace(value=self._delta(found.value))
@@ -251,7 +255,7 @@ class Curve(ABC):
         float
             An upper bound in [0, 1]; positive where the truth is, however small.
         """
-        return self.answer(epsilon=epsilon).value
+        return self._asked_delta(epsilon).value
 
     def _least_delta(self) -> float:
         """Return what a log delta of -inf means: underflow, unless losses are bounded."""
@@ -271,7 +275,7 @@ class Curve(ABC):
         float
             An upper bound, >= 0, possibly infinite.
         """
-        return self.answer(delta=delta).value
+        return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
         """Return the Rényi order that answers at `epsilon` or at `delta`, where there is one."""

@@ -12,7 +12,7 @@ from privacy import checks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from privacy.guarantees import Curve
+    from privacy.curves import Curve
     from privacy.release.factorisations import Factorisation
     from privacy.release.participation import Participation
 

@@ -13,7 +13,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from privacy.guarantees import Curve
+    from privacy.curves import Curve
     from privacy.mechanisms import Mechanism
 
 _DEFAULT = 1e-6

@@ -15,7 +15,7 @@ from scipy.special import betainc, betaincinv, ndtri
 from privacy import checks
 from privacy.accounting import TightestCurve, account
 from privacy.audit.findings import error_of
-from privacy.guarantees import Curve
+from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
 from privacy.notions.gaussian import GaussianCurve
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
@@ -163,7 +163,7 @@ def epsilon_lower_bound(
         if mu == 0 or delta == 0:
             return 0.0  # at delta = 0 no epsilon is finite: any finite number is a lower bound
         # the curve rounds up by some units in the last place
-        return GaussianCurve(mu * mu, relation).epsilon(delta) * (1 - 1e-9)
+        return GaussianCurve(relation, mu * mu).epsilon(delta) * (1 - 1e-9)
     first, second = scores_of(scores_0, scores_1)
     error = error_of(confidence) / (4 * _THRESHOLDS.size)
     seen = tail_counts(first, second, _THRESHOLDS)

@@ -21,7 +21,7 @@ from privacy.audit.bounds import (
 )
 from privacy.audit.findings import Finding, checked_runs, checked_significance
 from privacy.audit.scores import Release, RowScore, fit_rows, of_rows, outputs
-from privacy.guarantees import Curve
+from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 

@@ -13,7 +13,7 @@ from privacy import checks
 from privacy.audit.bounds import curve_of
 from privacy.audit.claims import told
 from privacy.audit.findings import Finding, checked_significance, error_of
-from privacy.guarantees import Curve
+from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
 from privacy.numerics.solve import safe_root
 from privacy.relations import NeighboringRelation

@@ -18,7 +18,7 @@ from privacy.audit.bounds import correct, curve_of, scores_of
 from privacy.audit.claims import scored, told, two
 from privacy.audit.findings import Finding, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
-from privacy.guarantees import Curve
+from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 

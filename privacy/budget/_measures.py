@@ -110,7 +110,7 @@ class MuSquared(Measure):
         from privacy.notions.gaussian import GaussianCurve
 
         relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # of no account once mu is known
-        return GaussianCurve(up(limit[0]), relation).epsilon(delta)
+        return GaussianCurve(relation, up(limit[0])).epsilon(delta)
 
     def _amount(self, curve: Any) -> float:
         return float(curve.mu_squared)

@@ -15,7 +15,7 @@ from privacy import checks
 from privacy.budget._measures import GRACE, down
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
-from privacy.notions._trees import mu_squared
+from privacy.mechanisms.sampling import mu_squared
 from privacy.notions.zcdp import rho_from_epsilon
 from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation

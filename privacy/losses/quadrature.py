@@ -9,7 +9,7 @@ with D the Renyi divergence. Since E_P exp(-L) = 1,
     M(t) - 1 = E_P[psi(t L) + t psi(-L)],   psi(y) = e^y - 1 - y,
 
 where every term is >= 0 at real t: nothing cancels, and M - 1 keeps its
-relative accuracy when it is 1e-16 or t is 1e-8. A model (`_loss_models`) turns
+relative accuracy when it is 1e-16 or t is 1e-8. A model (`mixtures`) turns
 P into weighted nodes, `LossNodes`. docs/theory/contour.md derives the spacing
 of the nodes and the errors.
 """

@@ -27,6 +27,7 @@ from privacy.mechanisms.combinators import (
     parallel,
     repeat,
 )
+from privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.serialization import mechanism_from_json
@@ -37,6 +38,7 @@ __all__ = [
     "ApproximateDP",
     "Cells",
     "Composed",
+    "DiscreteLaplace",
     "Gaussian",
     "GroupSampled",
     "Laplace",

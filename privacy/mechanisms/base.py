@@ -79,7 +79,10 @@ class Mechanism:
             raise unproven(
                 self, relation, "Amplification by Poisson sampling is proven for add/remove."
             )
-        return self.loss(relation).sampled(sampling_probability)
+        found = self.loss(relation).sampled(sampling_probability)
+        if found is None:
+            raise unproven(self, relation, "No bound is known for it on a Poisson sample.")
+        return found
 
     def for_group(self, size: int) -> "Mechanism":
         """Return the mechanism as `size` >= 2 records that change together see it."""

@@ -68,7 +68,7 @@ class ApproximateCurve(Curve):
 
     def _equal(self) -> bool:
         """Whether all parts are binary claims of one epsilon, few enough to sum."""
-        epsilons = {p.epsilon if _binary(p) else None for p in self.parts}
+        epsilons = {_binary_epsilon(pair) for pair in self.parts}
         return len(epsilons) == 1 and None not in epsilons and self._total() <= _LARGEST_SUM
 
     @cached_property
@@ -245,8 +245,9 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
 
 
-def _binary(pair: LossPair) -> bool:
-    return isinstance(pair, ClaimPair) and pair.categories == 2
+def _binary_epsilon(pair: LossPair) -> float | None:
+    """Return the epsilon of a claim, None for any other pair."""
+    return pair.epsilon if isinstance(pair, ClaimPair) and pair.categories == 2 else None
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ApproximateCurve | None:

@@ -1,8 +1,7 @@
 """The exact privacy loss of composed releases, by contour integration.
 
 The two directions (a record removed, a record added) are summed each on its own and the larger
-delta is taken at the end. `privacy.notions.contour_integral` has the integral, docs/theory/contour.md
-the derivation. One release alone is answered by its closed form.
+delta is taken at the end. `contour_integral` has the integral, docs/theory/contour.md the derivation. One release alone is answered by its closed form.
 """
 
 import math
@@ -108,7 +107,7 @@ class ContourCurve(Curve):
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)
-        return self._answer(float(max(values)), max(errors))
+        return self._answer(float(max(values)), float(max(errors)))
 
     def _has_basic(self, error: float) -> bool:
         """Return whether basic composition may be smaller.

@@ -40,24 +40,24 @@ PACKAGE = {
         'node.cells == "by_public_index" and False',
     ),
     "replaced like added": (
-        "privacy.notions._trees",
-        "return mechanism.replace_distance if replaced else 1.0",
+        "privacy.mechanisms.noise",
+        "return self.replace_distance if relation is REPLACE_ONE else 1.0",
         "return 1.0",
     ),
     "mu of the variance": (
-        "privacy.notions._trees",
-        "return ratio * ratio if ratio < 1e154 else math.inf",
-        "return ratio * ratio / 2 if ratio < 1e154 else math.inf",
+        "privacy.mechanisms.noise",
+        "return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)",
+        "return GaussianPair(ratio * ratio / 2 if ratio < 1e154 else math.inf)",
     ),
     "releases averaged": (
-        "privacy.notions._trees",
-        "return None if one is None else count * one",
+        "privacy.mechanisms.sampling",
+        "return None if one is None else sum_up([count * one])",
         "return None if one is None else one",
     ),
     "Laplace loss halved": (
-        "privacy.notions.approximate",
-        "LaplaceProfile(ratio_up(shift(mechanism, relation), mechanism.scale))",
-        "LaplaceProfile(ratio_up(shift(mechanism, relation), 2 * mechanism.scale))",
+        "privacy.mechanisms.noise",
+        "LaplacePair(ratio_up(self.shift(relation), self.scale))",
+        "LaplacePair(ratio_up(self.shift(relation), 2 * self.scale))",
     ),
     "categories counted once more": (
         "privacy.losses.profiles",
@@ -65,52 +65,49 @@ PACKAGE = {
         "(1 + self.categories * math.exp(-self.loss))",
     ),
     "failures forgotten": (
-        "privacy.notions.approximate",
-        (
-            "mass = mechanism.delta if isinstance(mechanism, ApproximateDP) else 0.0\n"
-            "    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}"
-        ),
-        "mass = 0.0\n    return ApproximateCurve({ClaimProfile(mechanism.epsilon, mass): 1}",
+        "privacy.mechanisms.claims",
+        "return ClaimPair(self.epsilon, self.delta)",
+        "return ClaimPair(self.epsilon)",
     ),
     "sampled twice": (
         "privacy.losses.profiles",
-        "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), math.log(self.q))",
-        "return _add_log(self.inner.log_delta(deep * (1 - 8 * _U)), 2 * math.log(self.q))",
+        "return _add_log(self.inner.log_delta(deep * (1 - 8 * U)), math.log(self.q))",
+        "return _add_log(self.inner.log_delta(deep * (1 - 8 * U)), 2 * math.log(self.q))",
     ),
     "amplified to q epsilon": (
-        "privacy.losses.profiles",
-        "return math.log1p(q * math.expm1(loss)) * (1 + 8 * _U)",
+        "privacy.losses.discrete",
+        "return math.log1p(q * math.expm1(loss))",
         "return q * loss",
     ),
     "one sample taken for many": (
-        "privacy.notions._trees",
-        "squared = mu_squared(mechanism.mechanism, NeighboringRelation.ADD_OR_REMOVE_ONE)",
-        (
-            "squared = mu_squared(getattr(mechanism.mechanism, 'mechanism', mechanism.mechanism), "
-            "NeighboringRelation.ADD_OR_REMOVE_ONE)"
-        ),
+        "privacy.mechanisms.sampling",
+        "squared = mu_squared(inner, ADD_OR_REMOVE_ONE)",
+        "squared = mu_squared(getattr(inner, 'mechanism', inner), ADD_OR_REMOVE_ONE)",
     ),
     "nested samples: the rarer twice": (
-        "privacy.mechanisms",
+        "privacy.mechanisms.sampling",
         "q = math.nextafter(q * mechanism.sampling_probability, 1.0)",
         "q = math.nextafter(q * q * mechanism.sampling_probability, 1.0)",
     ),
     "the printed subsampling formula": (
-        "privacy.notions.renyi",
-        "return _one(_sampled_gaussian(round_up(mu, 4 * _U), q, relation), relation)",
+        "privacy.losses.gaussian",
+        "return SampledGaussianNoise(max(self.mu, 1e-100), self.q)",
         (
-            "class Printed(Divergence):\n"
+            "from privacy.losses.divergences import Divergence\n"
+            "        import numpy as np\n"
+            "        mu, q = self.mu, self.q\n"
+            "        class Printed(Divergence):\n"
             "            def at(self, orders):\n"
             "                x, a = math.sqrt(2) * q * mu, np.maximum(orders, 2)\n"
             "                log = a * np.log1p(x) + np.log1p(-a * x * np.exp(-a * np.log1p(x)))\n"
             "                return np.broadcast_to(log / (a - 1), (2, orders.size))\n"
-            "        return _one(Printed(), relation)"
+            "        return Printed()"
         ),
     ),
     "rho of half the noise's square": (
-        "privacy.notions.renyi",
-        "return _one(Linear(0.5 * squared), relation)",
-        "return _one(Linear(0.25 * squared), relation)",
+        "privacy.losses.gaussian",
+        "return Linear(0.5 * self.mu_squared)",
+        "return Linear(0.25 * self.mu_squared)",
     ),
     "group like composition": (
         "privacy.notions.gaussian",
@@ -118,7 +115,7 @@ PACKAGE = {
         "round_up(size * self.mu_squared, _ROUNDING)",
     ),
     "group's profile without the factor": (
-        "privacy.guarantees",
+        "privacy.curves",
         "each = epsilon / self.size",
         "each = epsilon",
     ),

@@ -35,6 +35,16 @@ def laplace(mechanism, relation, rng, runs, weaker):
     return tuple(np.abs(x) - np.abs(x - apart) for x in both)
 
 
+def discrete_laplace(mechanism, relation, rng, runs, weaker):
+    """The difference of two geometric draws has the probabilities of the noise."""
+    scale = mechanism.scale * weaker
+    apart = mechanism.replace_sensitivity if relation == "REPLACE_ONE" else mechanism.sensitivity
+    stop = -math.expm1(-1 / scale)
+    noise = [rng.geometric(stop, runs) - rng.geometric(stop, runs) for _ in range(2)]
+    both = (noise[0], noise[1] + apart)
+    return tuple((np.abs(x) - np.abs(x - apart)) / scale for x in both)
+
+
 def responses(epsilon, categories, rng, runs):
     """World 0 answers 0, world 1 answers 1."""
     kept = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
@@ -129,6 +139,7 @@ def parallel(mechanism, relation, rng, runs, weaker):
 SIMULATED = {
     "Gaussian": gaussian,
     "Laplace": laplace,
+    "DiscreteLaplace": discrete_laplace,
     "RandomizedResponse": randomized_response,
     "PureDP": pure,
     "ApproximateDP": approximate,
@@ -156,6 +167,9 @@ def cases():
     found = [(mechanism, relation) for mechanism in everywhere for relation in (one, replace)]
     found += [
         (gaussian, special),
+        (dp.DiscreteLaplace(2.0, sensitivity=3), one),
+        (dp.DiscreteLaplace(3.0, sensitivity=2, replace_sensitivity=3), replace),
+        (dp.repeat(thinned(dp.DiscreteLaplace(1.0, sensitivity=2), 0.5), 3), special),
         (dp.PureDP(0.7), one),
         (dp.ApproximateDP(0.7, 0.01, relation=special), special),
         (dp.ZeroConcentratedDP(0.1), one),

@@ -179,8 +179,8 @@ def test_a_direction_is_passed_over_only_where_the_other_loses_more(q, count):
 def test_a_large_delta_has_an_epsilon():
     curve = dp.account(dp.repeat(sampled(0.15, 0.02), 20), notion="contour")
     for delta in (0.2, 0.5, 0.9):
-        epsilon = curve.epsilon(delta)
-        if curve.looseness < 1e-6:
+        epsilon, error, *_ = curve.answer(delta=delta)
+        if error < 1e-6:
             assert curve.delta(epsilon) <= delta * (1 + 1e-6)
             assert epsilon == 0 or curve.delta(0.99 * epsilon) > delta
         assert 0 <= epsilon < 200

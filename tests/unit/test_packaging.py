@@ -13,12 +13,14 @@ import bandits
 import privacy as dp
 
 PUBLIC_NAMES = [
+    "Answer",
     "ApproximateDP",
     "Budget",
     "BudgetExceeded",
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "DiscreteLaplace",
     "Factorisation",
     "Gaussian",
     "Guarantee",
@@ -26,6 +28,7 @@ PUBLIC_NAMES = [
     "Infeasible",
     "Laplace",
     "LifetimeCap",
+    "Mechanism",
     "NeighboringRelation",
     "NotCertified",
     "Odometer",
@@ -63,6 +66,7 @@ PUBLIC_NAMES = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "register_mechanism",
     "release_sum",
     "repeat",
     "rho_from_epsilon",

@@ -290,10 +290,11 @@ class TestSampledGroups:
         user = dp.user_level(step, max_contributions=60)
         curve = dp.account(dp.repeat(user, 50), notion="contour")
         assert curve._sums[0].lost == pytest.approx(5e-59)
-        epsilon = curve.epsilon(1e-70)
-        assert curve.looseness < 1e-9
-        assert curve.delta(epsilon) == pytest.approx(1e-70, rel=1e-9)
-        assert curve.looseness < 1e-9
+        epsilon, error, *_ = curve.answer(delta=1e-70)
+        assert error < 1e-9
+        delta, error, *_ = curve.answer(epsilon=epsilon)
+        assert delta == pytest.approx(1e-70, rel=1e-9)
+        assert error < 1e-9
 
     CASES = ((2, 0.1, 4.0), (3, 0.02, 1.0), (8, 0.3, 6.0), (25, 0.01, 2.0), (2, 0.5, 0.4))
 

@@ -1,0 +1,98 @@
+"""Discrete Laplace noise: integer noise on an integer query."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from privacy import checks
+from privacy.losses.discrete import Atoms, DiscretePair
+from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
+from privacy.numerics.rounding import ratio_up
+from privacy.relations import REPLACE_ONE, NeighboringRelation
+
+_LARGEST = 100_000  # a pair has one atom more than its distance
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Mechanism):
+    """Integer noise of probability proportional to exp(-|x| / scale) on an integer query.
+
+    Parameters
+    ----------
+    scale
+        Scale b of the noise, in the unit of the query, > 0.
+    sensitivity
+        How far adding or removing one record moves the query, an integer in [1, 100,000].
+    replace_sensitivity
+        How far replacing one record moves it, an integer up to 2 * sensitivity, which is the
+        default.
+
+    References
+    ----------
+    Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1 (the geometric mechanism).
+    """
+
+    scale: float
+    sensitivity: int = 1
+    replace_sensitivity: int | None = None
+
+    null_is_absent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        scale = checks.real(
+            "scale", self.scale, "Pass the scale of the noise, in the query's unit.", at_least=1e-9
+        )
+        remedy = "Pass an integer; for a finer lattice, account Laplace noise instead."
+        sensitivity = checks.count("sensitivity", self.sensitivity, remedy)
+        checks.real("sensitivity", sensitivity, remedy, at_most=_LARGEST)
+        replaced = 2 * sensitivity
+        if self.replace_sensitivity is not None:
+            remedy = "Pass how far a replaced record moves the query; 2 * sensitivity is safe."
+            replaced = checks.count("replace_sensitivity", self.replace_sensitivity, remedy)
+            checks.real("replace_sensitivity", replaced, remedy, at_most=2 * sensitivity)
+        freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
+
+    def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
+        """Return two discrete Laplace distributions, one sensitivity apart."""
+        assert self.replace_sensitivity is not None  # set when validated
+        replaced = relation is REPLACE_ONE
+        return DiscreteLaplacePair(
+            self.scale, self.replace_sensitivity if replaced else self.sensitivity
+        )
+
+    def for_group(self, size: int) -> "DiscreteLaplace":
+        """Return size times the sensitivity: the records' contributions add up."""
+        assert self.replace_sensitivity is not None
+        replaced = size * self.replace_sensitivity
+        return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplacePair(DiscretePair):
+    """Discrete Laplace noise around `distance`, against the same around 0."""
+
+    scale: float
+    distance: int
+
+    @property
+    def symmetric(self) -> bool:
+        """True: a reflection exchanges the two."""
+        return True
+
+    def atoms(self) -> Atoms:
+        """Return the losses (2 x - distance) / scale of the outputs x = 0 .. distance.
+
+        All outputs below 0 lose what 0 does, and all above the distance what it does. With
+        a = e^(-1 / scale), P(x) = (1 - a) / (1 + a) a^|x - distance|.
+        """
+        scale, distance = self.scale, self.distance
+        log_end = -math.log1p(math.exp(-1 / scale))
+        log_top = math.log(math.tanh(0.5 / scale))
+        log_p = [log_end - distance / scale]
+        log_p += [log_top - (distance - x) / scale for x in range(1, distance)]
+        largest = ratio_up(distance, scale)
+        inner = [(2 * x - distance) / scale for x in range(1, distance)]
+        return Atoms((*log_p, log_end), (-largest, *inner, largest))
+
+
+register_mechanism(DiscreteLaplace(2.5, sensitivity=3, replace_sensitivity=4))
