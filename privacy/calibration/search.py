@@ -78,6 +78,7 @@ class Family:
         return log_delta - resolution * (1 - log_delta)
 
     def account(self, value: float) -> Curve:
+        """Return the curve at a value."""
         mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
         return account(mechanism, notion=self.notion, relation=self.relation)
 
@@ -113,6 +114,7 @@ class Family:
     def solve(
         self, low: float, high: float, start: float | None, *, integer: bool, certify: bool
     ) -> float:
+        """Return the last value in [low, high] that meets the target, evaluated there."""
         if integer:
             found: float | None = self._whole(low, high)
         else:

@@ -339,6 +339,7 @@ def sampled_laplace(loss: float, q: float) -> Divergence:
 
 @lru_cache(maxsize=64)
 def counts(last: int) -> Array:
+    """Return 2 .. last."""
     return np.arange(2, last + 1, dtype=float)
 
 

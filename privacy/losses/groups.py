@@ -101,6 +101,7 @@ class GroupSampledGaussian(AgainstNormal):
         return float(tilted @ place / tilted.sum())
 
     def log_ratio(self, z: Array) -> Array:
+        """Return log dR/dN, relatively accurate where it is near 0."""
         return self._in_blocks(self._log_ratio, z, 1)
 
     def _log_ratio(self, z: Array) -> Array:

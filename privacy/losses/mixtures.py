@@ -275,6 +275,7 @@ def _whole_grid(model: _GaussianPair, direction: Direction, t: float) -> tuple[A
 
 
 def refuse_beyond(limit: int, count: float) -> None:
+    """Raise OverflowError where a quadrature needs too many nodes."""
     if count > limit:
         raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
 
@@ -421,6 +422,7 @@ class SampledGaussian(AgainstNormal):
         return m * _slope(m * (z - m / 2), self.sampling_probability)
 
     def log_ratio(self, z: Array) -> Array:
+        """Return log dR/dN, relatively accurate where it is near 0."""
         m = self.shift
         return _log_mixture(m * (z - m / 2), self.sampling_probability)
 

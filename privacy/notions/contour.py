@@ -1,7 +1,8 @@
 """The exact privacy loss of composed releases, by contour integration.
 
-The two directions (a record removed, a record added) are summed each on its own and the larger
-delta is taken at the end. `contour_integral` has the integral, docs/theory/contour.md the derivation. One release alone is answered by its closed form.
+The two directions (a record removed, a record added) are summed separately and the larger delta is
+taken at the end. `contour_integral` has the integral, docs/theory/contour.md the derivation. One
+release alone is answered by its closed form.
 """
 
 import math

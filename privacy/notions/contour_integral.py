@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privacy.losses.characteristic import centred_characteristic
 from privacy.losses.quadrature import (
     Array,
     Complex,
@@ -30,7 +31,6 @@ from privacy.losses.quadrature import (
     log_moment,
     nodes_up_to,
 )
-from privacy.numerics.characteristic import centred_characteristic
 from privacy.numerics.rounding import ULP
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
