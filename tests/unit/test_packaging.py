@@ -36,6 +36,7 @@ PUBLIC_NAMES = [
     "RandomizedResponse",
     "Release",
     "RunningSum",
+    "SharedBudget",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
