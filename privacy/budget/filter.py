@@ -171,8 +171,11 @@ class Budget:
     @property
     def remaining(self) -> tuple[float, ...]:
         """Return what is left, rounded down."""
-        left = zip(self._limit, self._spent, strict=True)
-        return tuple(down(max(limit - spent, Fraction(0))) for limit, spent in left)
+        return tuple(map(down, self._left_of(self._limit)))
+
+    def _left_of(self, limit: Cost) -> Cost:
+        left = zip(limit, self._spent, strict=True)
+        return tuple(max(most - spent, Fraction(0)) for most, spent in left)
 
     def cost(self, mechanism: Mechanism) -> tuple[float, ...]:
         """Return what a mechanism would cost, in the budget's measure, rounded up."""
@@ -255,9 +258,8 @@ class Budget:
         if not weights:
             raise ValueError(_checks.expected("shares", shares, "at least one part", remedy))
         whole = sum(weights)
-        left = [limit - min(s, limit) for limit, s in zip(self._limit, self._spent, strict=True)]
+        left, rest = self._left_of(self._limit), self._left_of(self._most)
         nothing = (Fraction(0),) * len(left)
-        rest = [most - min(s, most) for most, s in zip(self._most, self._spent, strict=True)]
         parts = []
         for weight in weights:
             limit = tuple(weight / whole * amount for amount in left)

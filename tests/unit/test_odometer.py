@@ -186,8 +186,9 @@ class TestIndividualBudget:
     @pytest.mark.parametrize("count", [1, 20_000])
     def test_every_sum_of_costs_rounds_up(self, count):
         """Costs that are each half an ulp of the sum are not lost one by one."""
-        plan = dp.compose(dp.Gaussian(1.0), *[dp.Gaussian(1.0000001e8 + i) for i in range(count)])
-        truth = Fraction(1, 2) * (1 + sum(1 / Fraction(1.0000001e8 + i) ** 2 for i in range(count)))
+        sigmas = [1, *range(100_000_010, 100_000_010 + count)]
+        plan = dp.compose(*map(dp.Gaussian, sigmas))
+        truth = Fraction(sum(2**299 // sigma**2 for sigma in sigmas), 2**300)
         budget = dp.IndividualBudget(epsilon=10, delta=DELTA, users=2)
         after, _ = budget.spend(plan, [1.0, 0.3])
         spent = after.sensitive_spent
