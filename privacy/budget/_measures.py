@@ -108,7 +108,7 @@ class Converted(Measure):
         tried as well, because accounting for a plan rounds its sum up.
         """
         above = up(total[0])
-        if self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
+        if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
             return False
         for _ in range(12):
             if self.epsilon((Fraction(above),), delta) <= epsilon:

@@ -428,27 +428,19 @@ class TestShared:
         )
         assert np.sum(admitted, axis=(0, 1)).tolist() == [100, 400]
 
-    def test_two_spends_that_meet(self):
-        """The second spend starts while the first one still computes its cost."""
-        entered, go_on = threading.Event(), threading.Event()
+    def test_the_lock_is_held_from_the_old_value_to_the_new_one(self):
+        seen = []
 
-        class Slow(dp.Budget):
+        class Watched(dp.Budget):
             def spend(self, mechanism):
-                entered.set()
-                go_on.wait(10)
+                seen.append((self is shared.budget, shared._lock.locked()))
                 return super().spend(mechanism)
 
-        shared = dp.SharedBudget(Slow(rho=1, delta=1e-6))
-        threads = [
-            threading.Thread(target=shared.spend, args=(dp.ZeroConcentratedDP(0.25),))
-            for _ in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        entered.wait(10)
-        go_on.set()
-        for thread in threads:
-            thread.join(10)
+        shared = dp.SharedBudget(Watched(rho=1, delta=1e-6))
+        for _ in range(2):
+            shared.spend(dp.ZeroConcentratedDP(0.25))
+        assert seen == [(True, True)] * 2
+        assert not shared._lock.locked()
         assert shared.budget.spent == (0.5,)
 
     def test_a_refused_spend_changes_nothing(self):
@@ -528,6 +520,19 @@ def test_what_has_no_rule_is_refused_and_nothing_is_spent():
     assert a_budget("rdp").fits(sampled)
     with pytest.raises(dp.UnsupportedMechanism):
         dp.Budget(epsilon=1, delta=1e-6, relation="REPLACE_ONE").spend(dp.PureDP(0.1))
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-100])
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_hardly_any_noise_is_too_expensive(notion, scale):
+    noise = dp.Laplace(scale) if notion == "approximate" else dp.Gaussian(scale)
+    with pytest.raises(dp.BudgetExceeded):
+        a_budget(notion).spend(noise)
+    assert dp.Odometer(delta=1e-6).spend(dp.Gaussian(scale)).epsilon > 1e100
+    individual = dp.IndividualBudget(epsilon=1, delta=1e-6, users=2)
+    after, admitted = individual.spend(dp.Gaussian(scale), [0.0, 1.0])
+    assert admitted.tolist() == [True, False]
+    assert after.sensitive_spent.tolist() == [0.0, 0.0]
 
 
 def test_what_was_spent_is_not_read_as_the_guarantee():
