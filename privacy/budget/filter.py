@@ -136,7 +136,7 @@ class Budget:
         if notion is None:
             notion = "zcdp" if mu is None else "gaussian"
         measure = _measure(notion, order)
-        delta = _checks.query_delta(delta) if notion == "approximate" else _checks.delta(delta)
+        delta = _delta(delta, notion)
         if epsilon is not None:
             epsilon = _checks.epsilon(epsilon)
             most = measure.limit(epsilon, delta)
@@ -295,7 +295,7 @@ class Budget:
         notion = values["notion"]
         measure = _measure(notion, values["order"])
         epsilon = _checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
-        delta = _checks.query_delta(values["delta"])
+        delta = _delta(values["delta"], notion)
         if not isinstance(values["of_epsilon"], bool):
             raise TypeError(
                 _checks.expected("of_epsilon", values["of_epsilon"], "true or false", SAVED)
@@ -319,6 +319,10 @@ class Budget:
     def __str__(self) -> str:
         spent = f"{self.measure.name} {shown(self.spent)} of {shown(self.limit)} spent"
         return f"{spent}; the whole budget is {self.guarantee()}"
+
+
+def _delta(delta: float, notion: FilterNotion) -> float:
+    return _checks.query_delta(delta) if notion == "approximate" else _checks.delta(delta)
 
 
 def _measure(notion: FilterNotion, order: float | None) -> Measure:

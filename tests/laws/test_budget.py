@@ -399,7 +399,12 @@ class TestSaved:
         with pytest.raises(ValueError, match="Expected form="):
             dp.Budget.from_json([form])
 
-    def test_a_delta_that_grew(self):
+    def test_a_delta_of_nothing(self):
+        form = a_budget("rdp").to_json()
+        with pytest.raises(ValueError, match="Expected delta=0 to be > 0"):
+            dp.Budget.from_json(form | {"delta": 0})
+
+    def test_a_limit_beyond_its_delta(self):
         form = dp.Budget(epsilon=1.0, delta=1e-6, notion="approximate").to_json()
         with pytest.raises(ValueError, match="to be within"):
             dp.Budget.from_json(form | {"delta": 1e-9})
