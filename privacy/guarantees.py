@@ -296,11 +296,12 @@ class Curve(ABC):
                 )
             )
         asked_delta = delta is not None
+        # the floats that were asked about are the claim: a Fraction would be another one
         if delta is not None:
-            epsilon = self.epsilon(delta)
+            epsilon, delta = self.epsilon(delta), float(delta)
         else:
             assert epsilon is not None
-            delta = self.delta(epsilon)
+            delta, epsilon = self.delta(epsilon), float(epsilon)
         found = replace(self._guarantee(epsilon, delta), mechanism=self.mechanism)
         if not certify:
             return found

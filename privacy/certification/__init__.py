@@ -57,8 +57,9 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     -------
     bool
         Looks at the tree alone. False too for a part that was proven under another
-        relation, for a sampled claim unless under ADD_OR_REMOVE_ONE, and for sampling
-        under REPLACE_ONE, except of one release of Gaussians at replace_distance 2.
+        relation, for a claim that is sampled or in a cell by record unless under
+        ADD_OR_REMOVE_ONE, and for sampling under REPLACE_ONE, except of one release of
+        Gaussians at replace_distance 2.
     """
     return _covered(mechanism, _checks.relation(relation), notion) is not None
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import flint
 import mpmath as mp
@@ -929,6 +929,76 @@ def test_no_proof_of_a_number_between_floats():
         assert not proves(Gaussian(2.0), epsilon=epsilon, **ask)
     ask |= dict(epsilon=safe, delta=Fraction(1e-5) - Fraction(1, 10**60))
     assert not proves(Gaussian(2.0), **ask)
+
+
+@pytest.mark.parametrize("asked", [{"epsilon": Fraction(1, 3)}, {"delta": Fraction(1, 10**5)}])
+def test_a_certificate_holds_floats(asked):
+    found = account(Gaussian(4.0)).guarantee(certify=True, **asked)
+    assert (type(found.epsilon), type(found.delta)) == (float, float)
+    for name, value in asked.items():
+        assert getattr(found, name) == float(value)
+
+
+@pytest.mark.parametrize("curve", [lambda a, b: a + b, lambda a, _: 2 * a, lambda a, b: a.moved(b)])
+def test_no_proof_of_curves_put_together(curve):
+    # no mechanism says what was composed: that of a part would be proven instead
+    a, b = (account(Gaussian(noise), notion="gaussian") for noise in (4.0, 5.0))
+    for one, other in ((a, b), (a.group(2), b.group(2))):
+        with pytest.raises(NotCertified):
+            curve(one, other).guarantee(delta=1e-5, certify=True)
+
+
+def laplace_rays(centers, weights):
+    """Return the laws of a mixture of unit Laplace distributions on a fine grid's cells."""
+    edges = [-math.inf, *(-12 + 0.01 * k for k in range(2500)), math.inf]
+
+    def below(x, center):
+        gap = x - center
+        return 0.5 * math.exp(gap) if gap < 0 else 1 - 0.5 * math.exp(-gap)
+
+    total = [
+        sum(w * below(x, center) for center, w in zip(centers, weights, strict=True)) for x in edges
+    ]
+    return [high - low for low, high in pairwise(total)]
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("shift", [1.0, -1.0, 0.3])
+def test_no_direction_of_sampled_laplace_noise_is_worse_than_proven(q, epsilon, shift):
+    record, none = laplace_rays((0.0, shift), (1 - q, q)), laplace_rays((0.0,), (1.0,))
+    seen = discrete_delta(record, none, epsilon)
+    # two samplings in a row, the inner one hidden in a cell, are one with the product
+    inner = parallel(
+        PoissonSampled(Laplace(1.0), sampling_probability=0.5),
+        Laplace(9.0),
+        cells="by_public_index",
+    )
+    halves = laplace_rays((0.0, shift), (1 - q / 2, q / 2))
+    for tree, worst in (
+        (PoissonSampled(Laplace(1.0), sampling_probability=q), seen),
+        (PoissonSampled(inner, sampling_probability=q), discrete_delta(halves, none, epsilon)),
+    ):
+        for relation in (ADD, SPECIAL):
+            ask = dict(epsilon=epsilon, relation=relation, notion="approximate")
+            assert not worst or not proves(tree, delta=worst * (1 - 1e-9), **ask)
+
+
+def test_denormal_numbers_are_read_exactly():
+    tiny = math.ulp(0.0)
+    ask = dict(relation=ADD, notion="approximate")
+    for claim in (PureDP(tiny), RandomizedResponse(tiny, 3)):
+        assert proves(claim, epsilon=tiny, delta=0.0, **ask)
+        assert not proves(claim, epsilon=0.0, delta=0.0, **ask)
+        assert proves(claim, epsilon=2 * tiny, delta=0.0, size=2, **ask)
+        assert not proves(claim, epsilon=tiny, delta=0.0, size=2, **ask)
+    assert not proves(ApproximateDP(0.0, tiny), epsilon=1.0, delta=tiny, size=2, **ask)
+    assert not proves(ApproximateDP(1.0, 3 * tiny), epsilon=1.0, delta=2 * tiny, **ask)
+    assert not proves(Gaussian(tiny), epsilon=1e308, delta=0.5, relation=ADD, notion="gaussian")
+    near = Gaussian(1.0, replace_distance=tiny)
+    assert not proves(near, epsilon=0.0, delta=0.0, relation=ONE, notion="gaussian")
+    moved = parallel(near, near)  # a record that leaves its cell moves both by 1
+    assert not proves(moved, epsilon=0.1, delta=0.1, relation=ONE, notion="gaussian")
 
 
 def test_relation_may_be_its_name():
