@@ -683,6 +683,22 @@ def test_a_group_of_a_pure_release_pays_size_times_epsilon(claim):
     assert not proves(claim, epsilon=2.1 * (1 - 1e-12), **ask)
 
 
+def test_a_group_is_not_proven_by_a_rounded_share():
+    # a float just below size * claim, whose division by size rounds up to the claim
+    rng, seen = random.Random(4), 0
+    while seen < 20:
+        claim, size = rng.uniform(0.1, 3.0), rng.choice([3, 5, 7, 1000])
+        exact = size * Fraction(claim)
+        below = float(exact)
+        below = below if below < exact else math.nextafter(below, 0)
+        if below / size != claim:
+            continue
+        seen += 1
+        ask = dict(delta=0.0, relation=ADD, notion="approximate", size=size)
+        assert not proves(PureDP(claim), epsilon=below, **ask)
+        assert proves(PureDP(claim), epsilon=math.nextafter(below, 9e9), **ask)
+
+
 def test_a_group_of_an_approximate_claim_pays_the_chain():
     claim, size = ApproximateDP(0.5, 1e-7), 3
     gain = sum(mp.exp(mp.mpf(0.5) * j) for j in range(size))
