@@ -1,9 +1,10 @@
 """What a mechanism guarantees: the `Curve` of a notion, the `Guarantee` a person reads."""
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
@@ -34,7 +35,8 @@ class Guarantee:
     theorem
         Where the formula is proven.
     certified
-        Whether interval arithmetic proved this pair of floats.
+        Whether interval arithmetic proved this pair of floats. ``guarantee(certify=True)`` sets
+        it; `dataclasses.replace` gives another claim, which is not certified.
     mechanism
         What was accounted, where known.
     unit
@@ -47,7 +49,7 @@ class Guarantee:
     notion: str
     order: float | None = None
     theorem: str = ""
-    certified: bool = False
+    certified: bool = field(default=False, init=False)
     mechanism: Mechanism | None = None
     unit: str = ONE_RECORD
 
@@ -72,6 +74,23 @@ class Guarantee:
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
         return f"{pair}-DP{unit}, {self.relation}, by {self.notion} ({kind})"
+
+
+_GROUP_UNIT = re.compile(r"\s*(\d+)\s+(?:times\b(.*)|records?\s*)", re.IGNORECASE | re.DOTALL)
+
+
+def group_unit(unit: str, size: int) -> str:
+    """Return whose data a guarantee hides if `size` units change together."""
+    return f"{size} records" if unit == ONE_RECORD else f"{size} times {unit}"
+
+
+def records_in(unit: str) -> float:
+    """Return how many records of the mechanism change together: 1 unless `group_unit` says more."""
+    size = 1.0
+    while found := _GROUP_UNIT.fullmatch(unit):
+        size *= float(found[1])
+        unit = found[2] or ""
+    return size
 
 
 class Curve(ABC):
@@ -169,7 +188,7 @@ class Curve(ABC):
             return self
         curve = self._group(size)
         curve.mechanism = self.mechanism
-        curve.unit = f"{size} records" if self.unit == ONE_RECORD else f"{size} times {self.unit}"
+        curve.unit = group_unit(self.unit, size)
         return curve
 
     def _labelled(self, curve: Self) -> Self:
@@ -277,11 +296,12 @@ class Curve(ABC):
                 )
             )
         asked_delta = delta is not None
+        # the floats that were asked about are the claim: a Fraction would be another one
         if delta is not None:
-            epsilon = self.epsilon(delta)
+            epsilon, delta = self.epsilon(delta), float(delta)
         else:
             assert epsilon is not None
-            delta = self.delta(epsilon)
+            delta, epsilon = self.delta(epsilon), float(epsilon)
         found = replace(self._guarantee(epsilon, delta), mechanism=self.mechanism)
         if not certify:
             return found
