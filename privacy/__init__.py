@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from privacy.budget.individual import IndividualBudget
     from privacy.budget.odometer import Odometer
     from privacy.budget.plan import Plan, load_plan, plan_from_json
+    from privacy.budget.shared import SharedBudget
     from privacy.calibration import (
         Infeasible,
         calibrate,
@@ -105,6 +106,7 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "RunningSum",
+    "SharedBudget",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -150,6 +152,7 @@ _HOMES = {
     "budget.individual": "IndividualBudget",
     "budget.odometer": "Odometer",
     "budget.plan": "Plan load_plan plan_from_json",
+    "budget.shared": "SharedBudget",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",
     "curves": "Answer Curve",

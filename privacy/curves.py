@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from privacy import checks
-from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified
+from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
 from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
 from privacy.numerics.rounding import round_up
 from privacy.numerics.solve import invert
@@ -172,7 +172,7 @@ class Curve(ABC):
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:
             return self
-        unit = f"{size} records" if self.unit == ONE_RECORD else f"{size} times {self.unit}"
+        unit = group_unit(self.unit, size)
         return self._group(size).labelled(self.mechanism, unit, self.prover)
 
     def labelled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
@@ -301,10 +301,11 @@ class Curve(ABC):
         """
         found = self.answer(delta=delta, epsilon=epsilon)
         if delta is not None:
-            pair, move = (found.value, delta), "epsilon"
+            # the float that was asked about is the claim: a Fraction would be another one
+            pair, move = (found.value, float(delta)), "epsilon"
         else:
             assert epsilon is not None
-            pair, move = (epsilon, found.value), "delta"
+            pair, move = (float(epsilon), found.value), "delta"
         guarantee = self._guarantee(*pair, found)
         if not certify:
             return guarantee

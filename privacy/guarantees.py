@@ -1,7 +1,8 @@
 """The guarantee that a person reads."""
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from privacy.mechanisms.base import Mechanism
@@ -24,7 +25,7 @@ class Guarantee:
     epsilon, delta
         The guarantee: P(event) <= e^epsilon P'(event) + delta for every event.
     relation
-        Which data sets count as neighbours.
+        Which data sets count as neighbors.
     notion
         The notion that gave the number; ``"none"`` where nothing protects the data.
     order
@@ -32,7 +33,8 @@ class Guarantee:
     theorem
         Where the formula is proven.
     certified
-        Whether interval arithmetic proved this pair of floats.
+        Whether interval arithmetic proved this pair of floats. ``guarantee(certify=True)`` sets
+        it; `dataclasses.replace` gives another claim, which is not certified.
     mechanism
         What was accounted, where known.
     unit
@@ -45,7 +47,7 @@ class Guarantee:
     notion: str
     order: float | None = None
     theorem: str = ""
-    certified: bool = False
+    certified: bool = field(default=False, init=False)
     mechanism: Mechanism | None = None
     unit: str = ONE_RECORD
 
@@ -70,3 +72,20 @@ class Guarantee:
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
         return f"{pair}-DP{unit}, {self.relation}, by {self.notion} ({kind})"
+
+
+_GROUP_UNIT = re.compile(r"\s*(\d+)\s+(?:times\b(.*)|records?\s*)", re.IGNORECASE | re.DOTALL)
+
+
+def group_unit(unit: str, size: int) -> str:
+    """Return whose data a guarantee hides if `size` units change together."""
+    return f"{size} records" if unit == ONE_RECORD else f"{size} times {unit}"
+
+
+def records_in(unit: str) -> float:
+    """Return how many records of the mechanism change together: 1 unless `group_unit` says more."""
+    size = 1.0
+    while found := _GROUP_UNIT.fullmatch(unit):
+        size *= float(found[1])
+        unit = found[2] or ""
+    return size

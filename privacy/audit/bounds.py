@@ -26,6 +26,13 @@ _ROUNDING = 1e-10
 """How far the inverse incomplete beta function is moved outward, relative."""
 
 
+_SURE = 1e-6
+_PICKS = 64
+RATIOS = (
+    "Pass log P1 / P0 of the outputs (gaussian_score, laplace_score, fit_score), data set 0 first."
+)
+
+
 def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
     """Return both arrays of scores, checked: shape (n,) each, the same n, no NaN."""
     arrays = []
@@ -78,6 +85,54 @@ def accuracy_p_value(right: int, guesses: int, most: float) -> float:
     return float(betainc(right, guesses - right + 1, most))
 
 
+def guesses_wrong(right: int, guesses: int) -> bool:
+    """Return whether guesses are surely (at 1e-6) less often right than by chance."""
+    return accuracy_p_value(guesses - right, guesses, 0.5) <= _SURE
+
+
+def misread(scores_0: Floats, scores_1: Floats) -> str:
+    """Return what shows that scores are no log-likelihood ratios log P1 / P0; mostly nothing.
+
+    With ratios, scores <= t are at least as frequent on data set 0 as on data set 1 for every t,
+    and the difference is largest at t = 0. Half of the runs choose the t that violates this
+    most, the other half tests it at 1e-6.
+    """
+    (tried_0, tested_0), (tried_1, tested_1) = ((s[::2], s[1::2]) for s in (scores_0, scores_1))
+    size = tested_0.size
+    if not size:
+        return ""
+    pooled = np.sort(np.concatenate([tried_0, tried_1]))
+    picks = np.linspace(0, pooled.size - 1, _PICKS).astype(int)
+    places = np.concatenate([[0.0], pooled[picks]])
+    tried, tested = _gaps(tried_0, tried_1, places), _gaps(tested_0, tested_1, places)
+    at = int(np.argmax(np.maximum(-tried, tried - tried[0])))
+    threshold = f"{places[at]:.4g}"
+    if -tried[at] >= tried[at] - tried[0]:
+        excess = -tested[at]
+        found = f"More scores of data set 0 than of data set 1 are > {threshold}."
+    else:
+        excess = tested[at] - tested[0]
+        found = f"The threshold {threshold} tells the data sets apart better than 0 does."
+    return found if accuracy_p_value(size + int(excess), 2 * size, 0.5) <= _SURE else ""
+
+
+def _gaps(scores_0: Floats, scores_1: Floats, places: Floats) -> NDArray[np.int64]:
+    """Return how many more scores of data set 0 than of data set 1 are at most each place."""
+    low, high = np.sort(scores_0), np.sort(scores_1)
+    return np.searchsorted(low, places, "right") - np.searchsorted(high, places, "right")
+
+
+def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
+    """Return both arrays of scores, checked; refuse what is surely no log-likelihood ratio."""
+    first, second = scores_of(scores_0, scores_1)
+    found = misread(first, second)
+    if found:
+        rule = "log-likelihood ratios log P1 / P0"
+        remedy = f"{found} {RATIOS}"
+        raise ValueError(checks.expected("scores_0, scores_1", first.shape, rule, remedy))
+    return first, second
+
+
 def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float = 0.95) -> float:
     """Return a lower bound of mu, if the mechanism is mu-GDP at all.
 
@@ -101,9 +156,11 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     Raises
     ------
     ValueError
-        The scores are not two arrays of one shape, or hold NaN.
+        The scores are not two arrays of one shape, or hold NaN. Or they are surely (at 1e-6) no
+        log-likelihood ratios: raw losses, or the two arrays exchanged. Their sign says nothing,
+        so that the bound would be 0 whatever the mechanism leaks.
     """
-    first, second = scores_of(scores_0, scores_1)
+    first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
     right = correct(first, second)
     share = float(lower(right, guesses, error_of(confidence)))
@@ -143,6 +200,11 @@ def epsilon_lower_bound(
     float
         The bound, >= 0 and finite.
 
+    Raises
+    ------
+    ValueError
+        As in `mu_lower_bound`.
+
     Examples
     --------
     >>> import numpy as np
@@ -164,7 +226,7 @@ def epsilon_lower_bound(
             return 0.0  # at delta = 0 no epsilon is finite: any finite number is a lower bound
         # the curve rounds up by some units in the last place
         return GaussianCurve(relation, mu * mu).epsilon(delta) * (1 - 1e-9)
-    first, second = scores_of(scores_0, scores_1)
+    first, second = _ratios_of(scores_0, scores_1)
     error = error_of(confidence) / (4 * _THRESHOLDS.size)
     seen = tail_counts(first, second, _THRESHOLDS)
     sure = lower(seen[1], first.size, error) - delta

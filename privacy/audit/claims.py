@@ -9,11 +9,13 @@ from numpy.typing import ArrayLike
 
 from privacy import checks
 from privacy.audit.bounds import (
+    RATIOS,
     Floats,
     accuracy_p_value,
     correct,
     curve_of,
     lower,
+    misread,
     mu_of,
     scores_of,
     tail_counts,
@@ -54,7 +56,8 @@ def falsify(
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
         known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores cost
-        power; they never cause a false alarm.
+        power; they never cause a false alarm. The finding has a warning if they are surely no
+        such ratios: raw losses, or the two arrays exchanged.
     significance
         Largest probability of falsifying a true claim, in (0, 1/4].
     relation
@@ -80,7 +83,9 @@ def falsify(
     tail = _tails(curve, first, second, p_value, 1 - share)
     if tail is not None:
         p_value, evidence = tail
-    return Finding(told(curve), p_value, level, evidence, first.size)
+    found = misread(first, second)
+    warning = f"{found} {RATIOS}" if found else ""
+    return Finding(told(curve), p_value, level, evidence, first.size, warning)
 
 
 def told(curve: Curve) -> str:

@@ -25,6 +25,9 @@ class Finding:
         The strongest evidence against the claim: what was seen, and how much the claim allows.
     runs
         How many outputs (of each data set, where there are two) the evidence comes from.
+    warning
+        What shows that the audit was given something else than it takes (scores of the wrong
+        sign, say), so that it could hardly find a violation; empty otherwise.
     """
 
     claim: str
@@ -32,6 +35,7 @@ class Finding:
     significance: float
     evidence: str
     runs: int
+    warning: str = ""
 
     @property
     def falsified(self) -> bool:
@@ -48,6 +52,7 @@ class Finding:
         return (
             f"{self.claim}: {verdict} (p-value {self.p_value:.3g} {sign} {self.significance:.3g}, "
             f"{self.runs} runs). {self.evidence}"
+            f"{self.warning and f' Warning: {self.warning}'}"
         )
 
 

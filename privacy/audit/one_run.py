@@ -10,15 +10,18 @@ import numpy as np
 from scipy.special import betainc, gammaln
 
 from privacy import checks
-from privacy.audit.bounds import curve_of
+from privacy.audit.bounds import curve_of, guesses_wrong
 from privacy.audit.claims import told
 from privacy.audit.findings import Finding, checked_significance, error_of
 from privacy.curves import Curve
-from privacy.mechanisms import Mechanism
+from privacy.mechanisms import Laplace, Mechanism, PureDP, RandomizedResponse
 from privacy.numerics.solve import safe_root
 from privacy.relations import NeighboringRelation
 
 _POINTS = 8
+_PURE = (PureDP, RandomizedResponse, Laplace)
+_WRONG = "Fewer guesses are right than by chance."
+_TURN = "Pass how many of the guesses were right, not wrong."
 _MOST_GUESSES = 10**7
 """Each right guess is a term of a sum that is held in memory: some hundreds of megabytes."""
 
@@ -33,8 +36,10 @@ def falsify_one_run(
 ) -> Finding:
     """Test a claim on the guesses about the canaries of one run.
 
-    For each of 8 values of delta, fixed in advance from 1e-2 to 1e-9 over the number of
-    canaries, the claim's epsilon there is tested; the significance is shared equally.
+    One release of a pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at
+    delta = 0, with all of the significance. For another claim, its epsilon is tested at each of 8
+    values of delta, fixed in advance from 1e-2 to 1e-9 over the number of canaries; the
+    significance is shared equally.
 
     Parameters
     ----------
@@ -53,13 +58,16 @@ def falsify_one_run(
     Returns
     -------
     Finding
+        With a warning if fewer guesses are right than by chance (surely, at 1e-6).
     """
     level = checked_significance(significance)
     _check(canaries, guesses, correct)
     curve = curve_of(claim, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    deltas = [10.0**-power / canaries for power in range(2, 2 + _POINTS)]
+    if isinstance(curve.mechanism, _PURE) and math.isfinite(curve.epsilon(0)):
+        deltas = [0.0]
     tried = []
-    for power in range(2, 2 + _POINTS):
-        delta = 10.0**-power / canaries
+    for delta in deltas:
         epsilon = curve.epsilon(delta)
         tried.append((p_value(canaries, guesses, correct, epsilon, delta), epsilon, delta))
     found, epsilon, delta = min(tried)
@@ -68,7 +76,8 @@ def falsify_one_run(
         f"({epsilon:.4g}, {delta:.3g})-DP gives a guess a probability of "
         f"{1 / (1 + math.exp(-epsilon)):.4f} at most."
     )
-    return Finding(told(curve), min(1.0, _POINTS * found), level, evidence, 1)
+    warning = f"{_WRONG} {_TURN}" if guesses_wrong(int(correct), int(guesses)) else ""
+    return Finding(told(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
 
 
 def one_run_epsilon_lower_bound(
@@ -89,8 +98,17 @@ def one_run_epsilon_lower_bound(
     -------
     float
         The largest epsilon that is falsified at `delta`, rounded down; 0 if none is.
+
+    Raises
+    ------
+    ValueError
+        A value is outside its domain, or fewer guesses are right than by chance (surely, at
+        1e-6).
     """
     _check(canaries, guesses, correct)
+    if guesses_wrong(int(correct), int(guesses)):
+        rule = f"at least about half of guesses={guesses}"
+        raise ValueError(checks.expected("correct", correct, rule, f"{_WRONG} {_TURN}"))
     delta = checks.query_delta(delta)
     error = error_of(confidence)
 

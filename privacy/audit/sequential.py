@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincc, betaln
 
 from privacy import checks
-from privacy.audit.bounds import correct, curve_of, scores_of
+from privacy.audit.bounds import RATIOS, correct, curve_of, guesses_wrong, scores_of
 from privacy.audit.claims import scored, told, two
 from privacy.audit.findings import Finding, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
@@ -121,7 +121,9 @@ class SequentialAudit:
             f"allows a probability of {self._most:.4f}. Bets against it won a factor of "
             f"{math.exp(min(self._best, 700)):.3g}."
         )
-        return Finding(self._told, self.p_value, self._level, evidence, self.runs)
+        wrong = guesses_wrong(self._right, 2 * self.runs)
+        warning = f"The scores guess the wrong data set. {RATIOS}" if wrong else ""
+        return Finding(self._told, self.p_value, self._level, evidence, self.runs, warning)
 
 
 def audit_until_falsified(

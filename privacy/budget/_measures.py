@@ -2,9 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
+from heapq import nlargest
 from typing import Any
 
 from privacy import checks
@@ -12,20 +15,24 @@ from privacy.accounting import Notion, account, support_matrix
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
+    Gaussian,
     Laplace,
     Mechanism,
+    Parallel,
     PureDP,
     RandomizedResponse,
     Repeated,
     UnsupportedMechanism,
+    ZeroConcentratedDP,
 )
+from privacy.mechanisms.claims import check_relation
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 
 Cost = tuple[Fraction, ...]
 
-# Noise is a float: ten Gaussians of a tenth of rho may cost some ulp more than rho. The limit is
-# set so much lower in advance that this much above it still keeps the promise.
+# Noise is a float: ten Gaussians of a tenth of rho may cost some ulp more than rho. The limit that
+# is shown is lower by this share than the one that an epsilon allows, which spends may fill.
 GRACE = Fraction(1, 10**12)
 
 
@@ -45,6 +52,10 @@ class Measure(ABC):
     def epsilon(self, limit: Cost, delta: float) -> float:
         """Return the epsilon of a limit, rounded up."""
 
+    def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
+        """Return whether a sum above `limit` is proven to keep (epsilon, delta) all the same."""
+        return False  # where `limit` is exact
+
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         """Return what a mechanism costs, its parts spent one after the other."""
         if isinstance(mechanism, Repeated):
@@ -52,7 +63,23 @@ class Measure(ABC):
             return tuple(mechanism.count * part for part in one)
         if isinstance(mechanism, Composed):
             return reduce(added, (self.cost(part, relation) for part in mechanism.parts))
-        return self._cost_of_one(mechanism, relation)
+        if isinstance(mechanism, Parallel):
+            return self._cost_of_worst(mechanism, relation)
+        return _cost_of_release(self, mechanism, relation)
+
+    def _cost_of_worst(self, mechanism: Parallel, relation: NeighboringRelation) -> Cost:
+        """Return the largest cost of a cell: a record is in one, or moves from one to another."""
+        parts = dict.fromkeys(mechanism.parts)
+        costs = [self.cost(part, relation) for part in parts]
+        if relation is NeighboringRelation.REPLACE_ONE and mechanism.cells == "by_record":
+            once = {part: self.cost(part, NeighboringRelation.ADD_OR_REMOVE_ONE) for part in parts}
+            each = zip(*(once[part] for part in mechanism.parts), strict=True)
+            costs.append(tuple(sum(nlargest(2, amounts), Fraction(0)) for amounts in each))
+        return tuple(map(max, zip(*costs, strict=True)))
+
+    def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
+        """Return the cost of one release where no float rounds it, None for other releases."""
+        return None
 
     def _cost_of_one(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         try:
@@ -60,15 +87,38 @@ class Measure(ABC):
         except UnsupportedMechanism as refusal:
             # what `account` recommends is for plans alone
             raise UnsupportedMechanism(f"{refusal.__cause__} {_remedy(mechanism)}") from refusal
-        return (_finite(self._amount(curve), mechanism),)
+        return tuple(_finite(amount, mechanism) for amount in self._amounts(curve))
 
-    def _amount(self, curve: Any) -> float:
+    def _amounts(self, curve: Any) -> Sequence[float]:
         """Return what the curve of the notion costs."""
         raise NotImplementedError
 
 
+class Converted(Measure):
+    """A measure whose `epsilon` is a numerical conversion, which `limit` inverts by a search."""
+
+    def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
+        """Return whether the conversion itself answers at most `epsilon` for a sum.
+
+        The search of `limit` ends below its root, so that it may refuse a sum whose own conversion
+        gave this epsilon. The conversion is an upper bound of the true epsilon, which grows with
+        the sum: where it is at most `epsilon`, for this sum or one above it, the sum is within
+        the true limit. That limit is fixed in advance, so that the theorem of the filter holds at
+        it, even where rounding makes the conversion itself not monotone. The next floats are
+        tried as well, because accounting for a plan rounds its sum up.
+        """
+        above = up(total[0])
+        if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
+            return False
+        for _ in range(12):
+            if self.epsilon((Fraction(above),), delta) <= epsilon:
+                return True
+            above = math.nextafter(above, math.inf)
+        return False
+
+
 @dataclass(frozen=True)
-class Rho(Measure):
+class Rho(Converted):
     """rho of zCDP."""
 
     name = "rho"
@@ -87,12 +137,22 @@ class Rho(Measure):
 
         return epsilon_from_rho(up(limit[0]), delta) if limit[0] else 0.0
 
-    def _amount(self, curve: Any) -> float:
-        return float(curve.rho)
+    def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
+        if isinstance(mechanism, Gaussian):
+            return (_mu_squared(mechanism, relation) / 2,)
+        if isinstance(mechanism, ZeroConcentratedDP):
+            check_relation(mechanism, relation)
+            # the float that conversions take, or the decimal that it is written as: the smaller,
+            # so that what a conversion says of this rho is said of its cost
+            return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
+        return None
+
+    def _amounts(self, curve: Any) -> Sequence[float]:
+        return (curve.rho,)
 
 
 @dataclass(frozen=True)
-class MuSquared(Measure):
+class MuSquared(Converted):
     """mu^2 of Gaussians."""
 
     name = "mu^2"
@@ -112,42 +172,57 @@ class MuSquared(Measure):
         relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # of no account once mu is known
         return GaussianCurve(relation, up(limit[0])).epsilon(delta)
 
-    def _amount(self, curve: Any) -> float:
-        return float(curve.mu_squared)
+    def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
+        return (_mu_squared(mechanism, relation),) if isinstance(mechanism, Gaussian) else None
+
+    def _amounts(self, curve: Any) -> Sequence[float]:
+        return (curve.mu_squared,)
 
 
 @dataclass(frozen=True)
 class Divergence(Measure):
-    """The Rényi divergence of one order, fixed in advance."""
+    """The Rényi divergences of orders that are fixed in advance: one of them for a filter."""
 
-    order: float
+    orders: tuple[float, ...]
     name = "divergence"
     notion = "rdp"
     theorem = "Feldman and Zrnic 2021: divergences of one fixed order add adaptively"
 
-    def _gap(self, delta: float) -> float:
-        """Return epsilon - D: Canonne, Kamath and Steinke 2020, Proposition 12."""
-        a = self.order
-        return math.log1p(-1 / a) - (math.log(a) + math.log(delta)) / (a - 1)
+    def _gap(self, delta: float) -> Fraction:
+        """Return epsilon - D, rounded up (Canonne, Kamath and Steinke 2020, Proposition 12)."""
+        (order,) = self.orders
+        with localcontext(Context(prec=50)):  # whose logarithms are correctly rounded
+            a = Decimal(order)
+            terms = (1 - 1 / a).ln(), -a.ln() / (a - 1), -Decimal(delta).ln() / (a - 1)
+            return Fraction(sum(terms)) + Fraction(1 + sum(map(abs, terms))) / 10**30
 
     def limit(self, epsilon: float, delta: float) -> Cost:
         """Return the largest divergence, or refuse an order that cannot reach epsilon."""
-        gap = self._gap(delta)
-        most = epsilon - gap - 1e-14 * (abs(gap) + epsilon)
+        most = Fraction(epsilon) - self._gap(delta)
         if most <= 0:
+            (order,) = self.orders
             remedy = f"At this epsilon and delta an order above {1 - math.log(delta) / epsilon:.4g}"
             raise ValueError(
-                checks.expected("order", self.order, "large enough", remedy + " is enough.")
+                checks.expected("order", order, "large enough", remedy + " is enough.")
             )
-        return (Fraction(most),)
+        return (most,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the optimal conversion of this order."""
-        gap, most = self._gap(delta), up(limit[0])
-        return max(0.0, most + gap + 1e-14 * (abs(gap) + most))
+        """Return the optimal conversion of the one order."""
+        return up(max(Fraction(0), limit[0] + self._gap(delta)))
 
-    def _amount(self, curve: Any) -> float:
-        return float(curve.divergence(self.order))
+    def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
+        if not isinstance(mechanism, Gaussian | ZeroConcentratedDP):
+            return None
+        rho = Rho()._exact(mechanism, relation)
+        assert rho is not None
+        return tuple(Fraction(order) * rho[0] for order in self.orders)
+
+    def _amounts(self, curve: Any) -> Sequence[float]:
+        # one row a direction, where directions differ
+        rows = curve.divergences(self.orders)
+        found: list[float] = (rows if rows.ndim == 1 else rows.max(axis=0)).tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -167,22 +242,50 @@ class EpsilonDelta(Measure):
         """Return the sum of epsilons."""
         return up(limit[0])
 
-    def _cost_of_one(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-        curve = account(mechanism, notion="approximate", relation=relation)
-        match mechanism:
-            case ApproximateDP():
-                return decimal(mechanism.epsilon), decimal(mechanism.delta)
-            case PureDP():
-                return decimal(mechanism.epsilon), Fraction(0)
-            case RandomizedResponse():
-                return Fraction(mechanism.epsilon), Fraction(0)
-            case Laplace():
-                replaced = relation is NeighboringRelation.REPLACE_ONE
-                shift = mechanism.replace_distance if replaced else 1.0
-                ratio = Fraction(shift) / Fraction(mechanism.scale)
-                short = decimal(float(ratio))  # many long fractions would take long to add
-                return short if short >= ratio else Fraction(up(ratio)), Fraction(0)
-        return _finite(curve.epsilon(0), mechanism), Fraction(0)
+    def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
+        if isinstance(mechanism, ApproximateDP):
+            check_relation(mechanism, relation)
+            return decimal(mechanism.epsilon), decimal(mechanism.delta)
+        loss = _pure_loss(mechanism, relation)
+        return None if loss is None else (loss, Fraction(0))
+
+    def _amounts(self, curve: Any) -> Sequence[float]:
+        return curve.epsilon(0), 0.0
+
+
+@lru_cache(maxsize=1024)  # what is chosen step by step is often the same again
+def _cost_of_release(measure: Measure, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
+    known = measure._exact(mechanism, relation)
+    return measure._cost_of_one(mechanism, relation) if known is None else known
+
+
+def _mu_squared(mechanism: Gaussian, relation: NeighboringRelation) -> Fraction:
+    return _short(Fraction(mechanism.shift(relation)) / Fraction(mechanism.noise_multiplier), 2)
+
+
+def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction | None:
+    """Return the largest privacy loss of a release that bounds it by a closed form."""
+    match mechanism:
+        case PureDP():
+            check_relation(mechanism, relation)
+            return decimal(mechanism.epsilon)
+        case RandomizedResponse():
+            return Fraction(mechanism.epsilon)
+        case Laplace():
+            return _short(Fraction(mechanism.shift(relation)) / Fraction(mechanism.scale))
+    return None
+
+
+def _short(ratio: Fraction, power: int = 1) -> Fraction:
+    """Return ratio^power, rounded up by less than 2^-159 of it where its denominator is long.
+
+    Sums of many fractions of unlike denominators would take long: those are made powers of two.
+    """
+    value = ratio**power
+    if value.denominator <= 4096:
+        return value
+    bits = max(0, 160 + value.denominator.bit_length() - value.numerator.bit_length())
+    return Fraction(-(-(value.numerator << bits) // value.denominator), 1 << bits)
 
 
 def _remedy(mechanism: Mechanism) -> str:
@@ -208,13 +311,21 @@ def _finite(value: float, mechanism: Mechanism) -> Fraction:
 
 
 def up(value: Fraction) -> float:
-    """Return the nearest float that is not below."""
-    return float(value) if Fraction(float(value)) >= value else round_up(float(value))
+    """Return the nearest float that is not below, possibly infinite."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return math.inf
+    return near if Fraction(near) >= value else round_up(near)
 
 
 def down(value: Fraction) -> float:
     """Return the nearest float that is not above."""
-    return float(value) if Fraction(float(value)) <= value else round_down(float(value))
+    try:
+        near = float(value)
+    except OverflowError:
+        return math.nextafter(math.inf, 0.0)
+    return near if Fraction(near) <= value else round_down(near)
 
 
 def added(one: Cost, other: Cost) -> Cost:
@@ -222,7 +333,36 @@ def added(one: Cost, other: Cost) -> Cost:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def shown(cost: tuple[float, ...]) -> str:
+def shown(cost: tuple[float, ...], digits: int = 6) -> str:
     """Return a cost for people to read."""
-    numbers = ", ".join(f"{value:.6g}" for value in cost)
+    numbers = ", ".join(f"{value:.{digits}g}" for value in cost)
     return numbers if len(cost) == 1 else f"({numbers})"
+
+
+def cost_to_json(cost: Cost) -> list[str]:
+    """Return exact fractions; hexadecimal, since Python limits the length of decimal ones."""
+    return [f"{part.numerator:x}/{part.denominator:x}" for part in cost]
+
+
+def cost_from_json(name: str, form: Any, length: int) -> Cost:
+    """Read what `cost_to_json` wrote: so many fractions >= 0."""
+    try:
+        pairs = [part.split("/") for part in form]
+        cost = tuple(Fraction(int(over, 16), int(under, 16)) for over, under in pairs)
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError):
+        cost = ()
+    if len(cost) != length or any(part < 0 for part in cost):
+        raise ValueError(checks.expected(name, form, f"{length} fractions >= 0", SAVED))
+    return cost
+
+
+SAVED = "Pass what to_json() wrote."
+
+
+def saved(form: Any, schema: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a saved budget, after its schema, or refuse other fields."""
+    values = dict(form) if isinstance(form, Mapping) else {}
+    if values.get("schema") != schema or set(values) != {"schema", *keys}:
+        rule = f"an object of schema {schema!r} with the keys {', '.join(keys)}"
+        raise ValueError(checks.expected("form", sorted(map(str, values)), rule, SAVED))
+    return values

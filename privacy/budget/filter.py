@@ -5,7 +5,7 @@ chosen after looking at earlier outputs, in the few notions with a theorem for t
 is that of the whole budget, whatever was spent of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from privacy import checks
 from privacy.budget._measures import (
+    SAVED,
     Cost,
     Divergence,
     EpsilonDelta,
@@ -20,7 +21,11 @@ from privacy.budget._measures import (
     MuSquared,
     Rho,
     added,
+    cost_from_json,
+    cost_to_json,
+    decimal,
     down,
+    saved,
     shown,
     up,
 )
@@ -29,6 +34,11 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 FilterNotion = Literal["zcdp", "gaussian", "rdp", "approximate"]
+
+_SCHEMA = "dpcalib.budget/1"
+_KEYS = ("epsilon", "delta", "notion", "order", "relation", "unit", "of_epsilon")
+_SUMS = ("limit", "most", "spent")
+_ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), and a delta."
 
 
 class BudgetExceeded(ValueError):
@@ -58,17 +68,21 @@ class BudgetExceeded(ValueError):
 class Budget:
     """A privacy filter: what may be spent by mechanisms that are chosen one after the other.
 
-    Immutable: `spend` returns another budget.
+    Immutable: `spend` returns another budget. Threads that share one need a `SharedBudget`.
 
     Parameters
     ----------
     epsilon, delta
         The guarantee that holds at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be
         0 in notion ``"approximate"``).
+    rho, mu
+        Instead of epsilon, which follows at `delta`: the most that may be spent of rho, in notion
+        ``"zcdp"``, or the mu of ``"gaussian"``, whose squares add up.
     notion
-        What adds up: ``"zcdp"`` (rho), ``"gaussian"`` (mu^2; Gaussians only), ``"rdp"`` (the
-        divergence at one `order`; also sampled noise), ``"approximate"`` (epsilon and delta).
-        Tighter notions hold for plans that were fixed in advance, and have no filter.
+        What adds up: ``"zcdp"`` (rho; the default), ``"gaussian"`` (mu^2; Gaussians only; the
+        default with `mu`), ``"rdp"`` (the divergence at one `order`; also sampled noise),
+        ``"approximate"`` (epsilon and delta). Tighter notions hold for plans that were fixed in
+        advance, and have no filter.
     order
         The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
     relation
@@ -96,42 +110,43 @@ class Budget:
     measure: Measure
     """What adds up, and the theorem that lets it."""
     _limit: Cost
+    _most: Cost
+    """What may be spent: more than the limit by a share of `GRACE` where an epsilon set both."""
+    _of_epsilon: bool
+    """Whether epsilon and delta set the limit; not a rho, a mu, or the rest of another budget."""
     _spent: Cost
 
     def __init__(
         self,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float,
-        notion: FilterNotion = "zcdp",
+        rho: float | None = None,
+        mu: float | None = None,
+        notion: FilterNotion | None = None,
         order: float | None = None,
         relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
         unit: str = ONE_RECORD,
     ) -> None:
-        if notion not in get_args(FilterNotion):
-            remedy = "Others hold for plans fixed in advance: account the plan instead."
-            rule = f"one of {get_args(FilterNotion)}"
-            raise ValueError(checks.expected("notion", notion, rule, remedy))
-        epsilon = checks.epsilon(epsilon)
-        delta = checks.query_delta(delta) if notion == "approximate" else checks.delta(delta)
-        if (order is not None) != (notion == "rdp"):
-            remedy = 'Pass order= with notion="rdp", and only there.'
-            rule = "a Rényi order" if order is None else "None"
-            raise ValueError(checks.expected("order", order, rule, remedy))
-        measure: Measure
-        if order is not None:
-            measure = Divergence(
-                checks.real("order", order, "Pass a Rényi order, such as 8.", above=1)
-            )
-        elif notion == "gaussian":
-            measure = MuSquared()
+        given = {"epsilon": epsilon, "rho": rho, "mu": mu}
+        if sum(value is not None for value in given.values()) != 1:
+            names, values = ", ".join(given), tuple(given.values())
+            raise ValueError(checks.expected(names, values, "one value", _ONE_OF))
+        if notion is None:
+            notion = "zcdp" if mu is None else "gaussian"
+        measure = _measure(notion, order)
+        delta = _delta(delta, notion)
+        if epsilon is not None:
+            epsilon = checks.epsilon(epsilon)
+            most = measure.limit(epsilon, delta)
+            limit = tuple(amount / (1 + measure.grace) for amount in most)
         else:
-            measure = Rho() if notion == "zcdp" else EpsilonDelta()
-        limit = tuple(most / (1 + measure.grace) for most in measure.limit(epsilon, delta))
+            most = limit = (_of_parameter(measure, rho, mu),)
+            epsilon = measure.epsilon(most, delta)
         nothing = (Fraction(0),) * len(limit)
         self._set(epsilon=epsilon, delta=delta, notion=notion, measure=measure)
         self._set(relation=checks.relation(relation), unit=checks.unit(unit))
-        self._set(_limit=limit, _spent=nothing)
+        self._set(_limit=limit, _most=most, _of_epsilon=rho is None and mu is None, _spent=nothing)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -155,8 +170,11 @@ class Budget:
     @property
     def remaining(self) -> tuple[float, ...]:
         """Return what is left, rounded down."""
-        left = zip(self._limit, self._spent, strict=True)
-        return tuple(down(max(limit - spent, Fraction(0))) for limit, spent in left)
+        return tuple(map(down, self._left_of(self._limit)))
+
+    def _left_of(self, limit: Cost) -> Cost:
+        left = zip(limit, self._spent, strict=True)
+        return tuple(max(most - spent, Fraction(0)) for most, spent in left)
 
     def cost(self, mechanism: Mechanism) -> tuple[float, ...]:
         """Return what a mechanism would cost, in the budget's measure, rounded up."""
@@ -167,8 +185,9 @@ class Budget:
         return self._allows(added(self._spent, self.measure.cost(mechanism, self.relation)))
 
     def _allows(self, total: Cost) -> bool:
-        most = 1 + self.measure.grace
-        return all(t <= most * limit for t, limit in zip(total, self._limit, strict=True))
+        if all(amount <= most for amount, most in zip(total, self._most, strict=True)):
+            return True
+        return self._of_epsilon and self.measure.holds(total, self.epsilon, self.delta)
 
     def spend(self, mechanism: Mechanism) -> "Budget":
         """Return the budget after a mechanism, which may be chosen by earlier outputs.
@@ -185,26 +204,33 @@ class Budget:
         cost = self.measure.cost(mechanism, self.relation)
         total = added(self._spent, cost)
         if not self._allows(total):
-            asked = tuple(map(up, cost))
+            asked, left = tuple(map(up, cost)), self.remaining
+            digits = 6  # or as many as show that it costs more
+            while digits < 17 and not _differ(asked, left, digits):
+                digits += 1
             raise BudgetExceeded(
                 f"Expected {mechanism!r} to cost at most the remaining {self.measure.name} "
-                f"{shown(self.remaining)}: it costs {shown(asked)}, and {shown(self.spent)} of "
-                f"{shown(self.limit)} is spent. Add noise, or stop here.",
+                f"{shown(left, digits)}: it costs {shown(asked, digits)}, and "
+                f"{shown(self.spent, digits)} of {shown(self.limit, digits)} is spent. "
+                "Add noise, or stop here.",
                 asked,
                 self.spent,
-                self.remaining,
+                left,
             )
         return self._with(_spent=total)
 
+    @property
+    def _order(self) -> float | None:
+        return self.measure.orders[0] if isinstance(self.measure, Divergence) else None
+
     def guarantee(self) -> Guarantee:
         """Return what holds at any stopping time: the guarantee of the whole budget."""
-        order = self.measure.order if isinstance(self.measure, Divergence) else None
         return Guarantee(
             self.epsilon,
             self.delta,
             self.relation,
             self.notion,
-            order,
+            self._order,
             self.measure.theorem,
             unit=self.unit,
         )
@@ -231,17 +257,106 @@ class Budget:
         if not weights:
             raise ValueError(checks.expected("shares", shares, "at least one part", remedy))
         whole = sum(weights)
-        left = [limit - min(s, limit) for limit, s in zip(self._limit, self._spent, strict=True)]
+        left, rest = self._left_of(self._limit), self._left_of(self._most)
         nothing = (Fraction(0),) * len(left)
         parts = []
         for weight in weights:
-            limit = tuple(weight / whole * rest for rest in left)
+            limit = tuple(weight / whole * amount for amount in left)
+            most = tuple(weight / whole * amount for amount in rest)
             delta = up(limit[1]) if len(limit) > 1 else self.delta
-            most = tuple((1 + self.measure.grace) * part for part in limit)
             epsilon = self.measure.epsilon(most, delta)
-            parts.append(self._with(epsilon=epsilon, delta=delta, _limit=limit, _spent=nothing))
+            part = self._with(epsilon=epsilon, delta=delta, _limit=limit, _most=most)
+            parts.append(part._with(_of_epsilon=False, _spent=nothing))
         return tuple(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `from_json` reads back, with what was spent."""
+        values = (self.epsilon, self.delta, self.notion, self._order, str(self.relation), self.unit)
+        sums = (self._limit, self._most, self._spent)
+        return {
+            "schema": _SCHEMA,
+            **dict(zip(_KEYS, (*values, self._of_epsilon), strict=True)),
+            **dict(zip(_SUMS, map(cost_to_json, sums), strict=True)),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "Budget":
+        """Return the budget that `to_json` wrote, with what was spent of it.
+
+        Read it where one process at a time spends and writes: two readers would spend twice.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The form is not what `to_json` writes, or its limit exceeds its epsilon and delta.
+        """
+        values = saved(form, _SCHEMA, (*_KEYS, *_SUMS))
+        notion = values["notion"]
+        measure = _measure(notion, values["order"])
+        epsilon = checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
+        delta = _delta(values["delta"], notion)
+        if not isinstance(values["of_epsilon"], bool):
+            raise TypeError(
+                checks.expected("of_epsilon", values["of_epsilon"], "true or false", SAVED)
+            )
+        length = 2 if notion == "approximate" else 1
+        limit, most, spent = (cost_from_json(name, values[name], length) for name in _SUMS)
+        # epsilon was rounded; a limit that grew in the file is another budget
+        within = measure.epsilon(most, delta) <= epsilon * (1 + 1e-9)
+        if length > 1:
+            within &= most[1] <= max(decimal(delta), Fraction(delta))
+        if not within or any(one > other for one, other in zip(limit, most, strict=True)):
+            rule = f"within epsilon={epsilon!r} and delta={delta!r}"
+            raise ValueError(checks.expected("most", values["most"], rule, SAVED))
+        budget: Budget = cls.__new__(cls)
+        budget._set(epsilon=epsilon, delta=delta, notion=notion, measure=measure)
+        budget._set(relation=checks.relation(values["relation"]))
+        budget._set(unit=checks.unit(values["unit"]), _of_epsilon=values["of_epsilon"])
+        budget._set(_limit=limit, _most=most, _spent=spent)
+        return budget
 
     def __str__(self) -> str:
         spent = f"{self.measure.name} {shown(self.spent)} of {shown(self.limit)} spent"
         return f"{spent}; the whole budget is {self.guarantee()}"
+
+
+def _delta(delta: float, notion: FilterNotion) -> float:
+    return checks.query_delta(delta) if notion == "approximate" else checks.delta(delta)
+
+
+def _measure(notion: FilterNotion, order: float | None) -> Measure:
+    if notion not in get_args(FilterNotion):
+        remedy = "Others hold for plans fixed in advance: account the plan instead."
+        rule = f"one of {get_args(FilterNotion)}"
+        raise ValueError(checks.expected("notion", notion, rule, remedy))
+    if (order is not None) != (notion == "rdp"):
+        remedy = 'Pass order= with notion="rdp", and only there.'
+        rule = "a Rényi order" if order is None else "None"
+        raise ValueError(checks.expected("order", order, rule, remedy))
+    if order is not None:
+        remedy = "Pass a Rényi order, such as 8."
+        return Divergence((checks.real("order", order, remedy, above=1),))
+    plain: dict[str, Measure] = {"zcdp": Rho(), "gaussian": MuSquared()}
+    return plain.get(notion) or EpsilonDelta()
+
+
+def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Fraction:
+    """Return the limit that a rho or a mu is: that very float, or the decimal that it is read as.
+
+    The larger, so that a claim and noise of just this rho or mu both fit; the epsilon of the
+    budget follows from it.
+    """
+    name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
+    number = checks.real(name, value, f"Pass the {name} that may be spent.", above=0)
+    if measure.notion != notion:
+        remedy = f"Leave the notion out where {name}= sets the limit."
+        raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
+    return max(Fraction(number), decimal(number)) ** (1 if mu is None else 2)
+
+
+def _differ(asked: tuple[float, ...], left: tuple[float, ...], digits: int) -> bool:
+    return any(
+        shown((one,), digits) != shown((other,), digits)
+        for one, other in zip(asked, left, strict=True)
+        if one > other
+    )

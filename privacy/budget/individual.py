@@ -6,18 +6,18 @@ budget (Feldman and Zrnic 2021, for Rényi divergences, so for rho at every orde
 """
 
 import math
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from privacy import checks
-from privacy.budget._measures import GRACE, down
+from privacy.budget._measures import GRACE, SAVED, MuSquared, down, saved, up
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
-from privacy.mechanisms.sampling import mu_squared
 from privacy.notions.zcdp import rho_from_epsilon
-from privacy.numerics.rounding import U, round_up
+from privacy.numerics.rounding import U
 from privacy.relations import NeighboringRelation
 
 if TYPE_CHECKING:
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _SHARES = "Pass each user's contribution norm divided by the clip norm, one number a user."
+_SCHEMA = "dpcalib.individual_budget/1"
+_KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndividualBudget:
     """The same (epsilon, delta) for each of many users, spent by their own contributions.
 
-    Immutable: `spend` returns another budget. What a user has spent, who is exhausted, and how many
-    are, depend on private data: publish none of it. What may be published is the outputs of the
-    mechanisms and `guarantee`.
+    Immutable: `spend` returns another budget. Threads that share one need a `SharedBudget`. What a
+    user has spent, who is exhausted, and how many are, depend on private data: publish none of it.
+    What may be published is the outputs of the mechanisms and `guarantee`.
 
     Parameters
     ----------
@@ -121,11 +123,12 @@ class IndividualBudget:
         """
         import numpy as np
 
-        squared = mu_squared(mechanism, self.relation)
-        if squared is None:
+        try:
+            (squared,) = MuSquared().cost(mechanism, self.relation)
+        except UnsupportedMechanism as refusal:
             raise UnsupportedMechanism(
                 f"No individual cost is proven for {mechanism!r}. Unsampled Gaussians have one."
-            )
+            ) from refusal
         try:
             share = np.asarray(shares, dtype=float)
         except (TypeError, ValueError):
@@ -135,9 +138,9 @@ class IndividualBudget:
             raise ValueError(checks.expected("shares.shape", share.shape, rule, _SHARES))
         if not ((share >= 0) & (share <= 1)).all():  # without the value: it is a user's
             raise ValueError(checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
-        rho = round_up(0.5 * squared, 4 * U)
+        rho = up(squared / 2 * (1 + 4 * Fraction(U)))  # for the two products that follow
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            cost = share * share * (rho * (1 + 4 * U))
+            cost = share * (share * rho)
             total = self._spent + np.nextafter(cost, math.inf)
         total = np.where(share > 0, np.nextafter(total, math.inf), self._spent)
         admitted = total <= self._most
@@ -151,3 +154,37 @@ class IndividualBudget:
         return Guarantee(
             self.epsilon, self.delta, self.relation, "zcdp", theorem=theorem, unit=self.unit
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `from_json` reads back, with what each user spent.
+
+        ``"sensitive_spent"`` is as private as the data.
+        """
+        values = (self.epsilon, self.delta, self.users, str(self.relation), self.unit)
+        spent = self._spent.tolist()
+        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "IndividualBudget":
+        """Return the budget that `to_json` wrote, with what each user spent.
+
+        Read it where one process at a time spends and writes: two readers would spend twice.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The form is not what `to_json` writes.
+        """
+        import numpy as np
+
+        values = saved(form, _SCHEMA, _KEYS)
+        given = values.pop("sensitive_spent")
+        budget = cls(**{key: value for key, value in values.items() if key != "schema"})
+        numbers = isinstance(given, list) and all(type(one) in (int, float) for one in given)
+        spent = np.asarray(given if numbers else [], dtype=float)
+        if spent.shape != (budget.users,) or not ((spent >= 0) & np.isfinite(spent)).all():
+            # without the value: it is the users'
+            rule = f"{budget.users} finite numbers >= 0"
+            raise ValueError(checks.expected("sensitive_spent", "<spent>", rule, SAVED))
+        object.__setattr__(budget, "_spent", spent)
+        return budget

@@ -6,14 +6,25 @@ reading at ALL times. That costs more than a plan that was fixed in advance.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from privacy import checks
-from privacy.budget._measures import Cost, Divergence, EpsilonDelta, Measure, added, decimal, up
+from privacy.budget._measures import (
+    Cost,
+    Divergence,
+    EpsilonDelta,
+    Measure,
+    added,
+    cost_from_json,
+    cost_to_json,
+    decimal,
+    saved,
+    up,
+)
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
 from privacy.numerics.rounding import round_up
@@ -23,6 +34,8 @@ OdometerNotion = Literal["rdp", "approximate"]
 
 _ORDERS = tuple(1 + 2.0**k for k in range(11))
 _ORDERS_OF_RDP = 'Orders belong to notion="rdp"; leave them out otherwise.'
+_SCHEMA = "dpcalib.odometer/1"
+_KEYS = ("delta", "notion", "orders", "relation", "unit", "spent")
 _THEOREMS = {
     "rdp": "Whitehouse, Ramdas, Rogers and Wu 2023: Ville's inequality at orders fixed in advance",
     "approximate": "Rogers, Roth, Ullman and Vadhan 2016: basic composition is a valid odometer",
@@ -33,7 +46,7 @@ _THEOREMS = {
 class Odometer:
     """What mechanisms that are chosen one after the other have spent, readable at any time.
 
-    Immutable: `spend` returns another odometer.
+    Immutable: `spend` returns another odometer. Threads that share one need a `SharedBudget`.
 
     In notion ``"rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
@@ -73,7 +86,7 @@ class Odometer:
     orders: Iterable[float] | None = None
     relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     unit: str = ONE_RECORD
-    _spent: tuple[Cost, ...] = field(init=False, repr=False)
+    _spent: Cost = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.notion not in get_args(OdometerNotion):
@@ -88,7 +101,7 @@ class Odometer:
             delta = checks.query_delta(self.delta)
             if self.orders is not None:
                 raise ValueError(checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
-        nothing = tuple((Fraction(0),) for _ in orders) or ((Fraction(0), Fraction(0)),)
+        nothing = (Fraction(0),) * (len(orders) or 2)
         self._set(delta=delta, orders=orders, relation=checks.relation(self.relation))
         self._set(unit=checks.unit(self.unit), _spent=nothing)
 
@@ -97,8 +110,9 @@ class Odometer:
             object.__setattr__(self, name, value)
 
     @property
-    def _measures(self) -> tuple[Measure, ...]:
-        return tuple(map(Divergence, self.orders or ())) or (EpsilonDelta(),)
+    def _measure(self) -> Measure:
+        assert isinstance(self.orders, tuple)
+        return Divergence(self.orders) if self.orders else EpsilonDelta()
 
     def spend(self, mechanism: Mechanism) -> "Odometer":
         """Return the odometer after a mechanism, which may be chosen by earlier outputs.
@@ -110,28 +124,27 @@ class Odometer:
         UnsupportedMechanism
             The notion has no rule for the mechanism.
         """
-        costs = (measure.cost(mechanism, self.relation) for measure in self._measures)
         after = copy(self)
-        after._set(_spent=tuple(map(added, self._spent, costs)))
+        after._set(_spent=added(self._spent, self._measure.cost(mechanism, self.relation)))
         return after
 
     @property
     def epsilon(self) -> float:
         """Return the reading, rounded up; infinite where delta is overspent."""
         if self.notion == "approximate":
-            ((epsilon, delta),) = self._spent
+            epsilon, delta = self._spent
             return up(epsilon) if delta <= decimal(self.delta) else math.inf
         return min(reading for reading, _ in self._readings())
 
     def _readings(self) -> list[tuple[float, float]]:
         """Return the bound of each order, rounded up, and the order."""
         assert isinstance(self.orders, tuple)
-        if not any(spent for (spent,) in self._spent):
+        if not any(self._spent):
             return [(0.0, self.orders[0])]
         tail = math.log(len(self.orders)) - math.log(self.delta)
         return [
             (round_up(up(spent) + tail / (order - 1), 16 * 2.0**-53), order)
-            for (spent,), order in zip(self._spent, self.orders, strict=True)
+            for spent, order in zip(self._spent, self.orders, strict=True)
         ]
 
     def guarantee(self) -> Guarantee:
@@ -149,3 +162,29 @@ class Odometer:
             _THEOREMS[self.notion],
             unit=self.unit,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `from_json` reads back, with what was spent."""
+        assert isinstance(self.orders, tuple)
+        orders = list(self.orders) or None
+        values = (self.delta, self.notion, orders, str(self.relation), self.unit)
+        spent = cost_to_json(self._spent)
+        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "Odometer":
+        """Return the odometer that `to_json` wrote, with what was spent.
+
+        Read it where one process at a time spends and writes: two readers would each miss what
+        the other spends.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The form is not what `to_json` writes.
+        """
+        values = saved(form, _SCHEMA, _KEYS)
+        spent = values.pop("spent")
+        odometer = cls(**{key: value for key, value in values.items() if key != "schema"})
+        odometer._set(_spent=cost_from_json("spent", spent, len(odometer._spent)))
+        return odometer

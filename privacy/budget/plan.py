@@ -4,7 +4,9 @@ A file, its JSON form and `Plan` say the same thing. What a part may hold is wha
 `mechanism_from_json` reads, so that whatever can be described can be planned.
 """
 
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from os import PathLike
@@ -29,6 +31,15 @@ _OTHER_KEYS = {
     "q": "Write sampling_probability.",
     "count": "Write steps.",
 }
+_LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, which take some seconds to read
+_MOST_VALUES = 100_000  # in one part, in a plan
+_DEEPEST = 100
+# tomllib takes quadratic time for one dotted key. A key begins where no other does, and runs are
+# possessive, so that this search takes linear time.
+_DEEP_KEY = re.compile(
+    rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}"""
+)
+_FLAT = "Write the plan flat: [[part]] tables, and steps for repetitions."
 _PARTS = "Write a [[part]] table with a name and a type for everything that is to run."
 
 
@@ -80,11 +91,10 @@ class Plan:
         parts = tuple((_name(name), mechanism) for name, mechanism in self.parts)
         if not parts:
             raise ValueError(checks.expected("parts", parts, "at least one part", _PARTS))
-        names = [name for name, _ in parts]
-        for name in names:
-            if names.count(name) > 1:
-                remedy = "Rename one of the parts; one that runs several times has steps."
-                raise ValueError(checks.expected("name", name, "the name of one part", remedy))
+        name, times = Counter(name for name, _ in parts).most_common(1)[0]
+        if times > 1:
+            remedy = "Rename one of the parts; one that runs several times has steps."
+            raise ValueError(checks.expected("name", name, "the name of one part", remedy))
         checked: dict[str, object] = {
             "name": _name(self.name),
             "parts": parts,
@@ -137,13 +147,25 @@ def load_plan(path: str | PathLike[str]) -> Plan:
         and the part.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        form = tomllib.loads(text)
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         remedy = f"It cannot be read: {error.strerror or error}."
         raise type(error)(checks.expected("path", str(path), "a plan file", remedy)) from error
-    except (ValueError, RecursionError) as error:
+    if len(content) > _LARGEST_FILE:
+        rule = f"at most {_LARGEST_FILE} bytes long"
+        remedy = "Write equal parts once, with steps."
+        raise ValueError(checks.expected("path", str(path), rule, remedy))
+    try:
+        text = content.decode("utf-8")
+        form = None if _DEEP_KEY.search(text) else tomllib.loads(text)
+    except ValueError as error:
         raise ValueError(checks.expected("path", str(path), "TOML", f"{error}.")) from error
+    except RecursionError:
+        form = None
+    if form is None:
+        rule = f"nested at most {_DEEPEST} deep"
+        raise ValueError(checks.expected("path", str(path), rule, _FLAT))
     return _within(f"In {path}", form)
 
 
@@ -162,12 +184,14 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     """
     form = _table("plan", form, "Pass what Plan.to_json() wrote.")
     # the schema comes first: the keys of another one mean something else
-    if form.get("schema") != SCHEMA:
+    _check_present("the plan", "schema", form, f'Write schema = "{SCHEMA}".')
+    if form["schema"] != SCHEMA:
         remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
         raise ValueError(checks.expected("schema", form.get("schema"), repr(SCHEMA), remedy))
     _check_keys(
         form,
-        needs=("schema", "name", "budget", "part"),
+        needs=("name", "budget", "part"),
+        owner="the plan",
         knows=("schema", "name", *_OPTIONAL, "budget", "part"),
         hints={"name": _TITLE, "budget": _BUDGET, "part": _PARTS},
     )
@@ -176,11 +200,16 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         budget,
         needs=("delta",),
         knows=("epsilon", "delta"),
+        owner="the [budget] table",
         prefix="budget.",
         hints={"delta": "An epsilon means nothing without its delta: pass one, such as 1e-6."},
     )
     if not isinstance(parts, list | tuple):
         raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
+    if len(parts) > _MOST_VALUES:
+        rule = f"at most {_MOST_VALUES}"
+        remedy = "Write equal parts once, with steps."
+        raise ValueError(checks.expected("number of parts", len(parts), rule, remedy))
     optional = {key: form[key] for key in _OPTIONAL if form.get(key) is not None}
     return Plan(
         form["name"],
@@ -203,14 +232,29 @@ def _part(number: int, form: Any) -> tuple[str, Mechanism]:
     where = f"part {number}"
     try:
         values = _table("part", form, _PARTS)
-        name = _name(values.pop("name", None))
+        _check_present("the part", "name", values, _NAME)
+        name = _name(values.pop("name"))
         where = f"part {name!r}"
+        _check_size(values)
         return name, _part_mechanism(values)
-    except RecursionError:
-        told = checks.expected("type", values["type"], "less deeply nested", "Write it flat.")
-        raise ValueError(f"{where}: {told}") from None
     except (ValueError, TypeError) as error:
         raise type(error)(f"{where}: {error}") from error
+
+
+def _check_size(values: Mapping[str, Any]) -> None:
+    """Refuse a part that is nested deeper than recursion goes, or that holds too much."""
+    level: list[Any] = [values]
+    depth = seen = 0
+    while level:
+        depth, seen = depth + 1, seen + len(level)
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            rule = f"nested at most {_DEEPEST} deep and to hold at most {_MOST_VALUES} values"
+            raise ValueError(checks.expected("type", values.get("type"), rule, _FLAT))
+        inner = (node.values() if isinstance(node, Mapping) else node for node in level)
+        level = [value for several in inner for value in several if isinstance(value, _CONTAINERS)]
+
+
+_CONTAINERS = (Mapping, list, tuple)
 
 
 def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
@@ -230,6 +274,7 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
         _check_keys(
             values,
             needs=[one.name for one in own if one.default is MISSING],
+            owner="the part",
             knows=["type", *(one.name for one in own), *run],
             hints=_OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own},
         )
@@ -251,6 +296,7 @@ def _check_keys(
     needs: Iterable[str],
     knows: Iterable[str],
     hints: Mapping[str, str],
+    owner: str,
     prefix: str = "",
 ) -> None:
     known = list(dict.fromkeys(knows))
@@ -260,5 +306,9 @@ def _check_keys(
             remedy = hints.get(key, "Correct it or leave it out.")
             raise ValueError(checks.expected("key", f"{prefix}{key}", rule, remedy))
     for key in needs:
-        if form.get(key) is None:
-            raise ValueError(checks.expected(f"{prefix}{key}", None, "given", hints[key]))
+        _check_present(owner, key, form, hints[key])
+
+
+def _check_present(owner: str, key: str, form: Mapping[str, Any], remedy: str) -> None:
+    if form.get(key) is None:
+        raise ValueError(f"Expected {owner} to have the key {key!r}. {remedy}")

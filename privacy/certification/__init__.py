@@ -16,13 +16,23 @@ from typing import Literal
 
 from privacy import checks
 from privacy.certification._coverage import COVERS
-from privacy.guarantees import Guarantee, NotCertified
-from privacy.mechanisms import Mechanism
+from privacy.guarantees import Guarantee, NotCertified, records_in
+from privacy.mechanisms import Mechanism, mechanism_from_json
 from privacy.relations import NeighboringRelation
 
-__all__ = ["NotCertified", "can_prove", "certified", "nudges", "proves", "proves_guarantee"]
+__all__ = [
+    "NotCertified",
+    "as_proven",
+    "can_prove",
+    "certified",
+    "nudges",
+    "proves",
+    "proves_guarantee",
+]
 
 _ORDER = "Pass the Rényi order at which the pair was found."
+_SIZE = "Pass how many records change together."
+_LARGEST_SIZE = 2**53
 
 
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
@@ -43,11 +53,27 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     -------
     bool
         Looks at the tree alone. False too for a part that was proven under another
-        relation, and for sampling under REPLACE_ONE, except of one release of Gaussians
-        at replace_distance 2.
+        relation, for a claim that is sampled or in a cell by record unless under
+        ADD_OR_REMOVE_ONE, and for sampling under REPLACE_ONE, except of one release of
+        Gaussians at replace_distance 2.
+    """
+    return _covered(mechanism, checks.relation(relation), notion) is not None
+
+
+def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -> Mechanism | None:
+    """Return the mechanism, built anew with every check, if the notion has a formula for it.
+
+    The node classes accept any fields: a count of 0 or a misspelled kind of cells would
+    be proven too.
     """
     covers = COVERS.get(notion)
-    return covers is not None and covers(mechanism, checks.relation(relation))
+    if covers is None:
+        return None
+    try:
+        checked = mechanism_from_json(mechanism.to_json())
+    except (TypeError, ValueError):
+        return None
+    return checked if covers(checked, relation) else None
 
 
 def proves(
@@ -58,6 +84,7 @@ def proves(
     relation: NeighboringRelation | str,
     notion: str,
     order: float | None = None,
+    size: int = 1,
 ) -> bool:
     """Return whether `mechanism` is proven (epsilon, delta)-DP by the notion's theorem.
 
@@ -67,10 +94,13 @@ def proves(
         As in `can_prove`.
     epsilon, delta
         The reported pair, epsilon >= 0 and delta in [0, 1], both read as the exact
-        binary numbers that they are.
+        binary numbers that they are. Numbers that no float holds are not proven.
     order
         Rényi order > 1 of the conversion to (epsilon, delta). ``"rdp"`` needs it,
         ``"zcdp"`` finds the best one if none is given, the others ignore it.
+    size
+        How many records change together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise
+        the chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
 
     Returns
     -------
@@ -96,14 +126,16 @@ def proves(
     True
     """
     relation = checks.relation(relation)
-    if not can_prove(mechanism, relation=relation, notion=notion):
+    size = checks.count("size", size, _SIZE)
+    covered = _covered(mechanism, relation, notion)
+    if covered is None:
         return False
     if order is not None:
         order = checks.real("order", order, _ORDER, above=1)
     elif notion == "rdp":
         raise ValueError(checks.expected("order", order, "> 1 for notion 'rdp'", _ORDER))
-    epsilon, delta = float(epsilon), float(delta)
-    if not (0 <= epsilon < math.inf and 0 <= delta <= 1):
+    pair = float(epsilon), float(delta)
+    if pair != (epsilon, delta) or not (0 <= pair[0] < math.inf and 0 <= pair[1] <= 1):
         return False
     try:
         from privacy.certification import _bounds
@@ -112,13 +144,20 @@ def proves(
             "A proof needs interval arithmetic. Install it with 'pip install python-flint'."
         ) from error
     return _bounds.at_most(
-        lambda: _bounds.delta_bound(notion, mechanism, epsilon, relation, order), delta
+        lambda: _bounds.delta_bound(notion, covered, pair[0], relation, order, size), pair[1]
     )
 
 
 def proves_guarantee(guarantee: Guarantee) -> bool:
-    """Return whether the pair of a guarantee is proven for its own mechanism and notion."""
-    if guarantee.mechanism is None:
+    """Return whether the pair of a guarantee is proven for its own mechanism, notion and unit.
+
+    The unit is read as `Curve.group` writes it: "3 records" or "3 times one user" is a group of
+    3. Any other unit is the caller's word for what one record of the mechanism is.
+    """
+    size = records_in(guarantee.unit)
+    if guarantee.mechanism is None or not 1 <= size <= _LARGEST_SIZE:
+        return False
+    if guarantee.notion == "rdp" and guarantee.order is None:
         return False
     return proves(
         guarantee.mechanism,
@@ -128,7 +167,17 @@ def proves_guarantee(guarantee: Guarantee) -> bool:
         notion=guarantee.notion,
         # zCDP finds the best order anew; its float order can round to 1
         order=guarantee.order if guarantee.notion == "rdp" else None,
+        size=int(size),
     )
+
+
+def as_proven(guarantee: Guarantee) -> Guarantee | None:
+    """Return the guarantee marked as certified if `proves_guarantee`, else None."""
+    if not proves_guarantee(guarantee):
+        return None
+    marked = replace(guarantee)
+    object.__setattr__(marked, "certified", True)
+    return marked
 
 
 def nudges() -> Iterator[float]:
@@ -151,8 +200,9 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
     for step in nudges():
         value = getattr(guarantee, move) * (1 + step)
         candidate = replace(guarantee, **{move: min(value, 1.0) if move == "delta" else value})
-        if proves_guarantee(candidate):
-            return replace(candidate, certified=True)
+        marked = as_proven(candidate)
+        if marked is not None:
+            return marked
         if guarantee.mechanism is None or not can_prove(
             guarantee.mechanism, relation=guarantee.relation, notion=guarantee.notion
         ):

@@ -7,6 +7,7 @@ nothing. The trees come checked by `privacy.certification.can_prove`.
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial, reduce
 
 from flint import arb, ctx
@@ -52,18 +53,42 @@ def delta_bound(
     epsilon: float,
     relation: NeighboringRelation,
     order: float | None,
+    size: int,
 ) -> arb:
-    """Return the delta that the theorem of `notion` gives at `epsilon`."""
-    if notion in ("gaussian", "approximate"):
+    """Return the delta that the theorem of `notion` gives at `epsilon` for `size` records."""
+    if notion == "gaussian":
+        # Dong, Roth and Su 2022, Theorem 2.14
+        return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
+    if size > 1 and notion != "zcdp":
+        return _chained(
+            lambda each: delta_bound(notion, mechanism, each, relation, order, 1), epsilon, size
+        )
+    if notion == "approximate":
         return _profile(mechanism, arb(epsilon), relation)
     if notion == "rdp" and order is not None:
         excess = arb(order) - 1
         divergence = _total(mechanism, relation, partial(_divergence, order))
     else:
-        rho = _total(mechanism, relation, _rho)
+        # Bun and Steinke 2016, Proposition 1.9
+        rho = _total(mechanism, relation, _rho) * size**2
         excess = arb(_best_excess(float(rho), epsilon)) if order is None else arb(order) - 1
         divergence = (1 + excess) * rho
     return _delta_from_divergence(divergence, excess, arb(epsilon))
+
+
+def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
+    """Return the least delta(e) (1 + e^e + ... + e^((size - 1) e)) of some e <= epsilon / size.
+
+    Vadhan 2017, Lemma 2.2: from one neighbor to the next, `size` times.
+    """
+    bounds = []
+    for share in (1.0, 0.75, 0.5, 0.25, 0.0):
+        each = share * (epsilon / size)
+        if size * Fraction(each) > epsilon:
+            each = math.nextafter(each, 0.0)
+        gain = (size * arb(each)).expm1() / arb(each).expm1() if each else arb(size)
+        bounds.append(delta(each) * gain)
+    return reduce(arb.min, bounds)
 
 
 def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> arb:
@@ -219,20 +244,25 @@ def _best_excess(rho: float, epsilon: float) -> float:
 
 
 def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
-    """Return rho of one release: mu^2 / 2 of a Gaussian, epsilon^2 / 2 of a pure one.
+    """Return rho of one release: the supremum over orders of its divergence / order.
 
-    Bun and Steinke 2016, Propositions 1.6 and 1.4.
+    mu^2 / 2 of a Gaussian (Bun and Steinke 2016, Proposition 1.6). A pure claim and Laplace noise
+    reach it as the order falls to 1, where the divergence is that of Kullback and Leibler:
+    epsilon tanh(epsilon / 2), and d - 1 + e^-d at d scales.
     """
     match mechanism:
         case ZeroConcentratedDP():
             return arb(mechanism.rho)
         case Gaussian():
-            loss = _shift(mechanism, relation) / mechanism.noise_multiplier
+            mu = _shift(mechanism, relation) / mechanism.noise_multiplier
+            return mu * mu / 2
         case Laplace():
             loss = _shift(mechanism, relation) / mechanism.scale
+            return loss + (-loss).expm1()
         case PureDP() | RandomizedResponse():
-            loss = arb(mechanism.epsilon)
-    return loss * loss / 2
+            claim = arb(mechanism.epsilon)
+            return claim * (claim / 2).tanh()
+    raise TypeError(f"{mechanism!r} has no rho.")  # `can_prove` refuses it
 
 
 def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelation) -> arb:

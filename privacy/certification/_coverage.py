@@ -25,6 +25,19 @@ def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
     return relation is REPLACE_ONE and cells.cells == "by_record"
 
 
+def _relations_inside(
+    node: Parallel | PoissonSampled, relation: NeighboringRelation
+) -> set[NeighboringRelation]:
+    """Return the relations in which the parts are compared.
+
+    A zeroed or replaced record can leave a cell that is read off it, or was not sampled: there
+    the parts are run with the record and without it. A claim for one relation alone says nothing
+    of that.
+    """
+    alone = isinstance(node, Parallel) and node.cells != "by_record"
+    return {relation} if alone else {relation, ADD_OR_REMOVE_ONE}
+
+
 def _trees_of(covers: Covers) -> Covers:
     """Return the test that each leaf of a tree is covered, in every relation it is used in."""
 
@@ -35,9 +48,7 @@ def _trees_of(covers: Covers) -> Covers:
             case Composed():
                 return all(every(part, relation) for part in mechanism.parts)
             case Parallel():
-                used = {relation}
-                if record_can_move(mechanism, relation):
-                    used.add(ADD_OR_REMOVE_ONE)
+                used = _relations_inside(mechanism, relation)
                 return all(every(part, each) for part in mechanism.parts for each in used)
         return covers(mechanism, relation)
 
@@ -56,7 +67,7 @@ def _antipodal(mechanism: Mechanism, _: NeighboringRelation) -> bool:
 
 def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
-        case Gaussian() | Laplace() | RandomizedResponse():
+        case Gaussian() | Laplace() | RandomizedResponse(categories=2):
             return True
         case PureDP() | ZeroConcentratedDP():
             return mechanism.relation is relation
@@ -64,18 +75,24 @@ def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> boo
 
 
 def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
-    if isinstance(mechanism, PoissonSampled):
-        return relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+    match mechanism:
+        case PoissonSampled():
+            return relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+        case RandomizedResponse():
+            return True
     return _is_concentrated(mechanism, relation)
 
 
 def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
+        case PoissonSampled() if relation is REPLACE_ONE:
+            return _antipodal(mechanism.mechanism, relation)
         case PoissonSampled():
-            covers = _antipodal if relation is REPLACE_ONE else _one_release
-            return covers(mechanism.mechanism, relation)
+            used = _relations_inside(mechanism, relation)
+            return all(_one_release(mechanism.mechanism, each) for each in used)
         case Parallel() if not record_can_move(mechanism, relation):
-            return all(_one_release(part, relation) for part in mechanism.parts)
+            used = _relations_inside(mechanism, relation)
+            return all(_one_release(part, each) for part in mechanism.parts for each in used)
         case Laplace() | RandomizedResponse():
             return True
         case PureDP() | ApproximateDP():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import privacy as dp
-from privacy.certification import can_prove, proves_guarantee
+from privacy.certification import as_proven, can_prove
 from privacy.cli.options import Values
 from privacy.cli.output import Record, record, table
 from privacy.cli.questions import question
@@ -127,7 +127,9 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
     if target is not None and guarantee.epsilon > target:
         # a target that is met can be missed by some last digits when it is solved for anew
         at_target = replace(guarantee, epsilon=target)
-        if proves_guarantee(at_target) if certify else curve.delta(target) <= guarantee.delta:
+        if certify:
+            guarantee = as_proven(at_target) or guarantee
+        elif curve.delta(target) <= guarantee.delta:
             guarantee = at_target
     return record(
         name,

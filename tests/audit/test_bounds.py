@@ -7,9 +7,9 @@ import pytest
 from scipy.special import bdtr, ndtr
 
 import privacy as dp
-from privacy.audit import epsilon_lower_bound, mu_lower_bound
-from privacy.audit.bounds import accuracy_p_value, lower, upper
-from tests.audit.worst_cases import losses
+from privacy.audit import SequentialAudit, epsilon_lower_bound, falsify, mu_lower_bound
+from privacy.audit.bounds import accuracy_p_value, lower, misread, upper
+from tests.audit.worst_cases import cases, losses
 
 ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 
@@ -117,3 +117,68 @@ def test_bad_confidence(confidence):
 def test_bad_delta(delta):
     with pytest.raises(ValueError, match="Expected delta"):
         epsilon_lower_bound([0.0], [0.0], delta)
+
+
+def normal_ratios(mu, runs, seed=5):
+    rng = np.random.default_rng(seed)
+    return [mu * rng.normal(mean, 1, runs) - mu * mu / 2 for mean in (0, mu)]
+
+
+# what a membership attack has at hand, which is no log-likelihood ratio: its sign says nothing
+MISREAD = {
+    "exchanged": lambda zero, one: (one, zero),
+    "losses": lambda zero, one: (20 - zero, 20 - one),
+    "confidences": lambda zero, one: (np.exp(zero), np.exp(one)),
+    "offset": lambda zero, one: (zero + 1.0, one + 1.0),
+    "negative": lambda zero, one: (zero - 20, one - 20),
+}
+
+
+@pytest.mark.parametrize("kind", MISREAD)
+@pytest.mark.parametrize("mu", [0.27, 1.0, 4.0])
+def test_scores_that_are_no_ratios_are_refused(kind, mu):
+    right = normal_ratios(mu, 10_000)
+    assert mu_lower_bound(*right) > 0.8 * mu
+    wrong = MISREAD[kind](*right)
+    if kind == "offset" and mu == 4.0:  # among ratios of some 8, an offset of 1 is a small loss
+        assert mu_lower_bound(*wrong) > 0.8 * mu
+        return
+    for bound in (
+        lambda: mu_lower_bound(*wrong),
+        lambda: epsilon_lower_bound(*wrong, 1e-5),
+        lambda: epsilon_lower_bound(*wrong, 1e-5, claim=dp.Gaussian(1 / mu)),
+    ):
+        with pytest.raises(ValueError, match=r"^Expected scores_0, scores_1=.*log P1 / P0"):
+            bound()
+    found = falsify(dp.Gaussian(20.0), *wrong)
+    assert "log P1 / P0" in found.warning
+    assert found.to_json()["warning"] == found.warning
+    assert not falsify(dp.Gaussian(20.0), *right).warning
+
+
+def test_exchanged_scores_are_told_by_a_sequential_audit():
+    zero, one = normal_ratios(1.0, 500)
+    watch = SequentialAudit(dp.Gaussian(5.0))
+    watch.update(one, zero)
+    assert "wrong data set" in watch.finding().warning
+    watch = SequentialAudit(dp.Gaussian(5.0))
+    watch.update(zero, one)
+    assert not watch.finding().warning
+
+
+@pytest.mark.parametrize("mechanism", [case[0] for case in cases()[::3]], ids=repr)
+def test_ratios_are_no_misread_scores(mechanism):
+    """Exact ratios of every kind of mechanism, many draws: a false alarm has a chance of 1e-6."""
+    relation = dict(cases())[mechanism]
+    for seed in range(20):
+        ratios = losses(mechanism, relation, np.random.default_rng(seed), 2000)
+        assert misread(*ratios) == ""
+
+
+def test_few_or_silent_scores_are_not_refused():
+    for zero, one in (([0.3], [0.2]), ([0.0] * 99, [0.0] * 99), ([5.0] * 50, [5.0] * 50)):
+        assert mu_lower_bound(zero, one) == 0
+    infinite = [-math.inf] * 50, [math.inf] * 50
+    assert mu_lower_bound(*infinite) > 0
+    with pytest.raises(ValueError, match="data set 0 first"):
+        mu_lower_bound(*infinite[::-1])

@@ -136,8 +136,8 @@ PACKAGE = {
     ),
     "budget split by its limit": (
         "privacy.budget.filter",
-        "left = [limit - min(s, limit) for limit, s in zip(self._limit, self._spent, strict=True)]",
-        "left = list(self._limit)",
+        "left, rest = self._left_of(self._limit), self._left_of(self._most)",
+        "left, rest = self._limit, self._most",
     ),
 }
 

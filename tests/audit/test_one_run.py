@@ -57,6 +57,54 @@ def test_a_false_claim_falls():
     assert 1.5 < one_run_epsilon_lower_bound(**counts, delta=0.0) < 2.0
 
 
+@pytest.mark.parametrize(
+    ("claim", "epsilon"),
+    [
+        (dp.PureDP(1.3), 1.3),
+        (dp.RandomizedResponse(1.3, 4), 1.3),
+        (dp.Laplace(2.0), 0.5),
+        (dp.account(dp.PureDP(0.65)).group(2), 1.3),
+    ],
+)
+def test_a_pure_claim_is_tested_at_delta_0_alone(claim, epsilon):
+    counts = (200, 170) if epsilon > 1 else (200, 139)
+    found = falsify_one_run(claim, canaries=1000, guesses=counts[0], correct=counts[1])
+    exact = by_definition(1000, *counts, epsilon, 0.0)
+    assert exact <= found.p_value <= exact * (1 + 1e-6)
+    assert found.p_value == pytest.approx(0.0141 if epsilon > 1 else found.p_value, abs=1e-4)
+
+
+def test_composed_pure_claims_share_the_significance_over_deltas():
+    counts = {"canaries": 1000, "guesses": 200, "correct": 170}
+    claim = dp.repeat(dp.PureDP(0.13), 10)
+    curve = dp.account(claim)
+    deltas = [10.0**-k / 1000 for k in range(2, 10)]
+    best = min(p_value(1000, 200, 170, curve.epsilon(delta), delta) for delta in deltas)
+    assert falsify_one_run(claim, **counts).p_value == min(1.0, 8 * best)
+
+
+def test_false_alarms_of_a_pure_claim_are_rare():
+    """Of 400 runs about 20 alarms at 5 %; 38 is 4 s.e."""
+    alarms = 0
+    for seed in np.random.SeedSequence(7).spawn(400):
+        right = guessed(1.0, 0.0, 300, np.random.default_rng(seed))
+        counts = {"canaries": 300, "guesses": 300, "correct": right}
+        alarms += falsify_one_run(dp.PureDP(1.0), **counts).falsified
+    assert 2 <= alarms <= 38
+
+
+def test_guesses_the_wrong_way_round_are_told():
+    wrong = {"canaries": 1000, "guesses": 200, "correct": 30}
+    found = falsify_one_run(dp.PureDP(1.3), **wrong)
+    assert not found.falsified
+    assert "Fewer guesses are right than by chance" in found.warning
+    assert found.warning in str(found)
+    with pytest.raises(ValueError, match=r"Expected correct=30 .* not wrong"):
+        one_run_epsilon_lower_bound(**wrong, delta=0.0)
+    for right in (80, 100, 170):  # chance, or better
+        assert not falsify_one_run(dp.PureDP(1.3), **(wrong | {"correct": right})).warning
+
+
 def test_delta_costs():
     counts = {"canaries": 1000, "guesses": 100, "correct": 100}
     bounds = [one_run_epsilon_lower_bound(**counts, delta=d) for d in (0.0, 1e-6, 1e-4, 1e-2)]

@@ -1,11 +1,19 @@
 """A filter is never exceeded, whatever is asked next; parts of a budget recompose to it."""
 
+import copy
+import json
 import math
+import pickle
 import random
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
+import mpmath
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
@@ -131,11 +139,11 @@ def test_parts_recompose_to_no_more_than_what_was_left(notion, weights, sigma):
 @given(st.one_of(gaussians, laplaces))
 def test_spending_is_a_value(mechanism):
     before = dp.Budget(epsilon=50, delta=1e-3)
-    copy = dp.Budget(epsilon=50, delta=1e-3)
+    same = dp.Budget(epsilon=50, delta=1e-3)
     if before.fits(mechanism):
         after = before.spend(mechanism)
         assert after.spent > before.spent
-    assert before == copy
+    assert before == same
 
 
 def test_a_repeat_costs_what_its_steps_cost_one_by_one():
@@ -144,6 +152,346 @@ def test_a_repeat_costs_what_its_steps_cost_one_by_one():
     for _ in range(7):
         stepwise = stepwise.spend(one)
     assert stepwise == budget.spend(dp.repeat(one, 7))
+
+
+@settings(max_examples=150)
+@given(rho=log_uniform(1e-8, 100), delta=deltas)
+def test_the_rho_whose_epsilon_it_is_fits(rho, delta):
+    epsilon = dp.epsilon_from_rho(rho, delta)
+    assume(epsilon > 0)
+    budget = dp.Budget(epsilon=epsilon, delta=delta)
+    after = budget.spend(dp.ZeroConcentratedDP(rho))
+    assert budget.fits(dp.repeat(dp.ZeroConcentratedDP(rho / 8), 8))
+    assert not after.fits(dp.ZeroConcentratedDP(rho * 1e-9))
+
+
+@settings(max_examples=60)
+@given(st.lists(gaussians, min_size=1, max_size=4), st.integers(1, 50), deltas)
+def test_the_gaussians_whose_epsilon_it_is_fit(noises, count, delta):
+    plan = dp.compose(*noises, dp.repeat(noises[0], count))
+    epsilon = dp.account(plan, notion="gaussian").epsilon(delta)
+    assume(0 < epsilon < 1e6)
+    assert dp.Budget(epsilon=epsilon, delta=delta, notion="gaussian").fits(plan)
+
+
+@settings(max_examples=60)
+@given(
+    rho=log_uniform(1e-6, 10), delta=deltas, order=log_uniform(1.1, 500), count=st.integers(1, 9)
+)
+def test_the_divergence_whose_epsilon_it_is_fits(rho, delta, order, count):
+    for one in (dp.ZeroConcentratedDP(rho), dp.PureDP(rho), dp.Laplace(1 / rho)):
+        plan = dp.repeat(one, count)
+        epsilon = dp.account(plan, notion="rdp", orders=[order]).epsilon(delta)
+        assume(epsilon > 0)
+        budget = dp.Budget(epsilon=epsilon, delta=delta, notion="rdp", order=order)
+        assert budget.fits(plan)
+        assert not budget.fits(dp.compose(plan, dp.ZeroConcentratedDP(epsilon * 1e-9)))
+
+
+def exact_epsilon(rho, delta):
+    """min over a of a rho + log(1 - 1/a) - (log a + log delta) / (a - 1), with 40 digits."""
+    with mpmath.workdps(40):
+        rho, log_delta = mpmath.mpf(rho.numerator) / rho.denominator, mpmath.log(mpmath.mpf(delta))
+
+        def at(x):
+            return (1 + x) * rho - mpmath.log1p(1 / x) - (mpmath.log1p(x) + log_delta) / x
+
+        best = mpmath.findroot(
+            lambda x: rho * x * x + mpmath.log1p(x) + log_delta, mpmath.sqrt(-log_delta / rho)
+        )
+        return at(best)
+
+
+@settings(max_examples=60)
+@given(rho=log_uniform(1e-3, 10), delta=st.sampled_from([1e-3, 1e-6, 1e-12]))
+def test_what_is_accepted_keeps_the_exact_epsilon(rho, delta):
+    """Spends that approach the limit, at any distance from it, are never too many."""
+    epsilon = dp.epsilon_from_rho(rho, delta)
+    budget = dp.Budget(epsilon=epsilon, delta=delta)
+    for ulps in (0, 1, 2, 3, 5, 9, 30, 100, 1000):
+        more = dp.ZeroConcentratedDP(rho + ulps * math.ulp(rho))
+        if budget.fits(more):
+            assert exact_epsilon(Fraction(more.rho), delta) <= epsilon
+    # two thirds, and then whatever is left to the last digit
+    left = budget.spend(dp.ZeroConcentratedDP(rho * 2 / 3))
+    rest = Fraction(rho * 2 / 3) + Fraction(left.remaining[0])
+    assert exact_epsilon(rest, delta) <= epsilon
+
+
+class TestParameters:
+    """Budgets of a rho or a mu."""
+
+    def test_rho(self):
+        budget = dp.Budget(rho=0.5, delta=1e-6)
+        assert (budget.limit, budget.notion) == ((0.5,), "zcdp")
+        assert budget.epsilon == dp.epsilon_from_rho(0.5, 1e-6)
+        full = budget.spend(dp.Gaussian(1.0))
+        assert full.remaining == (0.0,)
+        assert not full.fits(dp.Gaussian(1e100))
+
+    def test_mu(self):
+        budget = dp.Budget(mu=0.5, delta=1e-6)
+        assert (budget.limit, budget.notion) == ((0.25,), "gaussian")
+        full = budget.spend(dp.repeat(dp.Gaussian(4.0), 4))
+        assert not full.fits(dp.Gaussian(1e100))
+        known = dp.account(dp.Gaussian(2.0)).epsilon(1e-6)
+        assert budget.guarantee().epsilon == pytest.approx(known, rel=1e-13)
+
+    @given(log_uniform(1e-4, 1e4))
+    def test_noise_and_claims_of_that_very_number_fit(self, value):
+        of_rho, of_mu = dp.Budget(rho=value, delta=1e-6), dp.Budget(mu=value, delta=1e-6)
+        assert of_rho.fits(dp.ZeroConcentratedDP(value))
+        assert of_rho.fits(dp.Gaussian(dp.noise_multiplier_from_rho(value)))
+        assert of_mu.fits(dp.Gaussian(dp.noise_multiplier_from_mu(value)))
+        above = value * (1 + 1e-14)
+        assert not of_rho.fits(dp.ZeroConcentratedDP(above))
+        assert not of_rho.fits(dp.Gaussian(dp.noise_multiplier_from_rho(above)))
+        assert not of_mu.fits(dp.Gaussian(dp.noise_multiplier_from_mu(above)))
+
+    def test_ten_tenths_fill_it(self):
+        budget = dp.Budget(rho=1, delta=1e-6).spend(dp.repeat(dp.ZeroConcentratedDP(0.1), 10))
+        assert not budget.fits(dp.ZeroConcentratedDP(1e-300))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({}, r"Expected epsilon, rho, mu=\(None, None, None\) to be one value"),
+            ({"epsilon": 1, "rho": 1}, r"Expected epsilon, rho, mu=\(1, 1, None\) to be one value"),
+            ({"rho": 0}, "Expected rho=0 to be > 0"),
+            ({"mu": -1}, "Expected mu=-1 to be > 0"),
+            ({"rho": 1, "notion": "gaussian"}, "Expected notion='gaussian' to be 'zcdp'"),
+            ({"mu": 1, "notion": "approximate"}, "Expected notion='approximate' to be 'gaussian'"),
+        ],
+    )
+    def test_what_is_refused(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            dp.Budget(delta=1e-6, **arguments)
+
+
+class TestParallel:
+    """A record is in one cell: the largest cost counts, and two where it moves."""
+
+    def test_ten_tenths_fill_it(self):
+        budget = dp.Budget(epsilon=1, delta=0, notion="approximate")
+        cells = dp.parallel(dp.PureDP(0.1), dp.PureDP(0.1))
+        budget = budget.spend(dp.repeat(cells, 10))
+        assert budget.remaining == (0.0, 0.0)
+        assert not budget.fits(dp.PureDP(1e-300))
+
+    @pytest.mark.parametrize("notion", NOTIONS)
+    @pytest.mark.parametrize("cells", ["by_record", "by_public_index"])
+    @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+    def test_as_accounted(self, notion, cells, relation):
+        noise = dp.Laplace if notion == "approximate" else dp.Gaussian
+        order = 30 if notion == "rdp" else None
+        budget = dp.Budget(epsilon=9, delta=1e-6, notion=notion, order=order, relation=relation)
+        parts = [noise(10.0), noise(7.0), noise(7.0), noise(20.0)]
+        cost = budget.cost(dp.parallel(*parts, cells=cells))[0]
+        if (notion, cells, relation) == ("approximate", "by_record", "REPLACE_ONE"):
+            assert cost == up_of(Fraction(2, 7))  # `account` has no rule
+            return
+        curve = dp.account(dp.parallel(*parts, cells=cells), notion=notion, relation=relation)
+        known = {
+            "zcdp": lambda: curve.rho,
+            "gaussian": lambda: curve.mu_squared,
+            "rdp": lambda: curve.divergence(30),
+            "approximate": lambda: curve.epsilon(0),
+        }[notion]()
+        assert cost == pytest.approx(known, rel=1e-13)
+        assert cost <= known
+
+    def test_each_part_of_the_largest_claim_counts(self):
+        budget = dp.Budget(epsilon=1, delta=1e-3, notion="approximate")
+        cells = dp.parallel(dp.ApproximateDP(0.5, 1e-6), dp.ApproximateDP(0.25, 1e-4))
+        assert budget.cost(cells) == (0.5, up_of(Fraction("1e-4")))
+
+
+def up_of(value):
+    """The smallest float that is not below."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def test_a_record_that_moves_pays_in_both_cells():
+    """Two cells at distance 1: replaced in place costs 1/49, leaving one for the other 2/49."""
+    budget = dp.Budget(rho=1, delta=1e-6, relation="REPLACE_ONE")
+    near = dp.Gaussian(7.0, replace_distance=1)
+    assert budget.cost(dp.parallel(near, near)) == (up_of(Fraction(1, 49)),)
+    assert budget.cost(dp.parallel(near, near, cells="by_public_index"))[0] == up_of(
+        Fraction(1, 98)
+    )
+    mixed = dp.parallel(near, dp.Gaussian(5.0, replace_distance=1))
+    assert budget.cost(mixed)[0] == pytest.approx(1 / 98 + 1 / 50, rel=1e-15)
+
+
+@pytest.mark.parametrize("excess", [1e-6, 1e-9, 1e-12, 1e-15])
+def test_a_refusal_prints_the_digits_that_differ(excess):
+    claim = dp.ZeroConcentratedDP(1 + excess)
+    with pytest.raises(dp.BudgetExceeded) as refused:
+        dp.Budget(rho=1, delta=1e-6).spend(claim)
+    remaining, asked = re.search(
+        r"remaining rho ([\d.]+): it costs ([\d.]+),", str(refused.value)
+    ).groups()
+    assert float(asked) > float(remaining)
+
+
+class TestSaved:
+    """What was spent survives a file."""
+
+    @pytest.mark.parametrize("notion", NOTIONS)
+    def test_every_notion(self, notion):
+        budget = a_budget(notion).spend(
+            dp.repeat(dp.Laplace(30.0), 7) if notion == "approximate" else dp.Gaussian(13.0)
+        )
+        for one in (budget, *budget.split([1, 2.3])):
+            form = json.loads(json.dumps(one.to_json(), allow_nan=False))
+            assert dp.Budget.from_json(form) == one
+        assert dp.Budget.from_json(form).epsilon == one.epsilon
+
+    @given(rho=log_uniform(1e-12, 1e4), delta=deltas)
+    def test_any_limit(self, rho, delta):
+        for one in (dp.Budget(rho=rho, delta=delta), *dp.Budget(mu=rho, delta=delta).split(3)):
+            assert dp.Budget.from_json(one.to_json()) == one
+
+    @pytest.mark.parametrize("notion", NOTIONS)
+    def test_nothing_left(self, notion):
+        budget = a_budget(notion)
+        full = dp.Budget.from_json(budget.to_json() | {"spent": budget.to_json()["most"]})
+        for one in (full, *full.split(2)):
+            assert dp.Budget.from_json(one.to_json()) == one
+
+    def test_a_full_budget_stays_full(self):
+        full = dp.Budget(rho=1, delta=1e-6).spend(dp.ZeroConcentratedDP(1.0))
+        again = dp.Budget.from_json(json.loads(json.dumps(full.to_json())))
+        assert again.remaining == (0.0,)
+        with pytest.raises(dp.BudgetExceeded):
+            again.spend(dp.Gaussian(1e9))
+
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            ({"schema": "dpcalib.budget/2"}, "Expected form="),
+            ({"more": 1}, "Expected form="),
+            ({"notion": "contour"}, "Expected notion='contour'"),
+            ({"order": 3}, "Expected order=3 to be None"),
+            ({"epsilon": -1}, "Expected epsilon=-1"),
+            ({"delta": 1}, "Expected delta=1"),
+            ({"of_epsilon": 1}, "Expected of_epsilon=1"),
+            ({"relation": "SOME"}, "Expected relation="),
+            ({"spent": []}, "Expected spent="),
+            ({"spent": 1}, "Expected spent="),
+            ({"spent": [1]}, "Expected spent="),
+            ({"spent": ["x/1"]}, "Expected spent="),
+            ({"spent": ["1/0"]}, "Expected spent="),
+            ({"spent": ["-1/2"]}, "Expected spent="),
+            ({"spent": ["1/2", "1/2"]}, "Expected spent="),
+            ({"most": ["1/1"]}, "to be within epsilon=1.0 and delta=1e-06"),
+            ({"epsilon": 0.5}, "to be within epsilon=0.5"),
+            ({"limit": ["1/1"]}, "to be within epsilon=1.0"),
+        ],
+    )
+    def test_what_is_refused(self, changed, message):
+        form = dp.Budget(epsilon=1.0, delta=1e-6).to_json()
+        with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+            dp.Budget.from_json(form | changed)
+        with pytest.raises(ValueError, match="Expected form="):
+            dp.Budget.from_json({key: form[key] for key in list(form)[1:]})
+        with pytest.raises(ValueError, match="Expected form="):
+            dp.Budget.from_json([form])
+
+    def test_a_delta_of_nothing(self):
+        form = a_budget("rdp").to_json()
+        with pytest.raises(ValueError, match="Expected delta=0 to be > 0"):
+            dp.Budget.from_json(form | {"delta": 0})
+
+    def test_a_limit_beyond_its_delta(self):
+        form = dp.Budget(epsilon=1.0, delta=1e-6, notion="approximate").to_json()
+        with pytest.raises(ValueError, match="to be within"):
+            dp.Budget.from_json(form | {"delta": 1e-9})
+
+
+class TestShared:
+    """Threads that spend from one budget."""
+
+    def test_a_hundred_parts_fit_a_hundred_times(self):
+        shared = dp.SharedBudget(dp.Budget(epsilon=10, delta=0, notion="approximate"))
+        accepted = in_threads(lambda: spend_until_refused(shared, dp.PureDP(0.1)))
+        assert sum(accepted) == 100
+        assert shared.budget.remaining == (0.0, 0.0)
+
+    def test_no_reading_of_an_odometer_is_lost(self):
+        shared = dp.SharedBudget(dp.Odometer(delta=1e-6))
+        in_threads(lambda: [shared.spend(dp.Gaussian(20.0)) for _ in range(50)])
+        assert shared.budget == dp.Odometer(delta=1e-6).spend(dp.repeat(dp.Gaussian(20.0), 400))
+
+    def test_no_user_spends_twice(self):
+        shared = dp.SharedBudget(dp.IndividualBudget(epsilon=1, delta=1e-6, users=2))
+        sigma = dp.noise_multiplier_from_rho(shared.budget.limit / 100)
+        shares = [1.0, 0.5]
+        admitted = in_threads(
+            lambda: [shared.spend(dp.Gaussian(sigma), shares)[1] for _ in range(50)]
+        )
+        assert np.sum(admitted, axis=(0, 1)).tolist() == [100, 400]
+
+    def test_the_lock_is_held_from_the_old_value_to_the_new_one(self):
+        seen = []
+
+        class Watched(dp.Budget):
+            def spend(self, mechanism):
+                seen.append((self is shared.budget, shared._lock.locked()))
+                return super().spend(mechanism)
+
+        shared = dp.SharedBudget(Watched(rho=1, delta=1e-6))
+        for _ in range(2):
+            shared.spend(dp.ZeroConcentratedDP(0.25))
+        assert seen == [(True, True)] * 2
+        assert not shared._lock.locked()
+        assert shared.budget.spent == (0.5,)
+
+    def test_a_refused_spend_changes_nothing(self):
+        shared = dp.SharedBudget(dp.Budget(rho=1, delta=1e-6))
+        with pytest.raises(dp.BudgetExceeded):
+            shared.spend(dp.ZeroConcentratedDP(2.0))
+        assert shared.spend(dp.ZeroConcentratedDP(1.0)) is shared.budget
+
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+    def test_no_copies(self, copied):
+        with pytest.raises(
+            TypeError, match=r"to be neither copied nor pickled\. One process spends"
+        ):
+            copied(dp.SharedBudget(dp.Budget(rho=1, delta=1e-6)))
+
+    def test_no_forks(self, monkeypatch):
+        shared = dp.SharedBudget(dp.Budget(rho=1, delta=1e-6))
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="Expected process=-1 to be used in process"):
+            shared.spend(dp.Gaussian(20.0))
+
+    def test_what_is_no_budget(self):
+        with pytest.raises(TypeError, match="Expected budget=1 to be a Budget"):
+            dp.SharedBudget(1)
+
+
+def spend_until_refused(shared, mechanism):
+    accepted = 0
+    while True:
+        try:
+            shared.spend(mechanism)
+        except dp.BudgetExceeded:
+            return accepted
+        accepted += 1
+
+
+def in_threads(run):
+    """Return what eight threads return that start together."""
+    start = threading.Barrier(8)
+
+    def one(_):
+        start.wait(10)
+        return run()
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(one, range(8)))
 
 
 @pytest.mark.parametrize(
@@ -177,6 +525,19 @@ def test_what_has_no_rule_is_refused_and_nothing_is_spent():
     assert a_budget("rdp").fits(sampled)
     with pytest.raises(dp.UnsupportedMechanism):
         dp.Budget(epsilon=1, delta=1e-6, relation="REPLACE_ONE").spend(dp.PureDP(0.1))
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-100])
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_hardly_any_noise_is_too_expensive(notion, scale):
+    noise = dp.Laplace(scale) if notion == "approximate" else dp.Gaussian(scale)
+    with pytest.raises(dp.BudgetExceeded):
+        a_budget(notion).spend(noise)
+    assert dp.Odometer(delta=1e-6).spend(dp.Gaussian(scale)).epsilon > 1e100
+    individual = dp.IndividualBudget(epsilon=1, delta=1e-6, users=2)
+    after, admitted = individual.spend(dp.Gaussian(scale), [0.0, 1.0])
+    assert admitted.tolist() == [True, False]
+    assert after.sensitive_spent.tolist() == [0.0, 0.0]
 
 
 def test_what_was_spent_is_not_read_as_the_guarantee():

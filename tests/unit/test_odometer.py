@@ -1,12 +1,15 @@
 """Odometers and individual budgets: right readings, what is refused, what stays hidden."""
 
+import json
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.budget import _measures as measures
 
 DELTA = 1e-6
 
@@ -82,6 +85,67 @@ class TestOdometer:
         with pytest.raises(AttributeError):
             odometer.delta = 0.1
 
+    @pytest.mark.parametrize(
+        "odometer",
+        [
+            dp.Odometer(delta=DELTA),
+            dp.Odometer(delta=DELTA, orders=[1.5, 3]).spend(dp.PureDP(0.3)),
+            dp.Odometer(delta=0.0, notion="approximate", unit="one user").spend(dp.PureDP(0.1)),
+            dp.Odometer(delta=DELTA, relation="REPLACE_ONE").spend(dp.Gaussian(1.1)),
+        ],
+    )
+    def test_what_was_spent_survives_a_file(self, odometer):
+        form = json.loads(json.dumps(odometer.to_json(), allow_nan=False))
+        again = dp.Odometer.from_json(form)
+        assert again == odometer
+        assert again.guarantee() == odometer.guarantee()
+
+    @pytest.mark.parametrize(
+        ("changed", "told"),
+        [
+            ({"schema": "dpcalib.budget/1"}, "form"),
+            ({"spent": ["0/1"]}, "spent"),
+            ({"spent": ["-1/1", "0/1"]}, "spent"),
+            ({"orders": [2]}, "spent"),
+            ({"orders": [1, 2]}, "orders"),
+            ({"delta": 0}, "delta"),
+        ],
+    )
+    def test_nonsense_is_not_read(self, changed, told):
+        form = dp.Odometer(delta=DELTA, orders=[2, 3]).to_json()
+        with pytest.raises((ValueError, TypeError), match=f"Expected {told}="):
+            dp.Odometer.from_json(form | changed)
+
+    @pytest.mark.parametrize(
+        "mechanism",
+        [
+            dp.Gaussian(3.3),
+            dp.ZeroConcentratedDP(0.7),
+            dp.PureDP(0.3),
+            dp.PoissonSampled(dp.Laplace(1.0), sampling_probability=0.1),
+            dp.parallel(dp.Gaussian(3.3), dp.PureDP(0.3)),
+        ],
+    )
+    def test_all_orders_at_once_are_what_each_is(self, mechanism):
+        orders = (1.5, 2.0, 17.0, 300.0)
+        spent = dp.Odometer(delta=DELTA, orders=orders).spend(mechanism)._spent
+        for order, found in zip(orders, spent, strict=True):
+            known = dp.account(mechanism, notion="rdp").divergence(order)
+            assert float(found) == pytest.approx(known, rel=1e-13)
+
+    def test_a_release_that_is_spent_again_is_not_accounted_again(self, monkeypatch):
+        asked = []
+        account = measures.account
+        monkeypatch.setattr(
+            measures, "account", lambda *a, **k: asked.append(a) or account(*a, **k)
+        )
+        sampled = dp.PoissonSampled(dp.Gaussian(7.2), sampling_probability=0.015625)
+        odometer = dp.Odometer(delta=DELTA, orders=[2, 9])
+        for _ in range(30):
+            odometer = odometer.spend(sampled)
+        assert len(asked) == 1
+        assert odometer == dp.Odometer(delta=DELTA, orders=[2, 9]).spend(dp.repeat(sampled, 30))
+
     def test_what_has_no_rule_spends_nothing(self):
         odometer = dp.Odometer(delta=DELTA)
         with pytest.raises(dp.UnsupportedMechanism):
@@ -118,6 +182,39 @@ class TestIndividualBudget:
                 spent += np.where(admitted, (shares / sigma) ** 2, 0)
             assert (spent <= limit * (1 + 1e-14)).all()
             assert (budget.sensitive_spent >= spent * (1 - 1e-14)).all()
+
+    @pytest.mark.parametrize("count", [1, 20_000])
+    def test_every_sum_of_costs_rounds_up(self, count):
+        """Costs that are each half an ulp of the sum are not lost one by one."""
+        sigmas = [1, *range(100_000_010, 100_000_010 + count)]
+        plan = dp.compose(*map(dp.Gaussian, sigmas))
+        truth = Fraction(sum(2**299 // sigma**2 for sigma in sigmas), 2**300)
+        budget = dp.IndividualBudget(epsilon=10, delta=DELTA, users=2)
+        after, _ = budget.spend(plan, [1.0, 0.3])
+        spent = after.sensitive_spent
+        assert Fraction(spent[0]) >= truth
+        assert Fraction(spent[1]) >= Fraction(0.3) ** 2 * truth
+        assert spent[0] <= float(truth) * (1 + 1e-14)
+
+    def test_a_tiny_share_of_no_noise_costs_what_it_costs(self):
+        budget = dp.IndividualBudget(epsilon=10, delta=DELTA, users=1)
+        after, _ = budget.spend(dp.Gaussian(1e-150), [1e-170])
+        assert after.sensitive_spent[0] == pytest.approx(5e-41, rel=1e-14)
+
+    def test_what_was_spent_survives_a_file(self):
+        budget, _ = dp.IndividualBudget(epsilon=1, delta=DELTA, users=3).spend(
+            dp.Gaussian(9.0), [0.125, 0.3, 1.0]
+        )
+        again = dp.IndividualBudget.from_json(json.loads(json.dumps(budget.to_json())))
+        assert again == budget
+        assert (again.sensitive_spent == budget.sensitive_spent).all()
+
+    @pytest.mark.parametrize("spent", [None, [], [0.0], [0.0, -0.731], [0.0, math.nan], ["0", 1.0]])
+    def test_nonsense_is_not_read_and_not_shown(self, spent):
+        form = dp.IndividualBudget(epsilon=1, delta=DELTA, users=2).to_json()
+        with pytest.raises(ValueError, match="Expected sensitive_spent=") as refused:
+            dp.IndividualBudget.from_json(form | {"sensitive_spent": spent})
+        assert "0.731" not in str(refused.value)
 
     def test_what_is_private_is_not_shown(self):
         budget, _ = dp.IndividualBudget(epsilon=1, delta=DELTA, users=3).spend(

@@ -39,6 +39,7 @@ PUBLIC_NAMES = [
     "RandomizedResponse",
     "Release",
     "RunningSum",
+    "SharedBudget",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",

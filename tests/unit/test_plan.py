@@ -119,15 +119,24 @@ class TestLoad:
 
 
 REFUSED = [
-    ("", "Expected schema=None to be 'dpcalib.plan/1'. Write schema = "),
+    ("", "Expected the plan to have the key 'schema'. Write schema = \"dpcalib.plan/1\"."),
     ('schema = "dpcalib.plan/2"\n', "Expected schema='dpcalib.plan/2' to be 'dpcalib.plan/1'."),
-    ('schema = "dpcalib.plan/1"\n' + BUDGET + PART, "Name the plan above its tables, such as"),
+    (
+        'schema = "dpcalib.plan/1"\n' + BUDGET + PART,
+        "Expected the plan to have the key 'name'. Name the plan above its tables, such as",
+    ),
     (HEAD.replace('"one query"', "5") + BUDGET + PART, "Expected name=5 to be text."),
     (HEAD.replace("one query", " ") + BUDGET + PART, "Expected name=' ' to be printable text."),
     (HEAD.replace("one query", r"\u001b[1m") + BUDGET + PART, "to be printable text."),
-    (HEAD + PART, "Expected budget=None to be given. Write a [budget] table with a delta."),
+    (
+        HEAD + PART,
+        "Expected the plan to have the key 'budget'. Write a [budget] table with a delta.",
+    ),
     (HEAD + "budget = 1\n" + PART, "Expected budget=1 to be a table."),
-    (HEAD + "[budget]\nepsilon = 1\n" + PART, "Expected budget.delta=None to be given."),
+    (
+        HEAD + "[budget]\nepsilon = 1\n" + PART,
+        "Expected the [budget] table to have the key 'delta'.",
+    ),
     (HEAD + "[budget]\ndelta = 2\n" + PART, "Expected delta=2 to be >= 0 and < 1."),
     (HEAD + "[budget]\ndelta = nan\n" + PART, "Expected delta=nan to be >= 0 and < 1."),
     (HEAD + "[budget]\ndelta = 0.1\nepsilon = 0\n" + PART, "Expected epsilon=0 to be > 0."),
@@ -141,12 +150,15 @@ REFUSED = [
     ),
     (HEAD + 'relation = "SOME"\n' + BUDGET + PART, "Expected relation='SOME' to be one of ADD_"),
     (HEAD + 'notion = "best"\n' + BUDGET + PART, "Expected notion='best' to be one of tightest, "),
-    (HEAD + BUDGET, "Expected part=None to be given. Write a [[part]] table"),
+    (HEAD + BUDGET, "Expected the plan to have the key 'part'. Write a [[part]] table"),
     (HEAD + "part = []\n" + BUDGET, "Expected parts=() to be at least one part."),
     (HEAD + "part = [1]\n" + BUDGET, "part 1: Expected part=1 to be a table."),
     (HEAD + BUDGET + PART.replace("[[part]]", "[part]"), "to be a list of tables."),
     (HEAD + BUDGET + PART + PART, "Expected name='sum' to be the name of one part."),
-    (HEAD + BUDGET + PART.replace('name = "sum"', ""), "part 1: Expected name=None to be text."),
+    (
+        HEAD + BUDGET + PART.replace('name = "sum"', ""),
+        "part 1: Expected the part to have the key 'name'.",
+    ),
     (HEAD + BUDGET + PART.replace("Gaussian", "Gausian"), "part 'sum': Expected type='Gausian' to"),
     (HEAD + BUDGET + PART.replace("Gaussian", "gaussian"), "Did you mean 'Gaussian'?"),
     (HEAD + BUDGET + PART.replace("Gaussian", "Mechanism"), "part 'sum': Expected type='Mechanis"),
@@ -157,7 +169,7 @@ REFUSED = [
     ),
     (
         HEAD + BUDGET + PART.replace("noise_multiplier = 20", ""),
-        "part 'sum': Expected noise_multiplier=None to be given. Gaussian needs it.",
+        "part 'sum': Expected the part to have the key 'noise_multiplier'. Gaussian needs it.",
     ),
     (HEAD + BUDGET + PART.replace("20", "-1"), "part 'sum': Expected noise_multiplier=-1 to be > "),
     (HEAD + BUDGET + PART.replace("20", "'1'"), "part 'sum': Expected noise_multiplier='1' to be "),
@@ -198,18 +210,86 @@ def test_not_toml(plan_file):
         dp.load_plan(path)
 
 
-def test_too_deep_to_read(plan_file):
-    inner = "mechanism." * 3000
-    part = f'[[part]]\nname = "sum"\ntype = "Repeated"\ncount = 2\n{inner}type = "Repeated"\n'
-    done = call(check, plan_file(HEAD + BUDGET + part))
+@pytest.mark.parametrize(
+    "part",
+    [
+        PART + "mechanism." * 30_000 + "type = 1\n",
+        PART + "\"mechanism\" . 'mechanism' . " * 15_000 + "type = 1\n",
+        "[part." + "a." * 30_000 + "b]\n",
+        "part = [{" + "a." * 30_000 + "b = 1}]\n",
+        "part = " + "[" * 30_000 + "\n",
+    ],
+    ids=["dotted key", "quoted keys", "table", "inline table", "array"],
+)
+def test_a_file_that_is_too_deep(plan_file, part):
+    path = plan_file(HEAD + BUDGET + part)
+    told = f"Expected path='{path}' to be nested at most 100 deep. Write the plan flat: [[part]] "
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        dp.load_plan(path)
+    done = call(check, path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
-    form = {"type": "Gaussian", "noise_multiplier": 1}
-    for _ in range(5000):
-        form = {"type": "Repeated", "count": 1, "mechanism": form}
-    head = {"schema": "dpcalib.plan/1", "name": "deep", "budget": {"delta": 1e-6}}
-    with pytest.raises(ValueError, match=r"^part 'sum': Expected type='Repeated' to be less deep"):
-        dp.plan_from_json(head | {"part": [{"name": "sum", **form}]})
+
+
+def test_what_is_no_deep_key(plan_file):
+    many = ", ".join(["{type = 'Gaussian', noise_multiplier = 20.5}"] * 300)
+    dots = ". ".join(["e.g. a word"] * 300)
+    part = f'[[part]]  # {dots}\nname = "cells ...."\ntype = "Composed"\nparts = [{many}]\n'
+    plan = dp.load_plan(plan_file(HEAD + BUDGET + part))
+    assert plan.mechanism == dp.repeat(dp.Gaussian(20.5), 300)
+
+
+FORM = {"schema": "dpcalib.plan/1", "name": "deep", "budget": {"delta": 1e-6}}
+
+
+class TestSize:
+    def nested(self, depth):
+        form = {"type": "Gaussian", "noise_multiplier": 1}
+        for _ in range(depth):
+            form = {"type": "Repeated", "count": 1, "mechanism": form}
+        return FORM | {"part": [{"name": "sum", **form}]}
+
+    @pytest.mark.parametrize("depth", [100, 5000])
+    def test_too_deep(self, depth):
+        told = r"^part 'sum': Expected type='Repeated' to be nested at most 100 deep"
+        with pytest.raises(ValueError, match=told):
+            dp.plan_from_json(self.nested(depth))
+
+    def test_as_deep_as_it_may_be(self):
+        assert dp.plan_from_json(self.nested(99)).mechanism == dp.Gaussian(1.0)
+
+    def test_a_form_that_holds_itself(self):
+        form = {"name": "sum", "type": "Composed"}
+        form["parts"] = [form, form]
+        with pytest.raises(ValueError, match="to hold at most 100000 values"):
+            dp.plan_from_json(FORM | {"part": [form]})
+
+    def test_too_many_parts(self):
+        part = {"name": "sum", "type": "Gaussian", "noise_multiplier": 1}
+        with pytest.raises(ValueError, match="Expected number of parts=100001 to be at most 1"):
+            dp.plan_from_json(FORM | {"part": [part] * 100_001})
+
+    def test_a_file_that_is_too_long(self, plan_file):
+        path = plan_file(HEAD + BUDGET + PART + "#" * 8_000_000)
+        with pytest.raises(ValueError, match="to be at most 8000000 bytes long"):
+            dp.load_plan(path)
+
+    def test_names_are_compared_once_each(self):
+        """Comparing every name with every other one takes quadratic time."""
+
+        class Name(str):
+            __slots__ = ()
+            compared = 0
+
+            def __eq__(self, other):
+                Name.compared += 1
+                return str.__eq__(self, other)
+
+            __hash__ = str.__hash__
+
+        parts = tuple((Name(f"part {i}"), dp.Gaussian(1.0)) for i in range(2000))
+        assert len(dp.Plan("many", parts, delta=1e-6).parts) == 2000
+        assert Name.compared < 20_000
 
 
 def test_no_such_file(tmp_path):

@@ -1,0 +1,99 @@
+"""One budget for several threads: spends happen one after the other, and none is lost."""
+
+import os
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+
+from privacy import checks
+from privacy.budget.filter import Budget
+from privacy.budget.individual import IndividualBudget
+from privacy.budget.odometer import Odometer
+from privacy.mechanisms import Mechanism
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+_B = TypeVar("_B", Budget, Odometer, IndividualBudget)
+_ONE_PROCESS = (
+    "One process spends: let the others ask it, or save budget.to_json() under a lock that they "
+    "all take."
+)
+
+
+class SharedBudget(Generic[_B]):
+    """A budget that the threads of one process spend from.
+
+    A `Budget`, an `Odometer` and an `IndividualBudget` are values. Two threads that run
+    ``left = left.spend(mechanism)`` on one variable may both start from the same value, and one of
+    the two spends is lost. Here a spend replaces the value under a lock.
+
+    Copies, pickles and forked processes would each spend the whole budget: they are refused.
+
+    Parameters
+    ----------
+    budget
+        The budget or odometer to start from. Do not spend from it elsewhere.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> shared = dp.SharedBudget(dp.Budget(rho=0.5, delta=1e-6))
+    >>> _ = shared.spend(dp.Gaussian(2.0))
+    >>> shared.budget.remaining
+    (0.375,)
+    """
+
+    def __init__(self, budget: _B) -> None:
+        if not isinstance(budget, Budget | Odometer | IndividualBudget):
+            rule = "a Budget, an Odometer or an IndividualBudget"
+            remedy = "Pass the one to share, such as Budget(epsilon=1, delta=1e-6)."
+            raise TypeError(checks.expected("budget", budget, rule, remedy))
+        self._budget: Any = budget
+        self._process = os.getpid()
+        self._lock = Lock()
+
+    @property
+    def budget(self) -> _B:
+        """The budget as it is now, to read, split or save. Another thread may spend meanwhile."""
+        budget: _B = self._budget
+        return budget
+
+    @overload
+    def spend(
+        self: "SharedBudget[IndividualBudget]", mechanism: Mechanism, shares: "ArrayLike"
+    ) -> "tuple[IndividualBudget, NDArray[np.bool_]]": ...
+
+    @overload
+    def spend(self: "SharedBudget[Budget]", mechanism: Mechanism) -> Budget: ...
+
+    @overload
+    def spend(self: "SharedBudget[Odometer]", mechanism: Mechanism) -> Odometer: ...
+
+    def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
+        """Spend a mechanism from the shared budget, and return what its own `spend` returns.
+
+        Call it before the mechanism reads the data, and run the mechanism only if it returns:
+        `Budget.fits` may be outdated by then.
+
+        Raises
+        ------
+        BudgetExceeded
+            The mechanism costs more than is left; nothing was spent.
+        RuntimeError
+            This process was forked from the one that shares the budget.
+        """
+        if os.getpid() != self._process:  # first: a fork may inherit a lock that is never released
+            rule = f"used in process {self._process}"
+            raise RuntimeError(checks.expected("process", os.getpid(), rule, _ONE_PROCESS))
+        with self._lock:
+            if shares is None:
+                after = self._budget.spend(mechanism)
+                self._budget = after
+            else:
+                after = self._budget.spend(mechanism, shares)
+                self._budget = after[0]
+        return after
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(checks.expected("budget", self, "neither copied nor pickled", _ONE_PROCESS))
