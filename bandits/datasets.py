@@ -339,7 +339,7 @@ def _bandit_log(files: Files, file: IO[bytes], campaign: Campaign, name: str) ->
     places = [header.index(column) for column in (*numbers, *features)]
     kept = [[row[place] for place in places] for row in rows]
     item, position, click, propensity = np.array([row[:4] for row in kept], dtype=float).T
-    texts = np.array([row[4:] for row in kept])
+    texts = np.array([row[4:] for row in kept], dtype=object)
     users = np.stack([np.unique(column, return_inverse=True)[1] for column in texts.T], axis=1)
     actions = _OPEN_BANDIT_ITEMS[campaign]
     whole = len(kept) >= _SAMPLE_ROWS and set(np.unique(item)) == set(range(actions))

@@ -77,9 +77,11 @@ class Range:
             The reward is no number. It is not shown.
         """
         value = _number(reward)
+        if self.low <= value <= self.high:
+            return value - self.centre
         if math.isnan(value):
             return 0.0
-        return min(max(value, self.low), self.high) - self.centre
+        return (self.low if value < self.low else self.high) - self.centre
 
     def centred_all(self, rewards: Array) -> Array:
         """Return many rewards, as floats, as they are summed."""
