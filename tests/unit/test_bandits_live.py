@@ -977,9 +977,73 @@ def test_bad_options_are_refused_when_the_algorithm_is_made(options, word):
 def test_sampling_refuses_centres_without_a_proven_pair():
     with pytest.raises(ValueError, match="centre"):
         build("AdaPrivateAmp", centre=0.3)
+    with pytest.raises(ValueError, match="centre"):
+        build("AdaPrivateAmp", centre=1e-17)  # not an end: a reward may lie below it
     with pytest.warns(UserWarning, match="times as large"):
         middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+    rounded = build("AdaPrivateAmp", low=0.1, high=0.7, centre=0.4)  # .4 - .1 > .7 - .4 in floats
+    assert rounded.noise_multiplier == middle.noise_multiplier
+    assert rounded.guarantee(1e-5) == middle.guarantee(1e-5)
+
+
+def test_a_missing_reward_has_one_pair_for_every_centre():
+    at_end = build("AdaPrivateAmp", relation="REPLACE_SPECIAL")
+    for centre in (0.3, 0.5, 0.9):
+        algorithm = build("AdaPrivateAmp", relation="REPLACE_SPECIAL", centre=centre)
+        assert algorithm.noise_multiplier == pytest.approx(at_end.noise_multiplier, rel=1e-12)
+        assert 0.99999 <= algorithm.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize("relation", ["REPLACE_ONE", "REPLACE_SPECIAL"])
+@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5, 1.0])
+def test_where_nothing_is_sampled_every_centre_is_that_without_sampling(relation, centre):
+    options = {"relation": relation, "centre": centre, "calibration": "exact"}
+    algorithm = build("AdaPrivateAmp", sampling_probability=1.0, **options)
+    plain = build("AdaPrivateTS", **options)
+    assert algorithm.noise_multiplier == pytest.approx(plain.noise_multiplier, rel=1e-12)
+    assert algorithm.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+    assert algorithm.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "saved"),
+    [({}, 0.25), ({"centre": 0.5}, 0.288), ({"high": 0.01}, 0.2929), ({"high": 3.0}, 0.051)],
+)
+def test_a_replaced_context_moves_the_sums_by_less_than_two_clip_norms(options, saved):
+    replaced = build("PrivateContexts", relation="REPLACE_ONE", **options)
+    missing = build("PrivateContexts", relation="REPLACE_SPECIAL", **options)
+    ratio = replaced.noise_multiplier / (2 * missing.noise_multiplier)
+    assert 1 - ratio == pytest.approx(saved, abs=5e-4)
+    assert 0.99999 <= replaced.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("high", [1.0, 1.4142, 6.0])
+def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, centre, published):
+    options = {"calibration": "published", "noise": "binary_tree"} if published else {}
+    algorithm = build("PrivateContexts", high=high, centre=centre * high, **options)
+    channel = algorithm.channel((), np.random.default_rng(0))
+    most = algorithm.replace_distance * algorithm.clip_norm
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((2, 4000, 3))
+    x /= np.maximum(np.linalg.norm(x, axis=1), 1)[:, None]
+    y /= np.maximum(np.linalg.norm(y, axis=1), 1)[:, None]
+    span = algorithm.reward_range
+    far = span.high - span.centre  # the far end of the range, for these centres
+    v = (algorithm.reward_weight * far) ** 2
+    cosine = max(-v / 2, -1.0)
+    r, s = span.centred_all(rng.choice([0.0, high], (2, 4000)))
+    x[0], y[0] = [1.0, 0.0, 0.0], [cosine, math.sqrt(1 - cosine**2), 0.0]
+    r[0] = s[0] = far
+    moved = [
+        channel._values(a[None], b[None], None) - channel._values(c[None], d[None], None)
+        for a, b, c, d in zip(x, r, y, s, strict=True)
+    ]
+    distances = np.linalg.norm(moved, axis=1)
+    assert distances.max() <= most
+    assert distances[0] >= most * (1 - 1e-12)
 
 
 def test_an_agent_says_where_it_stands(tmp_path):
