@@ -61,9 +61,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 
 
 def _table(candidates: Any) -> Array:
-    """Return candidates as floats."""
+    """Return a copy of candidates as floats: what is checked is what is used."""
     try:
-        return np.asarray(candidates, dtype=np.float64)
+        return np.array(candidates, dtype=np.float64)
     except (TypeError, ValueError):
         remedy = "Pass one row of real numbers for each candidate."
         shown = type(candidates).__name__

@@ -403,6 +403,21 @@ def test_threads_share_an_agent(busy_switching, tmp_path):
             agent.update(ticket, 1.0)
 
 
+def test_candidates_that_change_after_their_check_are_not_used(monkeypatch):
+    """Another thread may write into the caller's array; a longer feature would cost more."""
+    agent = build("AdaPrivateTS").start(simulation=True, seed=1)
+    rows = np.eye(3)
+    choose = agent._learner.choose
+
+    def changed(features):
+        rows[:] *= 1e6
+        return choose(features)
+
+    monkeypatch.setattr(agent._learner, "choose", changed)
+    agent.select(rows)
+    assert np.linalg.norm(agent._open_batch()[0]) == 1.0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_of_an_agent_says_so_whoever_held_its_lock():
