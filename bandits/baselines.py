@@ -158,9 +158,10 @@ class AdaPrivateAmp(AdaPrivateTS):
     Notes
     -----
     A uses every round, and who was sampled stays secret. The outputs with rewards r and r' are
-    (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x): for rewards on one side of the centre the
-    pair of ADD_OR_REMOVE_ONE, for a centre in the middle the antipodal pair. Other centres have
-    no proven pair and are refused.
+    (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x). A missing reward is r' = 0: the pair of
+    ADD_OR_REMOVE_ONE, in both directions, for any centre. Under REPLACE_ONE that is the pair for
+    rewards on one side of the centre, and the antipodal pair is that for a centre in the middle;
+    other centres have no proven pair and are refused for q < 1.
     """
 
     sampling_probability: float = 1.0
@@ -173,7 +174,8 @@ class AdaPrivateAmp(AdaPrivateTS):
         remedy = "Pass the share of rounds whose rewards are used."
         q = self.sampling_probability
         _checks.real("sampling_probability", q, remedy, above=0, at_most=1)
-        if self.replace_distance not in (1.0, 2.0):
+        proven = self.reward_range.is_end or self.replace_distance == 2
+        if self.relation == REPLACE_ONE and q < 1 and not proven:
             remedy = "Other centres have no proven pair of distributions under sampling."
             rule = "at an end or in the middle of the range"
             raise ValueError(_checks.expected("centre", self.centre, rule, remedy))
@@ -195,7 +197,7 @@ class AdaPrivateAmp(AdaPrivateTS):
 
     @property
     def _accounted(self) -> dp.NeighboringRelation:
-        one_sided = self.relation == REPLACE_ONE and self.replace_distance == 1.0
+        one_sided = self.relation == REPLACE_ONE and self.reward_range.is_end
         return _ADD_OR_REMOVE_ONE if one_sided else dp.NeighboringRelation(self.relation)
 
     def _sampled(self, multiplier: float) -> dp.Gaussian | dp.PoissonSampled:

@@ -31,11 +31,12 @@ import numpy as np
 import privacy as dp
 from bandits import _checks
 from bandits.rewards import MARGIN, Private
+from bandits.users import coded, packed, unpacked
 
 if TYPE_CHECKING:
     from bandits.live import Agent
 
-_KIND = "bandit-agent 1"
+_KIND = "bandit-agent 2"
 """What the folder holds, and the version of its files."""
 _SUMS = "sums.npz"
 _SETTINGS = (
@@ -69,10 +70,12 @@ def save(agent: "Agent", folder: Path) -> None:
     features, rewards = agent._open_batch()
     pending = np.array(list(agent._pending), dtype=np.int64)
     late = np.array(list(agent._late), dtype=np.int64)
+    users, places = coded(agent._users)
     sensitive = {
         "features": features,
         "rewards": rewards,
-        "users": np.array(agent._users, dtype=str),
+        "users": packed(users),
+        "user_places": places,
         "pending": pending,
         "keys": np.array(list(agent._pending.values()), dtype=str),
         "late": late,
@@ -92,6 +95,7 @@ def save(agent: "Agent", folder: Path) -> None:
         "files": names,
         "algorithm": agent.algorithm.to_json(),
         "simulation": agent.simulation,
+        "user_kind": agent._user_kind,
         "finished": agent._finished,
         "first": agent._first,
         "progress": learner.progress(),
@@ -185,6 +189,7 @@ def _restored(folder: Path) -> "Agent":
     agent = Agent(algorithm, learner, simulation=header["simulation"])
     agent._folder, agent._turn = folder, header["turn"]
     agent._finished, agent._first = header["finished"], header["first"]
+    agent._user_kind = header["user_kind"]
     _load_open_batch(agent, _read(folder / header["files"]["sensitive"]))
     return agent
 
@@ -194,7 +199,8 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
     agent._reserve(count)
     agent._features[:count] = found["features"]
     agent._rewards[:count] = found["rewards"]
-    agent._users = found["users"].tolist()
+    users = unpacked(found["users"])
+    agent._users = [users[place] for place in found["user_places"].tolist()]
     agent._pending = dict(zip(found["pending"].tolist(), found["keys"].tolist(), strict=True))
     agent._late = dict(zip(found["late"].tolist(), found["late_features"], strict=True))
     agent._missed.load(found["missed"], found["run_starts"], found["run_keys"])

@@ -28,7 +28,7 @@ class PrivateContexts(_Private):
         As in `AdaPrivateUCB`.
     relation
         ``"REPLACE_SPECIAL"``: the round adds nothing; its number stays public. ``"REPLACE_ONE"``:
-        its context and reward are any others, which moves the sums by at most twice as much.
+        its context and reward are any others, which moves the sums by `replace_distance` as much.
     ridge
         A starts as ridge times the identity; not with ``calibration="published"``.
     calibration
@@ -54,7 +54,6 @@ class PrivateContexts(_Private):
     ridge: float = 10.0
     failure_probability: float = 0.05
     unit = "one round, all outputs but its own action (joint DP)"
-    replace_distance = 2.0
 
     CALIBRATIONS = ("exact", "printed", "published")
 
@@ -99,6 +98,19 @@ class PrivateContexts(_Private):
     def clip_norm(self) -> float:
         """sqrt(|x x'|_F^2 + |w (r - centre) x|^2) <= sqrt(1 + (w |r - centre|)^2)."""
         return math.hypot(1, self.reward_weight * self.reward_range.clip_norm)
+
+    @property
+    def replace_distance(self) -> float:
+        """How far a replaced round moves the sums, in clip norms; rounded up, in [sqrt(2), 2].
+
+        With v = (w clip_norm of a reward)^2 it is (v + 2) / sqrt(2 (1 + v)) for v <= 2, else
+        2 sqrt(v / (1 + v)). The largest |x x' - y y'|_F^2 + w^2 |r x - s y|^2 has unit x and y and
+        r = s at the far end of the range: in c = x'y it is 2 (1 - c^2) + 2 v (1 - c), which is
+        largest at c = max(-v / 2, -1). Two features or more reach it.
+        """
+        v = (self.reward_weight * self.reward_range.clip_norm) ** 2
+        distance = (v + 2) / math.sqrt(2 * (1 + v)) if v <= 2 else 2 / math.sqrt(1 + 1 / v)
+        return min(2.0, distance * (1 + 2.0**-50))
 
     @property
     def _levels(self) -> int:

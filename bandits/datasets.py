@@ -80,13 +80,17 @@ class Ratings:
         low = _checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
         width = _checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
         _checks.real("high - low", width, remedy, at_least=1e-50)
-        remedy = "Pass one number for each rating."
-        _checks.finite("rating", self.rating, np.shape(self.user), remedy)
+        # how many users and ratings there are is not told: a private release protects both
+        rating = np.asarray(self.rating)
+        if rating.shape != np.shape(self.user) or rating.ndim != 1:
+            remedy = "Pass one number for each rating."
+            raise ValueError(_checks.expected("rating", "...", "as long as user", remedy))
+        _checks.finite("rating", rating, rating.shape, "Pass one number for each rating.")
         for name, ids in (("user", self.user_ids), ("item", self.item_ids)):
             numbers = np.asarray(getattr(self, name))
-            whole = numbers.dtype.kind in "iu" and numbers.shape == (len(self.rating),)
+            whole = numbers.dtype.kind in "iu" and numbers.shape == rating.shape
             if not (whole and np.all((numbers >= 0) & (numbers < len(ids)))):
-                rule = f"whole numbers in [0, {len(ids)}), one for each rating"
+                rule = f"places in {name}_ids, one for each rating"
                 remedy = f"Number them from 0, as {name}_ids does."
                 raise ValueError(_checks.expected(name, "...", rule, remedy))
 
@@ -339,7 +343,7 @@ def _bandit_log(files: Files, file: IO[bytes], campaign: Campaign, name: str) ->
     places = [header.index(column) for column in (*numbers, *features)]
     kept = [[row[place] for place in places] for row in rows]
     item, position, click, propensity = np.array([row[:4] for row in kept], dtype=float).T
-    texts = np.array([row[4:] for row in kept])
+    texts = np.array([row[4:] for row in kept], dtype=object)
     users = np.stack([np.unique(column, return_inverse=True)[1] for column in texts.T], axis=1)
     actions = _OPEN_BANDIT_ITEMS[campaign]
     whole = len(kept) >= _SAMPLE_ROWS and set(np.unique(item)) == set(range(actions))

@@ -26,10 +26,10 @@ _REPLACE_DISTANCE = math.nextafter(math.sqrt(2), 2)
 """||r r' - s s'||_F <= sqrt(2) for unit rows; the float may not be below the root."""
 _LARGEST_GRAM = 20_000
 """Items whose Gram matrix is formed: 3 GB of floats."""
-_MOST_USERS = 2**22
 _STEPS_OF_ROW = 2**15
-"""A clipped row in whole steps: 2^22 squares of such rows add up to at most 2^52, without error, in
-any order, as floats. The step must not depend on how many users there are, which is protected."""
+"""A clipped row in whole steps: the squares of fewer than 2^33 such rows, more than fit in memory,
+add up without error as 64-bit integers. Neither the step nor a refusal may depend on how many users
+there are, which is protected."""
 _MOST_NOISE = 2**39
 
 
@@ -167,13 +167,14 @@ def private_svd_features(
     Raises
     ------
     ValueError, TypeError
-        A value is outside its domain, or there are more than 20,000 items or 4 million users.
+        A value is outside its domain, or there are more than 20,000 items. How many users there are
+        is protected: none at all get features too.
 
     Notes
     -----
-    Rows are rounded toward zero to whole multiples of a step, which lengthens none, so coarse that
-    their Gram matrix is a matrix of whole numbers that floats add without error; the noise is
-    rounded on the same lattice. No rounding is left that the guarantee would have to pay for.
+    Rows are rounded toward zero to whole multiples of a step, which lengthens none. Their Gram
+    matrix is added without error in 64-bit integers, and the noise is rounded on the same lattice.
+    No rounding is left that the guarantee would have to pay for.
     """
     remedy = "Pass how many features, at most as many as there are items."
     dimension = _checks.count("dimension", dimension, remedy, at_most=ratings.items)
@@ -186,7 +187,6 @@ def private_svd_features(
         raise ValueError(
             _checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
         )
-    _checks.count("ratings.users", ratings.users, "Pass fewer users.", at_most=_MOST_USERS)
     multiplier = dp.calibrate(
         lambda sigma: dp.Gaussian(sigma, _REPLACE_DISTANCE),
         epsilon=epsilon,
@@ -213,7 +213,8 @@ def private_svd_features(
     own = dp.rounded_gaussian(sigma, ratings.items, rng=rng, simulation=simulation)
     gram[np.diag_indices(ratings.items)] += own
     mechanism = dp.Gaussian(multiplier, _REPLACE_DISTANCE)
-    return ItemFeatures(_top(gram, dimension), mechanism, str(relation), simulation)
+    values = _top(gram.astype(np.float64), dimension)
+    return ItemFeatures(values, mechanism, str(relation), simulation)
 
 
 def _table(ratings: Ratings) -> Any:
@@ -225,12 +226,12 @@ def _table(ratings: Ratings) -> Any:
 
 
 def _whole_rows(ratings: Ratings, clip_norm: float, steps: int) -> Any:
-    """Return the clipped rows in whole steps of clip_norm / steps, as a sparse matrix of floats."""
+    """Return the clipped rows in whole steps of clip_norm / steps, as a sparse matrix of int64."""
     table = _table(ratings)
     norms = np.sqrt(np.asarray(table.multiply(table).sum(1)).ravel())
     # a margin above rounding, so that the norm of the whole numbers is at most `steps`
     scale = (1 - 1e-11) * steps / np.maximum(norms, clip_norm)
-    table.data = np.trunc(table.data * np.repeat(scale, np.diff(table.indptr)))
+    table.data = (table.data * np.repeat(scale, np.diff(table.indptr))).astype(np.int64)
     return table
 
 

@@ -5,10 +5,13 @@ whenever it comes. What protects the rewards is in the parts; what is here keeps
 each reward enters the sums once, in the batch of its round, or never.
 """
 
+import os
 import secrets
+import threading
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from bandits import _checks
 from bandits._checks import Array
 from bandits.rewards import unprotected
 from bandits.tickets import Missed, Ticket, is_ticket
+from bandits.users import User, user_of
 
 if TYPE_CHECKING:
     from bandits.algorithm import Algorithm
@@ -27,10 +31,39 @@ _MOST_LATE = 2**16
 """Rounds that may wait for a late reward, where late rewards count."""
 
 
+class _Forked:
+    """The lock of an agent in a fork of the process that started it: nobody gets it."""
+
+    def acquire(self) -> bool:
+        """Refuse."""
+        raise RuntimeError(
+            "A fork of an agent cannot go on: a batch would be released twice. Send the requests "
+            "to the process that started or restored the agent."
+        )
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        """Do nothing: it was not acquired."""
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _new_locks() -> None:
+    """Replace all locks, in a fork: who held them is not there to release them."""
+    for agent in list(_agents):
+        agent._lock = threading.RLock() if agent.simulation else _Forked()
+
+
+_agents: "WeakSet[Agent]" = WeakSet()
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_new_locks)
+
+
 def _table(candidates: Any) -> Array:
-    """Return candidates as floats."""
+    """Return a copy of candidates as floats: what is checked is what is used."""
     try:
-        return np.asarray(candidates, dtype=np.float64)
+        return np.array(candidates, dtype=np.float64)
     except (TypeError, ValueError):
         remedy = "Pass one row of real numbers for each candidate."
         shown = type(candidates).__name__
@@ -40,6 +73,8 @@ def _table(candidates: Any) -> Array:
 
 class Agent:
     """A running algorithm. Build it with ``algorithm.start()``.
+
+    Threads may share an agent: each call is one step under a lock. Processes may not.
 
     Attributes
     ----------
@@ -53,6 +88,8 @@ class Agent:
         self.algorithm = algorithm
         sums = getattr(learner.channel, "sums", None)
         self.simulation = simulation or (sums is not None and sums.simulation)
+        self._lock: Any = threading.RLock()  # save() is called on its own and by a release
+        _agents.add(self)
         self._learner = learner
         self._range = algorithm.reward_range
         self._by_user = learner.channel.by_user
@@ -64,7 +101,9 @@ class Agent:
         self._first = 0  # number of the open batch's first round
         self._features = np.zeros((16, algorithm.features))
         self._rewards = np.zeros(16)
-        self._users: list[str] = []
+        self._users: list[User] = []
+        self._same: dict[User, User] = {}  # one object for all rounds of a user in the batch
+        self._user_kind: str | None = None
         self._late: dict[int, Array] = {}  # features of past rounds, where late rewards count
         self._finished = False
         self._folder: Path | None = None
@@ -90,7 +129,8 @@ class Agent:
     @property
     def estimate(self) -> Array:
         """The mean of theta, shape (d,). It comes from released sums and may be shown."""
-        return self.algorithm.theta(self._learner.model.mean).copy()
+        with self._lock:
+            return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return what holds for everything that the agent shows, now and at any later time.
@@ -129,45 +169,58 @@ class Agent:
         RuntimeError
             All rounds were played, or the agent was finished.
         """
-        learner = self._learner
         features = _table(candidates)
         if features.ndim != 2 or features.shape[1] != self.algorithm.dimension or not len(features):
             rule = f"(n, {self.algorithm.dimension}) with n >= 1"
             remedy = "Pass one row of features for each candidate."
             raise ValueError(_checks.expected("shape of candidates", features.shape, rule, remedy))
         features = self.algorithm.prepared(features)
-        owner = self._owner(user)
-        if self._finished or learner.rounds >= self.algorithm.rounds:
-            raise RuntimeError(
-                f"Expected at most rounds={self.algorithm.rounds} rounds and none after finish(). "
-                "Start another agent; its guarantee adds to this one's."
-            )
-        if learner.ended:
-            self._close()
-        action = int(learner.choose(features))
-        place = learner.in_batch
-        if place == len(self._rewards):
-            self._reserve(2 * place)
-        # what is interrupted before `observe` leaves a place that the next round takes over
-        self._features[place] = x = features[action]
-        self._users[place:] = owner
-        learner.observe(x)
-        number = self._first + place
-        self._pending[number] = self._key
+        owner = None if user is None and not self._by_user else self._owner(user)
+        lock, learner = self._lock, self._learner
+        lock.acquire()  # in a round of 20 us, `with` takes 1 % more
+        try:
+            if self._finished or learner.rounds >= self.algorithm.rounds:
+                raise RuntimeError(
+                    f"Expected at most rounds={self.algorithm.rounds} rounds and none after "
+                    "finish(). Start another agent; its guarantee adds to this one's."
+                )
+            if owner is not None:
+                self._check_kind(owner)
+            if learner.ended:
+                self._close()
+            action = int(learner.choose(features))
+            place = learner.in_batch
+            if place == len(self._rewards):
+                self._reserve(2 * place)
+            # what is interrupted before `observe` leaves a place that the next round takes over
+            self._features[place] = x = features[action]
+            if owner is not None:
+                self._users[place:] = (self._same.setdefault(owner, owner),)
+            learner.observe(x)
+            number = self._first + place
+            self._pending[number] = self._key
+        finally:
+            lock.release()
         return Ticket(action, number, self._key)
 
-    def _owner(self, user: Any) -> list[str]:
-        """Return a round's user as the ledgers know it, or nobody where users are not protected."""
-        if user is None and not self._by_user:
-            return []
-        if not self._by_user or user is None:
+    def _owner(self, user: Any) -> User:
+        """Return a round's user as the ledgers know it."""
+        if user is None or not self._by_user:
             remedy = "Pass user= where users are protected, and only there."
             rule = "a user" if self._by_user else "None"
-            raise ValueError(_checks.expected("user", user, rule, remedy))
-        if isinstance(user, str | int | np.integer) and not isinstance(user, bool):
-            return [str(user)]
-        remedy = "One person under two names would have two caps."
-        raise TypeError(_checks.expected("user", user, "a string or a whole number", remedy))
+            shown = None if user is None else f"<{type(user).__name__}>"
+            raise ValueError(_checks.expected("user", shown, rule, remedy))
+        return user_of(user)
+
+    def _check_kind(self, owner: User) -> None:
+        """Refuse a second kind of id: 7 and "7" would have a cap each."""
+        kind = type(owner).__name__
+        if self._user_kind is None:
+            self._user_kind = kind
+        elif kind != self._user_kind:
+            remedy = "Name users as before, or they are taken for other people."
+            rule = f"of the kind known before, <{self._user_kind}>"
+            raise TypeError(_checks.expected("user", f"<{kind}>", rule, remedy))
 
     def _reserve(self, rounds: int) -> None:
         """Make room for an open batch of so many rounds."""
@@ -195,16 +248,22 @@ class Agent:
             raise TypeError(_checks.expected("ticket", shown, "a Ticket of select()", remedy))
         value = self._range.centred(reward)
         number = int(ticket.round)
-        if number in self._pending and self._pending[number] == ticket.key:
-            del self._pending[number]
-            self._rewards[number - self._first] = value
-        elif self._missed.take(number, ticket.key):
-            if number in self._late:
-                self._learner.channel.add(value * self._late.pop(number))
-        else:
-            remedy = "Each ticket takes one reward, and a restored agent knows what was saved."
-            rule = "that of an open ticket of this agent"
-            raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
+        key, lock = ticket.key, self._lock
+        lock.acquire()
+        try:
+            if number in self._pending and self._pending[number] == key:
+                del self._pending[number]
+                self._rewards[number - self._first] = value
+                return
+            if self._missed.take(number, key):
+                if number in self._late:
+                    self._learner.channel.add(value * self._late.pop(number))
+                return
+        finally:
+            lock.release()
+        remedy = "Each ticket takes one reward, and a restored agent knows what was saved."
+        rule = "that of an open ticket of this agent"
+        raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
 
     def finish(self, *, release: bool) -> None:
         """End the agent: release the last, partial batch, or drop it.
@@ -215,12 +274,13 @@ class Agent:
             True releases the rewards that came until now, False forgets them. When this is called
             must not depend on rewards.
         """
-        if self._finished:
-            return
-        if release and self._learner.in_batch:
-            self._close()
-        self._finished = True
-        self._next_batch()
+        with self._lock:
+            if self._finished:
+                return
+            if release and self._learner.in_batch:
+                self._close()
+            self._finished = True
+            self._next_batch()
 
     def _close(self) -> None:
         """Release the open batch: on disk first, then in use.
@@ -258,7 +318,7 @@ class Agent:
 
     def _forget(self) -> None:
         self._rewards[:] = 0.0
-        self._users = []
+        self._users, self._same = [], {}
 
     def _autosave(self) -> None:
         if self._folder is not None and self._learner.channel.private:
@@ -269,6 +329,14 @@ class Agent:
         if not self.simulation:
             raise TypeError("An agent that releases data cannot be copied. Use save(folder).")
         return super().__reduce_ex__(protocol)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+        _agents.add(self)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the whole state to a folder, and keep it up to date at every release from now on.
@@ -286,4 +354,5 @@ class Agent:
         """
         from bandits.checkpoint import save
 
-        save(self, Path(folder))
+        with self._lock:
+            save(self, Path(folder))

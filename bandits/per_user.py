@@ -9,23 +9,24 @@ import numpy as np
 import privacy as dp
 from bandits._checks import Array
 from bandits.rewards import MARGIN, Private
+from bandits.users import User, coded, packed, unpacked
 
-_Ledger = dict[tuple[int, str], float]
+_Ledger = dict[tuple[int, User], float]
 """A number of each user of each replicate."""
 
 
-def _arrays(name: str, ledger: Mapping[tuple[int, str], float]) -> dict[str, Array]:
+def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, Any]:
     """Return a ledger as arrays for a file."""
     return {
         "replicates": np.array([key[0] for key in ledger], dtype=np.int64),
-        "users": np.array([key[1] for key in ledger], dtype=str),
+        "users": packed(key[1] for key in ledger),
         name: np.array(list(ledger.values()), dtype=float),
     }
 
 
-def _ledger(name: str, state: Mapping[str, Array]) -> _Ledger:
+def _ledger(name: str, state: Mapping[str, Any]) -> _Ledger:
     """Return the ledger of which `_arrays` made the arrays."""
-    keys = zip(state["replicates"].tolist(), state["users"].tolist(), strict=True)
+    keys = zip(state["replicates"].tolist(), unpacked(state["users"]), strict=True)
     return dict(zip(keys, state[name].tolist(), strict=True))
 
 
@@ -64,11 +65,11 @@ class Capped(Private):
         return np.stack([self._one(replicate, *batch) for replicate, batch in each])
 
     def _one(self, replicate: int, features: Array, rewards: Array, users: Any) -> Array:
-        names, places = np.unique(np.asarray(users, dtype=str), return_inverse=True)
+        names, places = coded(users)
         total = np.zeros((len(names), features.shape[-1]))
         np.add.at(total, places, rewards[:, None] * features)
         norms = np.sqrt(np.square(total).sum(-1))
-        for i, name in enumerate(names.tolist()):
+        for i, name in enumerate(names):
             key = (replicate, name)
             spent = self.spent.get(key, 0.0)
             left = max(self.cap**self.power - spent, 0.0) ** (1 / self.power)
@@ -81,11 +82,11 @@ class Capped(Private):
         values: Array = self.sums.quantise(total).sum(0)
         return values
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, Any]:
         """Return what every user has spent."""
         return _arrays("spent", self.spent)
 
-    def load(self, state: Mapping[str, Array]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Put it back."""
         self.spent = _ledger("spent", state)
 
@@ -101,22 +102,23 @@ class Limited(Private):
     def __init__(self, sums: dp.RunningSum, *, rounds_per_user: int) -> None:
         super().__init__(sums)
         self.rounds_per_user = rounds_per_user
-        self.seen: dict[tuple[int, str], int] = {}
+        self.seen: dict[tuple[int, User], int] = {}
 
     def _values(self, features: Array, rewards: Array, users: Any) -> Array:
-        rows = np.atleast_2d(np.asarray(users, dtype=str))
         kept = np.atleast_2d(rewards).copy()
-        for place, name in np.ndenumerate(rows):
-            key = (place[0], str(name))
-            self.seen[key] = self.seen.get(key, 0) + 1
-            if self.seen[key] > self.rounds_per_user:
-                kept[place] = 0.0
+        for replicate, batch in enumerate([users] if rewards.ndim == 1 else users):
+            names, places = coded(batch)
+            for i, place in enumerate(places.tolist()):
+                key = (replicate, names[place])
+                self.seen[key] = self.seen.get(key, 0) + 1
+                if self.seen[key] > self.rounds_per_user:
+                    kept[replicate, i] = 0.0
         return super()._values(features, kept.reshape(rewards.shape), users)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, Any]:
         """Return how many rounds every user had."""
         return _arrays("seen", self.seen)
 
-    def load(self, state: Mapping[str, Array]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Put it back."""
         self.seen = {key: int(count) for key, count in _ledger("seen", state).items()}

@@ -64,8 +64,17 @@ class Range:
         return max(self.high - self.centre, self.centre - self.low)
 
     @property
+    def is_end(self) -> bool:
+        """Whether all centred rewards are on one side of zero."""
+        return self.centre in (self.low, self.high)
+
+    @property
     def replace_distance(self) -> float:
-        """How far a replaced reward moves, in clip norms; in [1, 2]."""
+        """How far a replaced reward moves, in clip norms; in [1, 2], and 2 for a rounded middle."""
+        above, below = self.high - self.centre, self.centre - self.low
+        # low, high and centre were each rounded by half an ulp, and so were the differences
+        if abs(above - below) <= 4 * math.ulp(max(abs(self.low), abs(self.high))):
+            return 2.0
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
     def centred(self, reward: Any) -> float:
@@ -77,9 +86,11 @@ class Range:
             The reward is no number. It is not shown.
         """
         value = _number(reward)
+        if self.low <= value <= self.high:
+            return value - self.centre
         if math.isnan(value):
             return 0.0
-        return min(max(value, self.low), self.high) - self.centre
+        return (self.low if value < self.low else self.high) - self.centre
 
     def centred_all(self, rewards: Array) -> Array:
         """Return many rewards, as floats, as they are summed."""

@@ -30,9 +30,12 @@ class Ticket(NamedTuple):
     key: str
 
 
+_WHOLE = (int, np.integer)  # made once: a union takes longer than the test
+
+
 def is_ticket(value: Any) -> bool:
     """Return whether a value is a ticket and its round a whole number."""
-    return isinstance(value, Ticket) and isinstance(value.round, int | np.integer)
+    return isinstance(value, Ticket) and isinstance(value.round, _WHOLE)
 
 
 class Missed:

@@ -44,10 +44,16 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         _refuse_words(frame)
-        shown = f"<{rows.dtype} of shape {rows.shape}>"  # never the data
+        shown = _kind_of(rows)  # never the data
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy))
     with np.errstate(over="ignore"):  # a wider float becomes infinite
         return rows.astype(np.float64, copy=False)
+
+
+def _kind_of(array: npt.NDArray[Any]) -> str:
+    """Return what an error says of an array. How many rows there are is private."""
+    sides = ", ".join(["n", *map(str, array.shape[1:])][: array.ndim])
+    return f"<{array.dtype.type.__name__} of shape ({sides})>"
 
 
 def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None) -> list[str]:
@@ -129,7 +135,7 @@ def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
         return np.zeros(0, dtype=np.int64), []
     kinds = {type(user) for user in users.tolist()} if users.dtype.kind == "O" else set()
     if users.ndim != 1 or not (users.dtype.kind in "iuU" or kinds in ({int}, {str})):
-        shown = f"<{users.dtype} of shape {users.shape}>"
+        shown = _kind_of(users)
         raise ValueError(checks.expected("users", shown, "one user for every row", _USERS))
     if users.dtype.kind in "iu" and (codes := _near_codes(users)) is not None:
         return codes
@@ -153,10 +159,12 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
     """Return the codes of a series; where they are not near, a join is faster than sorting."""
     import narwhals as nw
 
+    if not len(users):  # an empty series may have no type
+        return np.zeros(0, dtype=np.int64), []
     if users.is_null().any():
         raise ValueError(checks.expected("users", "<some null>", "known", _USERS))
     if users.dtype.is_integer():
-        near = _near_codes(users.to_numpy()) if len(users) else None
+        near = _near_codes(users.to_numpy())
         if near is not None:
             return near
     elif isinstance(users.dtype, nw.Categorical | nw.Enum):

@@ -253,7 +253,7 @@ def sums_by_user(
     rows = _tables.finite(rows, not_finite)
     codes, ids = _tables.users_of(data, users)
     if len(codes) != len(rows):
-        shown = f"<{len(codes)} for {len(rows)} rows>"
+        shown = "<another number of them>"  # not how many rows there are
         raise ValueError(checks.expected("users", shown, "one for every row", "Pass them all."))
     # bincount adds one row after the other into its own cell. A pairwise or a parallel sum would
     # round by where in the table a row stands, and so by how many rows others have.

@@ -81,7 +81,7 @@ def test_sqrt_two_is_reached_and_not_passed():
 def test_whole_rows_keep_the_bound_exactly():
     ratings, table = made()
     whole = features._whole_rows(ratings, 0.5, 2**20).toarray()
-    assert (whole == np.trunc(whole)).all()
+    assert whole.dtype == np.int64
     squares = (whole.astype(object) ** 2).sum(1)
     assert max(squares) <= 2**40
     clipped = table * np.minimum(1, 0.5 / np.linalg.norm(table, axis=1, keepdims=True))
@@ -154,6 +154,44 @@ def test_the_step_does_not_tell_how_many_users_there_are(epsilon, monkeypatch):
 def test_how_many_users_there_are_is_not_told():
     ratings, _ = made(users=3)
     assert bandits.private_svd_features(ratings, 5, epsilon=1, delta=1e-5).values.shape == (12, 5)
+
+
+@pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+def test_no_users_are_data_like_any_other(relation):
+    """Released is the noise alone: with one user it is moved by that user's row."""
+    options = {"epsilon": 1.0, "delta": 1e-5, "relation": relation}
+    both = [
+        bandits.private_svd_features(replaced, 3, **options) for replaced in (nobody(), made(1)[0])
+    ]
+    assert both[0].values.shape == both[1].values.shape == (12, 3)
+    assert both[0].mechanism == both[1].mechanism
+    assert both[0].guarantee(1e-5) == both[1].guarantee(1e-5)
+
+
+def nobody():
+    none = np.zeros(0, dtype=np.int64)
+    return Ratings("made", none, none, np.zeros(0), -1.0, 1.0, none, np.arange(12))
+
+
+def test_a_user_beyond_four_million_is_no_error():
+    """2^22 users were answered, and one more was refused, which told that there is one."""
+    ratings, _ = made(users=1)
+    many = replace(ratings, user_ids=np.arange(2**22 + 1))
+    assert bandits.private_svd_features(many, 3, epsilon=1, delta=1e-5).values.shape == (12, 3)
+
+
+def test_errors_do_not_count_users_or_ratings():
+    ratings, _ = made(users=57)
+    for broken in (
+        {"user": ratings.user + 1},
+        {"user": ratings.user[1:]},
+        {"item": ratings.item[1:]},
+        {"rating": ratings.rating[1:]},
+    ):
+        with pytest.raises(ValueError, match=r"^Expected ") as caught:
+            replace(ratings, **broken)
+        assert "57" not in str(caught.value)
+        assert "68" not in str(caught.value)  # 684 = 57 * 12 ratings, or one less
 
 
 def test_seeded_noise_guarantees_nothing():

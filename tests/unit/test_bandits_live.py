@@ -3,7 +3,12 @@
 import copy
 import json
 import math
+import os
 import pickle
+import signal
+import sys
+import threading
+import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 
@@ -257,14 +262,208 @@ def test_an_interrupted_round_shifts_nobody(at, monkeypatch):
     assert agent._users == ["first", "second"]
 
 
-@pytest.mark.parametrize("user", [1.0, True, math.nan, b"1", ("a",)])
-def test_a_user_has_one_name(user):
+class Hidden(str):
+    __slots__ = ()
+
+    def __str__(self):
+        return "somebody"
+
+
+@pytest.mark.parametrize("user", [1.0, True, math.nan, b"1", ("a",), np.timedelta64(1, "D")])
+def test_a_user_is_a_string_or_a_whole_number(user):
     agent = build("AdaPrivateUser").start(simulation=True, seed=1)
     with pytest.raises(TypeError, match=r"Expected user=.* to be a string or a whole number\."):
         agent.select(np.eye(3), user=user)
+    with pytest.raises(ValueError, match=r"Expected user=.* of at most 1000 bits\."):
+        agent.select(np.eye(3), user=10**5000)
+    assert agent.rounds == 0
     agent.select(np.eye(3), user=np.int64(1))
-    agent.select(np.eye(3), user="1")
-    assert set(agent._users) == {"1"}
+    agent.select(np.eye(3), user=1)
+    assert set(agent._users) == {1}
+
+
+def test_a_second_kind_of_user_is_refused(tmp_path):
+    for first, second in ((7, "7"), ("7", 7)):
+        agent = build("AdaPrivateUser").start()
+        agent.save(tmp_path / str(type(first)))
+        for _ in range(14):  # the first batch of 13 is released with the last
+            agent.select(np.eye(3), user=first)
+        for each in (agent, bandits.Algorithm.restore(tmp_path / str(type(first)))):
+            with pytest.raises(TypeError, match="of the kind known before") as caught:
+                each.select(np.eye(3), user=second)
+            assert "7" not in str(caught.value)
+            each.select(np.eye(3), user=first)
+
+
+USERS = ["a", "a\0", "a\0\0", "", "\0", "\ud83d\ude00", "\U0001f600", Hidden("b"), Hidden("c")]
+
+
+@pytest.mark.parametrize("name", ["AdaPrivateUser", "AdaPrivateGroup"])
+def test_users_who_differ_have_a_cap_each_before_and_after_a_restart(name, tmp_path):
+    users, count = [str.__str__(user) for user in USERS], len(USERS)
+    options = {"cap": 1.0} if name == "AdaPrivateUser" else {"rounds_per_user": 1}
+    agent = build(name, batch=count, **options).start()
+    agent.save(tmp_path / "state")
+    x = np.eye(3)[:1]
+    for i, user in enumerate([*USERS, *USERS, *USERS[:5]]):
+        agent.update(agent.select(x, user=user), 1.0)
+        if i in (4, count + 4):
+            agent.save(tmp_path / "state")
+            agent = bandits.Algorithm.restore(tmp_path / "state")
+    channel = agent._learner.channel
+    ledger = channel.spent if name == "AdaPrivateUser" else channel.seen
+    assert list(ledger) == [(0, user) for user in users]
+    assert all(type(user) is str for _, user in ledger)
+    used = 1.0 if name == "AdaPrivateUser" else 2
+    assert list(ledger.values()) == pytest.approx([used] * count)
+    fresh = agent.algorithm.channel((), np.random.default_rng(0))
+    batch = x.repeat(count, axis=0), np.ones(count), users
+    assert fresh._values(*batch)[0] == pytest.approx(count)
+    assert fresh._values(*batch)[0] == 0.0
+
+
+def test_all_rewards_of_a_user_move_the_sum_by_the_cap():
+    """Users "a" and "a\\0" once shared one cap: without the rewards of "a" the sum moved by 2."""
+    options = {"dimension": 1, "rounds": 40, "batch": 40, "cap": 1.0, "centre": 0.5}
+    algorithm = build("AdaPrivateUser", relation="REPLACE_SPECIAL", calibration="exact", **options)
+    sums = []
+    for reward in (1.0, None):
+        agent = algorithm.start()
+        values = []
+        agent._learner.channel.sums.step = values.append
+        for user, given in [("a", reward)] * 30 + [("a\0", 0.0)] * 10:
+            agent.update(agent.select([[1.0]], user=user), given)
+        agent._learner.channel.release(*agent._open_batch(), agent._users)
+        sums.append(values[0][0])
+    assert abs(sums[0] - sums[1]) == pytest.approx(1.0)
+    assert abs(sums[0] - sums[1]) <= 1.0
+
+
+def test_a_long_id_is_kept_once(tmp_path):
+    agent = build("AdaPrivateUser", rounds=300, batch=150).start()
+    agent.save(tmp_path / "state")
+    tracemalloc.start()
+    for i in range(151):
+        user = "x" * 300_000 if i % 2 else f"u{i}"  # another object each time
+        agent.select(np.eye(3), user=user)
+    agent.save(tmp_path / "state")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+    bandits.Algorithm.restore(tmp_path / "state").select(np.eye(3), user="x" * 300_000)
+    size = sum(path.stat().st_size for path in (tmp_path / "state").iterdir())
+    assert size < 1e6
+
+
+@pytest.fixture
+def busy_switching():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_threads_share_an_agent(busy_switching, tmp_path):
+    """Every round is in one batch, with its features, user and reward, or none if it was late."""
+    each, threads = 100, 8
+    rounds = each * threads
+    agent = build("AdaPrivateUser", rounds=rounds, batch=13, delta=1e-9).start()
+    agent.save(tmp_path / "state")
+    channel, seen, tickets, failures = agent._learner.channel, [], [], []
+    release = channel.release
+
+    def spy(features, rewards, users):
+        seen.extend(zip(features[:, 0].tolist(), rewards.tolist(), users, strict=True))
+        release(features, rewards, users)
+
+    channel.release = spy
+
+    def play(first):
+        try:
+            for i in range(first, first + each):
+                ticket = agent.select([[i / rounds, 0.0, 0.0]], user=i)
+                tickets.append(ticket)
+                agent.update(ticket, i / rounds)
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+
+    workers = [threading.Thread(target=play, args=(each * i,)) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    agent.finish(release=True)
+    assert failures == []
+    assert sorted(ticket.round for ticket in tickets) == list(range(rounds))
+    assert sorted(user for _, _, user in seen) == list(range(rounds))
+    assert all(x == user / rounds and reward in (0.0, x) for x, reward, user in seen)
+    assert agent.releases == channel.releases == -(-rounds // 13)
+    for ticket in tickets:
+        with pytest.raises(ValueError, match="an open ticket"):
+            agent.update(ticket, 1.0)
+
+
+def test_candidates_that_change_after_their_check_are_not_used(monkeypatch):
+    """Another thread may write into the caller's array; a longer feature would cost more."""
+    agent = build("AdaPrivateTS").start(simulation=True, seed=1)
+    rows = np.eye(3)
+    choose = agent._learner.choose
+
+    def changed(features):
+        rows[:] *= 1e6
+        return choose(features)
+
+    monkeypatch.setattr(agent._learner, "choose", changed)
+    agent.select(rows)
+    assert np.linalg.norm(agent._open_batch()[0]) == 1.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_of_an_agent_says_so_whoever_held_its_lock():
+    agent = build("PrivateUCB").start()
+    simulated = build("PrivateUCB").start(simulation=True, seed=1)
+    read, write = os.pipe()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with agent._lock, simulated._lock:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # ends a child that waits for a lock
+        try:
+            said = []
+            for call in (lambda: agent.select(np.eye(3)), lambda: agent.finish(release=True)):
+                try:
+                    call()
+                except RuntimeError as error:
+                    said.append(str(error).partition(":")[0])
+            said.append(str(simulated.select(np.eye(3)).round))
+            os.write(write, "|".join(said).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    done.set()
+    holder.join()
+    refused = "A fork of an agent cannot go on"
+    assert os.read(read, 1000).decode() == f"{refused}|{refused}|0"
+    os.close(read)
+    agent.select(np.eye(3))
+
+
+def test_a_copied_simulation_has_a_lock_of_its_own():
+    agent = build("AdaPrivateTS").start(simulation=True, seed=1)
+    run(agent, 5)
+    for copied in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        assert copied._lock is not agent._lock
+        assert run(copied, 20, first=5) == run(copy.deepcopy(agent), 20, first=5)
 
 
 def test_a_simulation_guarantees_nothing():
@@ -793,9 +992,73 @@ def test_bad_options_are_refused_when_the_algorithm_is_made(options, word):
 def test_sampling_refuses_centres_without_a_proven_pair():
     with pytest.raises(ValueError, match="centre"):
         build("AdaPrivateAmp", centre=0.3)
+    with pytest.raises(ValueError, match="centre"):
+        build("AdaPrivateAmp", centre=1e-17)  # not an end: a reward may lie below it
     with pytest.warns(UserWarning, match="times as large"):
         middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+    rounded = build("AdaPrivateAmp", low=0.1, high=0.7, centre=0.4)  # .4 - .1 > .7 - .4 in floats
+    assert rounded.noise_multiplier == middle.noise_multiplier
+    assert rounded.guarantee(1e-5) == middle.guarantee(1e-5)
+
+
+def test_a_missing_reward_has_one_pair_for_every_centre():
+    at_end = build("AdaPrivateAmp", relation="REPLACE_SPECIAL")
+    for centre in (0.3, 0.5, 0.9):
+        algorithm = build("AdaPrivateAmp", relation="REPLACE_SPECIAL", centre=centre)
+        assert algorithm.noise_multiplier == pytest.approx(at_end.noise_multiplier, rel=1e-12)
+        assert 0.99999 <= algorithm.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize("relation", ["REPLACE_ONE", "REPLACE_SPECIAL"])
+@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5, 1.0])
+def test_where_nothing_is_sampled_every_centre_is_that_without_sampling(relation, centre):
+    options = {"relation": relation, "centre": centre, "calibration": "exact"}
+    algorithm = build("AdaPrivateAmp", sampling_probability=1.0, **options)
+    plain = build("AdaPrivateTS", **options)
+    assert algorithm.noise_multiplier == pytest.approx(plain.noise_multiplier, rel=1e-12)
+    assert algorithm.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
+    assert algorithm.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "saved"),
+    [({}, 0.25), ({"centre": 0.5}, 0.288), ({"high": 0.01}, 0.2929), ({"high": 3.0}, 0.051)],
+)
+def test_a_replaced_context_moves_the_sums_by_less_than_two_clip_norms(options, saved):
+    replaced = build("PrivateContexts", relation="REPLACE_ONE", **options)
+    missing = build("PrivateContexts", relation="REPLACE_SPECIAL", **options)
+    ratio = replaced.noise_multiplier / (2 * missing.noise_multiplier)
+    assert 1 - ratio == pytest.approx(saved, abs=5e-4)
+    assert 0.99999 <= replaced.guarantee(1e-5).epsilon <= 1
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("high", [1.0, 1.4142, 6.0])
+def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, centre, published):
+    options = {"calibration": "published", "noise": "binary_tree"} if published else {}
+    algorithm = build("PrivateContexts", high=high, centre=centre * high, **options)
+    channel = algorithm.channel((), np.random.default_rng(0))
+    most = algorithm.replace_distance * algorithm.clip_norm
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((2, 4000, 3))
+    x /= np.maximum(np.linalg.norm(x, axis=1), 1)[:, None]
+    y /= np.maximum(np.linalg.norm(y, axis=1), 1)[:, None]
+    span = algorithm.reward_range
+    far = span.high - span.centre  # the far end of the range, for these centres
+    v = (algorithm.reward_weight * far) ** 2
+    cosine = max(-v / 2, -1.0)
+    r, s = span.centred_all(rng.choice([0.0, high], (2, 4000)))
+    x[0], y[0] = [1.0, 0.0, 0.0], [cosine, math.sqrt(1 - cosine**2), 0.0]
+    r[0] = s[0] = far
+    moved = [
+        channel._values(a[None], b[None], None) - channel._values(c[None], d[None], None)
+        for a, b, c, d in zip(x, r, y, s, strict=True)
+    ]
+    distances = np.linalg.norm(moved, axis=1)
+    assert distances.max() <= most
+    assert distances[0] >= most * (1 - 1e-12)
 
 
 def test_an_agent_says_where_it_stands(tmp_path):

@@ -278,6 +278,19 @@ def test_missing_is_zero_after_centring_even_when_zero_is_outside_the_range():
     assert rewards.Range(1.0, 5.0, 1.0).replace_distance == 1.0
 
 
+def test_a_middle_that_was_rounded_is_one():
+    for low, high in itertools.combinations(range(-25, 46), 2):
+        span = rewards.Range(low / 10, high / 10, (low + high) / 20)
+        assert span.replace_distance == 2.0
+        assert not span.is_end
+        for end in (low / 10, high / 10):
+            assert rewards.Range(low / 10, high / 10, end).replace_distance == 1.0
+            assert rewards.Range(low / 10, high / 10, end).is_end
+        beside = rewards.Range(low / 10, high / 10, (low + high) / 20 + 1e-12)
+        assert beside.replace_distance < 2.0
+        assert not rewards.Range(low / 10, high / 10, math.nextafter(low / 10, 9.0)).is_end
+
+
 def test_lifetime_cap_holds_over_all_batches():
     rng = np.random.default_rng(10)
     algorithm = bandits.AdaPrivateUser(

@@ -30,6 +30,47 @@ def cap_that_spent(*spent):
 # Clipping
 
 
+NOBODY = [
+    [],
+    np.zeros(0, dtype=int),
+    pd.Series([], dtype=object),
+    pl.Series([]),
+    pl.Series(["a"])[:0],
+]
+
+
+@pytest.mark.parametrize("nobody", NOBODY, ids=lambda users: type(users).__module__)
+def test_no_users_are_data_like_any_other(nobody):
+    noise = dp.Gaussian(2.0)
+    for users, rows in ((nobody, 0), (["ann"], 1)):
+        data = np.ones((rows, 2))
+        for clipped in (
+            dp.clip_users(data, users, clip_norm=1.0),
+            dp.LifetimeCap(clip_norm=1.0).clip_users(data, users),
+        ):
+            assert clipped.values.shape == (rows, 2)
+            assert dp.release_sum(clipped, noise).values.shape == (2,)
+        assert dp.limit_contributions(users, max_contributions=1, seed=1).tolist() == [True] * rows
+        chosen = dp.choose_clip_norm(data, users, candidates=[1.0, 2.0], epsilon=1.0)
+        assert chosen.mechanism == dp.PureDP(1.0)
+
+
+def test_errors_do_not_count_rows():
+    one = np.ones(57)
+    for data, users in (
+        (one, ["ann"] * 56),
+        (one, np.full((57, 1), 7)),
+        (one, np.full(57, 0.5)),
+        (one, [7] * 56 + ["7"]),
+        (np.ones((57, 0)), [7] * 57),
+        (np.full(57, "a"), [7] * 57),
+    ):
+        with pytest.raises(ValueError, match=r"^Expected (users|data)=") as caught:
+            dp.clip_users(data, users, clip_norm=1.0)
+        assert "57" not in str(caught.value)
+        assert "56" not in str(caught.value)
+
+
 def test_contributions_by_hand_are_within_their_bound_or_refused():
     for d in (1, 2, 50):
         row = np.full((1, d), 3 / math.sqrt(d))
