@@ -10,8 +10,8 @@ GLUE = "\0"
 _NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
 _BATCH = (
     "Pass -q, the batch size / number of records, and --steps, "
-    "epochs * number of records / batch size, if batches are Poisson samples; if they are "
-    "shuffled, see dpcalib explain --epochs."
+    "epochs * number of records / batch size, if batches are Poisson samples. For shuffled or "
+    "fixed-size batches, run dpcalib explain with --epochs as well."
 )
 _OTHER_OPTIONS = {
     **dict.fromkeys(("--batch-size", "--epochs", "--num-epochs"), _BATCH),
@@ -39,8 +39,12 @@ class Command(click.Command):
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Break the usage line between options, and nowhere else."""
         start = f"Usage: {ctx.command_path} "
+        pieces = " ".join(self.collect_usage_pieces(ctx))
+        if len(start) + max(map(len, pieces.split(" "))) > formatter.width:
+            formatter.write(start.rstrip() + "\n")
+            start = " " * 4
         filled = textwrap.fill(
-            " ".join(self.collect_usage_pieces(ctx)),
+            pieces,
             formatter.width,
             initial_indent=start,
             subsequent_indent=" " * len(start),

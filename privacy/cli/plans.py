@@ -97,7 +97,8 @@ def _check(*, file: Path, as_json: bool) -> None:
     """
     with refusals():
         answer = _checked(dp.load_plan(file))
-    click.echo(output.to_json(answer) if as_json else _told(answer))
+    told = output.to_json(answer) if as_json else output.filled(_told(answer), output.width())
+    click.echo(told)
     if not answer["fits"]:
         click.get_current_context().exit(INFEASIBLE)
 

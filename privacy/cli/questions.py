@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 import privacy as dp
+from privacy import _checks
 from privacy.cli import options, output
 from privacy.cli.help import GLUE, Command
 from privacy.cli.options import Values
@@ -22,7 +23,9 @@ Answer = Callable[[Values], Record]
 Show = Callable[[Record], None]
 
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
-_REFUSALS = (ValueError, TypeError, ArithmeticError, UnsupportedMechanism)
+_REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, UnsupportedMechanism)
+
+_LINE = 'Write the options as one, such as {"steps": 10}.'
 
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
@@ -50,6 +53,8 @@ def _exit_code(error: Exception) -> int:
 def _told(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
         return f"The numbers are outside what can be computed ({error})."
+    if isinstance(error, RecursionError):
+        return "The input is nested too deeply. Write it flat."
     return str(error)
 
 
@@ -59,7 +64,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except _REFUSALS as error:
-        click.echo(f"Error: {_told(error)}", err=True)
+        output.error(_told(error))
         click.get_current_context().exit(_exit_code(error))
 
 
@@ -88,7 +93,7 @@ def question(
         defaults = {name: options.DEFAULTS.get(name) for name in takes}
 
         def reply(*layers: Mapping[str, Any]) -> Record:
-            return answer(options.settle((defaults, *layers), needs=needs, one_of=one_of))
+            return answer(options.settle(layers, defaults, needs=needs, one_of=one_of))
 
         def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
             with refusals():
@@ -164,8 +169,8 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int
 def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
         values = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"Not a JSON object: {error}") from error
     if not isinstance(values, dict):
-        raise TypeError(f"Not a JSON object: {line.decode().strip()}")
+        raise TypeError(_checks.expected("line", values, "a JSON object", _LINE))
     return values
