@@ -63,14 +63,6 @@ COMMANDS = [
 ESCAPE = "\x1b"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_width():
-    """Messages are whole lines where nothing says how wide they are shown."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.delenv("COLUMNS", raising=False)
-        yield
-
-
 def call(*args, text=None):
     return CliRunner().invoke(main, [str(arg) for arg in args], input=text)
 
