@@ -1,5 +1,7 @@
 """`dpcalib convert`: epsilon, rho, mu and sigma of one Gaussian release."""
 
+import math
+
 import privacy as dp
 from privacy.cli.options import Values
 from privacy.cli.output import Record, record, table
@@ -48,8 +50,11 @@ def convert(values: Values) -> Record:
             release["rho"] = dp.rho_from_noise_multiplier(noise / moves)
             release["mu"] = dp.mu_from_noise_multiplier(noise / moves)
     if given != "epsilon" and "delta" in values:
-        release["epsilon"] = dp.epsilon_from_rho(
-            release["rho"], values["delta"], conversion=values["conversion"]
+        rho, delta = release["rho"], values["delta"]
+        release["epsilon"] = (
+            dp.epsilon_from_rho(rho, delta, conversion=values["conversion"])
+            if math.isfinite(rho)
+            else math.inf
         )
     return record(
         "convert",

@@ -174,7 +174,10 @@ class TestAnswers:
         assert answer("sigma", *TARGET, "--no-certify")["certified"] is False
 
     def test_infinity_is_a_string(self):
-        assert answer("convert", "--noise-multiplier", "1e-200")["rho"] == "inf"
+        for conversion in ("optimal", "classic", "gaussian"):
+            little = ("convert", "--noise-multiplier", "1e-200", "--delta", 1e-5)
+            found = answer(*little, "--conversion", conversion)
+            assert found["rho"] == found["epsilon"] == "inf"
         with pytest.raises(ValueError, match="not JSON compliant"):
             output.to_json({"epsilon": math.nan})
 
