@@ -135,7 +135,12 @@ def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     if path is None:
         return {}
     try:
-        values = _by_name(tomllib.loads(path.read_text(encoding="utf-8")), tuple(options.OPTIONS))
+        text = path.read_text(encoding="utf-8")
+        # the parser's time grows with the square of the number of parts of a dotted key
+        if any(line.count(".") > 1000 for line in text.splitlines()):
+            remedy = "Write one option a line, such as steps = 10."
+            raise ValueError(_checks.expected("config", "<a deep key>", "flat", remedy))
+        values = _by_name(tomllib.loads(text), tuple(options.OPTIONS))
     except ValueError as error:
         raise ValueError(f"In {path}: {error}") from error
     return {name: value for name, value in values.items() if name in names}

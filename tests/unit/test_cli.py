@@ -558,6 +558,9 @@ class TestConfig:
             ("steps = 0", "steps=0"),
             ("steps = '10'", "steps='10'"),
             ("certify = 'yes'", "certify='yes'"),
+            (".".join("a" * 3000) + " = 1", "to be flat"),
+            ("[" + ".".join("a" * 3000) + "]", "to be flat"),
+            ("steps = " + "[" * 3000 + "]" * 3000, "nested too deeply"),
         ],
     )
     def test_mistakes(self, config, text, told):
