@@ -135,15 +135,19 @@ def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     if path is None:
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
-        # the parser's time grows with the square of the number of parts of a dotted key
-        if any(line.count(".") > 1000 for line in text.splitlines()):
-            remedy = "Write one option a line, such as steps = 10."
-            raise ValueError(_checks.expected("config", "<a deep key>", "flat", remedy))
-        values = _by_name(tomllib.loads(text), tuple(options.OPTIONS))
+        values = _by_name(_flat_toml(path), tuple(options.OPTIONS))
     except ValueError as error:
         raise ValueError(f"In {path}: {error}") from error
     return {name: value for name, value in values.items() if name in names}
+
+
+def _flat_toml(path: Path) -> Values:
+    """Read TOML; a deep key is refused, since parsing it takes time quadratic in its depth."""
+    text = path.read_text(encoding="utf-8")
+    if any(line.count(".") > 1000 for line in text.splitlines()):
+        remedy = "Write one option a line, such as steps = 10."
+        raise ValueError(_checks.expected("config", "<a deep key>", "flat", remedy))
+    return tomllib.loads(text)
 
 
 def _by_name(values: Mapping[str, Any], names: tuple[str, ...]) -> Values:
