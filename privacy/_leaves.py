@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from privacy import _checks
+from privacy._names import fields_told_by_ours
 from privacy.relations import NeighboringRelation
 
 _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -36,6 +37,7 @@ def freeze(node: Mechanism, **values: object) -> None:
         object.__setattr__(node, name, value)
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
     """Gaussian noise on a sum (or any query) whose records are clipped.
@@ -70,6 +72,7 @@ class Gaussian(Mechanism):
         )
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class Laplace(Mechanism):
     """Laplace noise on a query whose records are clipped in L1 norm.
@@ -100,6 +103,7 @@ def _replace_distance(value: float) -> float:
     return _checks.real("replace_distance", value, remedy, above=0, at_most=2)
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """One report that keeps the true answer with odds e^epsilon : 1 each other.
@@ -129,6 +133,7 @@ class RandomizedResponse(Mechanism):
         freeze(self, epsilon=_checks.epsilon(self.epsilon), categories=categories)
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class PureDP(Mechanism):
     """Any mechanism proven epsilon-DP under `relation`."""
@@ -142,6 +147,7 @@ class PureDP(Mechanism):
         )
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class ApproximateDP(Mechanism):
     """Any mechanism proven (epsilon, delta)-DP under `relation`; epsilon >= 0."""
@@ -160,6 +166,7 @@ class ApproximateDP(Mechanism):
         )
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class ZeroConcentratedDP(Mechanism):
     """Any mechanism proven rho-zCDP under `relation` (Bun and Steinke 2016)."""

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar, get_args
 
 from privacy import _checks
+from privacy._names import told_by_ours
 from privacy.guarantees import ONE_RECORD, Curve, GroupCurve, Guarantee
 from privacy.mechanisms import (
     Composed,
@@ -65,6 +66,7 @@ def rules_of(notion: str) -> dict[type[Mechanism], Rule]:
     return {kind: function for (name, kind), function in _rules.items() if name == notion}
 
 
+@told_by_ours
 def account(
     mechanism: Mechanism,
     *,

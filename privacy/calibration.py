@@ -10,6 +10,7 @@ from typing import Literal, overload
 
 from privacy import _checks
 from privacy._families import Family, Infeasible, Make, Seek
+from privacy._names import told_by_ours
 from privacy._normal import log_gaussian_delta
 from privacy._solve import safe_root
 from privacy.accounting import Notion
@@ -54,6 +55,7 @@ def calibrate(
     relation: NeighboringRelation = ...,
     certify: bool = ...,
 ) -> float: ...
+@told_by_ours
 def calibrate(
     make: Make,
     *,
@@ -129,6 +131,7 @@ def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
     return PoissonSampled(Gaussian(noise_multiplier), sampling_probability=sampling_probability)
 
 
+@told_by_ours
 def noise_multiplier(
     *,
     epsilon: float,
@@ -199,6 +202,7 @@ def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) 
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 
+@told_by_ours
 def max_steps(
     *,
     epsilon: float,
@@ -238,6 +242,7 @@ def max_steps(
     return int(family.solve(1, math.inf, None, integer=True, certify=False))
 
 
+@told_by_ours
 def max_sampling_probability(
     *,
     epsilon: float,
@@ -272,6 +277,7 @@ def max_sampling_probability(
     return family.solve(0, 1, None, integer=False, certify=False)
 
 
+@told_by_ours
 def recalibrate(
     done: Mechanism,
     rest: Callable[[float], Mechanism],

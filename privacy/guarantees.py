@@ -267,8 +267,28 @@ class Curve(ABC):
         not be the smallest.
         """
 
-    def order(self, epsilon: float) -> float | None:
-        """Return the Rényi order that answers at `epsilon`, where the notion has one."""
+    def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
+        """Return the Rényi order that answers for `epsilon` or `delta`.
+
+        Parameters
+        ----------
+        epsilon, delta
+            Exactly one of the two.
+
+        Returns
+        -------
+        float or None
+            None where the notion has no orders, or where no finite epsilon holds.
+        """
+        _check_one(delta, epsilon)
+        if delta is not None:
+            epsilon = self.epsilon(delta)
+            return self._order(epsilon) if math.isfinite(epsilon) else None
+        remedy = "Pass the privacy loss bound, such as epsilon=1."
+        return self._order(_checks.real("epsilon", epsilon, remedy, at_least=0))
+
+    def _order(self, epsilon: float) -> float | None:
+        """Return the order whose delta at `epsilon` is smallest, where the notion has one."""
         return None
 
     def guarantee(
@@ -289,12 +309,7 @@ class Curve(ABC):
         NotCertified
             `certify` was asked and no proof exists or was found.
         """
-        if (delta is None) == (epsilon is None):
-            raise ValueError(
-                _checks.expected(
-                    "delta, epsilon", (delta, epsilon), "one value", "Pass exactly one of the two."
-                )
-            )
+        _check_one(delta, epsilon)
         asked_delta = delta is not None
         # the floats that were asked about are the claim: a Fraction would be another one
         if delta is not None:
@@ -310,7 +325,7 @@ class Curve(ABC):
         return certified(found, "epsilon" if asked_delta else "delta")
 
     def _guarantee(self, epsilon: float, delta: float) -> Guarantee:
-        order = self.order(epsilon) if math.isfinite(epsilon) else None
+        order = self._order(epsilon) if math.isfinite(epsilon) else None
         return Guarantee(
             epsilon, delta, self.relation, self.notion, order, self.theorem, unit=self.unit
         )
@@ -325,6 +340,12 @@ class Curve(ABC):
 
     def _kind(self) -> str:
         return f"curve by {self.notion}, {self.relation}, for {self.unit}"
+
+
+def _check_one(delta: float | None, epsilon: float | None) -> None:
+    if (delta is None) == (epsilon is None):
+        remedy = "Pass exactly one of the two."
+        raise ValueError(_checks.expected("delta, epsilon", (delta, epsilon), "one value", remedy))
 
 
 class GroupCurve(Curve):

@@ -25,6 +25,7 @@ from privacy._leaves import (
     ZeroConcentratedDP,
     freeze,
 )
+from privacy._names import told_by_ours
 from privacy.relations import NeighboringRelation
 
 __all__ = [
@@ -63,6 +64,7 @@ class UnsupportedMechanism(NotImplementedError):
 class _Unsampled(type):
     """Lets ``PoissonSampled(m, sampling_probability=1)`` be `m` itself."""
 
+    @told_by_ours
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
         mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
         q = _checks.probability(sampling_probability)
@@ -156,6 +158,7 @@ def checked(value: object, where: str) -> Mechanism:
     return value
 
 
+@told_by_ours
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Describe `count` runs of `mechanism` with fresh randomness each time.
 
@@ -275,7 +278,7 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     try:
         return build(*parts, **values)
     except TypeError as error:
-        if "argument" not in str(error):
+        if "argument" not in str(error) and "keyword" not in str(error):
             raise
         raise ValueError(_checks.expected("mechanism", dict(form), f"a {kind}", _FORM)) from error
 

@@ -220,7 +220,7 @@ class RenyiCurve(Curve):
         value, order = self._search(lambda orders, worst: convert(worst, delta, orders))
         return max(0.0, math.nextafter(value, math.inf)), order
 
-    def order(self, epsilon: float) -> float | None:
+    def _order(self, epsilon: float) -> float | None:
         """Return the order whose delta at `epsilon` is smallest."""
         return self._search(lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0)[1]
 

@@ -9,7 +9,7 @@ and Steinke 2016, Proposition 1.3, valid and loose.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from privacy import _checks
 from privacy._solve import exp_up, least, ratio_up, round_down, round_up, safe_root, sum_up
@@ -19,18 +19,25 @@ from privacy.mechanisms import Gaussian, Laplace, PureDP, RandomizedResponse, Ze
 from privacy.notions._trees import check_claim, mu_squared, shift
 from privacy.relations import NeighboringRelation
 
-Conversion = Literal["optimal", "classic"]
+Conversion = Literal["optimal", "classic", "gaussian"]
 
 _U = 2.0**-53
 _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 
 def _check_conversion(conversion: str) -> None:
-    if conversion not in ("optimal", "classic"):
-        remedy = "Use 'optimal' unless you must match a printed closed form."
-        raise ValueError(
-            _checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
-        )
+    if conversion not in get_args(Conversion):
+        remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' for Gaussian noise alone."
+        rule = "'optimal', 'classic' or 'gaussian'"
+        raise ValueError(_checks.expected("conversion", conversion, rule, remedy))
+
+
+def _gaussian_curve(rho: float) -> Curve:
+    """Return the exact curve of Gaussian noise with mu^2 = 2 rho."""
+    from privacy.notions.gaussian import GaussianCurve
+
+    # what rho-zCDP says is the same in every relation
+    return GaussianCurve(2 * rho, NeighboringRelation.ADD_OR_REMOVE_ONE)
 
 
 def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
@@ -93,6 +100,7 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
         ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1)
         (Canonne, Kamath and Steinke 2020, Proposition 12), never below 0.
         ``"classic"``: rho + 2 sqrt(rho log(1/delta)).
+        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
 
     Examples
     --------
@@ -104,6 +112,8 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
     delta = _checks.query_delta(delta)
     if delta == 0:
         return math.inf
+    if conversion == "gaussian":
+        return _gaussian_curve(rho).epsilon(delta)
     if conversion == "classic":
         return round_up(rho + 2 * math.sqrt(rho * -math.log(delta)), 8 * _U)
     x = _best_order_for_delta(rho, -math.log(delta))
@@ -123,10 +133,13 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
         ``"optimal"``: min over a > 1 of exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1/a)^a
         (Canonne, Kamath and Steinke 2020, Corollary 13).
         ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1.
+        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
     """
     _check_conversion(conversion)
     rho = _checks.real("rho", rho, _RHO, above=0)
     epsilon = _checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
+    if conversion == "gaussian":
+        return _gaussian_curve(rho).delta(epsilon)
     if conversion == "classic":
         if epsilon <= rho:
             return 1.0
@@ -146,7 +159,8 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
         Target probability in (0, 1).
     conversion
         ``"optimal"``: inverse of `epsilon_from_rho`. ``"classic"``: the closed form
-        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta).
+        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta). ``"gaussian"``: the exact
+        inverse, for Gaussian noise alone.
 
     Examples
     --------
@@ -155,6 +169,12 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     """
     _check_conversion(conversion)
     epsilon, delta = _checks.epsilon(epsilon), _checks.delta(delta)
+    if conversion == "gaussian":
+        from privacy.calibration import noise_multiplier
+
+        # rounded up on the way back, so one step down keeps the noise that was solved for
+        needed = noise_multiplier(epsilon=epsilon, delta=delta, notion="gaussian")
+        return round_down(0.5 / needed / needed, 8 * _U)
     inverse = -math.log(delta)
     root = epsilon / (math.sqrt(epsilon + inverse) + math.sqrt(inverse))
     classic = round_down(root * root, 16 * _U)
@@ -235,7 +255,7 @@ class ZeroConcentratedCurve(Curve):
         order = _checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
         return round_up(order * self.rho)
 
-    def order(self, epsilon: float) -> float | None:
+    def _order(self, epsilon: float) -> float | None:
         """Return the order whose delta at `epsilon` is smallest."""
         return 1 + _best_order_for_epsilon(self.rho, epsilon) if self.rho < 1e300 else None
 
