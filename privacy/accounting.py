@@ -27,6 +27,7 @@ from privacy.mechanisms import (
     parallel,
     repeat,
 )
+from privacy.names import told_by_ours
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
@@ -42,6 +43,7 @@ NOTION_MODULES = {
 _TIGHT = 1e-4  # relative error bound up to which no other method need be asked
 
 
+@told_by_ours
 def account(
     mechanism: Mechanism,
     *,

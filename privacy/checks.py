@@ -11,6 +11,8 @@ from typing import Any
 
 from privacy.relations import NeighboringRelation
 
+_LONGEST_SHOWN = 500
+
 
 def expected(name: str, value: object, rule: str, remedy: str) -> str:
     """Return the one message shape that every validation error has."""
@@ -18,6 +20,10 @@ def expected(name: str, value: object, rule: str, remedy: str) -> str:
         shown = repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         shown = "<an int too long to print>"
+    except RecursionError:
+        shown = f"<a {type(value).__name__} too deep to print>"
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[:_LONGEST_SHOWN]}..."
     return f"Expected {name}={shown} to be {rule}. {remedy}"
 
 

@@ -278,7 +278,18 @@ class Curve(ABC):
         return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
-        """Return the Rényi order that answers at `epsilon` or at `delta`, where there is one."""
+        """Return the Rényi order that answers for `epsilon` or `delta`.
+
+        Parameters
+        ----------
+        epsilon, delta
+            Exactly one of the two.
+
+        Returns
+        -------
+        float or None
+            None where the method has no orders, or where no finite epsilon holds.
+        """
         return self.answer(epsilon=epsilon, delta=delta).order
 
     def guarantee(

@@ -12,6 +12,7 @@ from privacy import checks
 from privacy.accounting import Notion
 from privacy.calibration.search import Family, Make, Seek
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
+from privacy.names import told_by_ours
 from privacy.numerics.normal import log_gaussian_delta
 from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
@@ -43,6 +44,7 @@ def calibrate(
     relation: NeighboringRelation = ...,
     certify: bool = ...,
 ) -> float: ...
+@told_by_ours
 def calibrate(
     make: Make,
     *,
@@ -118,6 +120,7 @@ def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
     return PoissonSampled(Gaussian(noise_multiplier), sampling_probability=sampling_probability)
 
 
+@told_by_ours
 def noise_multiplier(
     *,
     epsilon: float,
@@ -188,6 +191,7 @@ def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) 
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 
+@told_by_ours
 def max_steps(
     *,
     epsilon: float,
@@ -228,6 +232,7 @@ def max_steps(
     return int(family.solve(1, math.inf, None, integer=True, certify=certify))
 
 
+@told_by_ours
 def max_sampling_probability(
     *,
     epsilon: float,
@@ -263,6 +268,7 @@ def max_sampling_probability(
     return family.solve(0, 1, None, integer=False, certify=certify)
 
 
+@told_by_ours
 def recalibrate(
     done: Mechanism,
     rest: Callable[[float], Mechanism],

@@ -62,8 +62,9 @@ def _audit(
     """Try to falsify a privacy claim.
 
     The exit code is 3 if it is falsified and 0 if not, which does not prove it. A function that
-    raises, exits or is interrupted is an error (2): nothing was found out. FUNCTION takes
-    (data, rng) and returns numbers; the module is looked for in the current folder too.
+    raises or exits is an error (2), and Ctrl-C exits with 130: nothing was found out.
+    FUNCTION takes (data, rng) and returns numbers; the module is looked for in the current folder
+    too.
 
     \b
       dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
@@ -88,7 +89,7 @@ def _audit(
     if as_json:
         click.echo(output.to_json(output.record("audit", {"name": plan.name, **finding.to_json()})))
     else:
-        click.echo(f"{plan.name}: {finding}")
+        click.echo(output.filled(f"{plan.name}: {finding}", output.width()))
     if finding.falsified:
         click.get_current_context().exit(INFEASIBLE)
 
@@ -129,10 +130,13 @@ def _unfinished() -> Iterator[None]:
     """Tell an audit that ended before it had found anything out, and exit as for bad input."""
     try:
         yield
-    except (NotFinished, KeyboardInterrupt, SystemExit) as error:  # as by an output's __float__
+    except KeyboardInterrupt:
+        output.error("Nothing was found out.")
+        raise
+    except (NotFinished, SystemExit) as error:  # as by an output's __float__
         explained = isinstance(error, NotFinished)
         told = str(error) if explained else f"{type(error).__name__}: nothing was found out."
-        click.echo(f"Error: {told}", err=True)
+        output.error(told)
         click.get_current_context().exit(USAGE)
 
 
@@ -156,7 +160,7 @@ def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
 
         figure = plot_tradeoff(curve, *scores)
     except ModuleNotFoundError as error:
-        click.echo(f"Error: {error}. Run: pip install 'dpcalib[plot]'", err=True)
+        output.error(f"{error}. Run: pip install 'dpcalib[plot]'")
         click.get_current_context().exit(USAGE)
     try:
         figure.savefig(path)

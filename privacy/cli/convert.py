@@ -1,6 +1,6 @@
 """`dpcalib convert`: epsilon, rho, mu and sigma of one Gaussian release."""
 
-from typing import Any
+import math
 
 import privacy as dp
 from privacy.cli.options import Values
@@ -36,7 +36,7 @@ def convert(values: Values) -> Record:
     given = next(name for name in _SOURCES if name in values)
     release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
     if given == "epsilon":
-        release |= _of_epsilon(values)
+        release["rho"] = dp.rho_from_epsilon(*_loss(values), conversion=values["conversion"])
     # a replaced record moves the sum by two clip norms, so that twice the noise is as private
     moves = 2 if values["relation"] is NeighboringRelation.REPLACE_ONE else 1
     match release:
@@ -50,7 +50,12 @@ def convert(values: Values) -> Record:
             release["rho"] = dp.rho_from_noise_multiplier(noise / moves)
             release["mu"] = dp.mu_from_noise_multiplier(noise / moves)
     if given != "epsilon" and "delta" in values:
-        release["epsilon"] = _epsilon(release, given)
+        rho, delta = release["rho"], values["delta"]
+        release["epsilon"] = (
+            dp.epsilon_from_rho(rho, delta, conversion=values["conversion"])
+            if math.isfinite(rho)
+            else math.inf
+        )
     return record(
         "convert",
         {
@@ -68,25 +73,7 @@ def convert(values: Values) -> Record:
     )
 
 
-def _of_epsilon(values: Values) -> dict[str, Any]:
+def _loss(values: Values) -> tuple[float, float]:
     if "delta" not in values:
         raise ValueError("Missing --delta. An epsilon means nothing without its delta.")
-    epsilon, delta, conversion = values["epsilon"], values["delta"], values["conversion"]
-    if conversion != "gaussian":
-        return {"rho": dp.rho_from_epsilon(epsilon, delta, conversion=conversion)}
-    noise = dp.noise_multiplier(
-        epsilon=epsilon, delta=delta, notion="gaussian", relation=values["relation"]
-    )
-    return {"noise_multiplier": noise}
-
-
-def _epsilon(release: Values, given: str) -> float:
-    delta, conversion = release["delta"], release["conversion"]
-    if conversion != "gaussian":
-        return dp.epsilon_from_rho(release["rho"], delta, conversion=conversion)
-    noise = release["noise_multiplier"]
-    if given in {"rho", "mu"}:
-        # noise that was derived is rounded up; a little less of it bounds the loss that was given
-        noise *= 1 - 2e-15
-    curve = dp.account(dp.Gaussian(noise), notion="gaussian", relation=release["relation"])
-    return curve.epsilon(delta)
+    return values["epsilon"], values["delta"]

@@ -1,15 +1,13 @@
 """`dpcalib explain`: a privacy statement in prose."""
 
 import math
-import shutil
-import textwrap
 
 import click
 
 import privacy as dp
 from privacy import checks
 from privacy.cli.options import Values
-from privacy.cli.output import Record
+from privacy.cli.output import Record, filled, width
 from privacy.cli.questions import question
 from privacy.cli.runs import NOISE, REST, SAMPLING, calibrated, proven, spent
 from privacy.numerics.display import rounded
@@ -25,6 +23,12 @@ _NEIGHBOURS = {
     "not protected.",
 }
 
+# Data sets of one size: no record's presence decides in which batch another one is.
+_CHANGES = {
+    str(NeighboringRelation.REPLACE_ONE): " (one record has another value)",
+    str(NeighboringRelation.REPLACE_SPECIAL): " (a null record instead of one record)",
+}
+
 _NOT_COVERED = """
 - Other looks at the same data: a clip norm or hyperparameters that were chosen on them, earlier \
 or unreleased runs, evaluation on them.
@@ -37,10 +41,7 @@ a scaling between the clipping and the noise.
 
 
 def _show(answer: Record) -> None:
-    width = min(shutil.get_terminal_size().columns, 88)
-    for line in answer["statement"].split("\n"):
-        hang = "  " if line.startswith("- ") else ""
-        click.echo(textwrap.fill(line, width, subsequent_indent=hang))
+    click.echo(filled(answer["statement"], min(width() or 80, 88)))
 
 
 @question(
@@ -52,9 +53,9 @@ def _show(answer: Record) -> None:
 def explain(values: Values) -> Record:
     """State a guarantee in prose.
 
-    The statement names the neighbouring data sets, tells the loss with Poisson
-    sampling and without that assumption, and lists what is not covered. Given an
-    --epsilon, it is about the smallest noise that meets it.
+    The statement names the neighboring data sets, gives epsilon for Poisson
+    sampling and for shuffled or fixed-size batches, and lists what is not covered.
+    Given an --epsilon, it is about the smallest noise that meets it.
     """
     epochs: int = values["epochs"] if "epochs" in values else values["steps"]
     if epochs > values["steps"]:
@@ -66,8 +67,15 @@ def explain(values: Values) -> Record:
         answer = proven(values, lambda certify: spent("explain", values, certify=certify))
     # the record takes part for certain, `epochs` times: no theorem on sampling is used
     sure = dp.repeat(dp.Gaussian(answer["noise_multiplier"]), epochs)
-    curve = dp.account(sure, notion="gaussian", relation=values["relation"])
-    answer |= {"epochs": epochs, "epsilon_without_poisson": curve.epsilon(values["delta"])}
+    answer |= {
+        "epochs": epochs,
+        "epsilon_without_poisson": {
+            name: dp.account(sure, notion="gaussian", relation=NeighboringRelation(name)).epsilon(
+                values["delta"]
+            )
+            for name in _CHANGES
+        },
+    }
     statement = (
         f"The claim\n{_claim(answer)}\n\n"
         f"The sampling\n{_sampling(answer, stated='epochs' in values)}\n\n"
@@ -96,16 +104,30 @@ def _claim(answer: Record) -> str:
 
 def _sampling(answer: Record, *, stated: bool) -> str:
     q, steps, epochs = answer["sampling_probability"], answer["steps"], answer["epochs"]
-    if q == 1 and epochs == steps:
-        return "Nothing is assumed: every record may take part in every step."
-    sure = answer["epsilon_without_poisson"]
-    loss = f"epsilon is {rounded(sure)}" if math.isfinite(sure) else "there is no finite epsilon"
-    most = f"at most {epochs} of the {steps} steps" if epochs < steps else "every step"
-    source = "as stated" if stated else "--epochs can state less"
-    return (
-        f"Assumed: each record takes part in each step by its own coin of probability {q:g} "
-        "(Poisson sampling), tossed anew in every step, and who took part stays secret.\n"
-        f"Without that assumption (shuffled or fixed-size batches) {loss} at the same delta, where "
-        f"one record may take part in {most} ({source}) and when it does must not depend on other "
-        "records."
+    assumed = (
+        "Assumed: every record takes part in every step; there is no sampling."
+        if q == 1
+        else "Assumed: Poisson sampling. In every step, each record is included independently "
+        f"with probability {q:g}, and which records were included stays secret."
     )
+    most = f"at most {epochs} of the {steps} steps" if epochs < steps else "any of the steps"
+    source = "as stated" if stated else "--epochs can state less"
+    losses = "".join(
+        f"\n- Under {relation}{_CHANGES[relation]}, {_loss(epsilon)}."
+        for relation, epsilon in answer["epsilon_without_poisson"].items()
+    )
+    return (
+        f"{assumed}\n"
+        "Shuffled or fixed-size batches are another sampler. Where each record takes part in "
+        f"{most} ({source}) and batches are formed without looking at the records, at the same "
+        f"delta:{losses}\n"
+        f"- Under {NeighboringRelation.ADD_OR_REMOVE_ONE}, no epsilon is given: one record more "
+        "displaces others from their batches, which can move a sum by two clip norms in every "
+        "step."
+    )
+
+
+def _loss(epsilon: float) -> str:
+    if not math.isfinite(epsilon):
+        return "there is no finite epsilon"
+    return f"epsilon is {rounded(epsilon)}"

@@ -4,24 +4,29 @@ import textwrap
 
 import click
 
+from privacy.names import BATCHES, ELSEWHERE
+
 GLUE = "\0"
 """Stands in a usage line for a space at which it is not broken."""
 
 _NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
 _BATCH = (
     "Pass -q, the batch size / number of records, and --steps, "
-    "epochs * number of records / batch size, if batches are Poisson samples; if they are "
-    "shuffled, see dpcalib explain --epochs."
+    "epochs * number of records / batch size, if batches are Poisson samples. For shuffled or "
+    "fixed-size batches, run dpcalib explain with --epochs as well."
 )
+_REMEDIES = {"noise_multiplier": _NOISE, "sampling_probability": "Pass -q."}
 _OTHER_OPTIONS = {
-    **dict.fromkeys(("--batch-size", "--epochs", "--num-epochs"), _BATCH),
-    **dict.fromkeys(("--dataset-size", "--num-examples", "--sample-size", "-n", "--n"), _BATCH),
-    **dict.fromkeys(("--noise", "--std", "--stddev"), _NOISE),
-    **dict.fromkeys(("--q", "--sample-rate", "--sampling-rate"), "Pass -q."),
-    **dict.fromkeys(("--compositions", "--iterations", "-t", "-T"), "Pass --steps."),
-    **dict.fromkeys(("--sensitivity", "--max-grad-norm", "--l2-norm-clip"), "Pass --clip-norm."),
-    **dict.fromkeys(("--eps", "-e", "--target-epsilon"), "Pass --epsilon."),
-    **dict.fromkeys(("-d", "--target-delta"), "Pass --delta."),
+    f"{dash}{name.replace('_', '-')}": remedy
+    for remedy, names in (
+        *(
+            (_REMEDIES.get(ours, f"Pass --{ours.replace('_', '-')}."), ELSEWHERE[ours])
+            for ours in ELSEWHERE.keys() - {"count", "orders", "scale"}
+        ),
+        (_BATCH, BATCHES),
+    )
+    for name in names
+    for dash in ("-", "--")
 }
 _OTHER_COMMANDS = {
     "calibrate": "sigma",
@@ -39,8 +44,12 @@ class Command(click.Command):
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Break the usage line between options, and nowhere else."""
         start = f"Usage: {ctx.command_path} "
+        pieces = " ".join(self.collect_usage_pieces(ctx))
+        if len(start) + max(map(len, pieces.split(" "))) > formatter.width:
+            formatter.write(start.rstrip() + "\n")
+            start = " " * 4
         filled = textwrap.fill(
-            " ".join(self.collect_usage_pieces(ctx)),
+            pieces,
             formatter.width,
             initial_indent=start,
             subsequent_indent=" " * len(start),

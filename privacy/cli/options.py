@@ -6,6 +6,7 @@ was: the names here are the names of the public functions' parameters.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -23,10 +24,11 @@ def _read_number(ctx: click.Context, param: click.Parameter, value: str | None) 
     """Read a number; its domain is checked later, with that of all other sources."""
     if value is None:
         return None
+    top, slash, bottom = value.partition("/")
     for read in (int, float):
         try:
-            return read(value)
-        except ValueError:
+            return read(top) / read(bottom) if slash else read(value)
+        except (ValueError, ArithmeticError):
             pass
     raise click.BadParameter(f"{value!r} is not a number.{_number_remedy(value)}", ctx, param)
 
@@ -35,11 +37,8 @@ def _number_remedy(text: str) -> str:
     try:
         if text.endswith("%"):
             return f" For {text} pass {float(text[:-1]) / 100:g}."
-        if "/" in text:
-            top, bottom = map(float, text.split("/"))
-            return f" For {text} pass {top / bottom!r}."
         return f" Write a decimal point: {float(text.replace(',', '.')):g}."
-    except (ValueError, ZeroDivisionError):
+    except ValueError:
         return ""
 
 
@@ -121,6 +120,10 @@ OPTIONS: dict[str, click.Option] = {
 
 def _sampling_probability(value: Any) -> float:
     number = _number(value)
+    if 0 < number < sys.float_info.min:
+        remedy = "A smaller number has no full precision. Pass a larger one."
+        rule = f">= {sys.float_info.min:g}"
+        raise ValueError(checks.expected("sampling_probability", value, rule, remedy))
     if number > 1 and number.is_integer():
         remedy = f"If {value:g} is the batch size, pass batch size / number of records"
         remedy += f"; if it is a percentage, pass {value / 100:g}." if value <= 100 else "."
@@ -220,7 +223,11 @@ DEFAULTS: Values = {
 
 
 def settle(
-    layers: Iterable[Mapping[str, Any]], *, needs: Iterable[str], one_of: tuple[str, ...]
+    layers: Iterable[Mapping[str, Any]],
+    defaults: Mapping[str, Any],
+    *,
+    needs: Iterable[str],
+    one_of: tuple[str, ...],
 ) -> Values:
     """Merge the sources of values, later ones winning, and check the result.
 
@@ -228,6 +235,8 @@ def settle(
     ----------
     layers
         Values by parameter name; None means not given.
+    defaults
+        Values of what no layer gives.
     needs
         Names that must be given.
     one_of
@@ -246,19 +255,33 @@ def settle(
             values = {name: value for name, value in values.items() if name not in one_of}
         values |= given
     _refuse_swapped(values)
-    missing = [name for name in needs if name not in values]
-    chosen = [name for name in one_of if name in values]
-    if missing:
-        hints = " ".join(f"{flags([name])}: {OPTIONS[name].help}" for name in missing)
-        raise ValueError(f"Missing {flags(missing, ' and ')}. {hints}")
-    if one_of and len(chosen) != 1:
-        found = f"{flags(chosen, ' and ')} were given" if chosen else "none was given"
-        raise ValueError(f"Expected exactly one of {flags(one_of)}; {found}.")
+    _refuse_missing(values, needs, one_of)
+    values = {name: value for name, value in defaults.items() if value is not None} | values
     checked = {name: RULES[name](value) for name, value in values.items()}
     if "sigma" in checked:
         noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
         checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
     return checked
+
+
+def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
+    """Raise unless all that is needed is given; what is missing is named together."""
+    missing = [name for name in needs if name not in values]
+    if _number(values.get("epochs")) > 1 and "steps" not in values:
+        missing.append("steps")
+    chosen = [name for name in one_of if name in values]
+    wanted = [flags([name]) for name in missing]
+    if one_of and not chosen:
+        wanted.append(f"one of {flags(one_of)}")
+    if wanted:
+        *first, last = wanted
+        told = f"Missing {' and '.join([', '.join(first), last] if first else [last])}."
+        texts = {name: str(OPTIONS[name].help).partition("  [")[0] for name in missing}
+        hints = (f"{flags([name])}: {text}" for name, text in texts.items())
+        raise ValueError(" ".join([told, *hints]))
+    if len(chosen) > 1:
+        found = flags(chosen, " and ")
+        raise ValueError(f"Expected exactly one of {flags(one_of)}; {found} were given.")
 
 
 def flags(names: Iterable[str], joint: str = ", ") -> str:

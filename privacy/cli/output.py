@@ -7,7 +7,9 @@ import json
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -57,6 +59,38 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
+def width(*, err: bool = False) -> int | None:
+    """Return the columns of the terminal, or of COLUMNS; None for a pipe or a file."""
+    stream = sys.stderr if err else sys.stdout
+    try:
+        return int(os.environ["COLUMNS"]) or None
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def filled(text: str, columns: int | None, *, start: str = "") -> str:
+    """Return sentences after `start`, no line wider than `columns`; None leaves lines whole."""
+    first, *rest = text.split("\n")
+    lines = [start + first, *rest]
+    if columns is not None:
+        lines = [_wrapped(line, max(columns, 20)) for line in lines]
+    return "\n".join(lines)
+
+
+def _wrapped(line: str, columns: int) -> str:
+    hang = "  " if line.startswith(("- ", " ")) else ""
+    return textwrap.fill(line, columns, subsequent_indent=hang, break_on_hyphens=False)
+
+
+def error(text: str) -> None:
+    """Print an error for people."""
+    click.echo(filled(text, width(err=True), start="Error: "), err=True)
+
+
 def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
     """Print the labelled values of an answer, what was asked for first.
 
@@ -95,9 +129,19 @@ def _for_people() -> bool:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = width()
+    if columns is not None:  # the widest column is folded
+        widest = widths.index(max(widths))
+        others = sum(widths) - widths[widest] + 2 * (len(widths) - 1)
+        widths[widest] = min(widths[widest], max(columns - others, 8))
     for row in rows:
-        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        folded = [
+            textwrap.wrap(cell, most, break_on_hyphens=False) or [""]
+            for cell, most in zip(row, widths, strict=True)
+        ]
+        for line in zip_longest(*folded, fillvalue=""):
+            cells = (f"{cell:{most}}" for cell, most in zip(line, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
 
 
 def _name(answer: Mapping[str, Any]) -> str:
@@ -111,7 +155,7 @@ def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] =
     from rich.table import Table
 
     frame = Table(title=title, box=box.ROUNDED, show_header=any(head))
-    frame.add_column(head[0], style="dim", no_wrap=True)
+    frame.add_column(head[0], style="dim", overflow="fold")
     for label in head[1:]:
         frame.add_column(label, style="bold", overflow="fold")
     for row in rows:

@@ -14,6 +14,8 @@ from privacy.cli.help import Command
 from privacy.cli.output import Record
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 from privacy.guarantees import Guarantee
+from privacy.mechanisms import Mechanism
+from privacy.notions.zcdp import ZeroConcentratedCurve
 from privacy.numerics.display import rounded
 
 _FILE = click.Argument(
@@ -56,8 +58,12 @@ def _accounted(plan: dp.Plan) -> Record:
             "unit": plan.unit,
             "notion": tightest.notion,
             "order": tightest.order,
+            "rho": _rho(plan.mechanism, plan),
             "notions": [_row(found) for found in whole if found is not None],
-            "parts": [{"name": name, **_row(found)} for name, found in alone.items()],
+            "parts": [
+                {"name": name, **_row(alone[name]), "rho": _rho(part, plan)}
+                for name, part in plan.parts
+            ],
         },
     )
 
@@ -77,6 +83,16 @@ def _row(found: Guarantee) -> Record:
     return {"epsilon": found.epsilon, "notion": found.notion, "order": found.order}
 
 
+def _rho(mechanism: Mechanism, plan: dp.Plan) -> float | None:
+    """Return the rho of zCDP, which adds up; None where no rule gives one."""
+    try:
+        curve = dp.account(mechanism, notion="zcdp", relation=plan.relation)
+    except dp.UnsupportedMechanism:
+        return None
+    assert isinstance(curve, ZeroConcentratedCurve)
+    return curve.rho
+
+
 def _show(answer: Record) -> None:
     output.table(answer)
     click.echo()
@@ -86,8 +102,17 @@ def _show(answer: Record) -> None:
     ]
     output.columns("all parts together", ("notion", "epsilon", ""), notions)
     click.echo()
-    parts = [(row["name"], rounded(row["epsilon"]), row["notion"]) for row in answer["parts"]]
-    output.columns("each part alone", ("part", "epsilon", "notion"), parts)
+    adds_up = ["rho"] if answer["rho"] is not None else []
+    parts = [
+        (
+            row["name"],
+            rounded(row["epsilon"]),
+            row["notion"],
+            *(rounded(row[key]) for key in adds_up),
+        )
+        for row in answer["parts"]
+    ]
+    output.columns("each part alone", ("part", "epsilon", "notion", *adds_up), parts)
 
 
 def _check(*, file: Path, as_json: bool) -> None:
@@ -97,7 +122,8 @@ def _check(*, file: Path, as_json: bool) -> None:
     """
     with refusals():
         answer = _checked(dp.load_plan(file))
-    click.echo(output.to_json(answer) if as_json else _told(answer))
+    told = output.to_json(answer) if as_json else output.filled(_told(answer), output.width())
+    click.echo(told)
     if not answer["fits"]:
         click.get_current_context().exit(INFEASIBLE)
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 import privacy as dp
+from privacy import checks
 from privacy.cli import options, output
 from privacy.cli.help import GLUE, Command
 from privacy.cli.options import Values
@@ -22,7 +23,9 @@ Answer = Callable[[Values], Record]
 Show = Callable[[Record], None]
 
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
-_REFUSALS = (ValueError, TypeError, ArithmeticError, UnsupportedMechanism)
+_REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, UnsupportedMechanism)
+
+_LINE = 'Write the options as one, such as {"steps": 10}.'
 
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
@@ -50,6 +53,8 @@ def _exit_code(error: Exception) -> int:
 def _told(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
         return f"The numbers are outside what can be computed ({error})."
+    if isinstance(error, RecursionError):
+        return "The input is nested too deeply. Write it flat."
     return str(error)
 
 
@@ -59,7 +64,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except _REFUSALS as error:
-        click.echo(f"Error: {_told(error)}", err=True)
+        output.error(_told(error))
         click.get_current_context().exit(_exit_code(error))
 
 
@@ -88,7 +93,7 @@ def question(
         defaults = {name: options.DEFAULTS.get(name) for name in takes}
 
         def reply(*layers: Mapping[str, Any]) -> Record:
-            return answer(options.settle((defaults, *layers), needs=needs, one_of=one_of))
+            return answer(options.settle(layers, defaults, needs=needs, one_of=one_of))
 
         def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
             with refusals():
@@ -130,10 +135,19 @@ def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     if path is None:
         return {}
     try:
-        values = _by_name(tomllib.loads(path.read_text(encoding="utf-8")), tuple(options.OPTIONS))
+        values = _by_name(_flat_toml(path), tuple(options.OPTIONS))
     except ValueError as error:
         raise ValueError(f"In {path}: {error}") from error
     return {name: value for name, value in values.items() if name in names}
+
+
+def _flat_toml(path: Path) -> Values:
+    """Read TOML; a deep key is refused, since parsing it takes time quadratic in its depth."""
+    text = path.read_text(encoding="utf-8")
+    if any(line.count(".") > 1000 for line in text.splitlines()):
+        remedy = "Write one option a line, such as steps = 10."
+        raise ValueError(checks.expected("config", "<a deep key>", "flat", remedy))
+    return tomllib.loads(text)
 
 
 def _by_name(values: Mapping[str, Any], names: tuple[str, ...]) -> Values:
@@ -164,8 +178,8 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int
 def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
         values = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"Not a JSON object: {error}") from error
     if not isinstance(values, dict):
-        raise TypeError(f"Not a JSON object: {line.decode().strip()}")
+        raise TypeError(checks.expected("line", values, "a JSON object", _LINE))
     return values

@@ -15,9 +15,11 @@ from privacy.mechanisms.base import (
     unproven,
 )
 from privacy.mechanisms.combinators import repeat
+from privacy.names import fields_told_by_ours
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """One report that keeps the true answer with odds e^epsilon : 1 each other.
@@ -55,6 +57,7 @@ class RandomizedResponse(Mechanism):
         return repeat(self, size)
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class PureDP(Mechanism):
     """Any mechanism proven epsilon-DP under `relation`."""
@@ -79,6 +82,7 @@ class PureDP(Mechanism):
         return replace(self, epsilon=_scaled(self.epsilon, size))
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class ApproximateDP(Mechanism):
     """Any mechanism proven (epsilon, delta)-DP under `relation`; epsilon >= 0."""
@@ -122,6 +126,7 @@ class ApproximateDP(Mechanism):
         return replace(self, epsilon=_scaled(self.epsilon, size), delta=math.exp(log_delta))
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class ZeroConcentratedDP(Mechanism):
     """Any mechanism proven rho-zCDP under `relation` (Bun and Steinke 2016)."""

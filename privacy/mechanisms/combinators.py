@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from privacy import checks
 from privacy.mechanisms.base import Mechanism, add_to_registry, checked
+from privacy.names import told_by_ours
 
 Cells = Literal["by_record", "by_public_index"]
 
@@ -38,6 +39,7 @@ class Parallel(Mechanism):
     CELLS: ClassVar[tuple[Cells, ...]] = ("by_record", "by_public_index")
 
 
+@told_by_ours
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Describe `count` runs of `mechanism` with fresh randomness each time.
 

@@ -9,10 +9,12 @@ from privacy import checks
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
+from privacy.names import fields_told_by_ours
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
     """Gaussian noise on a sum (or any query) whose records are clipped.
@@ -63,6 +65,7 @@ class Gaussian(Mechanism):
         return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
 
 
+@fields_told_by_ours
 @dataclass(frozen=True)
 class Laplace(Mechanism):
     """Laplace noise on a query whose records are clipped in L1 norm.

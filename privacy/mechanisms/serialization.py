@@ -40,7 +40,7 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     try:
         return registered.build(*parts, **values)
     except TypeError as error:
-        if "argument" not in str(error):
+        if "argument" not in str(error) and "keyword" not in str(error):
             raise
         raise ValueError(checks.expected("mechanism", dict(form), f"a {kind}", _FORM)) from error
 

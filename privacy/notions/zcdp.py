@@ -28,17 +28,22 @@ from privacy.numerics.rounding import (
 from privacy.numerics.solve import safe_root
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
-Conversion = Literal["optimal", "classic"]
+Conversion = Literal["optimal", "classic", "gaussian"]
 
 _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 
 def _check_conversion(conversion: str) -> None:
-    if conversion not in ("optimal", "classic"):
-        remedy = "Use 'optimal' unless you must match a printed closed form."
-        raise ValueError(
-            checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
-        )
+    if conversion not in get_args(Conversion):
+        remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' for Gaussian noise alone."
+        rule = "'optimal', 'classic' or 'gaussian'"
+        raise ValueError(checks.expected("conversion", conversion, rule, remedy))
+
+
+def _gaussian_curve(rho: float) -> GaussianCurve:
+    """Return the exact curve of Gaussian noise with mu^2 = 2 rho."""
+    # what rho-zCDP says is the same in every relation
+    return GaussianCurve(ADD_OR_REMOVE_ONE, 2 * rho)
 
 
 def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
@@ -101,6 +106,7 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
         ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1)
         (Canonne, Kamath and Steinke 2020, Proposition 12), never below 0.
         ``"classic"``: rho + 2 sqrt(rho log(1/delta)).
+        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
 
     Examples
     --------
@@ -112,6 +118,8 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
     delta = checks.query_delta(delta)
     if delta == 0:
         return math.inf
+    if conversion == "gaussian":
+        return _gaussian_curve(rho).epsilon(delta)
     if conversion == "classic":
         return round_up(rho + 2 * math.sqrt(rho * -math.log(delta)), 8 * U)
     x = _best_order_for_delta(rho, -math.log(delta))
@@ -131,10 +139,13 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
         ``"optimal"``: min over a > 1 of exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1/a)^a
         (Canonne, Kamath and Steinke 2020, Corollary 13).
         ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1.
+        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
     """
     _check_conversion(conversion)
     rho = checks.real("rho", rho, _RHO, above=0)
     epsilon = checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
+    if conversion == "gaussian":
+        return _gaussian_curve(rho).delta(epsilon)
     if conversion == "classic":
         if epsilon <= rho:
             return 1.0
@@ -154,7 +165,8 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
         Target probability in (0, 1).
     conversion
         ``"optimal"``: inverse of `epsilon_from_rho`. ``"classic"``: the closed form
-        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta).
+        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta). ``"gaussian"``: the exact
+        inverse, for Gaussian noise alone.
 
     Examples
     --------
@@ -170,6 +182,8 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
         return classic
 
     def excess(rho: float) -> float:
+        if conversion == "gaussian":
+            return _gaussian_curve(rho)._at_epsilon(epsilon).value + inverse
         return _epsilon_at(rho, delta, _best_order_for_delta(rho, inverse)) - epsilon
 
     safe, unsafe = classic, 2 * classic

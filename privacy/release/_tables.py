@@ -14,6 +14,11 @@ NotFinite = Literal["zero", "refuse"]
 
 _USERS = "Pass one user for every row, a whole number or a string, or the name of a frame's column."
 
+_FLOAT_USERS = (
+    "Whole numbers with a missing one are read as floats: drop the rows without a user, then "
+    "convert the column, such as users.astype('int64') in pandas."
+)
+
 
 def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = None) -> Floats:
     """Return the numbers of `data`: (n,) or (n, d) of an array, (n, d) of a frame's columns.
@@ -136,7 +141,8 @@ def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
     kinds = {type(user) for user in users.tolist()} if users.dtype.kind == "O" else set()
     if users.ndim != 1 or not (users.dtype.kind in "iuU" or kinds in ({int}, {str})):
         shown = _kind_of(users)
-        raise ValueError(checks.expected("users", shown, "one user for every row", _USERS))
+        remedy = _FLOAT_USERS if users.dtype.kind == "f" or float in kinds else _USERS
+        raise ValueError(checks.expected("users", shown, "one user for every row", remedy))
     if users.dtype.kind in "iu" and (codes := _near_codes(users)) is not None:
         return codes
     unique, places = np.unique(users, return_inverse=True)
@@ -161,6 +167,10 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
 
     if not len(users):  # an empty series may have no type
         return np.zeros(0, dtype=np.int64), []
+    if users.dtype.is_float():
+        shown = f"<{users.dtype}>"
+        rule = "whole numbers or strings"
+        raise ValueError(checks.expected("users", shown, rule, _FLOAT_USERS))
     if users.is_null().any():
         raise ValueError(checks.expected("users", "<some null>", "known", _USERS))
     if users.dtype.is_integer():

@@ -11,7 +11,7 @@ from tests.laws.strategies import deltas, epsilons, log_uniform
 
 CLOSE = 1e-14
 positive = log_uniform(1e-140, 1e140)
-conversions = st.sampled_from(["optimal", "classic"])
+conversions = st.sampled_from(["optimal", "classic", "gaussian"])
 
 
 @given(positive)

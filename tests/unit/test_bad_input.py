@@ -2,7 +2,9 @@
 
 import decimal
 import fractions
+import inspect
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -202,6 +204,47 @@ def test_a_value_of_the_wrong_type(call, good, name, refused):
         with pytest.raises(TypeError, match="Expected") as caught:
             call(**good | {name: value})
         assert_shape(caught.value, name, value)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "ours"),
+    [
+        (dp.noise_multiplier, TARGET | {"sample_rate": 0.1}, "Pass sampling_probability."),
+        (dp.noise_multiplier, TARGET | {"q": 0.1}, "Pass sampling_probability."),
+        (dp.noise_multiplier, TARGET | {"T": 10}, "Pass steps."),
+        (dp.noise_multiplier, TARGET | {"num_steps": 10}, "Pass steps."),
+        (dp.noise_multiplier, {"target_epsilon": 1, "delta": 1e-5}, "Pass epsilon."),
+        (dp.noise_multiplier, {"epsilon": 1, "target_delta": 1e-5}, "Pass delta."),
+        (dp.noise_multiplier, TARGET | {"batch_size": 256}, "if batches are Poisson samples"),
+        (dp.noise_multiplier, TARGET | {"accountant": "rdp"}, "Pass notion."),
+        (dp.max_steps, TARGET | {"sigma": 2}, "Pass noise_multiplier, the standard deviation"),
+        (dp.max_sampling_probability, TARGET | {"std": 2}, "Pass noise_multiplier, the"),
+        (dp.calibrate, {"make": dp.Gaussian, "eps": 1}, "Pass epsilon."),
+        (dp.recalibrate, {"done": GAUSSIAN, "eps": 1}, "Pass epsilon."),
+        (dp.account, {"mechanism": GAUSSIAN, "alphas": [2]}, "Pass orders."),
+        (dp.repeat, {"mechanism": GAUSSIAN, "steps": 3}, "Pass count."),
+        (dp.Gaussian, {"sigma": 2}, "Pass noise_multiplier, the standard deviation"),
+        (dp.Laplace, {"b": 2}, "Pass scale."),
+        (dp.PoissonSampled, {"mechanism": GAUSSIAN, "q": 0.1}, "Pass sampling_probability."),
+        (dp.noise_multiplier, TARGET | {"colour": 1}, "Correct it or leave it out."),
+    ],
+)
+def test_a_keyword_of_another_library(call, given, ours):
+    with pytest.raises(TypeError) as caught:
+        call(**given)
+    (keyword,) = (name for name in given if f"keyword={name!r}" in str(caught.value))
+    assert_shape(caught.value, "keyword", keyword)
+    assert ours in str(caught.value)
+
+
+def test_what_tells_keywords_is_pickled_and_described_as_before():
+    assert pickle.loads(pickle.dumps(dp.noise_multiplier)) is dp.noise_multiplier
+    assert pickle.loads(pickle.dumps(GAUSSIAN)) == GAUSSIAN
+    assert list(inspect.signature(dp.Gaussian).parameters) == [
+        "noise_multiplier",
+        "replace_distance",
+    ]
+    assert "sampling_probability" in inspect.signature(dp.noise_multiplier).parameters
 
 
 def plain(answer):

@@ -7,10 +7,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 import privacy as dp
 from privacy.cli import app, main, output, units
@@ -172,7 +174,10 @@ class TestAnswers:
         assert answer("sigma", *TARGET, "--no-certify")["certified"] is False
 
     def test_infinity_is_a_string(self):
-        assert answer("convert", "--noise-multiplier", "1e-200")["rho"] == "inf"
+        for conversion in ("optimal", "classic", "gaussian"):
+            little = ("convert", "--noise-multiplier", "1e-200", "--delta", 1e-5)
+            found = answer(*little, "--conversion", conversion)
+            assert found["rho"] == found["epsilon"] == "inf"
         with pytest.raises(ValueError, match="not JSON compliant"):
             output.to_json({"epsilon": math.nan})
 
@@ -211,12 +216,51 @@ class TestConvert:
         assert float(shown["sigma"]) >= exact["sigma"]
 
 
+def fixed_size_epsilons(*, delta, sigma, records, epochs, cell=1e-3):
+    """Return bounds of an epsilon that batches of half the records cost under add or remove.
+
+    All records are +1 but the additional one, -1. An epoch of `records` is two batches; of
+    `records` + 1, a random one is dropped, so that one of the batches, at random, holds the
+    additional record and its sum is 2 less, or none does. With d = 2 / sigma and y1, y2 the sums
+    as noise in standard deviations, the likelihood ratio of an epoch is
+    (1 + records / 2 (e^(d y1 - d^2/2) + e^(d y2 - d^2/2))) / (records + 1).
+    Its logarithm is put on a lattice, rounded down and up, and convolved.
+    """
+    d = 2 / sigma
+    edges = cell * np.arange(math.floor(-math.log(records + 1) / cell), math.ceil(6 / cell))
+    y = np.linspace(-12, 12, 2001)
+    rest = (np.exp(edges) * (records + 1) - 1) / (records / 2) * math.exp(d * d / 2)
+    rest = rest[:, None] - np.exp(d * y)
+    inner = ndtr(np.where(rest > 0, np.log(np.maximum(rest, 1e-300)) / d, -np.inf))
+
+    def below(shift):
+        """Return P(loss <= edge) where the first batch is moved."""
+        return inner @ (np.exp(-0.5 * (y - shift) ** 2) * (y[1] - y[0]) / math.sqrt(2 * math.pi))
+
+    mass = np.diff((below(0) + records * below(d)) / (records + 1))
+    assert mass.sum() == pytest.approx(1, abs=1e-9)
+    size = 2 ** math.ceil(math.log2(epochs * len(mass)))
+    whole = np.fft.irfft(np.fft.rfft(mass, size) ** epochs, size)
+
+    def epsilon(start):
+        losses = epochs * start + cell * np.arange(size)
+        low, high = 0.0, 20.0
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            above = losses > middle
+            found = -(whole[above] * np.expm1(middle - losses[above])).sum()
+            low, high = (middle, high) if found > delta else (low, middle)
+        return low
+
+    return epsilon(edges[0]), epsilon(edges[1])
+
+
 class TestExplain:
     def test_names_what_it_must(self):
         done = call("explain", *TARGET, "-q", 0.01, "--steps", 1000, "--epochs", 10)
         assert done.exit_code == 0
         text = " ".join(done.stdout.split())
-        for part in ("ADD_OR_REMOVE_ONE", "Poisson", "Without that assumption", "Not covered"):
+        for part in (*dp.NeighboringRelation, "Poisson", "fixed-size batches", "Not covered"):
             assert part in text
         assert "at most 10 of the 1000 steps" in text
         assert max(map(len, done.stdout.splitlines())) <= 88
@@ -225,23 +269,52 @@ class TestExplain:
         run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.01, "--steps", 100)
         found = answer("explain", *run, "--epochs", 3)
         assert list(found) == [*KEYS, "epochs", "epsilon_without_poisson", "statement"]
-        sure = dp.account(dp.repeat(dp.Gaussian(5), 3)).epsilon(1e-5)
-        assert found["epsilon_without_poisson"] == sure > found["epsilon"]
         unknown = answer("explain", *run)
         assert unknown["epochs"] == 100
-        assert unknown["epsilon_without_poisson"] > sure
+        for answered, epochs in ((found, 3), (unknown, 100)):
+            sure = dp.repeat(dp.Gaussian(5), epochs)
+            assert answered["epsilon_without_poisson"] == {
+                relation: dp.account(sure, relation=relation).epsilon(1e-5)
+                for relation in ("REPLACE_ONE", "REPLACE_SPECIAL")
+            }
 
-    def test_without_sampling_nothing_is_assumed(self):
-        statement = answer("explain", "--noise-multiplier", 5, "--delta", 1e-5)["statement"]
-        assert "Nothing is assumed" in statement
+    @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+    def test_without_poisson_adding_a_record_has_no_epsilon(self, relation):
+        """One record more displaces another: 15 participations would claim 3.2646."""
+        run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.5, "--steps", 30, "--epochs", 15)
+        found = answer("explain", *run, "--relation", relation)
+        low, high = fixed_size_epsilons(delta=1e-5, sigma=5, records=512, epochs=15)
+        assert high - low < 0.02
+        assert low >= 4.829 > 1.4 * 3.2646
+        sure = found["epsilon_without_poisson"]
+        assert "ADD_OR_REMOVE_ONE" not in sure
+        assert sure["REPLACE_ONE"] >= high
+        assert sure["REPLACE_SPECIAL"] == pytest.approx(3.26455, rel=1e-6)
+        sampling = found["statement"].partition("The sampling\n")[2].partition("\n\n")[0]
+        assert "- Under ADD_OR_REMOVE_ONE, no epsilon is given: one record more" in sampling
+        assert "- Under REPLACE_ONE (one record has another value), epsilon is 7.32938." in sampling
+        assert "(a null record instead of one record), epsilon is 3.26455." in sampling
+
+    def test_full_batches_say_that_every_record_takes_part(self):
+        statement = answer("explain", "--noise-multiplier", 0.5, "--delta", 1e-5)["statement"]
+        assert "every record takes part in every step" in statement
         assert "proven by interval arithmetic" in statement
+        # a batch of 256 of 257 records: one record more moves the sum by two clip norms
+        moved = dp.account(dp.PoissonSampled(dp.Gaussian(0.25), sampling_probability=256 / 257))
+        (shown,) = re.findall(r"Under REPLACE_ONE .* epsilon is ([\d.]+)\.\n", statement)
+        assert float(shown) >= moved.epsilon(1e-5) > 23
 
     @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
     def test_every_relation_has_its_words(self, relation):
         assert relation in answer("explain", *TARGET, "--relation", relation)["statement"]
 
     def test_more_epochs_than_steps(self):
-        assert "epochs=3" in refusal("explain", *TARGET, "--epochs", 3)
+        assert "epochs=3" in refusal("explain", *TARGET, "--steps", 2, "--epochs", 3)
+
+    def test_all_that_is_missing_is_named_at_once(self):
+        text = refusal("explain", "--epochs", 15)
+        assert "Missing --delta, --steps and one of --epsilon, --noise-multiplier, --sigma." in text
+        assert answer("explain", *TARGET, "--epochs", 1)["steps"] == 1
 
 
 class TestTable:
@@ -300,7 +373,11 @@ class TestBadInput:
             (("-q", 5), "sampling_probability=5", "percentage, pass 0.05"),
             (("-q", 256), "sampling_probability=256", "batch size / number of records"),
             (("-q", "1%"), "--sampling-probability", "For 1% pass 0.01"),
-            (("-q", "256/60000"), "--sampling-probability", "pass 0.004266666666666667"),
+            (("-q", "60000/256"), "sampling_probability=234.375", "> 0 and <= 1"),
+            (("-q", "1/0"), "--sampling-probability", "not a number"),
+            (("-q", "1/2/3"), "--sampling-probability", "not a number"),
+            (("-q", "1e-320"), "sampling_probability=1e-320", ">= 2.22507e-308"),
+            (("-q", "1/1e320"), "sampling_probability=0.0", "between 0 and 1"),
             (("-q", 0), "sampling_probability=0", "between 0 and 1"),
             (("-q", "nan"), "sampling_probability=nan", "between 0 and 1"),
             (("-q", 1000, "--steps", 0.01), "sampling_probability=1000", "look swapped"),
@@ -336,7 +413,14 @@ class TestBadInput:
         text = refusal("sigma")
         assert "--epsilon and --delta" in text
         assert "--delta" in refusal("convert", "--epsilon", 1)
-        assert "none was given" in refusal("epsilon", "--delta", 1e-5)
+        text = refusal("epsilon", "--delta", 1e-5)
+        assert "Missing one of --noise-multiplier, --sigma." in text
+        assert "Missing --delta and one of --noise-multiplier, --sigma." in refusal("epsilon")
+
+    def test_a_fraction_is_a_number(self):
+        found = answer("epsilon", "--sigma", 2, "--delta", "1/1e5", "-q", "256/60000")
+        assert found["sampling_probability"] == 256 / 60000
+        assert found["delta"] == 1e-5
 
     def test_noise_given_twice(self):
         text = refusal("epsilon", "--delta", 1e-5, "--sigma", 1, "--noise-multiplier", 1)
@@ -425,6 +509,20 @@ class TestBatch:
         assert "Not a JSON object" in bad["error"]
         assert good["certified"] is True
 
+    @pytest.mark.parametrize("shape", ["[]", '{"a":1}', '{"steps":[]}', '{"notion":[]}'])
+    def test_a_deep_line_ends_nothing(self, shape):
+        depths = [*range(900, 1000, 3), 3000, 100_000]
+        head, inner, tail = shape.partition("[]") if "[]" in shape else ('{"steps":', "{}", "}")
+        opening, closing = ("[", "]") if inner == "[]" else ('{"a":', "}")
+        lines = [
+            head + opening * depth + ("" if inner == "[]" else "1") + closing * depth + tail
+            for depth in depths
+        ]
+        found, code = batch("sigma", *TARGET, lines=[*lines, "{}"])
+        assert code == 2
+        assert [one.get("exit_code") for one in found] == [2] * len(lines) + [None]
+        assert all(len(one["error"]) < 1000 for one in found[:-1])
+
     def test_empty(self):
         assert batch("sigma", *TARGET, lines=[]) == ([], 0)
 
@@ -460,6 +558,9 @@ class TestConfig:
             ("steps = 0", "steps=0"),
             ("steps = '10'", "steps='10'"),
             ("certify = 'yes'", "certify='yes'"),
+            (".".join("a" * 3000) + " = 1", "to be flat"),
+            ("[" + ".".join("a" * 3000) + "]", "to be flat"),
+            ("steps = " + "[" * 3000 + "]" * 3000, "nested too deeply"),
         ],
     )
     def test_mistakes(self, config, text, told):

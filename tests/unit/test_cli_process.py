@@ -2,14 +2,19 @@
 
 import json
 import os
+import re
+import signal
+import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 DPCALIB = "from privacy.cli import main; main(prog_name='dpcalib')"
 PLAIN = ("sigma", "--epsilon", "1", "--delta", "1e-5")
 ESCAPE = "\x1b"
+FULL = Path("/dev/full")
 
 
 def run(*args, code=DPCALIB, text="", **environment):
@@ -21,6 +26,34 @@ def run(*args, code=DPCALIB, text="", **environment):
         check=False,
         env=os.environ | environment,
     )
+
+
+needs_terminal = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+ANSI = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
+
+
+def shown(*args, columns=80, no_color="", cwd=None):
+    """Return what the command shows on a terminal, and its exit code."""
+    import fcntl
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = os.environ | {"TERM": "xterm", "NO_COLOR": no_color}
+    environment.pop("COLUMNS", None)
+    command = [sys.executable, "-c", DPCALIB, *args]
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=theirs, env=environment, cwd=cwd
+    ) as process:
+        os.close(theirs)
+        text = b""
+        try:
+            while chunk := os.read(ours, 4096):
+                text += chunk
+        except OSError:  # how Linux says that the other end is closed
+            pass
+    os.close(ours)
+    return text.decode(), process.returncode
 
 
 def modules_of(*args):
@@ -89,26 +122,98 @@ def test_exit_codes_and_streams():
     assert len(done.stdout.splitlines()) == 3
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@needs_terminal
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_gets_a_frame_unless_no_color(no_color):
-    ours, theirs = os.openpty()
-    environment = os.environ | {"TERM": "xterm", "NO_COLOR": no_color}
-    with subprocess.Popen(
-        [sys.executable, "-c", DPCALIB, *PLAIN], stdout=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 4096):
-                shown += chunk
-        except OSError:  # how Linux says that the other end is closed
-            pass
-    os.close(ours)
-    assert process.returncode == 0
-    text = shown.decode()
+    text, code = shown(*PLAIN, no_color=no_color)
+    assert code == 0
     assert "ADD_OR_REMOVE_ONE" in text
     assert (ESCAPE in text) is (not no_color)
+
+
+LONG_NAME = "the mean age of everybody who came to the spring meeting by train, bus or bicycle " * 2
+PLAN = f"""
+schema = "dpcalib.plan/1"
+name = "{LONG_NAME}"
+unit = "one member of the association, whatever she or he answered in the questionnaire"
+[budget]
+epsilon = 1.0
+delta = 1e-6
+[[part]]
+name = "{LONG_NAME}"
+type = "ZeroConcentratedDP"
+rho = 0.004
+[[part]]
+name = "count"
+type = "Gaussian"
+noise_multiplier = 30
+"""
+AUDITED = """
+pair = ([1.0], [1.0, 2.0])
+def count(data, rng):
+    return rng.laplace(len(data), 9.0)
+"""
+
+
+@needs_terminal
+@pytest.mark.parametrize(("columns", "no_color"), [(60, ""), (60, "1"), (80, "1"), (120, "")])
+def test_no_line_is_wider_than_the_terminal(columns, no_color, tmp_path):
+    plan, module = tmp_path / "plan.toml", tmp_path / "audited.py"
+    plan.write_text(PLAN, encoding="utf-8")
+    module.write_text(AUDITED, encoding="utf-8")
+    for args, code in (
+        (PLAIN, 0),
+        ((*PLAIN, "-q", "5"), 2),
+        ((*PLAIN, "--batch-size", "256"), 2),
+        (("sampling-probability", "--sigma", "1", "--noise", "1"), 2),
+        (("sampling-probability", "--help"), 0),
+        (("explain", "--sigma", "2", "--delta", "1e-5"), 0),
+        (("account", str(plan)), 0),
+        (("check", str(plan)), 0),
+        (("audit", "audited:count", "--claim", str(plan), "--runs", "10"), 0),
+        (("--help",), 0),
+    ):
+        text, ended = shown(*args, columns=columns, no_color=no_color, cwd=tmp_path)
+        assert ended == code, text
+        lines = ANSI.sub("", text).splitlines()
+        assert max(map(len, lines)) <= columns, (args, lines)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("args", [PLAIN, (*PLAIN, "--json"), ("--help",), ("sigma", "--help")])
+def test_an_answer_that_cannot_be_written(args):
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", DPCALIB, *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert done.stderr == "Error: Reading or writing failed: No space left on device.\n"
+        for out, code in ((subprocess.PIPE, 2), (full, 2)):
+            bad = [sys.executable, "-c", DPCALIB, *PLAIN, "-q", "5"]
+            done = subprocess.run(bad, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+            assert done.returncode == code
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_an_interrupt_has_an_exit_code_of_its_own():
+    with subprocess.Popen(
+        [sys.executable, "-c", DPCALIB, *PLAIN, "--batch"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdin.write("{}\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["epsilon"] <= 1  # it is running
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate()
+    assert process.returncode == 130
+    assert told.strip() == "Interrupted."
 
 
 @pytest.mark.parametrize(

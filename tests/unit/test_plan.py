@@ -328,10 +328,12 @@ class TestAccount:
             "unit",
             "notion",
             "order",
+            "rho",
             "notions",
             "parts",
         ]
         assert found["schema"] == "dpcalib.account/1"
+        assert found["rho"] is None  # sampled noise has none
         assert found["epsilon"] == dp.account(plan.mechanism).epsilon(1e-6)
         by = {row["notion"]: row["epsilon"] for row in found["notions"]}
         assert set(by) == {"contour", "rdp"}
@@ -348,6 +350,20 @@ class TestAccount:
         (marked,) = (line for line in done.stdout.splitlines() if line.endswith("tightest"))
         assert marked.split()[0] == "contour"
         assert re.search(r"^mean age +0\.18\d+ +gaussian$", done.stdout, re.MULTILINE)
+
+    def test_a_zcdp_plan_shows_the_shares_that_add_up(self, plan_file):
+        claim = '[[part]]\nname = "claim"\ntype = "ZeroConcentratedDP"\nrho = 0.01\n'
+        noise = '[[part]]\nname = "noise"\ntype = "Gaussian"\nnoise_multiplier = 30\nsteps = 9\n'
+        path = plan_file(HEAD + BUDGET + claim + noise)
+        found = answer(account, path)
+        rhos = [part["rho"] for part in found["parts"]]
+        assert rhos == pytest.approx([0.01, 0.005], rel=1e-15)
+        assert found["rho"] >= math.fsum(rhos) - 1e-18
+        assert found["rho"] == pytest.approx(0.015, rel=1e-15)
+        text = call(account, path).stdout
+        assert re.search(r"^rho \(zCDP\) +0\.015(0001)?$", text, re.MULTILINE)
+        assert re.search(r"^part +epsilon +notion +rho$", text, re.MULTILINE)
+        assert re.search(r"^noise +0\.\d+ +gaussian +0\.005(00001)?$", text, re.MULTILINE)
 
     def test_another_delta(self):
         found = answer(account, PLAN, "--delta", "1e-9")

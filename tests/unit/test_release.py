@@ -1,5 +1,6 @@
 """What a release returns: values, the bound on a contribution, and the mechanism to account."""
 
+import io
 import json
 import math
 from collections import Counter
@@ -600,6 +601,15 @@ def test_narrow_floats_are_as_good_as_wide_ones():
     assert by_hand.values.dtype == np.float64
     released = dp.release_sum(by_hand, dp.Gaussian(1.0), rng=1, simulation=True)
     assert abs(released.values) < 9
+
+
+@pytest.mark.parametrize("given", [lambda ids: ids, list, lambda ids: ids.to_numpy()])
+def test_users_that_a_missing_one_made_floats(given):
+    table = pd.read_csv(io.StringIO("user,minutes\n7,2\n,3\n8,1\n"))
+    with pytest.raises(ValueError, match=r"drop the rows without a user.*astype\('int64'\)"):
+        dp.clip_users(table["minutes"], given(table["user"]), clip_norm=9)
+    known = table.dropna(subset="user").astype({"user": "int64"})
+    assert dp.clip_users(known, "user", clip_norm=9).values.sum() == 3
 
 
 @pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame])

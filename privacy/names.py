@@ -1,0 +1,68 @@
+"""What other libraries call an argument, told by the name that it has here."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from privacy import checks
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+ELSEWHERE = {
+    "sampling_probability": ("q", "sample_rate", "sampling_rate", "sampling_prob", "probability"),
+    "noise_multiplier": ("sigma", "noise", "std", "stddev", "noise_std", "noise_scale"),
+    "steps": ("t", "T", "num_steps", "n_steps", "iterations", "compositions", "num_compositions"),
+    "clip_norm": ("sensitivity", "max_grad_norm", "l2_norm_clip", "l2_sensitivity"),
+    "epsilon": ("eps", "e", "target_epsilon", "target_eps"),
+    "delta": ("d", "target_delta"),
+    "count": ("steps", "T", "n", "num_steps", "num_compositions", "times"),
+    "notion": ("accountant", "method", "mechanism_type"),
+    "relation": ("neighboring_relation", "neighbouring_relation", "adjacency"),
+    "orders": ("alphas", "alpha"),
+    "scale": ("b",),
+}
+"""Our names, each with what other libraries call it."""
+BATCHES = ("batch_size", "epochs", "num_epochs", "dataset_size", "num_examples", "sample_size", "n")
+"""What says nothing without the way in which batches are drawn."""
+_SAMPLING = (
+    "Pass sampling_probability, the expected batch size / number of records, and steps, "
+    "epochs * number of records / batch size, if batches are Poisson samples."
+)
+
+
+def known(given: Iterable[str], names: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that is none of `names`, and say what it is called here."""
+    names = list(names)
+    for keyword in given:
+        if keyword in names:
+            continue
+        ours = [name for name in names if keyword in ELSEWHERE.get(name, ())]
+        remedy = f"Pass {ours[0]}." if ours else "Correct it or leave it out."
+        if ours == ["noise_multiplier"]:  # a sigma in the unit of the data is another number
+            remedy = "Pass noise_multiplier, the standard deviation of the noise / clip norm."
+        if keyword in BATCHES and "sampling_probability" in names:
+            remedy = _SAMPLING
+        rule = f"one of {', '.join(names)}"
+        raise TypeError(checks.expected("keyword", keyword, rule, remedy))
+
+
+def told_by_ours(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a function tell a keyword of other libraries by the name that it has here."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = tuple(name for name in names if name not in {"self", "cls"})
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        known(kwargs, names)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def fields_told_by_ours(kind: type[_T]) -> type[_T]:
+    """Make a dataclass tell a keyword of other libraries by the name of its field."""
+    kind.__init__ = told_by_ours(kind.__init__)  # type: ignore[method-assign]
+    return kind
