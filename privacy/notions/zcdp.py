@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss, MomentBound
+from privacy.notions.gaussian import GaussianCurve
 from privacy.numerics.rounding import (
     U,
     exp_up,
@@ -26,7 +27,7 @@ from privacy.numerics.rounding import (
     sum_up,
 )
 from privacy.numerics.solve import safe_root
-from privacy.relations import REPLACE_ONE, NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Conversion = Literal["optimal", "classic", "gaussian"]
 
