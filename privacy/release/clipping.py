@@ -18,6 +18,7 @@ import numpy.typing as npt
 from privacy import _checks
 from privacy._solve import round_up
 from privacy.release import _tables
+from privacy.release._claims import Right
 from privacy.release._tables import Floats, Integers, NotFinite
 
 Norm = Literal["l1", "l2", "linf"]  # from the largest
@@ -44,9 +45,13 @@ class Contributions:
         What one row is, and so whom the guarantee protects: ``"record"`` or ``"user"``.
     users
         Whose row each is, where the unit is the user.
+
+    Attributes
+    ----------
     for_life
-        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`;
-        False once they were released, because the cap was spent for one release.
+        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`.
+        The cap was spent for one release: False once they were released, and in copies, pickles,
+        forks and the result of ``dataclasses.replace``.
     """
 
     values: Floats = field(repr=False)
@@ -54,7 +59,7 @@ class Contributions:
     norm: Norm
     unit: Literal["record", "user"]
     users: tuple[Any, ...] = field(default=(), repr=False)
-    for_life: bool = False
+    _life: Right | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
@@ -69,11 +74,23 @@ class Contributions:
         values.flags.writeable = False  # what was clipped stays clipped
         object.__setattr__(self, "values", values)
 
+    def __reduce__(self) -> Any:
+        """Build copies and pickles anew: they have no right to the release."""
+        return Contributions, (self.values, self.bound, self.norm, self.unit, self.users)
+
+    @property
+    def for_life(self) -> bool:
+        """Whether this may be the one release that a `LifetimeCap` was spent for."""
+        return bool(self._life)
+
+    def lasting(self) -> "Contributions":
+        """Return self with the right to one release under a `LifetimeCap`."""
+        object.__setattr__(self, "_life", Right())
+        return self
+
     def take_life(self) -> bool:
         """Return `for_life`, once: a second release has no part in what the cap was spent for."""
-        for_life = self.for_life
-        object.__setattr__(self, "for_life", False)
-        return for_life
+        return self._life is not None and self._life.use()
 
     def bound_in(self, norm: Norm) -> float:
         """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""
