@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy import _checks
+
 Arrays = dict[str, NDArray[Any]]
 Stamp = tuple[int, int]
 _VERSION = 2
-_DAMAGES = (
+DAMAGES = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -73,7 +75,7 @@ def write(
         found = stamp(path)
         if over is not ...:
             check(path, over)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        beside = _beside(path)  # one name: what a crash leaves is overwritten by the next writing
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
             handle = os.open(beside, flags, 0o600)
@@ -91,12 +93,38 @@ def write(
 
 
 def check(path: Path, left: Stamp | None) -> None:
-    """Raise `Overtaken` unless the file at `path` is the one with the stamp `left`."""
+    """Raise `Overtaken` unless the file at `path` is the one with the stamp `left`, once."""
     if stamp(path) != left:
         raise Overtaken(
             f"Another object went on from {str(path)!r}, or it was moved: a second noise for one "
             "release. Restore the file to go on."
         )
+    if left is not None and (problem := linked(path)):
+        raise Overtaken(problem)
+
+
+def linked(path: Path) -> str:
+    """Return what is wrong with a file that has several names, or nothing.
+
+    Each name would keep a state of its own, from which a second noise could be drawn.
+    """
+    links = path.stat().st_nlink
+    if links <= 1:
+        return ""
+    rule = "1: another name keeps an old state"
+    remedy = "Remove the other hard links."
+    return _checks.expected(f"number of names of {str(path)!r}", links, rule, remedy)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def clean(path: Path) -> None:
+    """Remove what an interrupted writing of `path` left, with the raw data that are in it."""
+    if _beside(path).exists():
+        with _alone_in(path.parent):  # not while it is being written
+            _beside(path).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -182,7 +210,7 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
         version = header.pop("version", None)
         digest = arrays.pop("digest", None)
         whole = str(digest) == _digest(text, arrays)
-    except _DAMAGES as error:
+    except DAMAGES as error:
         raise _damaged(path) from error
     if version != _VERSION:
         raise ValueError(

@@ -20,7 +20,6 @@ _SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "n
 _COMPUTED = ("sigma", "sensitivity")
 """What follows from the rest, and the guarantee from it: a file in which it does not is refused."""
 _CLOSE = 1e-9  # sums of floats differ in their last digits between machines
-_DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
 def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
@@ -55,19 +54,23 @@ def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
     ValueError
         The file is another's, or its parts do not fit together.
     """
+    path = path.resolve()  # what goes on is the file, whatever links lead to it
     left = _files.stamp(path)  # before it is read: what comes after is not in it
     header, arrays = _files.read(path)
+    if problem := _files.linked(path):
+        raise ValueError(problem)
     if header.get("kind") != _KIND:
         remedy = "Pass a file that save() wrote."
         raise ValueError(_checks.expected("path", str(path), "of a running sum", remedy))
     try:
         sums = _rebuilt(kind, header, arrays)
         _check_the_same(sums, header, arrays)
-    except _DAMAGES as error:
+    except _files.DAMAGES as error:
         remedy = f"Restore a copy. {type(error).__name__}: {error}"
         rule = "of a running sum whose parts fit together"
         raise ValueError(_checks.expected("path", str(path), rule, remedy)) from error
-    sums._path, sums._left = path.absolute(), left
+    _files.clean(path)
+    sums._path, sums._left = path, left
     return sums
 
 

@@ -20,6 +20,7 @@ from privacy.mechanisms import Gaussian, Mechanism
 from privacy.relations import NeighboringRelation
 from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
+from privacy.release._claims import Claim
 from privacy.release._lattice import Lattice
 from privacy.release._memory import Array
 from privacy.release._scales import scales
@@ -157,10 +158,10 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
-        self._process = os.getpid()
+        self._claim, self._process = Claim(), os.getpid()
         self._left: _files.Stamp | None = None
         if path is not None:
-            self._path = Path(path).absolute()
+            self._path = Path(path).resolve()
             if self._path.exists():
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(_checks.expected("path", str(path), "a new file", remedy))
@@ -177,8 +178,9 @@ class RunningSum:
     @property
     def prefix(self) -> Array:
         """The last release, or zeros before the first."""
-        self._check_whole()
-        return self._prefix.reshape(self.shape).copy()
+        with self._claim:
+            self._check_whole()
+            return self._prefix.reshape(self.shape).copy()
 
     @property
     def mechanism(self) -> Mechanism:
@@ -225,7 +227,12 @@ class RunningSum:
             An earlier release was interrupted or could not be saved, or the file is not as this
             object left it: restore the file. Or this is a fork of the process that built the sum.
         """
-        values = self._checked(values)
+        flat = self._checked(values)
+        with self._claim:  # the release is this call's, from its first check to its last byte
+            self._check_alone()
+            return self._step(flat)
+
+    def _step(self, values: Array) -> Array:
         k = self.releases % self.factorisation.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
@@ -263,7 +270,6 @@ class RunningSum:
             _files.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
-        self._check_alone()
         values = _numbers("values", values)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
@@ -337,8 +343,9 @@ class RunningSum:
         RuntimeError
             As `step`.
         """
-        self._check_alone()
-        self._write(Path(path).absolute())
+        with self._claim:
+            self._check_alone()
+            self._write(Path(path).resolve())
 
     def _write(self, path: Path) -> None:
         own = path == self._path

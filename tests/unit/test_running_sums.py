@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import stat
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -377,6 +378,133 @@ def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
     simulated.step(np.ones(2))
     monkeypatch.undo()
     sums.step(np.ones(2))
+
+
+class Arriving:
+    """Values that tell when they are looked at."""
+
+    def __init__(self, arrived):
+        self._arrived = arrived
+
+    def __array__(self, dtype=None, copy=None):
+        self._arrived.set()
+        return np.ones(2)
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
+def test_threads_make_one_release_after_the_other(monkeypatch, tmp_path, simulation, keep):
+    sums = (running if simulation else released)(path=tmp_path / "sums.npz" if keep else None)
+    step, arrived, inside, found = dp.RunningSum._step, threading.Event(), [], []
+    other = threading.Thread(target=lambda: found.append(sums.step(Arriving(arrived))))
+
+    def meet(sums, values):
+        assert not inside
+        inside.append(True)
+        if not arrived.is_set():
+            other.start()
+            arrived.wait()  # the other thread now wants its release as well
+        release = step(sums, values)
+        inside.clear()
+        return release
+
+    monkeypatch.setattr(dp.RunningSum, "_step", meet)
+    found.append(sums.step(np.ones(2)))
+    other.join()
+    assert len(found) == sums.releases == 2
+    assert not np.array_equal(*found)
+    assert np.array_equal(sums.prefix, found[-1])
+
+
+def test_a_handler_in_the_middle_of_a_release_makes_no_other(monkeypatch):
+    sums = released()
+    draw = safe_noise.rounded_gaussian
+
+    def interrupted(*arguments):
+        with pytest.raises(RuntimeError, match="interrupted"):
+            sums.step(np.ones(2))
+        return draw(*arguments)
+
+    monkeypatch.setattr(safe_noise, "rounded_gaussian", interrupted)
+    sums._start_block()  # takes the sampler that is there
+    sums.step(np.ones(2))
+    assert sums.releases == 1
+    sums.step(np.ones(2))
+
+
+def test_a_fork_in_the_middle_of_a_release_does_not_wait_for_it(monkeypatch):
+    sums = running()
+    holder = threading.Thread(target=sums._claim.__enter__)  # a thread that a fork does not have
+    holder.start()
+    holder.join()
+    pid = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    sums.step(np.ones(2))
+    assert sums.releases == 1
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_link_leads_to_the_one_state(tmp_path, link):
+    (tmp_path / "real").mkdir()
+    path, linked = tmp_path / "real" / "sums.npz", tmp_path / "sums.npz"
+    if link == "folder":
+        (tmp_path / "other").symlink_to(tmp_path / "real")
+        linked = tmp_path / "other" / "sums.npz"
+    else:
+        linked.symlink_to(path)
+    first = released(path=linked)
+    second = dp.RunningSum.restore(path)
+    third = dp.RunningSum.restore(linked)
+    third.step(np.zeros(2))
+    third.save(linked)
+    third.step(np.zeros(2))
+    for behind in (first, second):
+        with pytest.raises(RuntimeError, match="Another object went on"):
+            behind.step(np.zeros(2))
+    assert linked.is_symlink() == (link == "file")
+    assert dp.RunningSum.restore(path).releases == dp.RunningSum.restore(linked).releases == 2
+
+
+def test_a_file_of_two_names_is_refused(tmp_path):
+    path, other = tmp_path / "sums.npz", tmp_path / "other.npz"
+    sums = released(path=path)
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(ValueError, match=r"^Expected number of names of .*=2 to be 1: "):
+            dp.RunningSum.restore(name)
+    for use in (lambda: sums.step(np.zeros(2)), lambda: sums.save(tmp_path / "third.npz")):
+        with pytest.raises(RuntimeError, match=r"Remove the other hard links\.$"):
+            use()
+    assert sums.releases == 0
+    other.unlink()
+    sums.step(np.zeros(2))  # nothing was drawn, and nothing is lost
+
+
+def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
+    path, left = tmp_path / "sums.npz", tmp_path / ".sums.npz.partial"
+    sums = released(path=path)
+    sums.step(np.ones(2))
+    left.write_bytes(b"raw sums")
+    sums.step(np.ones(2))
+    assert not left.exists()
+    left.write_bytes(b"raw sums")
+    dp.RunningSum.restore(path)
+    assert not left.exists()
+    path.unlink()
+    left.write_bytes(b"raw sums")  # killed before the first state was there
+    released(path=path)
+    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+
+
+def test_a_zip_of_a_later_version_is_damaged(tmp_path):
+    path = tmp_path / "sums.npz"
+    released(path=path)
+    whole = path.read_bytes()
+    start = whole.rindex(b"PK\x01\x02")  # of the directory's last entry
+    for place in (6, 10):  # the version that is needed, the compression
+        path.write_bytes(whole[: start + place] + b"\x63\x00" + whole[start + place + 2 :])
+        with pytest.raises(ValueError, match="to be a whole file"):
+            dp.RunningSum.restore(path)
 
 
 def test_a_file_is_flushed_before_it_takes_its_place_and_its_name_after(tmp_path, monkeypatch):
