@@ -62,6 +62,30 @@ def test_clip_records_scales_the_long_and_keeps_the_short():
     assert (clipped.bound, clipped.norm, clipped.unit) == (1.0, "l2", "record")
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("shape", [(5000,), (5000, 1), (5000, 3), (2100, 40)])
+def test_a_row_is_clipped_alike_wherever_it_stands(norm, shape):
+    draw = np.random.default_rng(7)
+    rows = draw.normal(size=shape) * 10.0 ** draw.integers(-320, 300, size=shape[0]).reshape(
+        -1, *[1] * (len(shape) - 1)
+    )
+    rows[::97] = np.nan
+    whole = dp.clip_records(rows, clip_norm=1e-3, norm=norm).values
+    order = draw.permutation(len(rows))
+    moved = dp.clip_records(rows[order], clip_norm=1e-3, norm=norm).values
+    assert moved.tobytes() == whole[order].tobytes()
+    for i in (0, 1, 2047, 2048, len(rows) - 1):
+        alone = dp.clip_records(rows[i : i + 1], clip_norm=1e-3, norm=norm).values
+        assert alone.tobytes() == whole[i : i + 1].tobytes()
+
+
+def test_a_row_too_long_anywhere_is_refused():
+    values = np.zeros((9000, 2))
+    values[-1] = 1.0
+    with pytest.raises(ValueError, match="to be within bound"):
+        dp.Contributions(values, 1.0, "l2", "record")
+
+
 def test_one_column_is_clamped_exactly():
     values = dp.clip_records([1.0, -7.0, 0.25, -0.0], clip_norm=1.0).values
     assert values.tolist() == [1.0, -1.0, 0.25, 0.0]
