@@ -188,6 +188,7 @@ def test_metadata():
         "python-flint",
         "rich",
         "scipy",
+        "threadpoolctl",
     }
 
 
