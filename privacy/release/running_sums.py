@@ -21,7 +21,7 @@ from privacy.relations import NeighboringRelation
 from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
 from privacy.release._claims import Claim
-from privacy.release._lattice import Lattice
+from privacy.release._lattice import Lattice, Rounded
 from privacy.release._memory import Array
 from privacy.release._scales import scales
 from privacy.release.factorisations import Factorisation
@@ -296,16 +296,28 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Upper bound of the variance with discrete noise; rounding adds less than step^2.
+        Of the matrix C as it is used: outside a simulation its entries are rounded to 2^-20. Upper
+        bound of the variance with discrete noise; rounding adds less than step^2.
         """
         release = _checks.count("release", release, "Releases are numbered from 1.")
         blocks, k = divmod(release - 1, self.factorisation.releases)
-        return float(blocks * self._variances[-1] + self._variances[k])
+        last = self._variance(self.factorisation.releases - 1) if blocks else 0.0
+        return self.sigma**2 * (blocks * last + self._variance(k))
+
+    def _variance(self, k: int) -> float:
+        if self.simulation:
+            return float(self._simulated_variances[k])
+        return self._rounded.variance(k)
 
     @cached_property
-    def _variances(self) -> Array:
-        variances: Array = np.square(self.sigma * self.factorisation.noise_std())
+    def _simulated_variances(self) -> Array:
+        variances: Array = np.square(self.factorisation.noise_std())
         return variances
+
+    @cached_property
+    def _rounded(self) -> Rounded:
+        factorisation = self.factorisation
+        return Rounded(factorisation.name, factorisation.releases, factorisation)
 
     def noise_covariance(self, releases: int) -> Array:
         """Return the covariance of the noise of releases 1 .. `releases`, of one coordinate.
@@ -313,12 +325,13 @@ class RunningSum:
         Returns
         -------
         ndarray, shape (releases, releases)
-            sigma^2 B B'. A fresh block has noise of its own on top of the last sum's. Coordinates
-            are independent of each other.
+            sigma^2 B B', with C rounded as in `noise_variance`. A fresh block has noise of its own
+            on top of the last sum's. Coordinates are independent of each other.
         """
         releases = _checks.count("releases", releases, "Pass how many releases.")
         most = self.factorisation.releases
-        decoder = self.factorisation.decoder(min(releases, most))
+        used = self.factorisation if self.simulation else self._rounded
+        decoder = used.decoder(min(releases, most))
         rows = np.zeros((releases, -(-releases // most) * len(decoder)))
         for start in range(0, releases, most):
             rows[start:, start : start + len(decoder)] = decoder[-1]

@@ -117,6 +117,30 @@ def test_a_short_memory_gives_what_the_whole_matrix_gives(factorisation):
         assert np.allclose(short.step(values), whole.step(values), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("limit", [1, 4096])
+@pytest.mark.parametrize("name", ["square root", "column-normalised", "small entries"])
+def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypatch):
+    factorisation = {
+        "square root": F.square_root(90),
+        "column-normalised": F.column_normalised(90),
+        "small entries": F.from_encoder(F.column_normalised(90).encoder() / 300),
+    }[name]
+    sums = released(factorisation)
+    used = np.rint(factorisation.encoder() * 2**20) / 2**20
+    for k in range(90):
+        assert np.array_equal(sums._lattice._row(k), used[k, : k + 1])
+    decoder = np.linalg.solve(used.T, np.tri(90).T).T
+    expected = sums.sigma**2 * np.square(decoder).sum(axis=1)
+    monkeypatch.setattr(_lattice, "DENSE_LIMIT", limit)
+    found = [sums.noise_variance(k) for k in (1, 2, 50, 90, 91, 230)]
+    last = expected[-1]
+    wanted = [*expected[[0, 1, 49, 89]], last + expected[0], 2 * last + expected[49]]
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert sums.noise_covariance(90).diagonal() == pytest.approx(expected, rel=1e-12)
+    exact = sums.sigma**2 * np.square(factorisation.noise_std())
+    assert abs(exact / expected - 1).max() > (1e-4 if name == "small entries" else 1e-9)
+
+
 def test_what_is_charged():
     factorisation = F.column_normalised(5)
     sums = running(factorisation, clip_norm=3.0, noise_multiplier=2.0)
