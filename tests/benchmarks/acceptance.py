@@ -561,6 +561,15 @@ def audit(_: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures())
 
 
+@benchmark("kills")
+def kills(_: argparse.Namespace) -> Iterator[Figure]:
+    """Kills at random moments of running sums and agents that save what they do."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.kills import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
