@@ -4,7 +4,8 @@
 ``agent.json``          the algorithm, counters, names of the other files; public
 ``public-N.npz``        the model: released sums and what follows from them
 ``sensitive-N.npz``     raw rewards of the open batch, open tickets, users' ledgers
-``sums.npz``            the running sum with its noise; written by `privacy.RunningSum`
+``sums.npz``            the running sum with its noise, written by `privacy.RunningSum`;
+                        where it is long, with ``sums.npz.part-*``
 ======================= ==========================================================
 
 The order of writing keeps noise from being drawn twice for one batch. A batch that ends is saved
@@ -145,7 +146,8 @@ def _attach(agent: "Agent", folder: Path) -> None:
 def _is_unfinished(folder: Path) -> bool:
     """Return whether a folder holds what an interrupted first save leaves, and nothing else."""
     found = {path.name for path in folder.glob("*")}
-    return bool(found) and "agent.json" not in found and found <= _FIRST
+    parts = {name for name in found if name.removeprefix(".").startswith(f"{_SUMS}.part-")}
+    return bool(found) and "agent.json" not in found and found - parts <= _FIRST
 
 
 def _turn(folder: Path) -> int:

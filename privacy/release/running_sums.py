@@ -66,7 +66,8 @@ class RunningSum:
         operating system.
     path
         A new file that keeps the state; every release is in it, and on the disk, before it is
-        handed out. It holds the raw sums of this block: keep it as safe as the data.
+        handed out. It holds the raw sums of this block: keep it as safe as the data. What is long
+        goes to further files beside it, ``<path>.part-*``, once: move them together.
 
     Attributes
     ----------
@@ -160,6 +161,7 @@ class RunningSum:
         self._failed = False
         self._claim, self._process = Claim(), os.getpid()
         self._left: _files.Stamp | None = None
+        self._parts: list[str] = []
         if path is not None:
             self._path = Path(path).resolve()
             if self._path.exists():
@@ -362,9 +364,13 @@ class RunningSum:
 
     def _write(self, path: Path) -> None:
         own = path == self._path
-        written = _files.write(path, *_saved_sums.contents(self), self._left if own else ...)
+        header, arrays = _saved_sums.contents(self)
+        parts, digests = _saved_sums.seal(self, path, header, arrays, self._parts if own else [])
+        goes_on = own and self._left is not None and len(digests) >= len(self._parts)
+        kept = None if goes_on else digests
+        written = _files.write(path, header, arrays, self._left if own else ..., parts, kept)
         if own:
-            self._left = written
+            self._left, self._parts = written, digests
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":

@@ -19,7 +19,7 @@ import numpy as np
 
 import bandits
 import privacy as dp
-from privacy.release import _files
+from privacy.release import _saved_sums
 
 SUMS, AGENTS = 1000, 300
 STEPS, LONGEST = 12, 0.01
@@ -37,6 +37,7 @@ FAULTS = (
 
 def figures():
     """Yield every row."""
+    _saved_sums._PART = 10 * DIMENSION  # small, so that parts are interrupted too
     for name, kind, kills in (("running sum", Sum, SUMS), ("agent", Agent, AGENTS)):
         found = killed(kind, kills)
         yield f"{name}: kills", -found.pop("kills"), "", -kills
@@ -135,14 +136,14 @@ class Case:
         found["noises drawn twice for one release"] += self.twice
         self.twice = 0
 
-    def raw(self, path, block):
-        """Return how many releases a file knows, and the raw inputs of its block."""
-        header, arrays = _files.read(path)
-        releases = header["releases"]
-        count = (releases - 1) % block + 1 if releases else 0
-        units = arrays["high"] * 2.0**21 + arrays["low"]
-        assert len(units) == count
-        return releases, units * header["step"]
+    def raw(self, sums):
+        """Return the raw inputs of a restored sum's block."""
+        lattice = sums._lattice
+        return (lattice._high.state() * 2.0**21 + lattice._low.state()) * sums.step_width
+
+    def left_over(self, sums, count):
+        """Return how many files there are beside `count` and the parts of a restored sum."""
+        return len(list(self.folder.iterdir())) - count - len(sums._parts)
 
 
 class Sum(Case):
@@ -174,10 +175,10 @@ class Sum(Case):
             return self.kept
         sums = dp.RunningSum.restore(self.path)
         self.hand_out(sums.releases, sums.prefix.tolist())
-        found["left-over files"] += len(list(self.folder.iterdir())) - 1
-        releases, raw = self.raw(self.path, BLOCK)
-        lost = max(0, self.kept - releases)
-        expected = [exact(k) for k in range(releases - len(raw), releases)]
+        found["left-over files"] += self.left_over(sums, 1)
+        lost, raw = max(0, self.kept - sums.releases), self.raw(sums)
+        start = (max(sums.releases, 1) - 1) // BLOCK * BLOCK
+        expected = [exact(k) for k in range(start, sums.releases)]
         return lost + sum(not np.array_equal(*pair) for pair in zip(raw, expected, strict=True))
 
 
@@ -215,15 +216,16 @@ class Agent(Case):
             return self.kept
         agent = self.algorithm().restore(self.folder)
         self.hand_out(moment(agent), agent.estimate.tolist())
-        found["left-over files"] += len(list(self.folder.iterdir())) - 4
+        sums = agent._learner.channel.sums
+        found["left-over files"] += self.left_over(sums, 4)
         wrong = max(0, self.kept - agent.rounds)
         features, rewards = agent._open_batch()
         first = agent.rounds - len(rewards)
         for place, (x, r) in enumerate(zip(features, rewards, strict=True)):
             record = exact(first + place), reward(first + place)
             wrong += not (np.array_equal(x, record[0]) and r == record[1])
-        releases, raw = self.raw(self.folder / "sums.npz", 4000 // BATCH)
-        wrong += BATCH * abs(releases - agent.releases)
+        raw = self.raw(sums)
+        wrong += BATCH * (abs(len(raw) - agent.releases) + abs(sums.releases - agent.releases))
         for batch, units in enumerate(raw):
             rounds = range(BATCH * batch, BATCH * (batch + 1))
             wrong += not np.array_equal(units, sum(reward(k) * exact(k) for k in rounds))

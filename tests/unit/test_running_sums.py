@@ -1,5 +1,6 @@
 """The protocol of running sums: what is released, what is charged, what survives a crash."""
 
+import contextlib
 import copy
 import functools
 import json
@@ -518,6 +519,111 @@ def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
     left.write_bytes(b"raw sums")  # killed before the first state was there
     released(path=path)
     assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+
+
+@pytest.fixture
+def short_parts(monkeypatch):
+    monkeypatch.setattr(_saved_sums, "_PART", 6)  # three rows of two numbers
+
+
+def names(folder):
+    return sorted(path.name[:14] for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+def test_a_long_history_is_written_once(tmp_path, scripted, short_parts, simulation):
+    make, path = running if simulation else released, tmp_path / "sums.npz"
+    x = inputs(19)
+    whole = make(F.column_normalised(8))
+    expected = [whole.step(values) for values in x]
+    scripted.calls = 0
+    make(F.column_normalised(8), path=path)
+    written = {}
+    for k, values in enumerate(x):
+        sums = dp.RunningSum.restore(path)
+        assert np.array_equal(sums.step(values), expected[k])
+        parts = {part: _files.stamp(part) for part in tmp_path.glob("sums.npz.part-*")}
+        assert len(parts) in ((k % 8) // 3, len(written))  # an old block's until the next restart
+        assert all(written[part] == now for part, now in parts.items() if part in written)
+        written = parts
+        assert len(_files.read(path)[1]["memory"]) <= 3
+    for last in (sums, dp.RunningSum.restore(path)):
+        last.save(tmp_path / "copy.npz")
+        again = dp.RunningSum.restore(tmp_path / "copy.npz")
+        assert np.array_equal(again.prefix, expected[-1])
+
+
+def test_a_file_does_not_grow_with_each_release(tmp_path):
+    path = tmp_path / "sums.npz"
+    sums = released(F.square_root(200), shape=1000, path=path)
+    sizes = []
+    for _ in range(80):
+        sums.step(np.zeros(1000))
+        sizes.append(path.stat().st_size)
+    assert max(sizes[40:]) < max(sizes[:40]) + 1000  # a digest for 32 releases
+    assert max(sizes) < 34 * 1000 * 24
+    assert dp.RunningSum.restore(path).releases == 80
+
+
+def test_parts_of_an_earlier_block_are_removed(tmp_path, short_parts):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    for k in range(20):
+        sums.step(np.ones(2))
+        assert len(list(tmp_path.iterdir())) == 1 + (k % 8) // 3
+    path.unlink()
+    released(path=path)
+    assert names(tmp_path) == ["sums.npz"]
+
+
+@pytest.mark.parametrize("rest", [1, 2, 3, 4])
+def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch, short_parts, rest):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    x = inputs(8)
+    for values in x[:3]:
+        sums.step(values)
+    last, replace, left = sums.prefix, Path.replace, [rest]
+
+    def killed(*arguments):
+        left[0] -= 1
+        if not left[0]:
+            raise Crash
+        return replace(*arguments)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    handed_out = []
+    with contextlib.suppress(Crash):
+        handed_out.append(sums.step(x[3]))
+    monkeypatch.undo()
+    monkeypatch.setattr(_saved_sums, "_PART", 6)
+    again = dp.RunningSum.restore(path)
+    assert again.releases == (4 if handed_out else 3)
+    assert np.array_equal(again.prefix, (handed_out or [last])[-1])
+    for values in x[again.releases :]:
+        again.step(values)
+    assert names(tmp_path) == ["sums.npz", "sums.npz.part-", "sums.npz.part-"]
+    units = dp.RunningSum.restore(path)._lattice
+    raw = units._high.state() * 2.0**21 + units._low.state()
+    assert np.array_equal(raw * again.step_width, x)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "flipped"])
+def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_parts, damage):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    for values in inputs(7):
+        sums.step(values)
+    first, second = tmp_path.glob("sums.npz.part-*")
+    if damage == "missing":
+        first.unlink()
+    elif damage == "other":
+        first.write_bytes(second.read_bytes())
+    else:
+        first.write_bytes(first.read_bytes().replace(b"high", b"higj"))
+    with pytest.raises(ValueError, match="whose parts fit together"):
+        dp.RunningSum.restore(path)
 
 
 def test_a_zip_of_a_later_version_is_damaged(tmp_path):
