@@ -189,6 +189,7 @@ def test_metadata():
         "python-flint",
         "rich",
         "scipy",
+        "threadpoolctl",
     }
 
 
