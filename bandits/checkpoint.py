@@ -4,7 +4,8 @@
 ``agent.json``          the algorithm, counters, names of the other files; public
 ``public-N.npz``        the model: released sums and what follows from them
 ``sensitive-N.npz``     raw rewards of the open batch, open tickets, users' ledgers
-``sums.npz``            the running sum with its noise; written by `privacy.RunningSum`
+``sums.npz``            the running sum with its noise, written by `privacy.RunningSum`;
+                        where it is long, with ``sums.npz.part-*``
 ======================= ==========================================================
 
 The order of writing keeps noise from being drawn twice for one batch. A batch that ends is saved
@@ -21,7 +22,9 @@ running sum replaces only what it wrote or read itself.
 
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +52,26 @@ _SETTINGS = (
     "simulation",
 )
 """Of a running sum; the guarantee follows from them."""
-_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+_FIRST = {_SUMS, f".{_SUMS}.partial"} | {
+    f"{name}{end}"
+    for name in ("public-1.npz", "sensitive-1.npz", "agent.json")
+    for end in ("", ".partial")
+}
+"""What a first save writes. Its header comes last: without that one there is no agent."""
+_DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,  # NotImplementedError, of a zip that claims a later version
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def save(agent: "Agent", folder: Path) -> None:
@@ -111,14 +133,25 @@ def save(agent: "Agent", folder: Path) -> None:
 
 def _attach(agent: "Agent", folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if _is_unfinished(folder):
+        for left in folder.iterdir():
+            left.unlink()
     if any(folder.iterdir()):
         remedy = "Algorithm.restore(folder) goes on with what is there."
         raise ValueError(_checks.expected("folder", str(folder), "empty or new", remedy))
     channel = agent._learner.channel
     if isinstance(channel, Private):
         channel.sums.save(folder / _SUMS)
-        channel.sums = dp.RunningSum.restore(folder / _SUMS)  # saves each release from now on
+        # saves each release from now on
+        channel.sums, agent._folder = dp.RunningSum.restore(folder / _SUMS), folder
     agent._folder = folder
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Return whether a folder holds what an interrupted first save leaves, and nothing else."""
+    found = {path.name for path in folder.glob("*")}
+    parts = {name for name in found if name.removeprefix(".").startswith(f"{_SUMS}.part-")}
+    return bool(found) and "agent.json" not in found and found - parts <= _FIRST
 
 
 def _turn(folder: Path) -> int:
@@ -147,8 +180,8 @@ def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
+        return {name: members[name] for name in members.files}
 
 
 def restore(folder: str | os.PathLike[str]) -> "Agent":
@@ -160,6 +193,9 @@ def restore(folder: str | os.PathLike[str]) -> "Agent":
         The folder holds no agent, a damaged one, or files that do not belong together.
     """
     folder = Path(folder).resolve()
+    if _is_unfinished(folder):
+        remedy = "Its first save was interrupted: save another agent there."
+        raise ValueError(_checks.expected("folder", str(folder), "that of a saved agent", remedy))
     try:
         agent = _restored(folder)
     except _DAMAGES as error:

@@ -1,5 +1,6 @@
 """Files that are either whole or not there: arrays and a JSON header, no pickle."""
 
+import glob
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import EllipsisType
@@ -16,10 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy import checks
+
 Arrays = dict[str, NDArray[Any]]
 Stamp = tuple[int, int]
+Part = tuple[Path, dict[str, Any], Arrays]
+_PART = "part-"
 _VERSION = 2
-_DAMAGES = (
+DAMAGES = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -43,6 +48,8 @@ def write(
     header: dict[str, Any],
     arrays: Arrays,
     over: Stamp | EllipsisType | None = ...,
+    parts: Sequence[Part] = (),
+    kept: Sequence[str] | None = None,
 ) -> Stamp | None:
     """Write a file that other processes see whole or not at all, and that survives a crash.
 
@@ -55,6 +62,10 @@ def write(
     over
         The stamp of the file that this one may replace, None for none at all; `...` for any. Of
         two that write over one stamp at the same time one is refused.
+    parts
+        Files that this one needs, written before it.
+    kept
+        Digests of all parts that it needs; others are removed. None removes nothing.
 
     Returns
     -------
@@ -66,37 +77,83 @@ def write(
     Overtaken
         Another file is there; nothing was written.
     """
-    text = encoded({"version": _VERSION} | header)
-    members: dict[str, Any] = {"header": np.array(text), **arrays}
-    members["digest"] = np.array(_digest(text, arrays))
     with _alone_in(path.parent):
         found = stamp(path)
         if over is not ...:
             check(path, over)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-            handle = os.open(beside, flags, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **members)
-                file.flush()
-                os.fsync(file.fileno())
-            _make_younger(beside, found)
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        _flush_folder(path.parent)
+        for part in parts:
+            _put(*part)
+        _put(path, header, arrays, found)
+        if kept is not None:
+            clean(path, kept)
         return stamp(path)
 
 
+def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None = None) -> None:
+    members: dict[str, Any] = {"header": np.array(_text(header)), **arrays}
+    members["digest"] = np.array(digest(header, arrays))
+    beside = _beside(path)  # one name: what a crash leaves is overwritten by the next writing
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        handle = os.open(beside, flags, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **members)
+            file.flush()
+            os.fsync(file.fileno())
+        _make_younger(beside, found)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _flush_folder(path.parent)
+
+
 def check(path: Path, left: Stamp | None) -> None:
-    """Raise `Overtaken` unless the file at `path` is the one with the stamp `left`."""
+    """Raise `Overtaken` unless the file at `path` is the one with the stamp `left`, once."""
     if stamp(path) != left:
         raise Overtaken(
             f"Another object went on from {str(path)!r}, or it was moved: a second noise for one "
             "release. Restore the file to go on."
         )
+    if left is not None and (problem := linked(path)):
+        raise Overtaken(problem)
+
+
+def linked(path: Path) -> str:
+    """Return what is wrong with a file that has several names, or nothing.
+
+    Each name would keep a state of its own, from which a second noise could be drawn.
+    """
+    links = path.stat().st_nlink
+    if links <= 1:
+        return ""
+    rule = "1: another name keeps an old state"
+    remedy = "Remove the other hard links."
+    return checks.expected(f"number of names of {str(path)!r}", links, rule, remedy)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def part_of(path: Path, kept: str) -> Path:
+    """Return where the part of a file with the digest `kept` is."""
+    return path.with_name(f"{path.name}.{_PART}{kept[:32]}")
+
+
+def clean(path: Path, kept: Iterable[str]) -> None:
+    """Remove what interrupted writings of `path` left, and all parts but those with these digests.
+
+    Call it where no other writes in the folder.
+    """
+    needed = {part_of(path, digest) for digest in kept}
+    _beside(path).unlink(missing_ok=True)
+    name = glob.escape(path.name)
+    for left in path.parent.glob(f".{name}.{_PART}*.partial"):
+        left.unlink()
+    for part in path.parent.glob(f"{name}.{_PART}*"):
+        if part not in needed:
+            part.unlink()
 
 
 @contextmanager
@@ -157,9 +214,13 @@ def encoded(header: dict[str, Any]) -> str:
     return json.dumps(header, default=np.ndarray.tolist)
 
 
-def _digest(text: str, arrays: Arrays) -> str:
+def _text(header: dict[str, Any]) -> str:
+    return encoded({"version": _VERSION} | header)
+
+
+def digest(header: dict[str, Any], arrays: Arrays) -> str:
     """Return a digest of all that is in a file: it is one writing, and not put together of two."""
-    found = hashlib.sha256(text.encode())
+    found = hashlib.sha256(_text(header).encode())
     for name, array in sorted(arrays.items()):
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
         found.update(np.ascontiguousarray(array).data)
@@ -180,9 +241,9 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
         text = str(arrays.pop("header"))
         header = json.loads(text)
         version = header.pop("version", None)
-        digest = arrays.pop("digest", None)
-        whole = str(digest) == _digest(text, arrays)
-    except _DAMAGES as error:
+        kept = arrays.pop("digest", None)
+        whole = str(kept) == digest(header, arrays) and text == _text(header)
+    except DAMAGES as error:
         raise _damaged(path) from error
     if version != _VERSION:
         raise ValueError(

@@ -6,6 +6,8 @@ doubles hold them exactly, in any order of summation. Row k of C x is then round
 and noise is added as an integer. What follows is post-processing of that integer alone.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,13 +17,53 @@ from privacy import checks
 from privacy.numerics.rounding import round_up
 from privacy.release import noise as safe_noise
 from privacy.release._memory import Array, History
-from privacy.release.factorisations import Factorisation
+from privacy.release.factorisations import DENSE_LIMIT, Factorisation
 from privacy.release.participation import Participation
 
 _GRAIN = 2.0**20
 _PART = 2**21
 LARGEST = 2.0**42
 """Coordinates of an input are clamped to this many steps, which moves no two of them apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded(Factorisation):
+    """`exact` with the entries of C rounded to 2^-20, as they are used.
+
+    The entries decay and their number does not, so that the noise of late releases differs by more
+    than any entry does.
+    """
+
+    exact: Factorisation
+
+    def row(self, k: int) -> Array:
+        row: Array = np.rint(self.exact.row(k) * _GRAIN) / _GRAIN
+        return row
+
+    @property
+    def band(self) -> int:
+        return self.exact.band
+
+    def column_norms(self) -> Array:
+        norms: Array = np.sqrt(np.square(self.encoder()).sum(axis=0))
+        return norms
+
+    def variance(self, k: int) -> float:
+        """Return the variance of the noise of release k (from 0), in that of z."""
+        if self.releases <= DENSE_LIMIT:
+            return float(self._variances[k])
+        # row k of B solves b C = (1, ..., 1), from its last entry on
+        weights = np.ones(k + 1)
+        for j in range(k, -1, -1):
+            row = self.row(j)
+            weights[j] /= row[-1]
+            weights[j + 1 - len(row) : j] -= weights[j] * row[:-1]
+        return float(np.square(weights).sum())
+
+    @cached_property
+    def _variances(self) -> Array:
+        variances: Array = np.square(self.noise_std())
+        return variances
 
 
 class Lattice:
@@ -47,7 +89,7 @@ class Lattice:
         noise: Literal["rounded", "discrete"],
         size: int,
     ) -> None:
-        self._factorisation = factorisation
+        self._row = Rounded(factorisation.name, factorisation.releases, factorisation).row
         self._step = step
         remedy = "Choose a lattice that is finer than the noise, but not by more than 2^-40."
         self._sigma = checks.real(  # the step is a power of two: exact
@@ -75,10 +117,6 @@ class Lattice:
             raise ValueError(checks.expected("factorisation", factorisation.name, rule, remedy))
         column = 2.0**-21 * band**0.5
         return round_up(column * participation.total(factorisation.releases), 1e-9)
-
-    def _row(self, k: int) -> Array:
-        row: Array = np.rint(self._factorisation.row(k) * _GRAIN) / _GRAIN
-        return row
 
     def holds(self, values: Array) -> bool:
         """Return whether every value is a whole multiple of the step."""

@@ -14,6 +14,7 @@ from typing import get_args
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
+from threadpoolctl import threadpool_limits
 
 from privacy import checks
 from privacy.release import _files
@@ -21,6 +22,8 @@ from privacy.release._memory import Array
 
 _GAP = 1e-6
 _ITERATIONS = 10_000
+_SMALL = 512
+"""Up to this side, BLAS threads cost more than they save, most where processors are shared."""
 
 
 def encoder(
@@ -117,9 +120,11 @@ def _not_found(releases: int) -> ArithmeticError:
 
 def _best(counts: Array, objective: str) -> Array:
     """Return the lower-triangular C with C'C = G of the optimum: Cholesky from the last row up."""
+    threads = 1 if len(counts) <= _SMALL else None
     try:
-        gram = _optimum(counts, move=objective == "max")
-        factor: Array = cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1].T
+        with threadpool_limits(threads, user_api="blas"):
+            gram = _optimum(counts, move=objective == "max")
+            factor: Array = cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1].T
     except np.linalg.LinAlgError as error:  # G is singular to rounding
         raise _not_found(len(counts)) from error
     return np.ascontiguousarray(factor)

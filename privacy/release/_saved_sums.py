@@ -9,6 +9,7 @@ import numpy as np
 
 from privacy import checks
 from privacy.release import _files
+from privacy.release._memory import History
 from privacy.release.factorisations import build
 from privacy.release.participation import Participation, from_json, to_json
 
@@ -19,8 +20,9 @@ _KIND = "running-sum"
 _SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "noise", "simulation")
 _COMPUTED = ("sigma", "sensitivity")
 """What follows from the rest, and the guarantee from it: a file in which it does not is refused."""
+_HISTORIES = {"memory", "high", "low"}
+_PART = 2**15  # numbers in each array of a part
 _CLOSE = 1e-9  # sums of floats differ in their last digits between machines
-_DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
 def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
@@ -47,6 +49,63 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
     return header, arrays
 
 
+def seal(
+    sums: "RunningSum",
+    path: Path,
+    header: dict[str, Any],
+    arrays: _files.Arrays,
+    known: list[str],
+) -> tuple[list[_files.Part], list[str]]:
+    """Move full parts of a long history out of what is written with every release.
+
+    A part is named by its digest, and its rows are in the file of the release before: a crash
+    between the two writings loses nothing, and what is written again is the same.
+
+    Parameters
+    ----------
+    header, arrays
+        From `contents`; the arrays keep the last rows, the header the digests of the parts.
+    known
+        Digests of the parts that are on the disk already.
+
+    Returns
+    -------
+    list, list
+        The parts to be written, and the digests of all.
+    """
+    if (
+        not isinstance(sums._memory, History)
+        or sums.factorisation.band < sums.factorisation.releases
+    ):
+        return [], []  # a history that forgets is short
+    length = max(1, _PART // math.prod(sums.shape))
+    count = max(0, len(arrays["memory"]) - 1) // length
+    names = sorted(_HISTORIES & arrays.keys())
+    parts, digests = [], known[:count]
+    for i in range(len(known), count):
+        rows = {name: arrays[name][i * length : (i + 1) * length] for name in names}
+        about = {"kind": _KIND + " part"}
+        digests.append(_files.digest(about, rows))
+        parts.append((_files.part_of(path, digests[-1]), about, rows))
+    if digests:
+        header["parts"] = digests
+        arrays |= {name: arrays[name][count * length :] for name in names}
+    return parts, digests
+
+
+def _join(path: Path, digests: list[str], arrays: _files.Arrays) -> None:
+    """Put the parts back before the last rows."""
+    found = []
+    for kept in digests:
+        part = _files.read(_files.part_of(path, kept))
+        if _files.digest(*part) != kept:
+            raise ValueError("A part is not the one that was written.")
+        found.append(part[1])
+    if found:
+        for name in _HISTORIES & arrays.keys():
+            arrays[name] = np.concatenate([*(part[name] for part in found), arrays[name]])
+
+
 def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
     """Return the running sum that a file keeps, which goes on with that file.
 
@@ -55,19 +114,26 @@ def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
     ValueError
         The file is another's, or its parts do not fit together.
     """
-    left = _files.stamp(path)  # before it is read: what comes after is not in it
-    header, arrays = _files.read(path)
-    if header.get("kind") != _KIND:
-        remedy = "Pass a file that save() wrote."
-        raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
-    try:
-        sums = _rebuilt(kind, header, arrays)
-        _check_the_same(sums, header, arrays)
-    except _DAMAGES as error:
-        remedy = f"Restore a copy. {type(error).__name__}: {error}"
-        rule = "of a running sum whose parts fit together"
-        raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
-    sums._path, sums._left = path.absolute(), left
+    path = path.resolve()  # what goes on is the file, whatever links lead to it
+    with _files._alone_in(path.parent):
+        left = _files.stamp(path)
+        header, arrays = _files.read(path)
+        if problem := _files.linked(path):
+            raise ValueError(problem)
+        if header.get("kind") != _KIND:
+            remedy = "Pass a file that save() wrote."
+            raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
+        try:
+            parts = header.pop("parts", [])
+            _join(path, parts, arrays)
+            sums = _rebuilt(kind, header, arrays)
+            _check_the_same(sums, header, arrays)
+        except (*_files.DAMAGES, OSError) as error:
+            remedy = f"Restore a copy. {type(error).__name__}: {error}"
+            rule = "of a running sum whose parts fit together"
+            raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
+        _files.clean(path, parts)
+    sums._path, sums._left, sums._parts = path, left, parts
     return sums
 
 

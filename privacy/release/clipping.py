@@ -7,7 +7,7 @@ moves by at most the bound" true.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from privacy import checks
 from privacy.numerics.rounding import round_up
 from privacy.release import _tables
+from privacy.release._claims import Right
 from privacy.release._tables import Floats, Integers, NotFinite
 
 Norm = Literal["l1", "l2", "linf"]  # from the largest
@@ -44,9 +45,13 @@ class Contributions:
         What one row is, and so whom the guarantee protects: ``"record"`` or ``"user"``.
     users
         Whose row each is, where the unit is the user.
+
+    Attributes
+    ----------
     for_life
-        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`;
-        False once they were released, because the cap was spent for one release.
+        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`.
+        The cap was spent for one release: False once they were released, and in copies, pickles,
+        forks and the result of ``dataclasses.replace``.
     """
 
     values: Floats = field(repr=False)
@@ -54,26 +59,39 @@ class Contributions:
     norm: Norm
     unit: Literal["record", "user"]
     users: tuple[Any, ...] = field(default=(), repr=False)
-    for_life: bool = False
+    _life: Right | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
         # a narrower float overflows on the lattice
         values = np.asarray(self.values, dtype=np.float64).view()
         fraction, exponent = math.frexp(bound)
-        with np.errstate(over="ignore"):
-            sizes = norms(np.ldexp(columns_of(values), -exponent), norm)
-        if not (sizes <= fraction).all():  # so that NaN is refused too
-            remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
-            raise ValueError(checks.expected("values", "<some row>", "within bound", remedy))
+        for part in _blocks(values):
+            with np.errstate(over="ignore"):
+                sizes = norms(np.ldexp(columns_of(values[part]), -exponent), norm)
+            if not (sizes <= fraction).all():  # so that NaN is refused too
+                remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
+                raise ValueError(checks.expected("values", "<some row>", "within bound", remedy))
         values.flags.writeable = False  # what was clipped stays clipped
         object.__setattr__(self, "values", values)
 
+    def __reduce__(self) -> Any:
+        """Build copies and pickles anew: they have no right to the release."""
+        return Contributions, (self.values, self.bound, self.norm, self.unit, self.users)
+
+    @property
+    def for_life(self) -> bool:
+        """Whether this may be the one release that a `LifetimeCap` was spent for."""
+        return bool(self._life)
+
+    def lasting(self) -> "Contributions":
+        """Return self with the right to one release under a `LifetimeCap`."""
+        object.__setattr__(self, "_life", Right())
+        return self
+
     def take_life(self) -> bool:
         """Return `for_life`, once: a second release has no part in what the cap was spent for."""
-        for_life = self.for_life
-        object.__setattr__(self, "for_life", False)
-        return for_life
+        return self._life is not None and self._life.use()
 
     def bound_in(self, norm: Norm) -> float:
         """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""
@@ -130,7 +148,7 @@ def clip_records(
     """
     bound = clip_norm_of(clip_norm)
     rows = _tables.rows_of(data, columns)
-    clipped = clip_rows(_tables.finite(rows, not_finite), bound, norm)
+    clipped = clip_rows(rows, bound, norm, not_finite)
     return Contributions(clipped, bound, norm, "record")
 
 
@@ -262,7 +280,9 @@ def sums_by_user(
     return _tables.finite(total, not_finite), ids
 
 
-def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
+def clip_rows(
+    rows: Floats, bound: float | Floats, norm: Norm, not_finite: NotFinite = "zero"
+) -> Floats:
     """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
 
     With m the largest |coordinate| and y = x / m in floats, ||y|| is 1 to d, so nothing overflows
@@ -271,21 +291,41 @@ def clip_rows(rows: Floats, bound: float | Floats, norm: Norm) -> Floats:
     most the exact product.
     """
     norm_of(norm)
-    columns = columns_of(rows)
-    if norm == "linf" or len(columns) == 1:
-        clipped = np.clip(columns, -np.asarray(bound), bound)
-    else:
-        largest = np.abs(columns).max(axis=0)
-        largest[largest == 0] = 1.0
-        scaled = columns / largest
-        # so far inside that the norms of what is clipped, which are bounds too, show no excess
-        sizes = norms(scaled, norm) * (1 + 2 * _slack(columns))
-        with np.errstate(over="ignore"):
-            outside = np.flatnonzero(sizes > np.nextafter(bound / largest, 0.0))
-        factor = np.nextafter(np.broadcast_to(bound, sizes.shape)[outside] / sizes[outside], 0.0)
-        clipped = columns.copy()
-        clipped[:, outside] = np.nextafter(scaled[:, outside] * factor, 0.0)
-    return clipped.T if rows.ndim == 2 else clipped[0]
+    bounds = np.broadcast_to(bound, len(rows))
+    clipped = np.empty(rows.shape[::-1]).T  # columns in one piece
+    for part in _blocks(rows):
+        columns = columns_of(_tables.finite(rows[part], not_finite))
+        if norm == "linf" or len(columns) == 1:
+            columns = np.clip(columns, -bounds[part], bounds[part])
+        else:
+            columns = _shortened(columns, bounds[part], norm)
+        clipped[part] = columns.T if rows.ndim == 2 else columns[0]
+    return clipped
+
+
+def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
+    """Return `columns` with those rows scaled whose norm may be above their bound."""
+    largest = np.abs(columns).max(axis=0)
+    largest[largest == 0] = 1.0
+    scaled = columns / largest
+    # so far inside that the norms of what is clipped, which are bounds too, show no excess
+    sizes = norms(scaled, norm) * (1 + 2 * _slack(columns))
+    with np.errstate(over="ignore"):
+        outside = np.flatnonzero(sizes > np.nextafter(bounds / largest, 0.0))
+    factor = np.nextafter(bounds[outside] / sizes[outside], 0.0)
+    shorter = scaled[:, outside] * factor
+    # the next float toward zero, which NumPy finds one by one and this at once
+    bits = shorter.view(np.int64)
+    bits -= shorter != 0
+    columns = columns.copy()
+    columns[:, outside] = shorter
+    return columns
+
+
+def _blocks(rows: Floats) -> Iterator[slice]:
+    """Yield parts of rows whose columns stay in the processor's cache."""
+    count = max(2**11, 2**13 // max(1, rows[:1].size))
+    yield from (slice(start, start + count) for start in range(0, len(rows), count))
 
 
 def columns_of(rows: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """A cap on everything that a user ever contributes, whatever the number of releases."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from privacy import checks
-from privacy.release._tables import NotFinite
+from privacy.release._claims import Claim
+from privacy.release._tables import Floats, NotFinite
 from privacy.release.clipping import (
     Contributions,
     clip_norm_of,
@@ -33,8 +35,8 @@ class LifetimeCap:
     The cap remembers what every user has spent. Who is exhausted and who spent how much is as
     private as the data: it is never printed, logged or raised, and `to_json` marks it. Save the
     state before a release is used: what was lost in a crash must not be spent again. Give all
-    releases one cap, one after the other: two copies, or two threads in one cap, let users spend
-    twice.
+    releases one cap: two caps let users spend twice, so a cap cannot be copied or pickled, and a
+    fork of the process cannot use it. Threads can share one.
 
     Parameters
     ----------
@@ -56,6 +58,7 @@ class LifetimeCap:
         self.clip_norm = clip_norm_of(clip_norm)
         # of each user, the fraction of C^2 that is spent, rounded up
         self._spent: dict[int | str, float] = {}
+        self._claim, self._process = Claim(), os.getpid()
 
     def __repr__(self) -> str:
         return f"LifetimeCap(clip_norm={self.clip_norm!r})"
@@ -81,8 +84,26 @@ class LifetimeCap:
         Contributions
             Of L2 norm at most C each; a user with nothing left contributes zero. Spent even if
             nothing is released afterwards.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A value is outside its domain.
+        RuntimeError
+            This is a fork of the process that made the cap.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "A fork of a LifetimeCap cannot spend: users would spend twice. Use the cap in the "
+                "process that made it."
+            )
+        with self._claim:
+            clipped = self._spend(sums, ids)
+        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).lasting()
+
+    def _spend(self, sums: Floats, ids: list[Any]) -> Floats:
+        """Return the users' sums, clipped to what each has left, and spend their norms."""
         kinds = {type(user) for user in (*ids[:1], *islice(self._spent, 1))}
         if len(kinds) > 1:
             remedy = "Name users as before, or they are taken for other people."
@@ -102,16 +123,22 @@ class LifetimeCap:
         # what is left is above what is used, so that 1 is rounded up enough
         spent = np.where(used > 0, np.minimum(np.nextafter(spent + used, np.inf), 1.0), spent)
         self._spent.update(zip(ids, spent.tolist(), strict=True))
-        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids), for_life=True)
+        return clipped
+
+    def __reduce__(self) -> Any:
+        """Refuse copies and pickles: users would spend twice."""
+        raise TypeError("A LifetimeCap cannot be copied. Store it once, with to_json().")
 
     def to_json(self) -> dict[str, Any]:
         """Return the state, for a file that is kept as safe as the data."""
+        with self._claim:
+            spent = [[user, share] for user, share in self._spent.items()]
         return {
             "type": "LifetimeCap",
             "sensitive": True,
             "note": "What each user has spent is private: keep this as safe as the data.",
             "clip_norm": self.clip_norm,
-            "spent": [[user, share] for user, share in self._spent.items()],
+            "spent": spent,
         }
 
     @classmethod

@@ -20,7 +20,8 @@ from privacy.mechanisms import Gaussian, Mechanism
 from privacy.relations import NeighboringRelation
 from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
-from privacy.release._lattice import Lattice
+from privacy.release._claims import Claim
+from privacy.release._lattice import Lattice, Rounded
 from privacy.release._memory import Array
 from privacy.release._scales import scales
 from privacy.release.factorisations import Factorisation
@@ -65,7 +66,8 @@ class RunningSum:
         operating system.
     path
         A new file that keeps the state; every release is in it, and on the disk, before it is
-        handed out. It holds the raw sums of this block: keep it as safe as the data.
+        handed out. It holds the raw sums of this block: keep it as safe as the data. What is long
+        goes to further files beside it, ``<path>.part-*``, once: move them together.
 
     Attributes
     ----------
@@ -157,10 +159,11 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
-        self._process = os.getpid()
+        self._claim, self._process = Claim(), os.getpid()
         self._left: _files.Stamp | None = None
+        self._parts: list[str] = []
         if path is not None:
-            self._path = Path(path).absolute()
+            self._path = Path(path).resolve()
             if self._path.exists():
                 remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
                 raise ValueError(checks.expected("path", str(path), "a new file", remedy))
@@ -177,8 +180,9 @@ class RunningSum:
     @property
     def prefix(self) -> Array:
         """The last release, or zeros before the first."""
-        self._check_whole()
-        return self._prefix.reshape(self.shape).copy()
+        with self._claim:
+            self._check_whole()
+            return self._prefix.reshape(self.shape).copy()
 
     @property
     def mechanism(self) -> Mechanism:
@@ -225,7 +229,12 @@ class RunningSum:
             An earlier release was interrupted or could not be saved, or the file is not as this
             object left it: restore the file. Or this is a fork of the process that built the sum.
         """
-        values = self._checked(values)
+        flat = self._checked(values)
+        with self._claim:  # the release is this call's, from its first check to its last byte
+            self._check_alone()
+            return self._step(flat)
+
+    def _step(self, values: Array) -> Array:
         k = self.releases % self.factorisation.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
@@ -263,7 +272,6 @@ class RunningSum:
             _files.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
-        self._check_alone()
         values = _numbers("values", values)
         remedy = "Clip, and replace what is missing by zeros, before records are summed."
         if values.shape != self.shape:
@@ -290,16 +298,28 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Upper bound of the variance with discrete noise; rounding adds less than step^2.
+        Of the matrix C as it is used: outside a simulation its entries are rounded to 2^-20. Upper
+        bound of the variance with discrete noise; rounding adds less than step^2.
         """
         release = checks.count("release", release, "Releases are numbered from 1.")
         blocks, k = divmod(release - 1, self.factorisation.releases)
-        return float(blocks * self._variances[-1] + self._variances[k])
+        last = self._variance(self.factorisation.releases - 1) if blocks else 0.0
+        return self.sigma**2 * (blocks * last + self._variance(k))
+
+    def _variance(self, k: int) -> float:
+        if self.simulation:
+            return float(self._simulated_variances[k])
+        return self._rounded.variance(k)
 
     @cached_property
-    def _variances(self) -> Array:
-        variances: Array = np.square(self.sigma * self.factorisation.noise_std())
+    def _simulated_variances(self) -> Array:
+        variances: Array = np.square(self.factorisation.noise_std())
         return variances
+
+    @cached_property
+    def _rounded(self) -> Rounded:
+        factorisation = self.factorisation
+        return Rounded(factorisation.name, factorisation.releases, factorisation)
 
     def noise_covariance(self, releases: int) -> Array:
         """Return the covariance of the noise of releases 1 .. `releases`, of one coordinate.
@@ -307,12 +327,13 @@ class RunningSum:
         Returns
         -------
         ndarray, shape (releases, releases)
-            sigma^2 B B'. A fresh block has noise of its own on top of the last sum's. Coordinates
-            are independent of each other.
+            sigma^2 B B', with C rounded as in `noise_variance`. A fresh block has noise of its own
+            on top of the last sum's. Coordinates are independent of each other.
         """
         releases = checks.count("releases", releases, "Pass how many releases.")
         most = self.factorisation.releases
-        decoder = self.factorisation.decoder(min(releases, most))
+        used = self.factorisation if self.simulation else self._rounded
+        decoder = used.decoder(min(releases, most))
         rows = np.zeros((releases, -(-releases // most) * len(decoder)))
         for start in range(0, releases, most):
             rows[start:, start : start + len(decoder)] = decoder[-1]
@@ -337,14 +358,19 @@ class RunningSum:
         RuntimeError
             As `step`.
         """
-        self._check_alone()
-        self._write(Path(path).absolute())
+        with self._claim:
+            self._check_alone()
+            self._write(Path(path).resolve())
 
     def _write(self, path: Path) -> None:
         own = path == self._path
-        written = _files.write(path, *_saved_sums.contents(self), self._left if own else ...)
+        header, arrays = _saved_sums.contents(self)
+        parts, digests = _saved_sums.seal(self, path, header, arrays, self._parts if own else [])
+        goes_on = own and self._left is not None and len(digests) >= len(self._parts)
+        kept = None if goes_on else digests
+        written = _files.write(path, header, arrays, self._left if own else ..., parts, kept)
         if own:
-            self._left = written
+            self._left, self._parts = written, digests
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":

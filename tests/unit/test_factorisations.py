@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import privacy as dp
 from privacy.release import _files, _optimised, _series
@@ -282,6 +283,26 @@ def test_the_noise_of_very_many_releases():
     for k in (0, 999, 50_000, 99_999):
         row = _series._product(factorisation.scale[k::-1], inverse[: k + 1], k + 1)
         assert noise[k] == pytest.approx(np.linalg.norm(row), rel=1e-10)
+
+
+@pytest.mark.parametrize(("releases", "alone"), [(6, True), (8, False)])
+def test_small_matrices_run_on_one_thread(monkeypatch, releases, alone):
+    monkeypatch.setattr(_optimised, "_SMALL", 7)
+    limits, real = [], _optimised.threadpool_limits
+
+    def limited(threads, *, user_api):
+        limits.append((threads, user_api))
+        return real(threads, user_api=user_api)
+
+    def eigh(matrix, eigh=_optimised.eigh):
+        pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        assert not alone or set(pools) == {1}
+        return eigh(matrix)
+
+    monkeypatch.setattr(_optimised, "threadpool_limits", limited)
+    monkeypatch.setattr(_optimised, "eigh", eigh)
+    F.optimised(releases, objective="max")
+    assert limits == [(1 if alone else None, "blas")]
 
 
 def test_weights_move_the_noise():

@@ -193,6 +193,7 @@ def test_metadata():
         "python-flint",
         "rich",
         "scipy",
+        "threadpoolctl",
     }
 
 

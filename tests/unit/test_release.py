@@ -1,9 +1,15 @@
 """What a release returns: values, the bound on a contribution, and the mechanism to account."""
 
+import copy
+import dataclasses
 import io
 import json
 import math
+import os
+import pickle
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +18,8 @@ import polars as pl
 import pytest
 
 import privacy as dp
+from privacy.release import lifetime
+from privacy.release.clipping import sums_by_user
 from privacy.release.noise import random_source
 from privacy.release.norm_choice import _permute_and_flip
 
@@ -94,6 +102,30 @@ def test_clip_records_scales_the_long_and_keeps_the_short():
     assert clipped.values[3].tolist() == [0, pytest.approx(1, rel=1e-14)]
     assert (clipped.values[4] == 0).all()
     assert (clipped.bound, clipped.norm, clipped.unit) == (1.0, "l2", "record")
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("shape", [(5000,), (5000, 1), (5000, 3), (2100, 40)])
+def test_a_row_is_clipped_alike_wherever_it_stands(norm, shape):
+    draw = np.random.default_rng(7)
+    rows = draw.normal(size=shape) * 10.0 ** draw.integers(-320, 300, size=shape[0]).reshape(
+        -1, *[1] * (len(shape) - 1)
+    )
+    rows[::97] = np.nan
+    whole = dp.clip_records(rows, clip_norm=1e-3, norm=norm).values
+    order = draw.permutation(len(rows))
+    moved = dp.clip_records(rows[order], clip_norm=1e-3, norm=norm).values
+    assert moved.tobytes() == whole[order].tobytes()
+    for i in (0, 1, 2047, 2048, len(rows) - 1):
+        alone = dp.clip_records(rows[i : i + 1], clip_norm=1e-3, norm=norm).values
+        assert alone.tobytes() == whole[i : i + 1].tobytes()
+
+
+def test_a_row_too_long_anywhere_is_refused():
+    values = np.zeros((9000, 2))
+    values[-1] = 1.0
+    with pytest.raises(ValueError, match="to be within bound"):
+        dp.Contributions(values, 1.0, "l2", "record")
 
 
 def test_one_column_is_clamped_exactly():
@@ -585,6 +617,79 @@ def test_a_release_says_whether_it_is_charged_once():
     # the cap bounds a sum of squares: Laplace noise pays at every release
     assert not dp.release_sum(for_life, dp.Laplace(1.0)).charged_once
     assert not dp.release_sum(alone, dp.Gaussian(1.0)).charged_once
+
+
+COPIES = (
+    copy.copy,
+    copy.deepcopy,
+    dataclasses.replace,
+    lambda found: pickle.loads(pickle.dumps(found)),
+)
+
+
+@pytest.mark.parametrize("made", COPIES)
+def test_a_copy_has_no_right_to_the_release_of_a_cap(made):
+    found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0, 5.0], ["ann", "bob"])
+    twin = made(found)
+    assert np.array_equal(twin.values, found.values)
+    assert not twin.values.flags.writeable
+    assert (twin.bound, twin.unit, twin.users) == (2.0, "user", ("ann", "bob"))
+    assert not dp.release_sum(twin, dp.Gaussian(1.0)).charged_once
+    assert dp.release_sum(found, dp.Gaussian(1.0)).charged_once
+    assert not dp.release_sum(made(found), dp.Gaussian(1.0)).charged_once
+
+
+def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
+    cap = dp.LifetimeCap(clip_norm=2.0)
+    found = cap.clip_users([1.0], ["ann"])
+    pid = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    assert not found.for_life
+    with pytest.raises(RuntimeError, match="fork of a LifetimeCap cannot spend"):
+        cap.clip_users([1.0], ["ann"])
+    monkeypatch.undo()
+    assert dp.release_sum(found, dp.Gaussian(1.0)).charged_once
+    assert cap.clip_users([1.0], ["ann"]).values.tolist() == [1.0]
+
+
+def test_of_many_threads_one_has_the_right_to_a_release():
+    found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0], ["ann"])
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: found.take_life(), range(1000)))
+    assert sum(taken) == 1
+
+
+def test_a_cap_is_not_copied():
+    cap = dp.LifetimeCap(clip_norm=2.0)
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            call(cap)
+
+
+def test_threads_spend_a_cap_once(monkeypatch):
+    cap = dp.LifetimeCap(clip_norm=1.0)
+    spend, arrived, found = dp.LifetimeCap._spend, threading.Event(), []
+
+    def clip(*_):
+        found.append(cap.clip_users([1.0], ["ann"]).values[0])
+
+    def look(data, users, *rest):
+        if threading.current_thread() is other:
+            arrived.set()
+        return sums_by_user(data, users, *rest)
+
+    def meet(cap, sums, ids):
+        if threading.current_thread() is not other:
+            other.start()
+            arrived.wait()
+        return spend(cap, sums, ids)
+
+    other = threading.Thread(target=clip)
+    monkeypatch.setattr(lifetime, "sums_by_user", look)
+    monkeypatch.setattr(dp.LifetimeCap, "_spend", meet)
+    clip()
+    other.join()
+    assert sum(np.square(found)) <= 1.0
 
 
 def test_contributions_of_a_cap_are_covered_in_one_release():

@@ -1,5 +1,6 @@
 """The protocol of running sums: what is released, what is charged, what survives a crash."""
 
+import contextlib
 import copy
 import functools
 import json
@@ -7,6 +8,7 @@ import math
 import os
 import pickle
 import stat
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -114,6 +116,30 @@ def test_a_short_memory_gives_what_the_whole_matrix_gives(factorisation):
     short, whole = running(factorisation), running(F.from_encoder(factorisation.encoder()))
     for values in inputs(60):
         assert np.allclose(short.step(values), whole.step(values), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+@pytest.mark.parametrize("name", ["square root", "column-normalised", "small entries"])
+def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypatch):
+    factorisation = {
+        "square root": F.square_root(90),
+        "column-normalised": F.column_normalised(90),
+        "small entries": F.from_encoder(F.column_normalised(90).encoder() / 300),
+    }[name]
+    sums = released(factorisation)
+    used = np.rint(factorisation.encoder() * 2**20) / 2**20
+    for k in range(90):
+        assert np.array_equal(sums._lattice._row(k), used[k, : k + 1])
+    decoder = np.linalg.solve(used.T, np.tri(90).T).T
+    expected = sums.sigma**2 * np.square(decoder).sum(axis=1)
+    monkeypatch.setattr(_lattice, "DENSE_LIMIT", limit)
+    found = [sums.noise_variance(k) for k in (1, 2, 50, 90, 91, 230)]
+    last = expected[-1]
+    wanted = [*expected[[0, 1, 49, 89]], last + expected[0], 2 * last + expected[49]]
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert sums.noise_covariance(90).diagonal() == pytest.approx(expected, rel=1e-12)
+    exact = sums.sigma**2 * np.square(factorisation.noise_std())
+    assert abs(exact / expected - 1).max() > (1e-4 if name == "small entries" else 1e-9)
 
 
 def test_what_is_charged():
@@ -377,6 +403,238 @@ def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
     simulated.step(np.ones(2))
     monkeypatch.undo()
     sums.step(np.ones(2))
+
+
+class Arriving:
+    """Values that tell when they are looked at."""
+
+    def __init__(self, arrived):
+        self._arrived = arrived
+
+    def __array__(self, dtype=None, copy=None):
+        self._arrived.set()
+        return np.ones(2)
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
+def test_threads_make_one_release_after_the_other(monkeypatch, tmp_path, simulation, keep):
+    sums = (running if simulation else released)(path=tmp_path / "sums.npz" if keep else None)
+    step, arrived, inside, found = dp.RunningSum._step, threading.Event(), [], []
+    other = threading.Thread(target=lambda: found.append(sums.step(Arriving(arrived))))
+
+    def meet(sums, values):
+        assert not inside
+        inside.append(True)
+        if not arrived.is_set():
+            other.start()
+            arrived.wait()  # the other thread now wants its release as well
+        release = step(sums, values)
+        inside.clear()
+        return release
+
+    monkeypatch.setattr(dp.RunningSum, "_step", meet)
+    found.append(sums.step(np.ones(2)))
+    other.join()
+    assert len(found) == sums.releases == 2
+    assert not np.array_equal(*found)
+    assert np.array_equal(sums.prefix, found[-1])
+
+
+def test_a_handler_in_the_middle_of_a_release_makes_no_other(monkeypatch):
+    sums = released()
+    draw = safe_noise.rounded_gaussian
+
+    def interrupted(*arguments):
+        with pytest.raises(RuntimeError, match="interrupted"):
+            sums.step(np.ones(2))
+        return draw(*arguments)
+
+    monkeypatch.setattr(safe_noise, "rounded_gaussian", interrupted)
+    sums._start_block()  # takes the sampler that is there
+    sums.step(np.ones(2))
+    assert sums.releases == 1
+    sums.step(np.ones(2))
+
+
+def test_a_fork_in_the_middle_of_a_release_does_not_wait_for_it(monkeypatch):
+    sums = running()
+    holder = threading.Thread(target=sums._claim.__enter__)  # a thread that a fork does not have
+    holder.start()
+    holder.join()
+    pid = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    sums.step(np.ones(2))
+    assert sums.releases == 1
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_link_leads_to_the_one_state(tmp_path, link):
+    (tmp_path / "real").mkdir()
+    path, linked = tmp_path / "real" / "sums.npz", tmp_path / "sums.npz"
+    if link == "folder":
+        (tmp_path / "other").symlink_to(tmp_path / "real")
+        linked = tmp_path / "other" / "sums.npz"
+    else:
+        linked.symlink_to(path)
+    first = released(path=linked)
+    second = dp.RunningSum.restore(path)
+    third = dp.RunningSum.restore(linked)
+    third.step(np.zeros(2))
+    third.save(linked)
+    third.step(np.zeros(2))
+    for behind in (first, second):
+        with pytest.raises(RuntimeError, match="Another object went on"):
+            behind.step(np.zeros(2))
+    assert linked.is_symlink() == (link == "file")
+    assert dp.RunningSum.restore(path).releases == dp.RunningSum.restore(linked).releases == 2
+
+
+def test_a_file_of_two_names_is_refused(tmp_path):
+    path, other = tmp_path / "sums.npz", tmp_path / "other.npz"
+    sums = released(path=path)
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(ValueError, match=r"^Expected number of names of .*=2 to be 1: "):
+            dp.RunningSum.restore(name)
+    for use in (lambda: sums.step(np.zeros(2)), lambda: sums.save(tmp_path / "third.npz")):
+        with pytest.raises(RuntimeError, match=r"Remove the other hard links\.$"):
+            use()
+    assert sums.releases == 0
+    other.unlink()
+    sums.step(np.zeros(2))  # nothing was drawn, and nothing is lost
+
+
+def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
+    path, left = tmp_path / "sums.npz", tmp_path / ".sums.npz.partial"
+    sums = released(path=path)
+    sums.step(np.ones(2))
+    left.write_bytes(b"raw sums")
+    sums.step(np.ones(2))
+    assert not left.exists()
+    left.write_bytes(b"raw sums")
+    dp.RunningSum.restore(path)
+    assert not left.exists()
+    path.unlink()
+    left.write_bytes(b"raw sums")  # killed before the first state was there
+    released(path=path)
+    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+
+
+@pytest.fixture
+def short_parts(monkeypatch):
+    monkeypatch.setattr(_saved_sums, "_PART", 6)  # three rows of two numbers
+
+
+def names(folder):
+    return sorted(path.name[:14] for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("simulation", [True, False])
+def test_a_long_history_is_written_once(tmp_path, scripted, short_parts, simulation):
+    make, path = running if simulation else released, tmp_path / "sums.npz"
+    x = inputs(19)
+    whole = make(F.column_normalised(8))
+    expected = [whole.step(values) for values in x]
+    scripted.calls = 0
+    make(F.column_normalised(8), path=path)
+    written = {}
+    for k, values in enumerate(x):
+        sums = dp.RunningSum.restore(path)
+        assert np.array_equal(sums.step(values), expected[k])
+        parts = {part: _files.stamp(part) for part in tmp_path.glob("sums.npz.part-*")}
+        assert len(parts) in ((k % 8) // 3, len(written))  # an old block's until the next restart
+        assert all(written[part] == now for part, now in parts.items() if part in written)
+        written = parts
+        assert len(_files.read(path)[1]["memory"]) <= 3
+    for last in (sums, dp.RunningSum.restore(path)):
+        last.save(tmp_path / "copy.npz")
+        again = dp.RunningSum.restore(tmp_path / "copy.npz")
+        assert np.array_equal(again.prefix, expected[-1])
+
+
+def test_a_file_does_not_grow_with_each_release(tmp_path):
+    path = tmp_path / "sums.npz"
+    sums = released(F.square_root(200), shape=1000, path=path)
+    sizes = []
+    for _ in range(80):
+        sums.step(np.zeros(1000))
+        sizes.append(path.stat().st_size)
+    assert max(sizes[40:]) < max(sizes[:40]) + 1000  # a digest for 32 releases
+    assert max(sizes) < 34 * 1000 * 24
+    assert dp.RunningSum.restore(path).releases == 80
+
+
+def test_parts_of_an_earlier_block_are_removed(tmp_path, short_parts):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    for k in range(20):
+        sums.step(np.ones(2))
+        assert len(list(tmp_path.iterdir())) == 1 + (k % 8) // 3
+    path.unlink()
+    released(path=path)
+    assert names(tmp_path) == ["sums.npz"]
+
+
+@pytest.mark.parametrize("rest", [1, 2, 3, 4])
+def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch, short_parts, rest):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    x = inputs(8)
+    for values in x[:3]:
+        sums.step(values)
+    last, replace, left = sums.prefix, Path.replace, [rest]
+
+    def killed(*arguments):
+        left[0] -= 1
+        if not left[0]:
+            raise Crash
+        return replace(*arguments)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    handed_out = []
+    with contextlib.suppress(Crash):
+        handed_out.append(sums.step(x[3]))
+    monkeypatch.undo()
+    monkeypatch.setattr(_saved_sums, "_PART", 6)
+    again = dp.RunningSum.restore(path)
+    assert again.releases == (4 if handed_out else 3)
+    assert np.array_equal(again.prefix, (handed_out or [last])[-1])
+    for values in x[again.releases :]:
+        again.step(values)
+    assert names(tmp_path) == ["sums.npz", "sums.npz.part-", "sums.npz.part-"]
+    units = dp.RunningSum.restore(path)._lattice
+    raw = units._high.state() * 2.0**21 + units._low.state()
+    assert np.array_equal(raw * again.step_width, x)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "flipped"])
+def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_parts, damage):
+    path = tmp_path / "sums.npz"
+    sums = released(F.column_normalised(8), path=path)
+    for values in inputs(7):
+        sums.step(values)
+    first, second = tmp_path.glob("sums.npz.part-*")
+    if damage == "missing":
+        first.unlink()
+    elif damage == "other":
+        first.write_bytes(second.read_bytes())
+    else:
+        first.write_bytes(first.read_bytes().replace(b"high", b"higj"))
+    with pytest.raises(ValueError, match="whose parts fit together"):
+        dp.RunningSum.restore(path)
+
+
+def test_a_zip_of_a_later_version_is_damaged(tmp_path):
+    path = tmp_path / "sums.npz"
+    released(path=path)
+    whole = path.read_bytes()
+    start = whole.rindex(b"PK\x01\x02")  # of the directory's last entry
+    for place in (6, 10):  # the version that is needed, the compression
+        path.write_bytes(whole[: start + place] + b"\x63\x00" + whole[start + place + 2 :])
+        with pytest.raises(ValueError, match="to be a whole file"):
+            dp.RunningSum.restore(path)
 
 
 def test_a_file_is_flushed_before_it_takes_its_place_and_its_name_after(tmp_path, monkeypatch):
