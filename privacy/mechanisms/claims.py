@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from privacy import checks
 from privacy.losses.claims import ClaimPair
@@ -39,6 +40,8 @@ class RandomizedResponse(Mechanism):
 
     epsilon: float
     categories: int = 2
+
+    null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         categories = checks.count("categories", self.categories, "Pass the number of answers.")

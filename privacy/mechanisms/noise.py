@@ -52,7 +52,7 @@ class Gaussian(Mechanism):
 
     def shift(self, relation: NeighboringRelation) -> float:
         """Return how far one record moves the query, in clip norms."""
-        return self.replace_distance if relation is REPLACE_ONE else 1.0
+        return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1)."""
@@ -94,7 +94,7 @@ class Laplace(Mechanism):
 
     def shift(self, relation: NeighboringRelation) -> float:
         """Return how far one record moves the query, in clip norms."""
-        return self.replace_distance if relation is REPLACE_ONE else 1.0
+        return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> LaplacePair:
         """Return two Laplace distributions, shift / scale apart."""
@@ -108,6 +108,10 @@ class Laplace(Mechanism):
 def _replace_distance(value: float) -> float:
     remedy = "Pass how far replacing one record moves the query, in clip norms; 2 is always safe."
     return checks.real("replace_distance", value, remedy, above=0, at_most=2)
+
+
+def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> float:
+    return mechanism.replace_distance if relation is REPLACE_ONE else 1.0
 
 
 def divided(value: float, size: int) -> float:

@@ -184,7 +184,7 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
 
     def excess(rho: float) -> float:
         if conversion == "gaussian":
-            return _gaussian_curve(rho)._at_epsilon(epsilon).value + inverse
+            return _gaussian_curve(rho).epsilon(delta) - epsilon
         return _epsilon_at(rho, delta, _best_order_for_delta(rho, inverse)) - epsilon
 
     safe, unsafe = classic, 2 * classic

@@ -8,7 +8,7 @@ until one of them fails.
 import importlib
 import sys
 from contextlib import contextmanager
-from importlib.util import find_spec, module_from_spec
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,7 @@ PACKAGE = {
     ),
     "replaced like added": (
         "privacy.mechanisms.noise",
-        "return self.replace_distance if relation is REPLACE_ONE else 1.0",
+        "return mechanism.replace_distance if relation is REPLACE_ONE else 1.0",
         "return 1.0",
     ),
     "mu of the variance": (
@@ -76,7 +76,7 @@ PACKAGE = {
     ),
     "amplified to q epsilon": (
         "privacy.losses.discrete",
-        "return math.log1p(q * math.expm1(loss))",
+        "return loss + math.log(q) + math.log1p((1 - q) / q * math.exp(-loss))",
         "return q * loss",
     ),
     "one sample taken for many": (
@@ -195,6 +195,32 @@ RELEASES = {
 }
 
 
+class Patched(SourceFileLoader):
+    """Loads one module with a text replaced."""
+
+    before = after = ""
+
+    def get_code(self, fullname):
+        source = Path(self.path).read_text(encoding="utf-8")
+        assert source.count(self.before) == 1, f"{self.before!r}: {source.count(self.before)} times"
+        return compile(source.replace(self.before, self.after), self.path, "exec")
+
+
+class Patcher:
+    """Finds one module for `Patched`, whoever imports it."""
+
+    def __init__(self, module, before, after):
+        self.module, self.before, self.after = module, before, after
+
+    def find_spec(self, fullname, path, target=None):
+        if fullname != self.module:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        spec.loader = Patched(fullname, spec.origin)
+        spec.loader.before, spec.loader.after = self.before, self.after
+        return spec
+
+
 @contextmanager
 def loaded_afresh(module=None, before="", after=""):
     """Load the package anew, one of its modules patched; put the real one back afterwards."""
@@ -205,17 +231,13 @@ def loaded_afresh(module=None, before="", after=""):
     real = {name: loaded for name, loaded in sys.modules.items() if ours(name)}
     for name in real:
         del sys.modules[name]
+    patcher = Patcher(module, before, after)
+    sys.meta_path.insert(0, patcher)
     try:
-        importlib.import_module("privacy")
-        if module is not None:
-            spec = find_spec(module)
-            source = Path(spec.origin).read_text(encoding="utf-8")
-            assert source.count(before) == 1, f"{before!r} is there {source.count(before)} times"
-            patched = sys.modules[module] = module_from_spec(spec)
-            code = compile(source.replace(before, after), spec.origin, "exec")
-            exec(code, patched.__dict__)
+        importlib.import_module(module or "privacy")
         yield
     finally:
+        sys.meta_path.remove(patcher)
         for name in [name for name in sys.modules if ours(name)]:
             del sys.modules[name]
         sys.modules.update(real)
