@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from privacy._solve import sum_up
 from privacy.notions._characteristic import centred_characteristic
 from privacy.notions._moments import (
     Array,
@@ -75,13 +76,13 @@ class LossSum:
         if self.mu_squared > 0:
             return math.inf
         each = (count * model.supremum(self.direction) for model, count in self.parts)
-        return sum(each) * (1 + 16 * _ULP)
+        return sum_up(each) * (1 + 16 * _ULP)
 
     @property
     def lost(self) -> float:
         """The mass of P that the models leave out, rounded up."""
-        each = sum(count * model.lost(self.direction) for model, count in self.parts)
-        return each * (1 + 16 * _ULP)
+        each = (count * model.lost(self.direction) for model, count in self.parts)
+        return sum_up(each) * (1 + 16 * _ULP)
 
     def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
         """Return K and a bound of its error at real t > 0."""
@@ -289,9 +290,10 @@ class Line:
             lost += _ULP * (psi_error + 8 * abs(one_mean) * w)
             with np.errstate(over="ignore"):
                 error += times * (lost * np.exp(-log_one.real) + 2 * _ULP * np.abs(log_one))
+            error += _ULP * np.abs(exponent)
             value += times * one
             mean += times * one_mean
-            off += times * (one_off + nodes.quadrature * (c + 1) ** 2)
+            off += times * (one_off + nodes.quadrature * (c + 1) ** 2) + _ULP * value
         self.value, self.mean, self.value_error = value, mean, off + 4 * _ULP * value
         t = c + 1j * w
         self._t = t

@@ -149,11 +149,13 @@ class _GaussianPair:
         depth = self._strip * _DEPTHS
         base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
         size = base[:, :1]
-        largest = size.max(axis=-1, keepdims=True)
-        if not np.isfinite(largest).all():
+        kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, -np.inf)
+        if not np.isfinite(kept.max(axis=-1)).all():
             raise OverflowError("the privacy loss is too small for the quadrature")
-        strip = log_sum(np.where(size > largest - 200, base, -np.inf))
-        return float((2 * math.pi * depth / (_DIGITS + strip - strip[:, :1])).max(axis=1).min())
+        strip = log_sum(kept)
+        # no credit for an integral that is smaller off the real line than on it
+        rise = np.maximum(strip - strip[:, :1], 0.0)
+        return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
@@ -168,8 +170,8 @@ class _GaussianPair:
         within = scan[size > size.max() - 200 - math.pi * frequency]
         base, arg = self._log_integrand(direction, within, depth[:, None], t)
         strip = log_sum(base)
-        above = 2 * _DIGITS + strip - strip[0]
-        below = _DIGITS + log_sum(base + frequency * arg) - strip[0]
+        above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0)
+        below = _DIGITS + np.maximum(log_sum(base + frequency * arg) - strip[0], 0.0)
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
         raised = 2 * math.pi * depth / above
