@@ -21,7 +21,8 @@ _NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
 _EVEN = 64  # panels up to which all are of one width
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
-_FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
+_FEW, _MANY = 1500, 2**17  # nodes: below, one set may serve all t; above, refused
+_MOST_CELLS = 2**14  # of a scan; a wider one tells of deltas below any float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
 
 
@@ -131,7 +132,7 @@ class _GaussianPair:
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for t alone, and their spacing."""
         scan, size = self._scan(direction, t)
-        h = self._spacing(direction, np.array([t]), scan)
+        h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
         return self._spaced(direction, t, scan, size, h)
 
     def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
@@ -150,7 +151,7 @@ class _GaussianPair:
         base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
         size = base[:, :1]
         kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, -np.inf)
-        if not np.isfinite(kept.max(axis=-1)).all():
+        if not scan.size or not np.isfinite(kept.max(axis=-1)).all():
             raise OverflowError("the privacy loss is too small for the quadrature")
         strip = log_sum(kept)
         # no credit for an integral that is smaller off the real line than on it
@@ -196,7 +197,7 @@ class _GaussianPair:
     def _scan(self, direction: Direction, t: float) -> tuple[Array, Array]:
         """Return a coarse grid, and the log of the integrand there."""
         low, high = self._range(direction, t)
-        refuse_beyond(_MANY, (high - low) / _CELL)
+        refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
         scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
         return scan, self._log_integrand(direction, scan, 0.0, t)[0]
 
@@ -312,16 +313,25 @@ def _log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
 
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
-    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1."""
+    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1.
+
+    Relatively accurate near 0, as the losses of much noise are tiny.
+    """
     out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
     if q == 1:
         out.real, out.imag = y, angle
         return out
+    if np.ndim(angle) == 0 and angle == 0:
+        out.real, out.imag = _log_mixture(y, q), 0.0
+        return out
     low = np.minimum(y, 300.0)
-    r = q * np.exp(low)
-    real, imaginary = r * np.cos(angle) - q, r * np.sin(angle)
+    growth, cosine = np.expm1(low), np.cos(angle)
+    r = q * (1 + growth)
+    # e^(y + i angle) - 1, no part of which cancels where both are small
+    real = q * (growth * cosine - 2 * np.sin(0.5 * angle) ** 2)
+    imaginary = r * np.sin(angle)
     square = 2 * real + real * real + imaginary * imaginary
-    whole = (1 - q) + r * np.cos(angle)
+    whole = (1 - q) + r * cosine
     far = np.log(np.maximum(np.hypot(whole, imaginary), 1e-300))
     out.real = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), far) + (y - low)
     out.imag = np.arctan2(imaginary, whole)

@@ -8,8 +8,9 @@ the derivation. One release alone is answered by its closed form.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from privacy._solve import ratio_up, round_up, sum_up
+from privacy._solve import exp_up, ratio_up, round_up, sum_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve, invert, merged
 from privacy.mechanisms import Gaussian, GroupSampled, Laplace, PoissonSampled, UnsupportedMechanism
@@ -29,6 +30,7 @@ from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
 _LOOSE = 1e-3  # from which on basic composition may be nearer
+_LARGE = 0.1  # from which delta on the least epsilon is often 0
 _UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
 
 
@@ -113,6 +115,14 @@ class ContourCurve(Curve):
             return one
         return min(0.0, one + math.log(count) + 8 * _U * (abs(one) + math.log(count)))
 
+    @cached_property
+    def _total_variation(self) -> float:
+        """Return a bound of delta(0): total variations add up."""
+        each = [(count, step.profile.log_delta(0.0)) for step, count in self.parts.items()]
+        if self.mu_squared:
+            each.append((1, GaussianProfile(round_up(math.sqrt(self.mu_squared))).log_delta(0.0)))
+        return sum_up(count * exp_up(log_delta) for count, log_delta in each)
+
     def _serving(self, log_delta: float) -> list[_inversion.LossSum]:
         """Return the sums to ask: what the quick ones leave out must not count."""
         return self._sums if log_delta > self._log_lost + _UNSEEN else self._whole
@@ -155,6 +165,11 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None:
             return min(super()._epsilon(delta), self._supremum)
+        if self._total_variation <= delta or (
+            delta > _LARGE and self._log_delta(0.0) <= math.log(delta)
+        ):
+            self.looseness = 0.0
+            return 0.0
         guide, *others = self._serving(math.log(delta))
         first = _inversion.epsilon(guide, math.log(delta))
         rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
@@ -162,11 +177,11 @@ class ContourCurve(Curve):
         loose = self.looseness
         if self._has_basic:
             found = min(found, invert(self._basic, math.log(delta)))
-        if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
-            if self._log_delta(0.0) <= math.log(delta):
-                return 0.0
-            if delta > 0.1 and loose > 1e-4:  # a line that is hard to guess
+        if found > 0 and loose > 1e-4:
+            if delta > _LARGE:  # a line that is hard to guess
                 return min(found, invert(self._log_delta, math.log(delta), rtol=self.resolution))
+            if self._log_delta(0.0) <= math.log(delta):  # maybe no epsilon is needed at all
+                return 0.0
             self.looseness = loose
         return found
 
@@ -218,10 +233,10 @@ def _largest_loss(mechanism: Laplace, relation: NeighboringRelation) -> float:
 
 
 def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
-    if not (1e-12 < mu < 1e12 and mechanism.sampling_probability > 1e-9):
+    if not 1e-12 < mu < 1e12:
         raise UnsupportedMechanism(
-            f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
-            "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
+            f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 "
+            "for notion 'contour'. Use notion 'tightest'."
         )
 
 

@@ -454,8 +454,8 @@ def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Div
     if mu > _LARGEST_MU:
         return Linear(math.inf)
     if relation is NeighboringRelation.REPLACE_ONE:
-        # quadrature needs some signal and some records
-        return antipodal(mu, q) if mu > 1e-12 and q > 1e-9 else SampledPair(2 * mu, q)
+        # quadrature needs some signal and some records: less noise and more records lose more
+        return antipodal(max(mu, 1e-70), max(q, 1e-70))
     return SampledGaussianNoise(max(mu, 1e-100), q)
 
 
