@@ -151,10 +151,9 @@ class Curve(ABC):
         self._check_same(other)
         # one of the two may dominate, and be returned as it is
         curve = self._labelled(copy(self._worst_of(other)))
-        known = self.mechanism is not None and other.mechanism is not None
-        curve.mechanism = (
-            parallel(self.mechanism, other.mechanism, cells="by_public_index") if known else None
-        )
+        curve.mechanism = None
+        if self.mechanism is not None and other.mechanism is not None:
+            curve.mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
         return curve
 
     def moved(self, other: Self) -> Self:

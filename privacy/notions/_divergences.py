@@ -89,8 +89,9 @@ class Response(Formula):
         # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
         # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
         log_p = -np.log1p((self.categories - 1) * np.exp(-loss))
-        logs = log_p, _log_expm1(t * loss), np.log(-np.expm1(-orders * loss))
-        value = _log1p_exp(sum(logs), sum(map(np.abs, logs))) / t * (1 + 4 * _U)
+        grows, falls = _log_expm1(t * loss), np.log(-np.expm1(-orders * loss))
+        size = np.abs(log_p) + np.abs(grows) + np.abs(falls)
+        value = _log1p_exp(log_p + grows + falls, size) / t * (1 + 4 * _U)
         return np.asarray(np.minimum(value, loss))
 
 

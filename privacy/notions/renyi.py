@@ -36,7 +36,6 @@ from privacy.notions._divergences import (
     Linear,
     Response,
     SampledGaussianNoise,
-    SampledPair,
     antipodal,
     group_sampled,
     sampled_laplace,
