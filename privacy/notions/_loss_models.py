@@ -619,9 +619,8 @@ class SampledLaplace:
         w >= a, it is at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
         """
         spread = 2 / self.scale
-        a = 2.0 ** np.arange(-2.0, 12.0) / min(
-            spread, self.sampling_probability * math.expm1(spread)
-        )
+        size = min(spread, self.sampling_probability * math.expm1(spread))
+        a = 2.0 ** np.arange(-2.0, 12.0) / max(size, 1e-140)
         line = self.line_nodes(direction, t, float(a[-1]), log_moment)
         fall = np.exp(-np.multiply.outer(a, np.maximum(line.loss.imag, 0.0)))
         b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)
