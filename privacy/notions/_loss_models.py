@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privacy.notions._moments import Array, Complex, Direction, LineNodes, LossNodes
 
@@ -21,6 +22,7 @@ _NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
 _EVEN = 64  # panels up to which all are of one width
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
+_WIDE, _BLOCK = 2000, 16  # cells of a scan beyond which blocks of them are looked at first
 _FEW, _MANY = 1500, 2**17  # nodes: below, one set may serve all t; above, refused
 _MOST_CELLS = 2**14  # of a scan; a wider one tells of deltas below any float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
@@ -166,7 +168,7 @@ class _GaussianPair:
         There the integrand of M(t + i w) carries exp(-w arg(dP/dQ)), which is at most 1, while
         an error bound that looks below the real line pays exp(w arg).
         """
-        scan, size = self._scan(direction, t)
+        scan, size = self._scan(direction, t, math.pi * frequency)
         depth = self._strip * _DEPTHS
         within = scan[size > size.max() - 200 - math.pi * frequency]
         base, arg = self._log_integrand(direction, within, depth[:, None], t)
@@ -194,12 +196,43 @@ class _GaussianPair:
             return LineNodes(weight, log_ratio, rounding, error)
         return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
 
-    def _scan(self, direction: Direction, t: float) -> tuple[Array, Array]:
-        """Return a coarse grid, and the log of the integrand there."""
+    def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
+        """Return a coarse grid, and the log of the integrand there.
+
+        A wide one is left out where the integrand is some e^-200 of its largest, or `spare` less.
+        """
         low, high = self._range(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
-        scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
+        cells = np.arange(math.ceil((high - low) / _CELL) + 1)
+        if cells.size > _WIDE:
+            cells = cells[self._live(direction, t, low, cells.size, spare)]
+        scan = low + _CELL * cells
         return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+
+    def _live(
+        self, direction: Direction, t: float, low: float, count: int, spare: float
+    ) -> NDArray[np.bool_]:
+        """Return which cells may matter, from bounds of whole blocks of them.
+
+        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which lies
+        above a chord by at most width^2 / 8 times a bound of minus its second derivative.
+        """
+        above = (_BLOCK * _CELL) ** 2 / 8 * self._bend(direction, t, low)
+        if above > 100:
+            return np.ones(count, dtype=bool)
+        z = low + _CELL * _BLOCK * np.arange(count // _BLOCK + 2)
+        log_q, log_ratio = self._on_line(direction, z, 0.0)
+        base = log_q.real - 0.5 * z * z
+        bound = base + (t + 1) * np.maximum(log_ratio.real, 0.0)
+        size = self._log_integrand(direction, z, 0.0, t)[0].max() - 220 - spare
+        mass = (base + (t + 1) * log_ratio.real).max() - 2 * _DIGITS
+        live = np.maximum(bound[:-1], bound[1:]) + above >= min(size, mass)
+        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next
+        return np.repeat(live, _BLOCK)[:count]
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        """Return a bound of minus the second derivative of the log mass, right of `low`."""
+        raise NotImplementedError
 
     def _spaced(
         self, direction: Direction, t: float, scan: Array, size: Array, h: float
@@ -214,7 +247,8 @@ class _GaussianPair:
         mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
         rank = np.maximum(size - size.max(), mass - mass.max())
         live = np.flatnonzero(rank > -_DIGITS - 8)
-        cells = np.unique(np.concatenate([live - 1, live]))
+        place = np.rint((scan[live] - low) / _CELL)
+        cells = np.unique(np.concatenate([place - 1, place]))
         inside = math.ceil(_CELL / h)
         h = _CELL / inside
         refuse_beyond(_MANY, cells.size * inside)
@@ -400,6 +434,10 @@ class AgainstNormal(_GaussianPair):
                 high = middle
         return low - _TAIL, _TAIL + 2 * self._span
 
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        # log dR/dN is convex, its second derivative a variance of centres
+        return 1.0 if direction == "remove" else 1 + t * self._span**2 / 4
+
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         ratio = self.log_ratio(z)
         return (self._log_mixture(z), ratio) if direction == "remove" else (-0.5 * z * z, -ratio)
@@ -467,6 +505,11 @@ class AntipodalGaussian(_GaussianPair):
             return m * _slope(m * (z - m / 2), q)
 
         return -_TAIL - 2 * m, _right_end(pull, m, t + 1, t * pull(0.0))
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        # of -t log Q, whose centre -shift has at most this share right of `low`
+        share = _slope(self.shift * (-low - self.shift / 2), self.sampling_probability)
+        return 1 + t * self.shift**2 * (share * (1 - share) if share < 0.5 else 0.25)
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability

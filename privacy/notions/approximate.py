@@ -175,7 +175,7 @@ class ApproximateCurve(Curve):
         if composition == "optimal":
             return self._epsilon(delta)
         mass = self._mass
-        basic = round_up(math.fsum(n * e for e, n in self._claimed()), 2 * _U)
+        basic = ApproximateCurve(self._claims(), self.relation)._basic
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:

@@ -140,7 +140,9 @@ def test_a_sampling_probability_where_records_are_replaced():
         steps=19207,
         relation=REPLACE_ONE,
     )
-    assert dp.account(sampled(2.436092, q, 19207), relation=REPLACE_ONE).epsilon(6.9e-239) <= 0.30194
+    assert (
+        dp.account(sampled(2.436092, q, 19207), relation=REPLACE_ONE).epsilon(6.9e-239) <= 0.30194
+    )
 
 
 def test_the_loss_of_much_noise_keeps_its_digits():
@@ -219,3 +221,11 @@ def test_the_smallest_delta_of_the_rarest_samples(relation):
 
 def test_a_delta_that_needs_no_epsilon():
     assert dp.account(sampled(0.65, 4.58e-6, 19)).epsilon(0.1997) == 0
+
+
+@pytest.mark.parametrize(("sigma", "q"), [(1e13, 0.1), (1.0, 1e-10), (1e200, 1e-3), (1.0, 1e-90)])
+def test_the_contour_answers_much_noise_and_rare_samples(sigma, q):
+    curve = dp.account(sampled(sigma, q, 2), notion="contour")
+    one = dp.account(sampled(sigma, q))
+    for epsilon in (0.0, 1e-14, 1.0):
+        assert one.delta(epsilon) <= curve.delta(epsilon) <= 2.1 * one.delta(0.5 * epsilon)
