@@ -32,6 +32,7 @@ _U = 2.0**-53
 _LOOSE = 1e-3  # from which on basic composition may be nearer
 _LEAST = 1e-70  # q and mu of which quadrature still tells something
 _LARGE = 0.1  # from which delta on the least epsilon is often 0
+_HOPELESS = 1e6  # an epsilon that hides nothing, not worth a long search for a smaller one
 _UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
 
 
@@ -187,7 +188,7 @@ class ContourCurve(Curve):
         if self._has_basic:
             found = min(found, invert(self._basic, math.log(delta)))
         if found > 0 and loose > 1e-4:
-            if delta > _LARGE:  # a line that is hard to guess
+            if delta > _LARGE and found < _HOPELESS:  # a line that is hard to guess
                 return min(found, invert(self._log_delta, math.log(delta), rtol=self.resolution))
             if self._log_delta(0.0) <= math.log(delta):  # maybe no epsilon is needed at all
                 return 0.0

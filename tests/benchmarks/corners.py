@@ -200,11 +200,22 @@ def _one(q: float, mu: float, epsilon: float, *, replaced: bool) -> float:
 
 def _two(q: float, mu: float, epsilon: float) -> float:
     """Return delta of two releases, a record removed: E_P of delta_1 at what is left of epsilon."""
-    span = 40 + 2 * mu
-    step = min(0.02, 0.05 / mu)
-    if span / step > 200_000:
+    with np.errstate(all="ignore"):
+        # where nothing more need be lost, and where all of the other release is lost
+        above = np.log((math.exp(min(epsilon, 700.0)) - 1 + q) / q)
+        ends = np.array(
+            [above, np.log(math.exp(min(epsilon, 700.0)) / (1 - q) - 1 + q) - np.log(q)]
+        )
+    ends = ends[np.isfinite(ends)] / mu + mu / 2
+    span, width = 40 + 2 * mu, min(0.1, 0.25 / mu)
+    if span / width > 10_000 or epsilon > 700:
         return -math.inf
-    z = np.arange(-span, span, step)
+    panels = np.arange(-span, span, width)
+    panels = np.unique(np.concatenate([panels, ends[np.abs(ends) < span]]))
+    point, share = np.polynomial.legendre.leggauss(16)
+    half = 0.5 * np.diff(panels)[:, None]
+    z = (panels[:-1, None] + half * (1 + point)).ravel()
+    log_width = np.log((half * share).ravel())
     log_null = -0.5 * z * z - 0.5 * math.log(2 * math.pi)
     log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + mu * z - 0.5 * mu * mu)
     rest = epsilon - log_ratio
@@ -217,9 +228,7 @@ def _two(q: float, mu: float, epsilon: float) -> float:
         inner = math.log(q) + _difference(log_ndtr(a), deep + log_ndtr(b))
         whole = np.log(np.maximum(-np.expm1(np.minimum(rest, 0.0)), 1e-300))
         inner = np.where(growth > 0, inner, whole)
-    total = float(logsumexp(log_null + log_ratio + inner)) + math.log(step)
-    # the integrand bends at one place: the rule is right to the square of its step there
-    return total - 4 * step * step
+    return float(logsumexp(log_null + log_ratio + inner + log_width))
 
 
 def _by_largest(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) -> float:
