@@ -4,6 +4,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, Self, TypeVar
 from privacy import _checks
 from privacy._display import rounded
 from privacy._solve import round_up, safe_root
-from privacy.mechanisms import Mechanism, UnsupportedMechanism
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, parallel
 from privacy.relations import NeighboringRelation
 
 ONE_RECORD = "one record"
@@ -167,7 +168,12 @@ class Curve(ABC):
     def worst_of(self, other: Self) -> Self:
         """Return the curve of two releases of which each record sees only one."""
         self._check_same(other)
-        return self._labelled(self._worst_of(other))
+        # one of the two may dominate, and be returned as it is
+        curve = self._labelled(copy(self._worst_of(other)))
+        curve.mechanism = None
+        if self.mechanism is not None and other.mechanism is not None:
+            curve.mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
+        return curve
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.

@@ -2,6 +2,7 @@
 
 import math
 
+from privacy._solve import round_up, sum_up
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -27,7 +28,10 @@ def shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> float
 
 
 def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | None:
-    """Return mu^2 of a tree of Gaussians on the same records, None for any other tree."""
+    """Return mu^2 of a tree of Gaussians on the same records, None for any other tree.
+
+    Sums are rounded up; one Gaussian's own mu^2 is right to two units in the last place.
+    """
     match mechanism:
         case Gaussian(noise_multiplier=multiplier):
             # noise beyond 1e150 counts as 1e150: the square must not underflow
@@ -35,11 +39,11 @@ def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | N
             return ratio * ratio if ratio < 1e154 else math.inf
         case Repeated(mechanism=inner, count=count):
             one = mu_squared(inner, relation)
-            return None if one is None else count * one
+            return None if one is None else round_up(count * one)
         case Composed(parts=parts):
             each = [mu_squared(part, relation) for part in parts]
             known = [one for one in each if one is not None]
-            return sum(known) if len(known) == len(each) else None
+            return sum_up(known) if len(known) == len(each) else None
     return None
 
 

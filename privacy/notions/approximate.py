@@ -174,7 +174,8 @@ class ApproximateCurve(Curve):
             raise ValueError(_checks.expected("composition", composition, rule, remedy))
         if composition == "optimal":
             return self._epsilon(delta)
-        mass, basic = self._mass, round_up(math.fsum(n * e for e, n in self._claimed()))
+        mass = self._mass
+        basic = ApproximateCurve(self._claims(), self.relation)._basic
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:

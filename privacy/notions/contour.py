@@ -8,8 +8,9 @@ the derivation. One release alone is answered by its closed form.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from privacy._solve import ratio_up, round_up, sum_up
+from privacy._solve import exp_up, ratio_up, round_up, sum_up
 from privacy.accounting import rule
 from privacy.guarantees import Curve, invert, merged
 from privacy.mechanisms import Gaussian, GroupSampled, Laplace, PoissonSampled, UnsupportedMechanism
@@ -24,11 +25,14 @@ from privacy.notions._profiles import (
     Profile,
     SampledProfile,
 )
-from privacy.notions._trees import group_mu, mu_squared, sampled_mu, shift
+from privacy.notions._trees import group_mu, mu_squared, refused, sampled_mu, shift
 from privacy.relations import NeighboringRelation
 
 _U = 2.0**-53
 _LOOSE = 1e-3  # from which on basic composition may be nearer
+_LEAST = 1e-70  # q and mu of which quadrature still tells something
+_LARGE = 0.1  # from which delta on the least epsilon is often 0
+_HOPELESS = 1e6  # an epsilon that hides nothing, not worth a long search for a smaller one
 _UNSEEN = 32.0  # log of the share of delta at which a mass that is left out does not show
 
 
@@ -53,17 +57,24 @@ class ContourCurve(Curve):
         Sum of mu^2 over the unsampled Gaussians.
     relation
         The neighbouring relation.
+    exact
+        Whether each part's loss is the mechanism's own, and not one that is a little larger.
     """
 
     notion = "contour"
     theorem = "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
-    exact = True
     closed_form = False
     resolution = 1e-9
 
     def __init__(
-        self, parts: Mapping[Step, int], mu_squared: float, relation: NeighboringRelation
+        self,
+        parts: Mapping[Step, int],
+        mu_squared: float,
+        relation: NeighboringRelation,
+        *,
+        exact: bool = True,
     ) -> None:
+        self.exact = exact
         self.parts = dict(parts)
         self.mu_squared = mu_squared
         self.relation = relation
@@ -103,7 +114,8 @@ class ContourCurve(Curve):
 
     @property
     def _has_basic(self) -> bool:
-        return self.looseness > _LOOSE and len(self.parts) == 1 and not self.mu_squared
+        loose = self.looseness > _LOOSE or not self.exact
+        return loose and len(self.parts) == 1 and not self.mu_squared
 
     def _basic(self, epsilon: float) -> float:
         """Return log of n delta_1(epsilon / n), for n releases of one kind."""
@@ -112,6 +124,14 @@ class ContourCurve(Curve):
         if one == -math.inf:
             return one
         return min(0.0, one + math.log(count) + 8 * _U * (abs(one) + math.log(count)))
+
+    @cached_property
+    def _total_variation(self) -> float:
+        """Return a bound of delta(0): total variations add up."""
+        each = [(count, step.profile.log_delta(0.0)) for step, count in self.parts.items()]
+        if self.mu_squared:
+            each.append((1, GaussianProfile(round_up(math.sqrt(self.mu_squared))).log_delta(0.0)))
+        return sum_up(count * exp_up(log_delta) for count, log_delta in each)
 
     def _serving(self, log_delta: float) -> list[_inversion.LossSum]:
         """Return the sums to ask: what the quick ones leave out must not count."""
@@ -155,6 +175,11 @@ class ContourCurve(Curve):
             return self._supremum
         if self._closed_form() is not None:
             return min(super()._epsilon(delta), self._supremum)
+        if self._total_variation <= delta or (
+            delta > _LARGE and self._log_delta(0.0) <= math.log(delta)
+        ):
+            self.looseness = 0.0
+            return 0.0
         guide, *others = self._serving(math.log(delta))
         first = _inversion.epsilon(guide, math.log(delta))
         rest = (_inversion.epsilon(s, math.log(delta), first.value) for s in others)
@@ -162,11 +187,11 @@ class ContourCurve(Curve):
         loose = self.looseness
         if self._has_basic:
             found = min(found, invert(self._basic, math.log(delta)))
-        if found > 0 and (delta > 0.1 or loose > 1e-4):  # maybe no epsilon is needed at all
-            if self._log_delta(0.0) <= math.log(delta):
-                return 0.0
-            if delta > 0.1 and loose > 1e-4:  # a line that is hard to guess
+        if found > 0 and loose > 1e-4:
+            if delta > _LARGE and found < _HOPELESS:  # a line that is hard to guess
                 return min(found, invert(self._log_delta, math.log(delta), rtol=self.resolution))
+            if self._log_delta(0.0) <= math.log(delta):  # maybe no epsilon is needed at all
+                return 0.0
             self.looseness = loose
         return found
 
@@ -175,12 +200,14 @@ class ContourCurve(Curve):
         curves = (self, *others)
         parts = merged(pair for curve in curves for pair in curve.parts.items())
         squared = sum_up(curve.mu_squared for curve in curves)
-        return ContourCurve(parts, squared, self.relation)
+        exact = all(curve.exact for curve in curves)
+        return ContourCurve(parts, squared, self.relation, exact=exact)
 
     def _times(self, count: int) -> "ContourCurve":
         """Return the curve of `count` releases."""
         parts = {step: count * n for step, n in self.parts.items()}
-        return ContourCurve(parts, sum_up([count * self.mu_squared]), self.relation)
+        squared = sum_up([count * self.mu_squared])
+        return ContourCurve(parts, squared, self.relation, exact=self.exact)
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases, where one dominates the other."""
@@ -217,19 +244,16 @@ def _largest_loss(mechanism: Laplace, relation: NeighboringRelation) -> float:
     return loss
 
 
-def _check_reach(mechanism: PoissonSampled | GroupSampled, mu: float) -> None:
-    if not (1e-12 < mu < 1e12 and mechanism.sampling_probability > 1e-9):
-        raise UnsupportedMechanism(
-            f"Expected {mechanism!r} to have 1e-12 < noise_multiplier < 1e12 and "
-            "sampling_probability > 1e-9 for notion 'contour'. Use notion 'tightest'."
-        )
-
-
 @rule("contour", GroupSampled)
 def _group_sampled(mechanism: GroupSampled, relation: NeighboringRelation) -> ContourCurve:
     mu = round_up(group_mu(mechanism, relation), 4 * _U)
-    _check_reach(mechanism, mu)
     q, size = mechanism.sampling_probability, mechanism.size
+    if not 1e-12 < mu < 1e12 or q < 1e-9:
+        raise refused(
+            repr(mechanism),
+            relation,
+            "Expected 1e-12 < noise_multiplier < 1e12 and sampling_probability > 1e-9.",
+        )
     profile = GroupSampledProfile(mu, q, size)
     step = Step(GroupSampledGaussian(q, 1 / mu, size), profile, symmetric=False)
     return ContourCurve({step: 1}, 0.0, relation)
@@ -242,19 +266,24 @@ def _sampled(mechanism: PoissonSampled, relation: NeighboringRelation) -> Contou
     mu = sampled_mu(mechanism, relation)
     if mu is not None:
         mu = round_up(mu, 4 * _U)
-        _check_reach(mechanism, mu)
+        if mu > 1e12:
+            raise refused(repr(mechanism), relation, "Expected noise_multiplier > 1e-12.")
+        # with less noise or more records, which lose more, quadrature still reaches the loss
+        likelier, nearer = max(q, _LEAST), max(mu, _LEAST)
+        exact = (likelier, nearer) == (q, mu)
         if replaced:
-            step = Step(AntipodalGaussian(q, 1 / mu), AntipodalProfile(mu, q), symmetric=True)
+            model: LossModel = AntipodalGaussian(likelier, 1 / nearer)
+            step = Step(model, AntipodalProfile(mu, q), symmetric=True)
         else:
             profile = SampledProfile(GaussianProfile(mu), q)
-            step = Step(SampledGaussian(q, 1 / mu), profile, symmetric=False)
+            step = Step(SampledGaussian(likelier, 1 / nearer), profile, symmetric=False)
     elif isinstance(inner, Laplace) and not replaced:
         loss = _largest_loss(inner, relation)
         profile = SampledProfile(LaplaceProfile(loss), q)
-        step = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False)
+        step, exact = Step(SampledLaplace(q, 1 / loss), profile, symmetric=False), True
     else:
         raise UnsupportedMechanism(
             f"No exact loss for {inner!r} under one Poisson sample, {relation}. "
             "Gaussians and (add/remove) a Laplace have one."
         )
-    return ContourCurve({step: 1}, 0.0, relation)
+    return ContourCurve({step: 1}, 0.0, relation, exact=exact)

@@ -36,7 +36,6 @@ from privacy.notions._divergences import (
     Linear,
     Response,
     SampledGaussianNoise,
-    SampledPair,
     antipodal,
     group_sampled,
     sampled_laplace,
@@ -309,9 +308,14 @@ class _Tried:
         while (best := self.best()) in (self.orders[0], self.orders[-1]):
             upward = best == self.orders[-1]
             if best >= _LAST if upward else best <= 1 + _NEAREST:
-                return
+                # the step to the end may have been long: is a better order just inside?
+                self.add(np.array([1 + (best - 1) * (0.95 if upward else 1.05)]))
+                if self.best() == best:
+                    return
+                continue
             factors = np.exp(np.array([step, 2 * step]))
-            self.add(1 + (best - 1) * (factors if upward else 1 / factors))
+            beyond = (best - 1) * (factors if upward else 1 / factors)
+            self.add(1 + np.clip(beyond, _NEAREST, _LAST))
             step *= 1.5
 
     def narrow(self) -> None:
@@ -449,8 +453,8 @@ def _sampled_gaussian(mu: float, q: float, relation: NeighboringRelation) -> Div
     if mu > _LARGEST_MU:
         return Linear(math.inf)
     if relation is NeighboringRelation.REPLACE_ONE:
-        # quadrature needs some signal and some records
-        return antipodal(mu, q) if mu > 1e-12 and q > 1e-9 else SampledPair(2 * mu, q)
+        # quadrature needs some signal and some records: less noise and more records lose more
+        return antipodal(max(mu, 1e-70), max(q, 1e-70))
     return SampledGaussianNoise(max(mu, 1e-100), q)
 
 
