@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
 from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
+from privacy.mechanisms.combinators import parallel
 from privacy.numerics.rounding import round_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -153,7 +154,10 @@ class Curve(ABC):
     def worst_of(self, other: Self) -> Self:
         """Return the curve of two releases of which each record sees only one."""
         self._check_same(other)
-        return self._labelled(self._worst_of(other))
+        mechanism = None
+        if self.mechanism is not None and other.mechanism is not None:
+            mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
+        return self._worst_of(other).labelled(mechanism, self.unit, self.prover)
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.

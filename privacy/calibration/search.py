@@ -146,13 +146,13 @@ class Family:
     def _rechecked(self, value: float, *, integer: bool) -> float:
         """Return the value moved until the epsilon that its curve reports meets the target too.
 
-        Inverting a profile rounds once more than evaluating it, and a line of the contour may be
-        looser for one than for the other. Where neither is so, `aim` leaves room enough.
+        Inverting a profile rounds once more than evaluating it, a line of the contour may be
+        looser for one than for the other, and where delta hardly depends on epsilon a small
+        difference of the one is a large one of the other.
         """
         curve, answer = self.asked(value)
-        room = curve.resolution > 1e-12 and answer.error < curve.resolution
         step = max(ULP, curve.resolution, min(answer.error, 1e-6))
-        while not room and value >= 1e-300 and (miss := self._miss(value)) > 0:
+        while value >= 1e-300 and (miss := self._miss(value)) > 0:
             step = min(max(step, 2 * miss), max(step, 0.05))
             value *= 1 + step if self.grows else 1 - step
             if integer:
@@ -236,13 +236,22 @@ class Family:
 
     def _check_monotone(self) -> None:
         ordered = sorted(self.sure)
-        for (_, before), (_, after) in pairwise(ordered):
-            if after > before + _NOISE * (1 + abs(before)):
+        for (lower, before), (higher, after) in pairwise(ordered):
+            if _rises(before, after) and _rises(self._afresh(lower), self._afresh(higher)):
                 other = "largest" if self.grows else "smallest"
                 remedy = "Pass a family that is monotone in privacy; one that gets "
                 remedy += f"{'less' if self.grows else 'more'} private as its parameter grows "
                 remedy += f"needs seek={other!r}."
                 raise ValueError(checks.expected("make", self.make, "monotone", remedy))
+
+    def _afresh(self, value: float) -> float:
+        """Return the excess at a value that was tried, by a curve that took no hint."""
+        curve = self.account(abs(value))
+        if self.delta > 0:
+            log_delta = curve._at_epsilon(self.epsilon).value
+            return max(log_delta - self.aim(curve.resolution), -50.0)
+        loss = curve.epsilon(0)
+        return max(math.log(loss / self.epsilon), -50.0) if loss > 0 else -50.0
 
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
@@ -270,3 +279,7 @@ class Family:
             f"No proof found near {value!r} for {curve.mechanism!r} in notion {found.notion!r}. "
             "Leave certify out to take the float result."
         )
+
+
+def _rises(before: float, after: float) -> bool:
+    return after > before + _NOISE * (1 + abs(before))

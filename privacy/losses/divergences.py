@@ -89,10 +89,21 @@ class Response(Formula):
         # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
         # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
         log_p = -np.log1p((self.categories - 1) * np.exp(-loss))
-        excess = log_p + _log_expm1(t * loss) + np.log(-np.expm1(-orders * loss))
-        value = np.logaddexp(0.0, excess) / t
-        value = value * (1 + 32 * U) + 8 * U * loss * np.minimum(value, 1)
+        grows, falls = _log_expm1(t * loss), np.log(-np.expm1(-orders * loss))
+        size = np.abs(log_p) + np.abs(grows) + np.abs(falls)
+        value = _log1p_exp(log_p + grows + falls, size) / t * (1 + 4 * U)
         return np.asarray(np.minimum(value, loss))
+
+
+def _log1p_exp(log_sum: Array, size: Array) -> Array:
+    """Return an upper bound of log(1 + e^log_sum), whose summands add up to `size` in absolute.
+
+    Each summand is right to a few units in the last place of 1 + its own size.
+    """
+    value = np.logaddexp(0.0, log_sum)
+    rounding = U * (32 + 4 * size + 4 * np.abs(log_sum))
+    # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
+    return np.asarray(value + rounding * np.minimum(1.0, 1.6 * value) + 4 * U * value)
 
 
 def _log_expm1(x: Array) -> Array:
@@ -177,8 +188,9 @@ class SampledPair(Formula):
     def at(self, orders: Array) -> Array:
         """Return the bound, loose by a factor 1 / q where the signal is small."""
         x = np.maximum(0.5 * self.mu * self.mu * orders * (orders - 1), 1e-300)
-        value = np.logaddexp(0.0, np.log(self.q) + _log_expm1(x)) / (orders - 1)
-        return np.asarray(value * (1 + 64 * U) + 64 * U * np.minimum(value, 1))
+        log_q, growth = np.log(self.q), _log_expm1(x)
+        value = _log1p_exp(log_q + growth, np.abs(log_q) + np.abs(growth))
+        return np.asarray(value / (orders - 1) * (1 + 4 * U))
 
 
 @dataclass(frozen=True)
@@ -250,11 +262,7 @@ class SampledGaussianNoise(Formula):
         log_sum = top + np.log(total) + rest
         # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
         scale = table.size + size.take(table.length - 1, axis=-1) + np.abs(rest)
-        rounding = U * (32 + 4 * scale + 4 * np.abs(log_sum))
-        value = np.logaddexp(0.0, log_sum)
-        # d log(1 + e^s) / ds = e^s / (1 + e^s) is at most 1, and at most 1.6 log(1 + e^s)
-        value += rounding * np.minimum(1.0, 1.6 * value) + 4 * U * value
-        return np.asarray(value / (orders - 1))
+        return np.asarray(_log1p_exp(log_sum, scale) / (orders - 1))
 
     def _integrated(
         self, orders: Array, bound: "Callable[[SampledGaussianNoise, Array], Array]"

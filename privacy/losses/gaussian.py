@@ -13,11 +13,8 @@ if TYPE_CHECKING:
     from privacy.losses.quadrature import LossModel
 
 _LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
-
-
-def _within_reach(mu: float, q: float) -> bool:
-    """Return whether the quadrature reaches these parameters."""
-    return 1e-12 < mu < 1e12 and q > 1e-9
+_LARGEST_REACHED = 1e12  # mu up to which the contour's nodes reach
+_LEAST = 1e-70  # less q or mu counts as this: less noise and more records lose more
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,13 @@ class SampledGaussianPair(LossPair):
         """The trapezoid rule on the noise."""
         from privacy.losses.mixtures import SampledGaussian
 
-        reached = _within_reach(self.mu, self.q)
-        return SampledGaussian(self.q, 1 / self.mu) if reached else None
+        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
+        return SampledGaussian(q, 1 / mu) if mu < _LARGEST_REACHED else None
+
+    @property
+    def exact_model(self) -> bool:
+        """Whether `model` is the pair's own, not that of a little less noise."""
+        return min(self.mu, self.q) >= _LEAST
 
 
 @dataclass(frozen=True)
@@ -107,21 +109,25 @@ class AntipodalPair(LossPair):
 
     @property
     def divergence(self) -> "Divergence":
-        """By quadrature where it reaches, else by joint convexity."""
-        from privacy.losses.divergences import Linear, SampledPair, antipodal
+        """By quadrature, and by joint convexity at orders that it does not reach."""
+        from privacy.losses.divergences import Linear, antipodal
 
         if self.mu > _LARGEST_MU:
             return Linear(math.inf)
-        reached = self.mu > 1e-12 and self.q > 1e-9
-        return antipodal(self.mu, self.q) if reached else SampledPair(2 * self.mu, self.q)
+        return antipodal(max(self.mu, _LEAST), max(self.q, _LEAST))
 
     @property
     def model(self) -> "LossModel | None":
         """The trapezoid rule on the noise."""
         from privacy.losses.mixtures import AntipodalGaussian
 
-        reached = _within_reach(self.mu, self.q)
-        return AntipodalGaussian(self.q, 1 / self.mu) if reached else None
+        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
+        return AntipodalGaussian(q, 1 / mu) if mu < _LARGEST_REACHED else None
+
+    @property
+    def exact_model(self) -> bool:
+        """Whether `model` is the pair's own, not that of a little less noise."""
+        return min(self.mu, self.q) >= _LEAST
 
 
 @dataclass(frozen=True)
@@ -152,5 +158,5 @@ class GroupSampledPair(LossPair):
         """The trapezoid rule on the noise."""
         from privacy.losses.groups import GroupSampledGaussian
 
-        reached = _within_reach(self.mu, self.q)
+        reached = 1e-12 < self.mu < _LARGEST_REACHED and self.q > 1e-9
         return GroupSampledGaussian(self.q, 1 / self.mu, self.size) if reached else None

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossNodes
 
@@ -21,7 +22,9 @@ _NARROW = 0.1  # sigmas within which an end of a range is looked for
 _EDGE = 0.95  # how much of the strip of analyticity is used
 _EVEN = 64  # panels up to which all are of one width
 _CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
-_FEW, _MANY = 1500, 1_000_000  # nodes: below, one set may serve all t; above, refused
+_WIDE, _BLOCK = 2000, 16  # cells of a scan beyond which blocks of them are looked at first
+_FEW, _MANY = 1500, 2**17  # nodes: below, one set may serve all t; above, refused
+_MOST_CELLS = 2**14  # of a scan; a wider one tells of deltas below any float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
 
 
@@ -131,7 +134,7 @@ class _GaussianPair:
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for t alone, and their spacing."""
         scan, size = self._scan(direction, t)
-        h = self._spacing(direction, np.array([t]), scan)
+        h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
         return self._spaced(direction, t, scan, size, h)
 
     def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
@@ -149,11 +152,13 @@ class _GaussianPair:
         depth = self._strip * _DEPTHS
         base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
         size = base[:, :1]
-        largest = size.max(axis=-1, keepdims=True)
-        if not np.isfinite(largest).all():
+        kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, -np.inf)
+        if not scan.size or not np.isfinite(kept.max(axis=-1)).all():
             raise OverflowError("the privacy loss is too small for the quadrature")
-        strip = log_sum(np.where(size > largest - 200, base, -np.inf))
-        return float((2 * math.pi * depth / (_DIGITS + strip - strip[:, :1])).max(axis=1).min())
+        strip = log_sum(kept)
+        # no credit for an integral that is smaller off the real line than on it
+        rise = np.maximum(strip - strip[:, :1], 0.0)
+        return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
@@ -163,13 +168,13 @@ class _GaussianPair:
         There the integrand of M(t + i w) carries exp(-w arg(dP/dQ)), which is at most 1, while
         an error bound that looks below the real line pays exp(w arg).
         """
-        scan, size = self._scan(direction, t)
+        scan, size = self._scan(direction, t, math.pi * frequency)
         depth = self._strip * _DEPTHS
         within = scan[size > size.max() - 200 - math.pi * frequency]
         base, arg = self._log_integrand(direction, within, depth[:, None], t)
         strip = log_sum(base)
-        above = 2 * _DIGITS + strip - strip[0]
-        below = _DIGITS + log_sum(base + frequency * arg) - strip[0]
+        above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0)
+        below = _DIGITS + np.maximum(log_sum(base + frequency * arg) - strip[0], 0.0)
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
         raised = 2 * math.pi * depth / above
@@ -191,12 +196,43 @@ class _GaussianPair:
             return LineNodes(weight, log_ratio, rounding, error)
         return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
 
-    def _scan(self, direction: Direction, t: float) -> tuple[Array, Array]:
-        """Return a coarse grid, and the log of the integrand there."""
+    def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
+        """Return a coarse grid, and the log of the integrand there.
+
+        A wide one is left out where the integrand is some e^-200 of its largest, or `spare` less.
+        """
         low, high = self._range(direction, t)
-        refuse_beyond(_MANY, (high - low) / _CELL)
-        scan = low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
+        refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
+        cells = np.arange(math.ceil((high - low) / _CELL) + 1)
+        if cells.size > _WIDE:
+            cells = cells[self._live(direction, t, low, cells.size, spare)]
+        scan = low + _CELL * cells
         return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+
+    def _live(
+        self, direction: Direction, t: float, low: float, count: int, spare: float
+    ) -> NDArray[np.bool_]:
+        """Return which cells may matter, from bounds of whole blocks of them.
+
+        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which lies
+        above a chord by at most width^2 / 8 times a bound of minus its second derivative.
+        """
+        above = (_BLOCK * _CELL) ** 2 / 8 * self._bend(direction, t, low)
+        if above > 100:
+            return np.ones(count, dtype=bool)
+        z = low + _CELL * _BLOCK * np.arange(count // _BLOCK + 2)
+        log_q, log_ratio = self._on_line(direction, z, 0.0)
+        base = log_q.real - 0.5 * z * z
+        bound = base + (t + 1) * np.maximum(log_ratio.real, 0.0)
+        size = self._log_integrand(direction, z, 0.0, t)[0].max() - 220 - spare
+        mass = (base + (t + 1) * log_ratio.real).max() - 2 * _DIGITS
+        live = np.maximum(bound[:-1], bound[1:]) + above >= min(size, mass)
+        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next
+        return np.repeat(live, _BLOCK)[:count]
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        """Return a bound of minus the second derivative of the log mass, right of `low`."""
+        raise NotImplementedError
 
     def _spaced(
         self, direction: Direction, t: float, scan: Array, size: Array, h: float
@@ -211,7 +247,8 @@ class _GaussianPair:
         mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
         rank = np.maximum(size - size.max(), mass - mass.max())
         live = np.flatnonzero(rank > -_DIGITS - 8)
-        cells = np.unique(np.concatenate([live - 1, live]))
+        place = np.rint((scan[live] - low) / _CELL)
+        cells = np.unique(np.concatenate([place - 1, place]))
         inside = math.ceil(_CELL / h)
         h = _CELL / inside
         refuse_beyond(_MANY, cells.size * inside)
@@ -311,16 +348,25 @@ def _log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
 
 
 def _complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
-    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1."""
+    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1.
+
+    Relatively accurate near 0, as the losses of much noise are tiny.
+    """
     out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
     if q == 1:
         out.real, out.imag = y, angle
         return out
+    if np.ndim(angle) == 0 and angle == 0:
+        out.real, out.imag = _log_mixture(y, q), 0.0
+        return out
     low = np.minimum(y, 300.0)
-    r = q * np.exp(low)
-    real, imaginary = r * np.cos(angle) - q, r * np.sin(angle)
+    growth, cosine = np.expm1(low), np.cos(angle)
+    r = q * (1 + growth)
+    # e^(y + i angle) - 1, no part of which cancels where both are small
+    real = q * (growth * cosine - 2 * np.sin(0.5 * angle) ** 2)
+    imaginary = r * np.sin(angle)
     square = 2 * real + real * real + imaginary * imaginary
-    whole = (1 - q) + r * np.cos(angle)
+    whole = (1 - q) + r * cosine
     far = np.log(np.maximum(np.hypot(whole, imaginary), 1e-300))
     out.real = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), far) + (y - low)
     out.imag = np.arctan2(imaginary, whole)
@@ -388,6 +434,10 @@ class AgainstNormal(_GaussianPair):
             else:
                 high = middle
         return low - _TAIL, _TAIL + 2 * self._span
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        # log dR/dN is convex, its second derivative a variance of centres
+        return 1.0 if direction == "remove" else 1 + t * self._span**2 / 4
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         ratio = self.log_ratio(z)
@@ -457,6 +507,11 @@ class AntipodalGaussian(_GaussianPair):
             return m * _slope(m * (z - m / 2), q)
 
         return -_TAIL - 2 * m, _right_end(pull, m, t + 1, t * pull(0.0))
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        # of -t log Q, whose centre -shift has at most this share right of `low`
+        share = _slope(self.shift * (-low - self.shift / 2), self.sampling_probability)
+        return 1 + t * self.shift**2 * (share * (1 - share) if share < 0.5 else 0.25)
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability
@@ -609,9 +664,8 @@ class SampledLaplace:
         w >= a, it is at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
         """
         spread = 2 / self.scale
-        a = 2.0 ** np.arange(-2.0, 12.0) / min(
-            spread, self.sampling_probability * math.expm1(spread)
-        )
+        size = min(spread, self.sampling_probability * math.expm1(spread))
+        a = 2.0 ** np.arange(-2.0, 12.0) / max(size, 1e-140)
         line = self.line_nodes(direction, t, float(a[-1]), log_moment)
         fall = np.exp(-np.multiply.outer(a, np.maximum(line.loss.imag, 0.0)))
         b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)

@@ -61,6 +61,11 @@ class LossPair(Loss):
         """Nodes of the loss, for its moments on a line in the complex plane."""
         return None
 
+    @property
+    def exact_model(self) -> bool:
+        """Whether `model` is the pair's own; else it is that of a pair that loses a little more."""
+        return True
+
     def sampled(self, sampling_probability: float) -> "LossPair | None":
         """Return ((1 - q) Q + q P, Q) when removing and (P, (1 - q) P + q Q) when adding."""
         return None

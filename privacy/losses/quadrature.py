@@ -183,7 +183,7 @@ class LossModel(Protocol):
     """The dominating pair of one step, in both directions; hashable, to be remembered.
 
     Every method may raise OverflowError: the loss is spread too widely for a
-    million nodes.
+    hundred thousand nodes.
     """
 
     def __hash__(self) -> int: ...
@@ -241,7 +241,7 @@ def log_moment(
     Raises
     ------
     OverflowError
-        The loss is spread too widely for a million nodes.
+        The loss is spread too widely for a hundred thousand nodes.
     """
     t = np.atleast_1d(np.asarray(t, dtype=float))
     nodes = nodes_up_to(model, float(t.max()), direction)

@@ -160,7 +160,8 @@ class ApproximateCurve(Curve):
             raise ValueError(checks.expected("composition", composition, rule, remedy))
         if composition == "optimal":
             return self._at_delta(delta).value
-        mass, basic = self._mass, round_up(math.fsum(n * e for e, n in self._claimed()))
+        mass = self._mass
+        basic = ApproximateCurve(self.relation, self._claims())._basic
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:

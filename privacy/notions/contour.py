@@ -19,10 +19,12 @@ from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
 from privacy.notions import contour_integral
 from privacy.notions.contour_integral import Bound, LossSum
-from privacy.numerics.rounding import U, round_up, sum_up
+from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
+_LARGE = 0.1  # delta from which on epsilon is often 0
+_HOPELESS = 1e6  # an epsilon that protects nothing: no long search for a smaller one
 _LOOSE = 1e-3  # relative error bound from which on basic composition may be smaller
 _UNSEEN = 32.0  # log of the share of delta at which an omitted mass is negligible
 
@@ -52,8 +54,8 @@ class ContourCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """True: the profile is that of the mechanism."""
-        return True
+        """Whether each part's nodes are those of its pair, not of one that loses a little more."""
+        return all(pair.exact_model for pair in self.parts)
 
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:
@@ -115,7 +117,8 @@ class ContourCurve(Curve):
 
         With few releases that rarely see a record, the others hardly count.
         """
-        return error > _LOOSE and len(self.parts) == 1 and not self.mu_squared
+        loose = error > _LOOSE or not self.exact
+        return loose and len(self.parts) == 1 and not self.mu_squared
 
     def _basic(self, epsilon: float) -> float:
         """Return log of n delta_1(epsilon / n), for n releases of one kind."""
@@ -124,6 +127,14 @@ class ContourCurve(Curve):
         if one == -math.inf:
             return one
         return min(0.0, one + math.log(count) + 8 * U * (abs(one) + math.log(count)))
+
+    @cached_property
+    def _total_variation(self) -> float:
+        """A bound of delta(0): total variations add up."""
+        each = [(count, pair.profile.log_delta(0.0)) for pair, count in self.parts.items()]
+        if self.mu_squared:
+            each.append((1, GaussianPair(self.mu_squared).profile.log_delta(0.0)))
+        return sum_up(count * exp_up(log_delta) for count, log_delta in each)
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -141,20 +152,24 @@ class ContourCurve(Curve):
         if self._closed_form is not None:
             found = super()._at_delta(delta)
             return found._replace(value=min(found.value, self._supremum))
+        if self._total_variation <= delta or (
+            delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
+        ):
+            return self._answer(0.0)
         guide, *others = self._serving(log_delta)
         first = contour_integral.epsilon(guide, log_delta)
         bounds = [first, *(contour_integral.epsilon(s, log_delta, first.value) for s in others)]
         found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
-        if found.value > 0 and (delta > 0.1 or found.error > 1e-4):
-            if self._at_epsilon(0.0).value <= log_delta:  # no epsilon is needed at all
-                return found._replace(value=0.0)
-            if delta > 0.1 and found.error > 1e-4:  # a line that is hard to guess
+        if found.value > 0 and found.error > 1e-4:
+            if delta > _LARGE and found.value < _HOPELESS:  # a line that is hard to guess
                 searched = invert(
                     lambda epsilon: self._at_epsilon(epsilon).value, log_delta, rtol=1e-9
                 )
-                found = found._replace(value=min(found.value, searched))
+                return found._replace(value=min(found.value, searched))
+            if self._at_epsilon(0.0).value <= log_delta:  # no epsilon is needed at all
+                return found._replace(value=0.0)
         return found
 
     def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":

@@ -31,11 +31,12 @@ from privacy.losses.quadrature import (
     log_moment,
     nodes_up_to,
 )
-from privacy.numerics.rounding import ULP
+from privacy.numerics.rounding import ULP, sum_up
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 _LOOSE = 1e-8  # relative error beyond which a line is drawn anew
 _QUADRATURE = 4e-18  # of the tilted mass alone
+_NOTHING = -900.0  # a log delta that is below every float's; delta <= exp(K(t) - t epsilon)
 _MOST_NODES = 2**16
 _MOST_LINES = 12  # for one epsilon; the first nearly always serves
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
@@ -75,7 +76,7 @@ class LossSum:
         if self.mu_squared > 0:
             return math.inf
         each = (count * model.supremum(self.direction) for model, count in self.parts)
-        return sum(each) * (1 + 16 * ULP)
+        return sum_up(each) * (1 + 16 * ULP)
 
     @property
     def lost(self) -> float:
@@ -117,10 +118,17 @@ class LossSum:
         return total
 
     def saddle(self, epsilon: float, start: float) -> float:
-        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
+        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
+
+        Or one at which it is so small that delta is below every float.
+        """
 
         def step(t: float) -> tuple[float, float]:
-            _, mean, variance = self.cumulants(t)
+            value, mean, variance = self.cumulants(t)
+            if value - t * epsilon < _NOTHING - 1:
+                return 0.0, 0.0
+            if not mean > 0:
+                raise Unresolved("the mean loss is lost in its own rounding")
             bend = variance + t**-2 + (1 + t) ** -2
             pull = epsilon + 1 / t + 1 / (1 + t)
             slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
@@ -152,12 +160,12 @@ class LossSum:
 
     def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
         """Newton's method in log t, kept inside its bracket."""
-        low, high, found = 0.0, math.inf, 0.0
-        for _ in range(200):
+        low, high, found, refused = 0.0, math.inf, 0.0, math.inf
+        for _ in range(100):
             try:
                 miss, change = step(t)
             except OverflowError:  # too many nodes: a smaller t is as sound, only less tight
-                miss, change = math.inf, -1.0
+                miss, change, refused = math.inf, -1.0, t
             else:
                 found = t
             if abs(miss) < 0.1:
@@ -166,7 +174,8 @@ class LossSum:
             t *= math.exp(min(max(change, -1.4), 1.4))
             if not low < t < high:
                 t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
-            if not 1e-15 < t < 1e15 or high - low < 1e-9 * high:
+            near = 0.2 if high == refused else 1e-9
+            if not 1e-15 < t < 1e15 or high - low < near * high:
                 break
         if not found:
             raise Unresolved("the loss is spread too widely for the saddle point to be found")
@@ -289,9 +298,10 @@ class Line:
             lost += ULP * (psi_error + 8 * abs(one_mean) * w)
             with np.errstate(over="ignore"):
                 error += times * (lost * np.exp(-log_one.real) + 2 * ULP * np.abs(log_one))
+            error += ULP * np.abs(exponent)
             value += times * one
             mean += times * one_mean
-            off += times * (one_off + nodes.quadrature * (c + 1) ** 2)
+            off += times * (one_off + nodes.quadrature * (c + 1) ** 2) + ULP * value
         self.value, self.mean, self.value_error = value, mean, off + 4 * ULP * value
         t = c + 1j * w
         self._t = t
@@ -364,8 +374,11 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
     c = math.nan
     try:
         c = total.saddle(epsilon, near)
-        if least > -math.inf and (value := _bound(total, c, epsilon)) <= least:
-            return Bound(value, 0.0, c)
+        least = max(least, _NOTHING)
+        if least > _NOTHING or total.cumulants(c)[0] - c * epsilon < least:
+            value = _bound(total, c, epsilon)
+            if value <= least:
+                return Bound(value, 0.0, c)
         line = _line(total, c, epsilon)
         value, _ = line.log_delta(epsilon)
         if line.looseness < 1:

@@ -270,9 +270,14 @@ class _Tried:
         while (best := self.best()) in (self.orders[0], self.orders[-1]):
             upward = best == self.orders[-1]
             if best >= _LAST if upward else best <= 1 + _NEAREST:
-                return
+                # the step to the end may have been long: is a better order just inside?
+                self.add(np.array([1 + (best - 1) * (0.95 if upward else 1.05)]))
+                if self.best() == best:
+                    return
+                continue
             factors = np.exp(np.array([step, 2 * step]))
-            self.add(1 + (best - 1) * (factors if upward else 1 / factors))
+            beyond = (best - 1) * (factors if upward else 1 / factors)
+            self.add(1 + np.clip(beyond, _NEAREST, _LAST))
             step *= 1.5
 
     def narrow(self) -> None:

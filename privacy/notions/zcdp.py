@@ -83,7 +83,8 @@ def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
     while excess(high) < 0 and high < 700:
         high = min(2 * high, 700.0)
     best = math.exp(safe_root(excess, low, high, rtol=1e-10))
-    return min(best, 1e12 / (1 + epsilon))  # beyond, rounding would count; every order is valid
+    # beyond, the rounding of x epsilon would count; every order is valid
+    return min(best, 1e12 / max(epsilon, 1e-290))
 
 
 def _log_delta_at(rho: float, epsilon: float, x: float) -> float:

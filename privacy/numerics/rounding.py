@@ -17,7 +17,10 @@ def round_up(value: float, relative: float = 0.0) -> float:
 
 def sum_up(values: Iterable[float]) -> float:
     """Return an upper bound of a sum of floats >= 0, an ulp above; an empty sum is 0."""
-    total = math.fsum(values)
+    try:
+        total = math.fsum(values)
+    except OverflowError:
+        return math.inf
     return round_up(total) if total else 0.0
 
 

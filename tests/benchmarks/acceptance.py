@@ -570,13 +570,22 @@ def kills(_: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures())
 
 
+@benchmark("corners")
+def corners(options: argparse.Namespace) -> Iterator[Figure]:
+    """Random queries far from ordinary ones: soundness, time and memory."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.corners import figures
+
+    yield from itertools.starmap(Figure, figures(options.draws, options.seed))
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*BENCHMARKS, "all"])
-    parser.add_argument("--draws", type=int, default=100_000, help="draws of `unsafe`")
+    parser.add_argument("--draws", type=int, default=100_000, help="draws of `unsafe`, `corners`")
     parser.add_argument("--replicates", type=int, default=192, help="worlds of `bandit-regret`")
-    parser.add_argument("--seed", type=int, default=2026, help="seed of `bandit-regret`")
+    parser.add_argument("--seed", type=int, default=2026, help="seed of `bandit-regret`, `corners`")
     options = parser.parse_args()
     names = list(BENCHMARKS) if options.name == "all" else [options.name]
     short = 0

@@ -199,10 +199,8 @@ def test_two_replaced_records(sigma, q, epsilon, truth):
     assert curve.delta(epsilon) == pytest.approx(truth, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    "mechanism", [sampled(1e13, 0.1), sampled(1e-13, 0.1), sampled(1.0, 1e-10)], ids=str
-)
-def test_what_is_too_extreme_is_refused_by_name(mechanism):
+def test_what_is_too_extreme_is_refused_by_name():
+    mechanism = sampled(1e-13, 0.1)
     with pytest.raises(dp.UnsupportedMechanism, match="noise_multiplier"):
         dp.account(dp.repeat(mechanism, 2), notion="contour")
     assert dp.account(dp.repeat(mechanism, 2)).delta(1.0) <= 1
