@@ -127,16 +127,17 @@ class SampledDiscretePair(DiscretePair):
 
 
 def _rounded_out(loss: float) -> float:
-    return loss * (1 + 8 * U)
+    """Return a loss a few units in the last place away from 0, where it bounds the exact one."""
+    return loss * (1 + 16 * U)
 
 
 def log_mixture(loss: float, q: float) -> float:
     """Return log(1 - q + q e^loss) to a few units in the last place."""
-    if loss < 1:
-        return math.log1p(q * math.expm1(loss))
-    if loss > 700 and q < 1e-300:
-        return max(0.0, loss + math.log(q)) + math.log(2)
-    return loss + math.log(q) + math.log1p((1 - q) / q * math.exp(-loss))
+    if loss > 700:
+        small = (1 - q) / q if q > 1e-300 else 1 / q
+        return max(0.0, loss + math.log(q)) + math.log1p(small * math.exp(-700.0))
+    growth = q * math.expm1(loss)
+    return math.log1p(growth) if growth > -0.5 else math.log((1 - q) + q * math.exp(loss))
 
 
 def _largest(pair: DiscretePair) -> float:

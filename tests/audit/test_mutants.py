@@ -76,8 +76,8 @@ PACKAGE = {
     ),
     "amplified to q epsilon": (
         "privacy.losses.discrete",
-        "return loss + math.log(q) + math.log1p((1 - q) / q * math.exp(-loss))",
-        "return q * loss",
+        "growth = q * math.expm1(loss)",
+        "growth = math.expm1(q * loss)",
     ),
     "one sample taken for many": (
         "privacy.mechanisms.sampling",
