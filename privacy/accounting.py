@@ -226,6 +226,8 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
         except UnsupportedMechanism as refusal:
             refusals[notion] = refusal
             continue
+        if members and not curve.efficient:
+            continue
         members.append(curve)
         if curve.exact and curve.closed_form:  # nothing that follows can be smaller
             break

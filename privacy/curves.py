@@ -111,6 +111,11 @@ class Curve(ABC):
         """Whether no other method can give a smaller number for the mechanism."""
         return False
 
+    @property
+    def efficient(self) -> bool:
+        """Whether "tightest" asks this method where another one answers too."""
+        return True
+
     @abstractmethod
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         """Return an upper bound of log delta(epsilon), epsilon >= 0; -inf for zero."""

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.claims import ClaimPair
+from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.pair import Loss, LossPair
@@ -26,6 +28,7 @@ from privacy.relations import NeighboringRelation
 _LARGE = 0.1  # delta from which on epsilon is often 0
 _HOPELESS = 1e6  # an epsilon that protects nothing: no long search for a smaller one
 _LOOSE = 1e-3  # relative error bound from which on basic composition may be smaller
+_MOST_DISCRETE = 500  # different discrete parts, each of which is looked at alone
 _UNSEEN = 32.0  # log of the share of delta at which an omitted mass is negligible
 
 
@@ -56,6 +59,13 @@ class ContourCurve(Curve):
     def exact(self) -> bool:
         """Whether each part's nodes are those of its pair, not of one that loses a little more."""
         return all(pair.exact_model for pair in self.parts)
+
+    @property
+    def efficient(self) -> bool:
+        """False for claims alone, whose losses add up faster as they are, and for many atoms."""
+        claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
+        discrete = sum(isinstance(pair, DiscretePair) for pair in self.parts)
+        return (not claims or self.mu_squared > 0) and discrete <= _MOST_DISCRETE
 
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:
