@@ -219,6 +219,7 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
 def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
     """Return the tightest curve, with a member for every method that is not surely looser."""
     members: list[Curve] = []
+    spare: list[Curve] = []
     refusals: dict[str, UnsupportedMechanism] = {}
     for notion in NOTION_MODULES:
         try:
@@ -226,11 +227,13 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
         except UnsupportedMechanism as refusal:
             refusals[notion] = refusal
             continue
-        if members and not curve.efficient:
+        if not curve.efficient:
+            spare.append(curve)
             continue
         members.append(curve)
         if curve.exact and curve.closed_form:  # nothing that follows can be smaller
             break
+    members = members or spare
     if not members:
         raise _unanswered(mechanism, relation, refusals)
     return TightestCurve(relation, mechanism=mechanism, members=tuple(members))

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privacy.losses.characteristic import centred_characteristic
+from privacy.losses.discrete import DiscreteModel
 from privacy.losses.quadrature import (
     Array,
     Complex,
@@ -216,6 +217,8 @@ class Line:
         reach, dummy = self._reach(total, variance)
         self._evaluate(total, math.ceil(reach / self.step) + 2, dummy)
         self._dummy = dummy
+        discrete = all(isinstance(model, DiscreteModel) for model, _ in total.parts)
+        self._kinked = discrete and not total.mu_squared
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
@@ -326,11 +329,13 @@ class Line:
         exponent = self.value - self.c * epsilon
         off = self.value_error + 4 * ULP * (self.value + self.c * epsilon + 1)
         alias = self._alias(epsilon)
-        self.looseness = math.inf
+        self.error = math.inf
         if total > lost:
-            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope
-            smoothing = math.expm1(min(self._dummy * max(self.c + 1, abs(slope)) ** 2, 50.0))
-            self.looseness = (2 * lost + alias) / total + smoothing + 2 * off
+            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope;
+            # at a kink of delta by less than its standard deviation times the slope
+            spread = self._dummy * max(self.c + 1, abs(slope)) ** 2
+            smoothing = math.sqrt(spread) if self._kinked else math.expm1(min(spread, 50.0))
+            self.error = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
 
@@ -349,7 +354,7 @@ class Bound(NamedTuple):
     """An upper bound in one direction, the relative error of its delta, and its saddle point."""
 
     value: float
-    looseness: float
+    error: float
     saddle: float
 
 
@@ -362,9 +367,9 @@ def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = 
     found, lost = _log_delta(total, epsilon, near, least), total.lost
     if not lost:
         return found
-    share = lost * math.exp(min(-found.value, 700.0))
-    value = min(0.0, float(np.logaddexp(found.value, math.log(lost))) + 4 * ULP)
-    return Bound(value, found.looseness + share, found.saddle)
+    # delta = lost + (1 - lost) * delta of the finite losses
+    value = float(np.logaddexp(found.value + math.log1p(-lost), math.log(lost))) + 8 * ULP
+    return Bound(min(0.0, value), found.error, found.saddle)
 
 
 def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bound:
@@ -381,8 +386,8 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
                 return Bound(value, 0.0, c)
         line = _line(total, c, epsilon)
         value, _ = line.log_delta(epsilon)
-        if line.looseness < 1:
-            return Bound(value, line.looseness, c)
+        if line.error < 1:
+            return Bound(value, line.error, c)
     except ArithmeticError:
         if math.isnan(c):
             return Bound(0.0, math.inf, near)
@@ -394,11 +399,11 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
     """Return a line that serves `epsilon` well: with more nodes if few lose too many digits."""
     line = Line(total, c, epsilon)
     line.log_delta(epsilon)
-    if line.looseness < _LOOSE:
+    if line.error < _LOOSE:
         return line
     other = Line(total, c, epsilon, thrift=2.0)
     other.log_delta(epsilon)
-    return min(line, other, key=lambda one: one.looseness)
+    return min(line, other, key=lambda one: one.error)
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
@@ -433,7 +438,9 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
         rest = math.nextafter(math.exp(log_delta - 4 * ULP * (1 - log_delta)) - lost, 0.0)
         if rest <= 0:
             return Bound(math.inf, math.inf, 1.0)
-        log_delta = math.log(rest) - 4 * ULP
+        log_delta = math.log(rest) - math.log1p(-lost) - 8 * ULP
+        if log_delta >= 0:
+            return Bound(0.0, 0.0, 1.0)
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
@@ -443,16 +450,16 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
         for turn in range(_MOST_LINES):
             line = _line(total, c, guess) if turn else Line(total, c, guess)
             value, slope = line.log_delta(guess)
-            vague += line.looseness == math.inf
+            vague += line.error == math.inf
             if vague > 3:
                 break
             try:
                 found = _on_line(line, guess, log_delta)
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
-                if line.looseness < _LOOSE or (turn and near):
-                    return Bound(min(found, total.supremum), line.looseness, c)
+                if line.error < _LOOSE or (turn and near):
+                    return Bound(min(found, total.supremum), line.error, c)
             except Unresolved:  # Newton's method, kept near: log delta need not be concave
-                fall = -slope if slope < 0 and line.looseness < math.inf else c
+                fall = -slope if slope < 0 and line.error < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
             low, high = (low, min(high, guess)) if value <= log_delta else (guess, high)
             guess = found if low < found < high else low + 0.25 * (min(high, 4 * guess) - low)
@@ -484,7 +491,7 @@ def _on_line(line: Line, guess: float, log_delta: float) -> float:
     low, high = -math.inf, math.inf
     for _ in range(30):
         value, slope = line.log_delta(guess)
-        if line.looseness == math.inf or slope >= 0:
+        if line.error == math.inf or slope >= 0:
             raise Unresolved("the line says nothing here")
         low, high = (guess, high) if value > log_delta else (low, guess)
         change = (log_delta - value) / slope
@@ -499,7 +506,7 @@ def _on_line(line: Line, guess: float, log_delta: float) -> float:
     while nudge < 1e-3:
         safe = guess * (1 + nudge)
         value, slope = line.log_delta(safe)
-        if line.looseness == math.inf:
+        if line.error == math.inf:
             break
         if value <= log_delta:
             return safe

@@ -104,9 +104,9 @@ def test_bounds_of_different_lines_agree(name, direction):
         for thrift in (0.25, 2.0):
             line = Line(total, place * saddle, epsilon, thrift)
             value, _ = line.log_delta(epsilon)
-            if line.looseness < math.inf:
+            if line.error < math.inf:
                 above.append(value)
-                below.append(value - math.log1p(line.looseness))
+                below.append(value - math.log1p(line.error))
     assert len(above) >= 4
     assert max(below) <= min(above) + 1e-13
     assert max(above) - min(above) < 1e-4
@@ -121,7 +121,7 @@ def test_a_dummy_raises_delta_and_owns_up_to_it(monkeypatch):
     value, _ = line.log_delta(0.5)
     assert line.frequency.size < 310
     assert value > truth
-    assert line.looseness > math.expm1(value - truth)
+    assert line.error > math.expm1(value - truth)
 
 
 def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
@@ -132,7 +132,7 @@ def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
         contour_integral.log_delta(total, 0.5),
         contour_integral.epsilon(total, -10.0),
     )
-    assert loose_delta.looseness == loose_epsilon.looseness == math.inf
+    assert loose_delta.error == loose_epsilon.error == math.inf
     assert delta.value < loose_delta.value < delta.value + 5
     assert epsilon.value < loose_epsilon.value < 2 * epsilon.value
 
