@@ -13,7 +13,8 @@ from typing import Self
 import numpy as np
 
 from privacy.losses.groups import GroupSampledGaussian
-from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian
+from privacy.losses.panels import SampledLaplace
 from privacy.losses.quadrature import (
     Array,
     Direction,

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from privacy.losses.mixtures import AgainstNormal, log_sum, refuse_beyond
+from privacy.losses.densities import log_sum, refuse_beyond
+from privacy.losses.mixtures import AgainstNormal
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Complex, Direction
 from privacy.numerics.normal import log_tail

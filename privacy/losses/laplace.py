@@ -89,6 +89,6 @@ class SampledLaplacePair(LossPair):
 
 
 def _model(q: float, distance: float) -> "LossModel | None":
-    from privacy.losses.mixtures import SampledLaplace
+    from privacy.losses.panels import SampledLaplace
 
     return SampledLaplace(q, 1 / distance) if distance < math.inf else None

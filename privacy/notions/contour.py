@@ -20,7 +20,8 @@ from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
 from privacy.notions import contour_integral
-from privacy.notions.contour_integral import Bound, LossSum
+from privacy.notions.contour_integral import Bound
+from privacy.notions.loss_sums import LossSum
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian, SampledLaplace
+from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian
+from privacy.losses.panels import SampledLaplace
 from privacy.notions import contour_integral
-from privacy.notions.contour_integral import Line, LossSum
+from privacy.notions.contour_integral import Line
+from privacy.notions.loss_sums import LossSum
 from tests.reference import oracles
 
 ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -15,7 +15,7 @@ from privacy.losses.groups import (
     _binomial,
     _numerators,
 )
-from privacy.notions import contour_integral
+from privacy.notions import contour_integral, loss_sums
 
 DELTA = 1e-6
 SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
@@ -266,9 +266,7 @@ class TestSampledGroups:
         assert beyond <= Fraction(model.lost("remove"))
         assert model.most == size or Fraction(sum(numerators[model.most :]), 2**bits) > 1e-60
         for way in ("remove", "add"):
-            quick, slow = (
-                contour_integral.LossSum(((one, 9),), 0.0, way) for one in (model, whole)
-            )
+            quick, slow = (loss_sums.LossSum(((one, 9),), 0.0, way) for one in (model, whole))
             assert quick.lost == pytest.approx(9 * model.lost(way), rel=1e-14)
             found, truth = (contour_integral.log_delta(one, 0.1) for one in (quick, slow))
             assert found.error < 1e-6
@@ -279,9 +277,7 @@ class TestSampledGroups:
         assert model.most < 60
         profile = GroupSampledProfile(0.05, 0.001, 1000)
         for way, truth in (("remove", profile._removing), ("add", profile._adding)):
-            found = contour_integral.log_delta(
-                contour_integral.LossSum(((model, 1),), 0.0, way), 0.1
-            )
+            found = contour_integral.log_delta(loss_sums.LossSum(((model, 1),), 0.0, way), 0.1)
             assert found.value >= truth(0.1) - 1e-12
 
     def test_deltas_as_small_as_what_is_left_out(self):

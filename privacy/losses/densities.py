@@ -1,0 +1,75 @@
+"""Logs of mixtures, real and complex, that keep their digits near 0."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from privacy.losses.quadrature import Array, Complex
+
+
+def refuse_beyond(limit: int, count: float) -> None:
+    """Raise OverflowError where a quadrature needs too many nodes."""
+    if count > limit:
+        raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
+
+
+def log_sum(exponent: Array) -> Array:
+    """Return the log of the sum of exp over the last axis."""
+    top = exponent.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(exponent - top).sum(axis=-1)) + top[..., 0])
+
+
+def log_mixture(y: Array, q: Any) -> Array:
+    """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
+    if unsampled(q):
+        return y
+    excess = q * np.expm1(np.minimum(y, 700.0))
+    # far from 1 the two parts are added as they are: 1 - q may be all that is left
+    far = np.logaddexp(np.log1p(-q), np.log(q) + y)
+    near = np.log1p(np.clip(excess, -0.5, 0.5))
+    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
+
+
+def unsampled(q: Any) -> bool:
+    """Return whether q is 1, which no entry of a column is."""
+    return isinstance(q, float) and q == 1
+
+
+def log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
+    """Return log((1 - q) exp(-z^2/2) + q exp(-(z - shift)^2/2))."""
+    if unsampled(q):
+        return np.asarray(-0.5 * (z - shift) ** 2)
+    near = np.log(q) - 0.5 * (z - shift) ** 2
+    return np.asarray(np.logaddexp(near, np.log1p(-q) - 0.5 * z * z))
+
+
+def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
+    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1.
+
+    Relatively accurate near 0, as the losses of much noise are tiny.
+    """
+    out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
+    if q == 1:
+        out.real, out.imag = y, angle
+        return out
+    if np.ndim(angle) == 0 and angle == 0:
+        out.real, out.imag = log_mixture(y, q), 0.0
+        return out
+    low = np.minimum(y, 300.0)
+    growth, cosine = np.expm1(low), np.cos(angle)
+    r = q * (1 + growth)
+    # e^(y + i angle) - 1, no part of which cancels where both are small
+    real = q * (growth * cosine - 2 * np.sin(0.5 * angle) ** 2)
+    imaginary = r * np.sin(angle)
+    square = 2 * real + real * real + imaginary * imaginary
+    whole = (1 - q) + r * cosine
+    far = np.log(np.maximum(np.hypot(whole, imaginary), 1e-300))
+    out.real = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), far) + (y - low)
+    out.imag = np.arctan2(imaginary, whole)
+    return out
+
+
+def slope(y: float, q: float) -> float:
+    """Return d log(1 - q + q e^y) / dy, in [0, 1]."""
+    return 1 / (1 + (1 - q) / q * math.exp(min(-y, 700.0)))

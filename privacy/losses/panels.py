@@ -1,0 +1,172 @@
+"""Laplace noise turned into nodes: Gauss-Legendre panels and two atoms.
+
+docs/theory/contour.md derives the panels and the errors.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+
+from privacy.losses.densities import complex_log_mixture, log_mixture, refuse_beyond, slope
+from privacy.losses.quadrature import Array, Direction, LineNodes, LossNodes
+from privacy.losses.trapezoid import MOST_NODES, columns
+
+_DIGITS = 42.0  # of the exponent, beyond which a panel does not count
+_LARGEST = 600.0  # exponents up to which weights are taken
+_EVEN = 64  # panels up to which all are of one width
+
+
+@dataclass(frozen=True)
+class SampledLaplace:
+    """Poisson-subsampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
+
+    The densities' ratio is constant for noise x below 0 and above 1, so that the
+    loss has two atoms, and a density between them.
+    """
+
+    sampling_probability: float
+    scale: float
+
+    def supremum(self, direction: Direction) -> float:
+        """Return the loss of one of the two atoms."""
+        side = 1 if direction == "remove" else -1
+        return side * float(
+            log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
+        )
+
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the two atoms and Gauss-Legendre panels between them."""
+        return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
+
+    def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
+        """Return the nodes of this model, or of all that have columns of its parameters."""
+        rate = 1 / scale
+        x, weight = self._graded(direction, t)
+        left = np.full(rate.shape, -math.log(2))
+        between = np.log(weight * (rate / 2)) - rate * x
+        log_base = np.concatenate([left, between, left - rate], axis=-1)
+        ends = np.concatenate([[-1.0], 2 * x - 1, [1.0]])
+        ratio = log_mixture(rate * ends, q)
+        if direction == "remove":
+            return LossNodes(log_base + ratio, ratio)
+        return LossNodes(log_base, -ratio)
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the panels, and whether all records are sampled."""
+        count = self._panel_count(t, 0.0)
+        return (count, self.sampling_probability == 1) if count <= _EVEN else self
+
+    def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
+        """Return shared nodes of models of one key, a row for each."""
+        q, scale = columns((one.sampling_probability, one.scale) for one in models)
+        return self._nodes_at(direction, t, q, np.atleast_1d(scale))
+
+    def _graded(self, direction: Direction, t: float) -> tuple[Array, Array]:
+        """Return panels of [0, 1] for all of (0, t], wider where the loss is far from its largest.
+
+        With D how far a panel's losses are below that at least, and S the steepest loss in it,
+        a width of 8 D / (S digits) lets the exponent s L grow by 8 at most while s D < digits,
+        and beyond that e^(s L) does not count. In distance u from the largest loss,
+        D >= S e^(-2 h / b) (1 - e^(-2 u / b)) b / 2, as log S changes by 2 / b at most.
+        """
+        count, rate = self._panel_count(t, 0.0), 2 / self.scale
+        refuse_beyond(MOST_NODES, count * 16)
+        if count <= _EVEN:
+            away, weight = _panels(np.linspace(0.0, 1.0, count + 1))
+        else:
+            share, ends = 6 / (_DIGITS + 8 + rate), [0.0]
+            while ends[-1] < 1:
+                ends.append(ends[-1] + max(1 / count, share * -math.expm1(-rate * ends[-1]) / rate))
+            away, weight = _panels(np.array([*ends[:-1], 1.0]))
+        return (away, weight) if direction == "add" else (1 - away, weight)
+
+    def _panel_count(self, t: float, more: float) -> int:
+        count = 2 / self.scale + (t + 1) * self._steepest() / 8 + more
+        return math.ceil(min(count, MOST_NODES))  # which is refused
+
+    def _across(self, t: float, more: float) -> tuple[Array, Array]:
+        """Return panels of [0, 1] over which the exponent grows by 8 at most.
+
+        Then 16 points are exact to 1e-25.
+        """
+        count = self._panel_count(t, more)
+        refuse_beyond(MOST_NODES, count * 16)
+        return _panels(np.linspace(0.0, 1.0, count + 1))
+
+    def _steepest(self) -> float:
+        """Return a bound of |dL/dx| on [0, 1] and, but for a factor near 1, on the path."""
+        return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return nodes for (0, t]."""
+        return self.nodes(direction, t)
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return the atoms, and panels along 0, i d, 1 + i d, 1.
+
+        On that path exp(i w L) falls off, so that the panels need not be finer as w grows: the
+        legs' panels double in length from 1 / w on.
+        """
+        rate, q = 1 / self.scale, self.sampling_probability
+        depth = min(0.25 * math.pi * self.scale, 1.0)
+        # panels of length 1 / w near the real line, doubling up to what exp(t L) asks for
+        even = depth * np.linspace(0.0, 1.0, math.ceil(depth * self._steepest() * (t + 1) / 8) + 1)
+        finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + frequency) / 8, 1)))
+        halves = even[1] * 2.0 ** np.arange(-finest, 0)
+        y, leg = _panels(np.concatenate([[0.0], halves, even[1:]]))
+        x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
+        place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
+        measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])
+        if direction == "add":
+            place, measure = place.conj(), measure.conj()
+        ratio = complex_log_mixture(rate * (2 * place.real - 1), 2 * rate * place.imag, q)
+        log_p = ratio * (t + 1) if direction == "remove" else -t * ratio
+        exponent = log_p - rate * place - log_moment
+        if exponent.real.max() > _LARGEST:  # an order so large that the path is no good
+            raise OverflowError("the path round the integral is too far from the real line")
+        weight = np.exp(exponent)
+        weight[:-2] *= measure
+        weight[-2:] *= 0.5
+        rounding = 16 + np.abs(log_p) + rate + abs(log_moment)
+        return LineNodes(weight, ratio if direction == "remove" else -ratio, rounding, 1e-20)
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+
+        The atoms do not decay, the panels do. Where |M(t + i w)| / M(t) <= b < 1 for all
+        w >= a, it is at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
+        """
+        spread = 2 / self.scale
+        size = min(spread, self.sampling_probability * math.expm1(spread))
+        a = 2.0 ** np.arange(-2.0, 12.0) / max(size, 1e-140)
+        line = self.line_nodes(direction, t, float(a[-1]), log_moment)
+        fall = np.exp(-np.multiply.outer(a, np.maximum(line.loss.imag, 0.0)))
+        b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)
+        rate = float(((1 - b * b) / (8 * a * a)).max())
+        k = int(((1 - b * b) / (8 * a * a)).argmax())
+        bound: Array = np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
+        return bound
+
+
+def _panels(ends: Array) -> tuple[Array, Array]:
+    """Return 16-point Gauss-Legendre nodes and weights of all panels between `ends`."""
+    x, weight = _legendre()
+    half = 0.5 * np.diff(ends)[:, None]
+    return (ends[:-1, None] + half * (1 + x)).ravel(), (half * weight).ravel()
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(16)

@@ -1,0 +1,310 @@
+"""Gaussian pairs turned into nodes by the trapezoid rule.
+
+docs/theory/contour.md derives the spacing of the nodes and the errors.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy.losses.densities import log_sum, refuse_beyond
+from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossNodes
+
+TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
+NARROW = 0.1  # sigmas within which an end of a range is looked for
+MOST_NODES = 2**17  # beyond, a quadrature is refused
+_DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
+_EDGE = 0.95  # how much of the strip of analyticity is used
+_CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
+_WIDE, _BLOCK = 2000, 16  # cells of a scan beyond which blocks of them are looked at first
+_FEW = 1500  # nodes below which one set may serve all t
+_MOST_CELLS = 2**14  # of a scan; a wider one means deltas below any float
+_DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
+
+
+class NormalMixtures:
+    """Two mixtures of shifted standard normals, as functions of the noise z.
+
+    The trapezoid rule in z with spacing h, along Im z = d0, errs by at most
+    F(d) / (exp(2 pi |d - d0| / h) - 1) summed over one d above and one below d0, where F(d) is
+    the integral of |integrand| along Im z = d, inside the strip where a mixture has no zero:
+    |Im z| < pi / shift.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+    _ulps = 16.0  # what the rounding of a density may cost, beside that of its logs
+
+    @property
+    def shift(self) -> float:
+        """Distance of the mixtures' centres, in standard deviations."""
+        return 1 / self.noise_multiplier
+
+    def supremum(self, direction: Direction) -> float:
+        """Return infinity: normal tails."""
+        return math.inf
+
+    def lost(self, direction: Direction) -> float:
+        """Return the mass of P that is left out."""
+        return 0.0
+
+    @property
+    def _reach(self) -> float:
+        """Return the distance from the real line up to which |arg dP/dQ| < pi, one mixture."""
+        return math.pi / self.shift
+
+    @property
+    def _strip(self) -> float:
+        return min(_EDGE * self._reach, 9.5)
+
+    def _side(self, direction: Direction) -> int:
+        """Return on which side of the real line arg dP/dQ > 0."""
+        return 1 if direction == "remove" else -1
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        """Return z outside of which the integrand is negligible."""
+        raise NotImplementedError
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        """Return P's log density, up to log sqrt(2 pi), and log dP/dQ at z."""
+        raise NotImplementedError
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        """Return log dQ/dN and log dP/dQ at z = x + i side depth, N the standard normal law."""
+        raise NotImplementedError
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the trapezoid rule's nodes for K(t)."""
+        return self._nodes_at(direction, *self._pruned_grid(direction, t))
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return nodes for (0, t], None when they would be more than some hundred."""
+        grid = self._shared_grid(direction, t)
+        return None if grid is None else self._nodes_at(direction, *grid)
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return what fixes the shared grid."""
+        return self._rounded_probability(t), _octave(self.noise_multiplier)
+
+    def stacked_nodes(
+        self, models: Sequence[Self], direction: Direction, t: float
+    ) -> LossNodes | None:
+        """Return shared nodes of models of one key, a row for each."""
+        grid = self._shared_grid(direction, t)
+        if grid is None:
+            return None
+        q, noise = columns((one.sampling_probability, one.noise_multiplier) for one in models)
+        several = replace(self, sampling_probability=q, noise_multiplier=noise)  # type: ignore[type-var]
+        return several._nodes_at(direction, *grid)
+
+    def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
+        low, high = self._range(direction, t)
+        if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
+            return None
+        # a grid for slightly less noise is a little finer and wider: it serves this noise too
+        return _whole_grid(self._rounded(t), direction, t)
+
+    def _rounded(self, t: float) -> Self:
+        q, step = self._rounded_probability(t), 2.0 ** (_octave(self.noise_multiplier) / 32)
+        return replace(self, sampling_probability=q, noise_multiplier=step)  # type: ignore[type-var]
+
+    def _rounded_probability(self, t: float) -> float:
+        """Return a probability, as large or a little larger, whose grid for (0, t] serves too.
+
+        It is as wide or wider. For q <= 1/2 a change of log q by x changes log |dP/dQ| by at most
+        2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip, and by t + 1 times that the
+        log of the rule's error, which stays below e^-30.
+        """
+        q, fine = self.sampling_probability, 2 * max(t, 16.0)
+        rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
+        return max(rounded, q) if rounded <= 0.5 else q
+
+    def _nodes_at(self, direction: Direction, z: Array, h: float) -> LossNodes:
+        log_weight, loss = self._log_densities(direction, z)
+        return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss, self._ulps)
+
+    def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
+        """Return nodes on the real line for t alone, and their spacing."""
+        scan, size = self._scan(direction, t)
+        h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
+        return self._spaced(direction, t, scan, size, h)
+
+    def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
+        """Return nodes on the real line for (0, t], and their spacing."""
+        scan, _ = self._scan(direction, t)
+        # a large t lives where the integrand is smooth, and may ask for less than a small one
+        some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
+        h = self._spacing(direction, some, scan)
+        low, high = float(scan[0]), float(scan[-1])
+        # not arange(low, high, h): its step is rounded to an ulp of `low`
+        return low + h * np.arange(math.ceil((high - low) / h) + 1), h
+
+    def _spacing(self, direction: Direction, t: Array, scan: Array) -> float:
+        """Return the distance of nodes that serves all of several t."""
+        depth = self._strip * _DEPTHS
+        base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
+        size = base[:, :1]
+        kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, -np.inf)
+        if not scan.size or not np.isfinite(kept.max(axis=-1)).all():
+            raise OverflowError("the privacy loss is too small for the quadrature")
+        strip = log_sum(kept)
+        # no credit for an integral that is smaller off the real line than on it
+        rise = np.maximum(strip - strip[:, :1], 0.0)
+        return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return nodes on the real line or, at high frequencies, above it.
+
+        There the integrand of M(t + i w) carries exp(-w arg(dP/dQ)), which is at most 1, while
+        an error bound that looks below the real line pays exp(w arg).
+        """
+        scan, size = self._scan(direction, t, math.pi * frequency)
+        depth = self._strip * _DEPTHS
+        within = scan[size > size.max() - 200 - math.pi * frequency]
+        base, arg = self._log_integrand(direction, within, depth[:, None], t)
+        strip = log_sum(base)
+        above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0)
+        below = _DIGITS + np.maximum(log_sum(base + frequency * arg) - strip[0], 0.0)
+        real = 2 * math.pi * depth / below
+        # d0 between 0 and d, with both errors equal
+        raised = 2 * math.pi * depth / above
+        h, lift = float(real.max()), 0.0
+        if raised.max() > 1.5 * h:
+            k = int(raised.argmax())
+            h, lift = float(raised[k]), float(depth[k] * _DIGITS / above[k])
+        x, h = self._spaced(direction, t, scan, size, h)
+        log_q, log_ratio = self._on_line(direction, x, lift)
+        z = x + 1j * self._side(direction) * lift
+        exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
+        weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
+        # twice F(d) / exp(2 pi d / h), F(d) by the scan's sum
+        error = 2 * math.exp(min(float(strip[0]) - _DIGITS - log_moment, 700.0)) * _CELL
+        rounding = (
+            self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
+        )
+        if lift:
+            return LineNodes(weight, log_ratio, rounding, error)
+        return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
+
+    def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
+        """Return a coarse grid, and the log of the integrand there.
+
+        A wide one is left out where the integrand is some e^-200 of its largest, or `spare` less.
+        """
+        low, high = self._range(direction, t)
+        refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
+        cells = np.arange(math.ceil((high - low) / _CELL) + 1)
+        if cells.size > _WIDE:
+            cells = cells[self._live(direction, t, low, cells.size, spare)]
+        scan = low + _CELL * cells
+        return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+
+    def _live(
+        self, direction: Direction, t: float, low: float, count: int, spare: float
+    ) -> NDArray[np.bool_]:
+        """Return which cells may matter, from bounds of whole blocks of them.
+
+        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which lies
+        above a chord by at most width^2 / 8 times a bound of minus its second derivative.
+        """
+        above = (_BLOCK * _CELL) ** 2 / 8 * self._bend(direction, t, low)
+        if above > 100:
+            return np.ones(count, dtype=bool)
+        z = low + _CELL * _BLOCK * np.arange(count // _BLOCK + 2)
+        log_q, log_ratio = self._on_line(direction, z, 0.0)
+        base = log_q.real - 0.5 * z * z
+        bound = base + (t + 1) * np.maximum(log_ratio.real, 0.0)
+        size = self._log_integrand(direction, z, 0.0, t)[0].max() - 220 - spare
+        mass = (base + (t + 1) * log_ratio.real).max() - 2 * _DIGITS
+        live = np.maximum(bound[:-1], bound[1:]) + above >= min(size, mass)
+        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next
+        return np.repeat(live, _BLOCK)[:count]
+
+    def _bend(self, direction: Direction, t: float, low: float) -> float:
+        """Return a bound of minus the second derivative of the log mass, right of `low`."""
+        raise NotImplementedError
+
+    def _spaced(
+        self, direction: Direction, t: float, scan: Array, size: Array, h: float
+    ) -> tuple[Array, float]:
+        """Return nodes at most h apart: all along the scan or, if many, where something is."""
+        low, high = float(scan[0]), float(scan[-1])
+        count = math.ceil((high - low) / h) + 1
+        if count <= _FEW // 3:
+            return low + h * np.arange(count), h
+        # the integrand of M - 1 lives here, the mass of P tilted by exp(t L) there
+        log_q, log_ratio = self._on_line(direction, scan, 0.0)
+        mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
+        rank = np.maximum(size - size.max(), mass - mass.max())
+        live = np.flatnonzero(rank > -_DIGITS - 8)
+        place = np.rint((scan[live] - low) / _CELL)
+        cells = np.unique(np.concatenate([place - 1, place]))
+        inside = math.ceil(_CELL / h)
+        h = _CELL / inside
+        refuse_beyond(MOST_NODES, cells.size * inside)
+        return (low + _CELL * cells[:, None] + h * np.arange(inside)).ravel(), h
+
+    def _log_integrand(
+        self, direction: Direction, x: Array, depth: Array | float, t: Array | float
+    ) -> tuple[Array, Array]:
+        """Return log of a bound of the integrand of M(t) - 1, and arg dP/dQ, at x + i depth.
+
+        With r = dP/dQ, M(s) - 1 = E_Q[r^p - 1 - p (r - 1)] at p = s + 1, and the
+        bracket is p (p - 1) times the integral over v in [0, 1] of
+        (1 - v) (r - 1)^2 (1 + v (r - 1))^(p - 2). Constant factors are left out;
+        s = t + i w has the factor exp(w |arg|).
+        """
+        log_q, log_ratio = self._on_line(direction, x, depth)
+        log_r, arg = log_ratio.real, np.abs(log_ratio.imag)
+        away = np.exp(-np.abs(log_r))
+        square = np.expm1(-np.abs(log_r)) ** 2 + 4 * away * np.sin(arg / 2) ** 2
+        up = np.maximum(log_r, 0)
+        with np.errstate(divide="ignore"):  # r = 1: the integrand is 0
+            size = log_q.real + np.log(square) + (t + 1) * up
+        if np.any(t < 1):  # |1 + v (r - 1)| >= cos(arg / 2) (1 - v + v |r|)
+            turned = np.log(np.cos(np.minimum(arg, 3.0) / 2))
+            size += np.where(t < 1, np.log(np.maximum(up, 1)) + (t - 1) * turned, 0.0)
+        return size + 0.5 * (np.square(depth) - x * x), arg
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+
+        On the line Im z = d, where arg(dP/dQ) > 0, the integrand of M carries
+        exp(-w arg), which falls in w; any d inside the strip will do.
+        """
+        shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
+        z, h = shared or self._pruned_grid(direction, t)
+        depth = np.minimum(depth, 0.6 * self._reach)[:, None]
+        log_q, log_ratio = self._on_line(direction, z, depth)
+        base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
+        exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
+        least: Array = log_sum(exponent).min(axis=1)
+        return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
+
+
+def columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
+    """Return a column of each of two parameters, or the one number where they are all equal."""
+    both = zip(*pairs, strict=True)
+    q, noise = (np.array(p)[:, None] if len(set(p)) > 1 else p[0] for p in both)
+    return q, noise
+
+
+def _octave(noise: float) -> int:
+    """Return the largest k with 2^(k / 32) <= noise."""
+    return math.floor(32 * math.log2(noise))
+
+
+@lru_cache(maxsize=512)
+def _whole_grid(model: NormalMixtures, direction: Direction, t: float) -> tuple[Array, float]:
+    return model.whole_grid(direction, t)

@@ -1,0 +1,155 @@
+"""Independent privacy losses, added up in one direction, and where their integrals peak."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privacy.losses.quadrature import (
+    Array,
+    Direction,
+    LossModel,
+    LossNodes,
+    log_moment,
+    nodes_up_to,
+)
+from privacy.numerics.rounding import ULP, sum_up
+
+_DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
+NOTHING = -900.0
+"""A log delta that is below every float's; delta <= exp(K(t) - t epsilon)."""
+
+
+class Unresolved(ArithmeticError):
+    """The integral cannot be bounded to a useful accuracy with the nodes that are allowed."""
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """Independent privacy losses, added up in one direction.
+
+    Attributes
+    ----------
+    parts
+        Each step's model and how often it runs.
+    mu_squared
+        Sum of mu^2 over the unsampled Gaussians, whose K is mu^2 t (t + 1) / 2.
+    direction
+        Which distribution of each pair is P.
+    """
+
+    parts: tuple[tuple[LossModel, int], ...]
+    mu_squared: float
+    direction: Direction
+
+    @property
+    def supremum(self) -> float:
+        """The largest possible loss, rounded up."""
+        if self.mu_squared > 0:
+            return math.inf
+        each = (count * model.supremum(self.direction) for model, count in self.parts)
+        return sum_up(each) * (1 + 16 * ULP)
+
+    @property
+    def lost(self) -> float:
+        """1 - prod (1 - mass at infinity), rounded up."""
+        kept = math.fsum(n * math.log1p(-model.lost(self.direction)) for model, n in self.parts)
+        return -math.expm1(kept) * (1 + 16 * ULP)
+
+    def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
+        """Return K and a bound of its error at real t > 0."""
+        value = 0.5 * self.mu_squared * t * (t + 1)
+        error = 4 * ULP * value
+        for model, count in self.parts:
+            one, off = log_moment(model, t, self.direction, rough=rough)
+            value = value + count * one
+            error += count * off + 2 * ULP * value
+        return value, error
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        """Return K, K' and K'' at t > 0."""
+        half = 0.5 * self.mu_squared
+        total = [half * t * (t + 1), half * (2 * t + 1), 2 * half]
+        for model, count in self.parts:
+            for k, value in enumerate(self._nodes(model, t).cumulants(t)):
+                total[k] += count * value
+        return total[0], total[1], total[2]
+
+    def _nodes(self, model: LossModel, t: float) -> LossNodes:
+        shared = nodes_up_to(model, t, self.direction)
+        return model.nodes(self.direction, t) if shared is None else shared
+
+    def decay(self, c: float, frequency: Array, digits: float) -> Array:
+        """Return log bounds of |exp(K(c + i w) - K(c))| for every w >= frequency."""
+        total = -0.5 * self.mu_squared * frequency**2
+        for model, count in self.parts:
+            depth = math.sqrt(2 * digits / count) * _DEPTHS
+            here = self._nodes(model, c).cumulants(c)[0]
+            one = model.decay(self.direction, c, frequency, here, depth)
+            total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
+        return total
+
+    def saddle(self, epsilon: float, start: float) -> float:
+        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
+
+        Or one at which it is so small that delta is below every float.
+        """
+
+        def step(t: float) -> tuple[float, float]:
+            value, mean, variance = self.cumulants(t)
+            if value - t * epsilon < NOTHING - 1:
+                return 0.0, 0.0
+            if not mean > 0:
+                raise Unresolved("the mean loss is lost in its own rounding")
+            bend = variance + t**-2 + (1 + t) ** -2
+            pull = epsilon + 1 / t + 1 / (1 + t)
+            slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
+            # the remaining distance in standard deviations, and the step of log t
+            return (mean - pull) / math.sqrt(bend), -math.log(mean / pull) / slope
+
+        return self._descend(step, start)
+
+    def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
+        """Return t, and the epsilon whose saddle it is, about where delta is reached."""
+        epsilon = math.inf
+
+        def step(t: float) -> tuple[float, float]:
+            nonlocal epsilon
+            value, mean, variance = self.cumulants(t)
+            bend = variance + t**-2 + (1 + t) ** -2
+            epsilon = mean - 1 / t - 1 / (1 + t)
+            size = value - t * epsilon - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * bend)
+            miss = log_delta - size  # d size / d log t = -t^2 bend, but for the root's change
+            if size < -1:  # size is about -t^2 times a constant
+                return miss, math.log(log_delta / size) * -size / (t * t * bend)
+            return miss, -miss / (t * t * bend)
+
+        rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
+        t = self._descend(step, min(math.sqrt(-log_delta / rho), 16.0))
+        if not math.isfinite(epsilon):
+            raise Unresolved("no saddle point has so large a delta")
+        return t, max(epsilon, 0.0)
+
+    def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
+        """Newton's method in log t, kept inside its bracket."""
+        low, high, found, refused = 0.0, math.inf, 0.0, math.inf
+        for _ in range(100):
+            try:
+                miss, change = step(t)
+            except OverflowError:  # too many nodes: a smaller t is as sound, only less tight
+                miss, change, refused = math.inf, -1.0, t
+            else:
+                found = t
+            if abs(miss) < 0.1:
+                break
+            low, high = (low, t) if change < 0 else (t, high)
+            t *= math.exp(min(max(change, -1.4), 1.4))
+            if not low < t < high:
+                t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
+            near = 0.2 if high == refused else 1e-9
+            if not 1e-15 < t < 1e15 or high - low < near * high:
+                break
+        if not found:
+            raise Unresolved("the loss is spread too widely for the saddle point to be found")
+        return found
