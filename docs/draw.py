@@ -1,5 +1,6 @@
 """Draw the pictures of the documentation: ``python docs/draw.py``."""
 
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,52 @@ def running_sums(releases: int = 100) -> Figure:
             kinds.optimised(releases),
         ]
     )
+
+
+def flow() -> Figure:
+    """Return the way from a mechanism to a guarantee."""
+    read = {
+        "mu": "gaussian",
+        "profile": "approximate",
+        "nodes": "contour",
+        "supremum over orders": "zcdp",
+        "divergences": "rdp",
+    }
+    heights = range(5, 0, -1)
+    middle = 3
+    columns = [
+        [("Mechanism\n(what ran)", middle)],
+        [("Loss pair\n(one application)", middle)],
+        list(zip(read, heights, strict=True)),
+        [(f"{method} curve", height) for method, height in zip(read.values(), heights, strict=True)],
+        [("Answer", middle)],
+        [("Guarantee", middle)],
+    ]
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    axes: Any = figure.add_subplot()
+    axes.set_axis_off()
+    axes.set_xlim(-0.6, 10.6)
+    axes.set_ylim(0.4, 5.6)
+    style = {"boxstyle": "round,pad=0.4", "facecolor": "#eef3f8", "edgecolor": "#45617d"}
+    boxes = [
+        [
+            axes.text(2 * k, height, text, ha="center", va="center", fontsize=8, bbox=style)
+            for text, height in column
+        ]
+        for k, column in enumerate(columns)
+    ]
+    for left, right in pairwise(boxes):
+        several = len(left) == len(right)
+        for start, end in zip(left, right, strict=True) if several else product(left, right):
+            axes.annotate(
+                "",
+                xy=(0, 0.5),
+                xycoords=end.get_bbox_patch(),
+                xytext=(1, 0.5),
+                textcoords=start.get_bbox_patch(),
+                arrowprops={"arrowstyle": "->", "color": "#45617d"},
+            )
+    return figure
 
 
 def bandit_growth(replicates: int = 48) -> Figure:
@@ -86,7 +133,7 @@ def main() -> None:
     """Write every picture, the same bytes each time."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        for draw in (privacy_profiles, running_sums, bandit_growth):
+        for draw in (flow, privacy_profiles, running_sums, bandit_growth):
             name = draw.__name__.replace("_", "-")
             draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 
