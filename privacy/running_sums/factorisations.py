@@ -30,7 +30,7 @@ class Factorisation(ABC):
     """A = B C for `releases` running sums. Build it with one of the methods below.
 
     For a kind of your own, subclass it with a frozen dataclass that defines `row`, and decorate
-    the class with `register_factorisation`. Fields are numbers or float64 arrays.
+    the class with `register_factorisation`. Its fields are floats or float64 arrays.
 
     Attributes
     ----------
@@ -284,7 +284,12 @@ class Factorisation(ABC):
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that, with the name and K, are this factorisation."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
-        return {name: np.asarray(value) for name, value in values.items() if value is not None}
+        found = {name: np.asarray(value) for name, value in values.items() if value is not None}
+        for name, array in found.items():
+            if array.dtype != np.float64:  # a state file with it could not be restored
+                remedy = "Convert it in __post_init__, or before the factorisation is built."
+                raise TypeError(checks.expected(name, values[name], "float64", remedy))
+        return found
 
 
 def _size(releases: Any, most: int = 2**31) -> int:
@@ -351,17 +356,21 @@ def register_factorisation(kind: Kind) -> Kind:
         rule = "a lower-case name and a version"
         remedy = 'Set the class attribute kind, such as kind = "acme.decaying/1".'
         raise ValueError(checks.expected("kind.kind", name, rule, remedy))
-    known = KINDS.setdefault(name, kind)
-    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+    if not _defines_again(kind, KINDS.get(name, kind)):
         raise ValueError(checks.expected("kind.kind", name, "an unused name", "Rename the kind."))
-    KINDS[name] = kind  # a class that a notebook defines again replaces itself
+    KINDS[name] = kind
     return kind
+
+
+def _defines_again(kind: type, known: type) -> bool:
+    """Return whether two classes are one, which a notebook may define several times."""
+    return (kind.__module__, kind.__qualname__) == (known.__module__, known.__qualname__)
 
 
 def registered_kind(factorisation: Factorisation) -> str:
     """Return the name under which the factorisation's own class is registered, or raise."""
     kind = type(factorisation)
-    if KINDS.get(kind.kind) is not kind:
+    if not _defines_again(kind, KINDS.get(kind.kind, object)):
         remedy = "Decorate the class with register_factorisation to save its state."
         raise ValueError(
             checks.expected("factorisation", factorisation.name, "of a registered kind", remedy)

@@ -134,6 +134,17 @@ def test_a_kind_that_is_not_registered_is_not_saved(tmp_path):
         dp.register_factorisation(Private)
 
 
+@pytest.mark.parametrize("decay", [1, "half", np.float32(0.5)])
+def test_a_field_that_no_file_would_give_back_is_refused_before_the_first_release(tmp_path, decay):
+    other = Decaying("decaying", K, decay, np.ones(K))
+    with pytest.raises(TypeError, match=r"^Expected decay=.* to be float64\. Convert it"):
+        other.arrays()
+    if decay == 1:
+        with pytest.raises(TypeError, match="to be float64"):
+            dp.RunningSum(other, noise_multiplier=1.0, shape=1, path=tmp_path / "sums.npz")
+        assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["", "_Decaying", "decaying", "Decaying/1", "decaying/0", 7])
 def test_a_name_on_disk_is_public_and_versioned(name):
     wrong = type("Wrong", (Decaying,), {"kind": name})
@@ -150,6 +161,11 @@ def test_a_name_belongs_to_one_class(name):
         dp.register_factorisation(decaying())
 
 
-def test_a_class_that_is_defined_again_replaces_itself():
+def test_a_class_that_is_defined_again_replaces_itself(tmp_path):
+    sums = running(path=tmp_path / "sums.npz")
     again = type("Decaying", (dp.Factorisation,), dict(vars(Decaying)))
     assert KINDS[dp.register_factorisation(again).kind] is again
+    released = sums.step([0.0, 1.0])  # of the class before
+    restored = dp.RunningSum.restore(tmp_path / "sums.npz")
+    assert type(restored.factorisation) is again
+    assert np.array_equal(restored.prefix, released)
