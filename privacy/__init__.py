@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         clip_users,
         limit_contributions,
     )
-    from privacy.release.factorisations import Factorisation
     from privacy.release.lifetime import LifetimeCap
     from privacy.release.noise import (
         discrete_gaussian,
@@ -73,9 +72,10 @@ if TYPE_CHECKING:
         rounded_laplace,
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
-    from privacy.release.participation import Participation
-    from privacy.release.running_sums import RunningSum
     from privacy.release.sums import Release, release_sum
+    from privacy.running_sums.factorisations import Factorisation, register_factorisation
+    from privacy.running_sums.participation import Participation
+    from privacy.running_sums.running_sum import RunningSum
 
 __version__ = "0.1.0"
 
@@ -134,6 +134,7 @@ __all__ = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "register_factorisation",
     "register_mechanism",
     "release_sum",
     "repeat",
@@ -166,14 +167,14 @@ _HOMES = {
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
-    "release.factorisations": "Factorisation",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
-    "release.participation": "Participation",
-    "release.running_sums": "RunningSum",
     "release.sums": "Release release_sum",
+    "running_sums.factorisations": "Factorisation register_factorisation",
+    "running_sums.participation": "Participation",
+    "running_sums.running_sum": "RunningSum",
 }
 _MODULES = ("audit", "plotting")
 """Public modules: their names are not those of the package."""

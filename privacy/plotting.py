@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from privacy.curves import Curve
-    from privacy.release.factorisations import Factorisation
-    from privacy.release.participation import Participation
+    from privacy.running_sums.factorisations import Factorisation
+    from privacy.running_sums.participation import Participation
 
 _POINTS = 200
 _LEAST_DELTA = 1e-10

@@ -27,7 +27,7 @@ from privacy.budget._measures import (
 )
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
-from privacy.numerics.rounding import round_up
+from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation
 
 OdometerNotion = Literal["rdp", "approximate"]
@@ -143,7 +143,7 @@ class Odometer:
             return [(0.0, self.orders[0])]
         tail = math.log(len(self.orders)) - math.log(self.delta)
         return [
-            (round_up(up(spent) + tail / (order - 1), 16 * 2.0**-53), order)
+            (round_up(up(spent) + tail / (order - 1), 16 * U), order)
             for spent, order in zip(self._spent, self.orders, strict=True)
         ]
 

@@ -18,6 +18,7 @@ from privacy import checks
 from privacy.certification._coverage import COVERS
 from privacy.guarantees import Guarantee, NotCertified, records_in
 from privacy.mechanisms import Mechanism, mechanism_from_json
+from privacy.numerics.rounding import ULP
 from privacy.relations import NeighboringRelation
 
 __all__ = [
@@ -183,7 +184,7 @@ def as_proven(guarantee: Guarantee) -> Guarantee | None:
 def nudges() -> Iterator[float]:
     """Yield relative steps to the safe side: none, an ulp, and four times more each, to 1e-9."""
     yield 0.0
-    step = 2.0**-52
+    step = ULP
     while step < 1e-9:
         yield step
         step *= 4

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy import checks
-from privacy.numerics.rounding import round_up
+from privacy.numerics.exclusive import Right
+from privacy.numerics.rounding import ULP, round_up
 from privacy.release import _tables
-from privacy.release._claims import Right
 from privacy.release._tables import Floats, Integers, NotFinite
 
 Norm = Literal["l1", "l2", "linf"]  # from the largest
@@ -343,7 +343,7 @@ def norms(columns: Floats, norm: Norm) -> Floats:
 
 
 def _slack(columns: Floats) -> float:
-    return (len(columns) + 16) * 2.0**-52
+    return (len(columns) + 16) * ULP
 
 
 def sums_of_rows(columns: Floats) -> Floats:

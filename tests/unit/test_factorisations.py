@@ -8,8 +8,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import privacy as dp
-from privacy.release import _files, _optimised, _series
-from privacy.release.factorisations import build
+from privacy.numerics import storage
+from privacy.running_sums import optimum, series
+from privacy.running_sums.factorisations import build
 
 F, P = dp.Factorisation, dp.Participation
 
@@ -140,7 +141,7 @@ def test_separated_participations_by_brute_force(name, count, separation):
 @pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
 def test_coefficients_that_grow_or_change_sign_have_no_short_cut(coefficients):
     """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
-    factorisation = build("_Toeplitz", "grows", 7, {"coefficients": np.array(coefficients)})
+    factorisation = build("toeplitz/1", "grows", 7, {"coefficients": np.array(coefficients)})
     for count, separation in ((2, 1), (3, 1), (2, 2)):
         patterns = [range(s, s + separation * count, separation) for s in range(3)]
         reached = largest_move(factorisation, patterns)
@@ -269,7 +270,7 @@ def test_the_noise_of_scaled_columns_is_that_of_the_rows_of_the_decoder(releases
     draw = np.random.default_rng(releases)
     parts = [(F.column_normalised(releases).coefficients, draw.uniform(0.5, 2, releases))]
     parts += [(np.r_[1.0, draw.uniform(-1, 1, 99) / 50][:releases], parts[0][1])]
-    made = [build("_Toeplitz", "a", releases, dict(coefficients=c, scale=s)) for c, s in parts]
+    made = [build("toeplitz/1", "a", releases, dict(coefficients=c, scale=s)) for c, s in parts]
     for factorisation in (F.column_normalised(releases), *made):
         rows = np.sqrt(np.square(factorisation.decoder()).sum(axis=1))
         assert np.allclose(factorisation.noise_std(), rows, rtol=1e-12, atol=0)
@@ -279,28 +280,28 @@ def test_the_noise_of_very_many_releases():
     """Not by way of all pairs of releases, which would take half a minute."""
     factorisation = F.column_normalised(100_000)
     noise = factorisation.noise_std()
-    inverse = _series.inverse(factorisation.coefficients, 100_000)
+    inverse = series.inverse(factorisation.coefficients, 100_000)
     for k in (0, 999, 50_000, 99_999):
-        row = _series._product(factorisation.scale[k::-1], inverse[: k + 1], k + 1)
+        row = series._product(factorisation.scale[k::-1], inverse[: k + 1], k + 1)
         assert noise[k] == pytest.approx(np.linalg.norm(row), rel=1e-10)
 
 
 @pytest.mark.parametrize(("releases", "alone"), [(6, True), (8, False)])
 def test_small_matrices_run_on_one_thread(monkeypatch, releases, alone):
-    monkeypatch.setattr(_optimised, "_SMALL", 7)
-    limits, real = [], _optimised.threadpool_limits
+    monkeypatch.setattr(optimum, "_SMALL", 7)
+    limits, real = [], optimum.threadpool_limits
 
     def limited(threads, *, user_api):
         limits.append((threads, user_api))
         return real(threads, user_api=user_api)
 
-    def eigh(matrix, eigh=_optimised.eigh):
+    def eigh(matrix, eigh=optimum.eigh):
         pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
         assert not alone or set(pools) == {1}
         return eigh(matrix)
 
-    monkeypatch.setattr(_optimised, "threadpool_limits", limited)
-    monkeypatch.setattr(_optimised, "eigh", eigh)
+    monkeypatch.setattr(optimum, "threadpool_limits", limited)
+    monkeypatch.setattr(optimum, "eigh", eigh)
     F.optimised(releases, objective="max")
     assert limits == [(1 if alone else None, "blas")]
 
@@ -330,19 +331,19 @@ def test_weights_of_any_size_count_by_their_ratios():
 
 def test_an_optimum_that_is_singular_is_the_error_that_is_documented():
     with pytest.raises(ArithmeticError, match="not found"):
-        _optimised._best(np.array([1e-17, 0.5, 0.5]), "mean-square")
+        optimum._best(np.array([1e-17, 0.5, 0.5]), "mean-square")
 
 
 def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     first = F.optimised(6, cache=folder)
     (file,) = folder.iterdir()
-    monkeypatch.setattr("privacy.release._optimised._optimum", None)  # cannot be called
+    monkeypatch.setattr("privacy.running_sums.optimum._optimum", None)  # cannot be called
     assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
     monkeypatch.undo()
     file.write_bytes(file.read_bytes()[:100])
     assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
-    _files.write(file, {}, {"matrix": np.ones((6, 6))})  # not lower triangular
+    storage.write(file, {}, {"matrix": np.ones((6, 6))})  # not lower triangular
     assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
     F.optimised(6, objective="max", cache=folder)
     F.optimised(6, weights=range(1, 7), cache=folder)
@@ -359,7 +360,7 @@ def test_buffers_come_close_to_the_square_root():
 @each
 def test_arrays_rebuild_it(name):
     factorisation = MAKERS[name](9)
-    again = build(type(factorisation).__name__, name, 9, factorisation.arrays())
+    again = build(factorisation.kind, name, 9, factorisation.arrays())
     assert np.array_equal(again.encoder(), factorisation.encoder())
     assert again.sensitivity() == factorisation.sensitivity()
     for array in factorisation.arrays().values():

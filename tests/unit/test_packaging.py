@@ -67,6 +67,7 @@ PUBLIC_NAMES = [
     "plan_from_json",
     "printed_subsampling_formula_not_a_bound",
     "recalibrate",
+    "register_factorisation",
     "register_mechanism",
     "release_sum",
     "repeat",

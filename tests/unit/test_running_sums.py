@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.release import _files, _lattice, _saved_sums
+from privacy.numerics import storage
 from privacy.release import noise as safe_noise
+from privacy.running_sums import lattice as lattice_rows
+from privacy.running_sums import state_file
 
 F, P = dp.Factorisation, dp.Participation
 
@@ -132,7 +134,7 @@ def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypa
         assert np.array_equal(sums._lattice._row(k), used[k, : k + 1])
     decoder = np.linalg.solve(used.T, np.tri(90).T).T
     expected = sums.sigma**2 * np.square(decoder).sum(axis=1)
-    monkeypatch.setattr(_lattice, "DENSE_LIMIT", limit)
+    monkeypatch.setattr(lattice_rows, "DENSE_LIMIT", limit)
     found = [sums.noise_variance(k) for k in (1, 2, 50, 90, 91, 230)]
     last = expected[-1]
     wanted = [*expected[[0, 1, 49, 89]], last + expected[0], 2 * last + expected[49]]
@@ -189,7 +191,7 @@ def test_discrete_noise_claims_zcdp_alone():
 def test_rows_on_the_lattice_are_exact(scale):
     """Against fractions, up to inputs that are clamped."""
     factorisation = F.column_normalised(12)
-    lattice = _lattice.Lattice(factorisation, 2.0**20, 1.0, "rounded", 3)
+    lattice = lattice_rows.Lattice(factorisation, 2.0**20, 1.0, "rounded", 3)
     draw = np.random.default_rng(3)
     rows = [[Fraction(round(c * 2**20), 2**20) for c in factorisation.row(k)] for k in range(12)]
     seen = []
@@ -215,7 +217,7 @@ def test_rounding_moves_no_further_than_is_charged(name):
         other[draw.integers(8)] += sums.quantise(2.0 * direction / np.linalg.norm(direction))
         rows = []
         for values in (x, other):
-            lattice = _lattice.Lattice(factorisation, sums.sigma, 0.25, "rounded", 3)
+            lattice = lattice_rows.Lattice(factorisation, sums.sigma, 0.25, "rounded", 3)
             rows.append(0.25 * np.array([lattice.rounded_row(k, v) for k, v in enumerate(values)]))
         assert np.linalg.norm(rows[0] - rows[1]) <= largest
 
@@ -268,7 +270,7 @@ def test_a_release_depends_on_the_noisy_integers_alone(monkeypatch):
     factorisation = F.column_normalised(8)
     rows = {}
     for name, values in (("x", x), ("other", other)):
-        lattice = _lattice.Lattice(factorisation, 2.0**10, 2.0**-10, "rounded", 2)
+        lattice = lattice_rows.Lattice(factorisation, 2.0**10, 2.0**-10, "rounded", 2)
         rows[name] = [lattice.rounded_row(k, row) for k, row in enumerate(values)]
     targets = [row + 12345 * (k + 1) for k, row in enumerate(rows["x"])]
     outputs = []
@@ -355,14 +357,14 @@ def test_noise_is_on_the_disk_before_a_release_is_handed_out(simulation, tmp_pat
     path = tmp_path / "sums.npz"
     sums = (running if simulation else released)(path=path)
     sums.step(np.ones(2))
-    write, seen = _files.write, []
+    write, seen = storage.write, []
 
     def crash_after_writing(*arguments):
         write(*arguments)
         seen.append(arguments[2]["prefix"].copy())
         raise Crash
 
-    monkeypatch.setattr(_files, "write", crash_after_writing)
+    monkeypatch.setattr(storage, "write", crash_after_writing)
     with pytest.raises(Crash):
         sums.step(np.ones(2))
     with pytest.raises(RuntimeError, match="restore"):  # not a second noise for one release
@@ -523,7 +525,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def short_parts(monkeypatch):
-    monkeypatch.setattr(_saved_sums, "_PART", 6)  # three rows of two numbers
+    monkeypatch.setattr(state_file, "_PART", 6)  # three rows of two numbers
 
 
 def names(folder):
@@ -542,11 +544,11 @@ def test_a_long_history_is_written_once(tmp_path, scripted, short_parts, simulat
     for k, values in enumerate(x):
         sums = dp.RunningSum.restore(path)
         assert np.array_equal(sums.step(values), expected[k])
-        parts = {part: _files.stamp(part) for part in tmp_path.glob("sums.npz.part-*")}
+        parts = {part: storage.stamp(part) for part in tmp_path.glob("sums.npz.part-*")}
         assert len(parts) in ((k % 8) // 3, len(written))  # an old block's until the next restart
         assert all(written[part] == now for part, now in parts.items() if part in written)
         written = parts
-        assert len(_files.read(path)[1]["memory"]) <= 3
+        assert len(storage.read(path)[1]["memory"]) <= 3
     for last in (sums, dp.RunningSum.restore(path)):
         last.save(tmp_path / "copy.npz")
         again = dp.RunningSum.restore(tmp_path / "copy.npz")
@@ -597,7 +599,7 @@ def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch,
     with contextlib.suppress(Crash):
         handed_out.append(sums.step(x[3]))
     monkeypatch.undo()
-    monkeypatch.setattr(_saved_sums, "_PART", 6)
+    monkeypatch.setattr(state_file, "_PART", 6)
     again = dp.RunningSum.restore(path)
     assert again.releases == (4 if handed_out else 3)
     assert np.array_equal(again.prefix, (handed_out or [last])[-1])
@@ -739,7 +741,7 @@ def test_files_are_versioned_private_and_checked(tmp_path):
     np.savez(path, header=np.array(json.dumps(header | {"version": 1})), **members)
     with pytest.raises(ValueError, match="of version 2, not 1"):
         dp.RunningSum.restore(path)
-    _files.write(path, {"kind": "other"}, {})
+    storage.write(path, {"kind": "other"}, {})
     with pytest.raises(ValueError, match="of a running sum"):
         dp.RunningSum.restore(path)
 
@@ -751,7 +753,7 @@ def kept(tmp_path, **changes):
     sums = make(changes.pop("factorisation", F.column_normalised(8)), path=path, **changes)
     for values in inputs(5):
         sums.step(values)
-    return path, *_files.read(path)
+    return path, *storage.read(path)
 
 
 def test_any_field_that_was_changed_is_one_clear_error(tmp_path):
@@ -784,9 +786,8 @@ FORGED = {
     "K less": dict(K=4),
     "K more": dict(K=9),
     "K of no kind": dict(K="8"),
-    "another kind of factorisation": dict(factorisation="_Dense"),
-    "no kind of factorisation": dict(factorisation="os"),
-    "other records": dict(participation={"kind": "_Consecutive", "count": 2}),
+    "another kind of factorisation": dict(factorisation="dense/1"),
+    "other records": dict(participation={"kind": "consecutive/1", "count": 2}),
     "no records": dict(participation={"kind": "all"}),
     "shape": dict(shape=[3]),
     "a shape that cannot be held": dict(shape=[10**15]),
@@ -806,9 +807,42 @@ FORGED = {
 def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
     """Also where whoever changed the file computed its digest anew."""
     path, header, arrays = kept(tmp_path)
-    _files.write(path, header | changes, arrays)
+    storage.write(path, header | changes, arrays)
     with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together\. Restore"):
         dp.RunningSum.restore(path)
+
+
+def test_a_kind_that_is_not_registered_is_named(tmp_path):
+    path, header, arrays = kept(tmp_path)
+    storage.write(path, header | {"factorisation": "acme.decaying/1"}, arrays)
+    with pytest.raises(ValueError, match=r"which 'acme.decaying/1' is not\. Import the module"):
+        dp.RunningSum.restore(path)
+
+
+OLD_FILES = {
+    "toeplitz-once": (2.000001917885351, [-4.063402530001683, 2.730735996647068]),
+    "toeplitz-separated": (3.8991223153545485, [0.25016057933680713, 1.630718314787373]),
+    "dense-consecutive": (6.3245591561075365, [13.71953848606346, 2.9317057987961714]),
+    "buffered-explicit": (4.087780430969598, [-1.2946104652986574, -4.972177716269105]),
+    "dense-lifetime-cap": (3.464103533023108, [-1.103947987779975, 8.28696108981967]),
+}
+"""Standard deviation and third release of files that version 0.1 wrote."""
+
+
+@pytest.mark.parametrize("name", OLD_FILES)
+def test_files_of_version_0_1_are_read(tmp_path, name):
+    sigma, last = OLD_FILES[name]
+    path = tmp_path / f"{name}.npz"
+    path.write_bytes((Path(__file__).parent / "state_files" / path.name).read_bytes())
+    assert '"kind": "_' in str(np.load(path)["header"])
+    sums = dp.RunningSum.restore(path)
+    assert (sums.releases, sums.prefix.tolist()) == (3, last)
+    assert sums.sigma == pytest.approx(sigma, rel=1e-12)
+    released = sums.step([0.0, 0.0])
+    header, _ = storage.read(path)
+    kinds = header["factorisation"], header["participation"]["kind"]
+    assert kinds == tuple(f"{kind}/1" for kind in name.split("-", 1))
+    assert np.array_equal(dp.RunningSum.restore(path).prefix, released)
 
 
 @pytest.mark.parametrize(
@@ -827,7 +861,7 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
 def test_settings_from_which_another_guarantee_follows_are_refused(tmp_path, setting, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, header, arrays = kept(tmp_path)
-    _files.write(path, header | {"settings": header["settings"] | setting}, arrays)
+    storage.write(path, header | {"settings": header["settings"] | setting}, arrays)
     with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
         dp.RunningSum.restore(path)
     assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
@@ -845,7 +879,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
         whole[..., None],
     ]
     for changed in ({}, *({name: array} for array in wrong)):
-        _files.write(path, header, arrays | changed)
+        storage.write(path, header, arrays | changed)
         with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
             dp.RunningSum.restore(path)
 
@@ -856,7 +890,7 @@ def test_buffers_that_are_not_those_of_the_coefficients_are_refused(tmp_path):
         for changed in (arrays[name] * 0.9, arrays[name][:1]):
             if name == "memory" and len(changed) > 1:
                 continue  # noise that was drawn is what it is
-            _files.write(path, header, arrays | {name: changed})
+            storage.write(path, header, arrays | {name: changed})
             with pytest.raises(ValueError, match=r"^Expected path="):
                 dp.RunningSum.restore(path)
 
@@ -865,7 +899,7 @@ def test_several_participations_in_a_second_block_are_refused(tmp_path):
     path, header, arrays = kept(
         tmp_path, factorisation=F.square_root(5), participation=P.consecutive(2)
     )
-    _files.write(path, header | {"releases": 10}, arrays)
+    storage.write(path, header | {"releases": 10}, arrays)
     with pytest.raises(ValueError, match="meets no fresh block"):
         dp.RunningSum.restore(path)
 
@@ -876,7 +910,7 @@ def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulat
     path = tmp_path / "sums.npz"
     first = (running if simulation else released)(path=path)
     second = dp.RunningSum.restore(path)
-    contents, handed_out = _saved_sums.contents, []
+    contents, handed_out = state_file.contents, []
 
     def first_writes_meanwhile(sums):
         if sums is second:
@@ -884,7 +918,7 @@ def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulat
             handed_out.append(first.step(np.ones(2)))
         return contents(sums)
 
-    monkeypatch.setattr(_saved_sums, "contents", first_writes_meanwhile)
+    monkeypatch.setattr(state_file, "contents", first_writes_meanwhile)
     with pytest.raises(RuntimeError, match="Another object went on"):
         second.step(np.ones(2))
     again = dp.RunningSum.restore(path)
@@ -913,13 +947,13 @@ def test_no_stamp_comes_twice(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", stands_still)
     for _ in range(10):
-        seen.add(_files.write(path, {}, {}))
+        seen.add(storage.write(path, {}, {}))
     assert len({time for _, time in seen}) == 10
 
 
 def test_writers_of_a_folder_wait_for_each_other(tmp_path):
     fcntl = pytest.importorskip("fcntl")
-    with _files._alone_in(tmp_path):
+    with storage.alone_in(tmp_path):
         handle = os.open(tmp_path, os.O_RDONLY)
         with pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

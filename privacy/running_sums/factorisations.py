@@ -6,30 +6,31 @@ one record moves C x decides the privacy, the rows of B decide the noise.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import Any, Literal
+from re import fullmatch
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from privacy import checks
-from privacy.numerics.rounding import round_up
-from privacy.release import _series
-from privacy.release._memory import Array, History, Memory
-from privacy.release.participation import Participation
+from privacy.numerics.rounding import ULP, round_up
+from privacy.running_sums import optimum, series, trees
+from privacy.running_sums.memory import Array, History, Memory
+from privacy.running_sums.participation import Participation
 
-Objective = Literal["mean-square", "max"]
 DENSE_LIMIT = 4096
 """Largest side of a matrix that is written out: 128 MB."""
-ULP = 2.0**-52
-"""Relative rounding of one operation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Factorisation(ABC):
     """A = B C for `releases` running sums. Build it with one of the methods below.
+
+    For a kind of your own, subclass it with a frozen dataclass that defines `row`, and decorate
+    the class with `register_factorisation`. Its fields are floats or float64 arrays.
 
     Attributes
     ----------
@@ -37,7 +38,11 @@ class Factorisation(ABC):
         Which one it is.
     releases
         K, the number of releases; public and fixed before the first noise is drawn.
+    kind
+        Public name and version of the class in state files, such as ``"toeplitz/1"``.
     """
+
+    kind: ClassVar[str] = ""
 
     name: str
     releases: int
@@ -45,7 +50,7 @@ class Factorisation(ABC):
     @staticmethod
     def independent(releases: int) -> "Factorisation":
         """Take C = I: fresh noise with every increment, which adds up to sqrt(k) at release k."""
-        return build("_Toeplitz", "independent", _size(releases), {"coefficients": np.ones(1)})
+        return build("toeplitz/1", "independent", _size(releases), {"coefficients": np.ones(1)})
 
     @staticmethod
     def square_root(releases: int) -> "Factorisation":
@@ -54,8 +59,8 @@ class Factorisation(ABC):
         Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). Noise of order log K.
         """
         releases = _size(releases)
-        coefficients = _series.square_root(releases)
-        return build("_Toeplitz", "square root", releases, {"coefficients": coefficients})
+        coefficients = series.square_root(releases)
+        return build("toeplitz/1", "square root", releases, {"coefficients": coefficients})
 
     @staticmethod
     def column_normalised(releases: int) -> "Factorisation":
@@ -64,10 +69,10 @@ class Factorisation(ABC):
         Late columns are short, so that every record pays the same and the noise gets smaller.
         """
         releases = _size(releases)
-        coefficients = _series.square_root(releases)
+        coefficients = series.square_root(releases)
         norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
         arrays = {"coefficients": coefficients, "scale": norms}
-        return build("_Toeplitz", "column-normalised", releases, arrays)
+        return build("toeplitz/1", "column-normalised", releases, arrays)
 
     @staticmethod
     def banded(releases: int, *, band: int) -> "Factorisation":
@@ -78,8 +83,8 @@ class Factorisation(ABC):
         """
         releases = _size(releases)
         band = checks.count("band", band, "Pass how many diagonals of C to keep.")
-        coefficients = _series.square_root(min(band, releases))
-        return build("_Toeplitz", "banded", releases, {"coefficients": coefficients})
+        coefficients = series.square_root(min(band, releases))
+        return build("toeplitz/1", "banded", releases, {"coefficients": coefficients})
 
     @staticmethod
     def buffered(releases: int, *, buffers: int = 12) -> "Factorisation":
@@ -90,16 +95,16 @@ class Factorisation(ABC):
         """
         releases = _size(releases)
         buffers = checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
-        weights, decays = _series.exponentials(buffers, releases)
-        coefficients = _series.decaying(weights, decays, releases)
+        weights, decays = series.exponentials(buffers, releases)
+        coefficients = series.decaying(weights, decays, releases)
         arrays = {"coefficients": coefficients, "weights": weights, "decays": decays}
-        return build("_Buffered", "buffered", releases, arrays)
+        return build("buffered/1", "buffered", releases, arrays)
 
     @staticmethod
     def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
         """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
         matrix = np.array(matrix, dtype=np.float64, ndmin=1)
-        return build("_Dense", name, _size(len(matrix), DENSE_LIMIT), {"matrix": matrix})
+        return build("dense/1", name, _size(len(matrix), DENSE_LIMIT), {"matrix": matrix})
 
     @staticmethod
     def binary_tree(releases: int) -> "Factorisation":
@@ -112,7 +117,7 @@ class Factorisation(ABC):
         ends = np.arange(1, releases + 1)
         starts = ends - (ends & -ends)
         inside = (starts[:, None] < ends) & (ends <= ends[:, None])
-        return build("_Dense", "binary tree", releases, {"matrix": inside.astype(float)})
+        return build("dense/1", "binary tree", releases, {"matrix": inside.astype(float)})
 
     @staticmethod
     def honaker_tree(
@@ -132,22 +137,20 @@ class Factorisation(ABC):
             ``"nodes"``: charge for a tree whose nodes may be seen too, as is usual.
             ``"prefixes"``: charge for the prefixes alone, which is less.
         """
-        from privacy.release import _trees
-
         if handed_out not in ("nodes", "prefixes"):
             remedy = "Say what is released: the nodes of the tree, or the prefixes alone."
             rule = "'nodes' or 'prefixes'"
             raise ValueError(checks.expected("handed_out", handed_out, rule, remedy))
         releases = _size(releases, DENSE_LIMIT // 4)
-        matrix, rest = _trees.honaker(releases)
+        matrix, rest = trees.honaker(releases)
         beside = {"beside": rest} if handed_out == "nodes" else {}
-        return build("_Dense", "Honaker tree", releases, {"matrix": matrix, **beside})
+        return build("dense/1", "Honaker tree", releases, {"matrix": matrix, **beside})
 
     @staticmethod
     def optimised(
         releases: int,
         *,
-        objective: Objective = "mean-square",
+        objective: optimum.Objective = "mean-square",
         weights: Sequence[float] | None = None,
         cache: str | PathLike[str] | None = None,
     ) -> "Factorisation":
@@ -176,19 +179,18 @@ class Factorisation(ABC):
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6; C
         is the lower-triangular factor of G.
         """
-        from privacy.release import _optimised
-
         releases = _size(releases, DENSE_LIMIT)
-        matrix = _optimised.encoder(releases, objective, weights, cache)
-        return build("_Dense", "optimised", releases, {"matrix": matrix})
+        matrix = optimum.encoder(releases, objective, weights, cache)
+        return build("dense/1", "optimised", releases, {"matrix": matrix})
 
     @abstractmethod
     def row(self, k: int) -> Array:
         """Return row k of C (from 0) up to its diagonal, from its first entry that is not 0."""
 
-    @abstractmethod
     def column_norms(self) -> Array:
         """Return the norms of the columns of C: how far a record of one release moves C x."""
+        norms: Array = np.sqrt(self._added_up(np.square))
+        return norms
 
     @property
     def band(self) -> int:
@@ -260,7 +262,14 @@ class Factorisation(ABC):
 
     def column_sums(self) -> Array:
         """Return the sums of absolute entries of the columns of C."""
-        sums: Array = np.abs(self.encoder()).sum(axis=0)
+        return self._added_up(np.abs)
+
+    def _added_up(self, size: Callable[[Array], Array]) -> Array:
+        """Return the sum of the sizes of the entries of each column, without writing C out."""
+        sums = np.zeros(self.releases)
+        for k in range(self.releases):
+            row = self.row(k)
+            sums[k + 1 - len(row) : k + 1] += size(row)
         return sums
 
     def row_sum(self) -> float:
@@ -275,7 +284,12 @@ class Factorisation(ABC):
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that, with the name and K, are this factorisation."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
-        return {name: array for name, array in values.items() if array is not None}
+        found = {name: np.asarray(value) for name, value in values.items() if value is not None}
+        for name, array in found.items():
+            if array.dtype != np.float64:  # a state file with it could not be restored
+                remedy = "Convert it in __post_init__, or before the factorisation is built."
+                raise TypeError(checks.expected(name, values[name], "float64", remedy))
+        return found
 
 
 def _size(releases: Any, most: int = 2**31) -> int:
@@ -296,8 +310,75 @@ def part(releases: int | None, most: int) -> int:
     return releases
 
 
+def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
+    """Make the arrays of a factorisation read-only, and raise unless all are finite and `good`."""
+    for array in arrays:
+        if array is not None:
+            good = good and bool(np.all(np.isfinite(array)))
+            array.flags.writeable = False
+    if not good:
+        remedy = "C is lower triangular, with a positive diagonal and finite entries."
+        raise ValueError(checks.expected(name, "...", "the parts of such a C", remedy))
+
+
+Kind = TypeVar("Kind", bound=type[Factorisation])
+KINDS: dict[str, type[Factorisation]] = {}
+"""The registered classes, by their names in state files."""
+
+
+def register_factorisation(kind: Kind) -> Kind:
+    """Make a kind of factorisation known by its name, so that its state files can be read.
+
+    Use it as a class decorator. Import the module with the class before you restore a file.
+
+    Parameters
+    ----------
+    kind
+        A subclass of `Factorisation`, whose own attribute `kind` is a name and a version, such as
+        ``"acme.decaying/1"``. Give it a new version when its fields change meaning.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is not such a class, or another class is registered under that name.
+    """
+    own: Any = kind
+    if not (isinstance(own, type) and issubclass(own, Factorisation)):
+        remedy = "Decorate the class itself."
+        raise TypeError(checks.expected("kind", kind, "a subclass of Factorisation", remedy))
+    name = vars(kind).get("kind")
+    if not (isinstance(name, str) and fullmatch(r"[a-z0-9][a-z0-9._-]*/[1-9][0-9]*", name)):
+        rule = "a lower-case name and a version"
+        remedy = 'Set the class attribute kind, such as kind = "acme.decaying/1".'
+        raise ValueError(checks.expected("kind.kind", name, rule, remedy))
+    if not _defines_again(kind, KINDS.get(name, kind)):
+        raise ValueError(checks.expected("kind.kind", name, "an unused name", "Rename the kind."))
+    KINDS[name] = kind
+    return kind
+
+
+def _defines_again(kind: type, known: type) -> bool:
+    """Return whether two classes are one, which a notebook may define several times."""
+    return (kind.__module__, kind.__qualname__) == (known.__module__, known.__qualname__)
+
+
+def registered_kind(factorisation: Factorisation) -> str:
+    """Return the name under which the factorisation's own class is registered, or raise."""
+    kind = type(factorisation)
+    if not _defines_again(kind, KINDS.get(kind.kind, object)):
+        remedy = "Decorate the class with register_factorisation to save its state."
+        raise ValueError(
+            checks.expected("factorisation", factorisation.name, "of a registered kind", remedy)
+        )
+    return kind.kind
+
+
 def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorisation:
     """Return the factorisation of which `Factorisation.arrays` wrote the arrays."""
-    from privacy.release._kinds import KINDS
-
-    return KINDS[kind](name, releases, **arrays)
+    values = {key: array if array.ndim else array.item() for key, array in arrays.items()}
+    return KINDS[kind](name, releases, **values)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from privacy import checks
 from privacy.numerics.rounding import round_up
 from privacy.release import noise as safe_noise
-from privacy.release._memory import Array, History
-from privacy.release.factorisations import DENSE_LIMIT, Factorisation
-from privacy.release.participation import Participation
+from privacy.running_sums.factorisations import DENSE_LIMIT, Factorisation
+from privacy.running_sums.memory import Array, History
+from privacy.running_sums.participation import Participation
 
 _GRAIN = 2.0**20
 _PART = 2**21
@@ -37,16 +37,14 @@ class Rounded(Factorisation):
     exact: Factorisation
 
     def row(self, k: int) -> Array:
+        """Return the row, rounded."""
         row: Array = np.rint(self.exact.row(k) * _GRAIN) / _GRAIN
         return row
 
     @property
     def band(self) -> int:
+        """That of the exact one."""
         return self.exact.band
-
-    def column_norms(self) -> Array:
-        norms: Array = np.sqrt(np.square(self.encoder()).sum(axis=0))
-        return norms
 
     def variance(self, k: int) -> float:
         """Return the variance of the noise of release k (from 0), in that of z."""

@@ -9,13 +9,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
 
 from privacy import checks
 from privacy.numerics.rounding import ULP, round_up
 
 if TYPE_CHECKING:
-    from privacy.release.factorisations import Factorisation
+    from privacy.running_sums.factorisations import Factorisation
 
 Cap = Literal["l1", "l2"]
 
@@ -28,6 +30,8 @@ class Participation(ABC):
     """
 
     __slots__ = ()
+
+    kind: ClassVar[str]
 
     @staticmethod
     def once() -> "Participation":
@@ -101,6 +105,8 @@ def _root(square: float, terms: int) -> float:
 
 @dataclass(frozen=True)
 class _Once(Participation):
+    kind: ClassVar[str] = "once/1"
+
     def sensitivity(self, factorisation: "Factorisation") -> float:
         largest = float(factorisation.column_norms().max())
         return round_up(largest, factorisation.releases * ULP)
@@ -111,11 +117,11 @@ class _Once(Participation):
 
 @dataclass(frozen=True)
 class _Consecutive(Participation):
+    kind: ClassVar[str] = "consecutive/1"
+
     count: int
 
     def sensitivity(self, factorisation: "Factorisation") -> float:
-        import numpy as np
-
         count = min(self.count, factorisation.releases)
         monotone = factorisation.shifted_sum(count, 1)
         if monotone is not None:
@@ -135,6 +141,8 @@ class _Consecutive(Participation):
 
 @dataclass(frozen=True)
 class _Separated(Participation):
+    kind: ClassVar[str] = "separated/1"
+
     count: int
     separation: int
 
@@ -142,8 +150,6 @@ class _Separated(Participation):
         return min(self.count, -(-releases // self.separation))
 
     def sensitivity(self, factorisation: "Factorisation") -> float:
-        import numpy as np
-
         count, apart = self._most(factorisation.releases), self.separation
         monotone = factorisation.shifted_sum(count, apart)
         if monotone is not None:
@@ -166,11 +172,11 @@ class _Separated(Participation):
 
 @dataclass(frozen=True)
 class _Explicit(Participation):
+    kind: ClassVar[str] = "explicit/1"
+
     patterns: tuple[tuple[float, ...], ...]
 
     def sensitivity(self, factorisation: "Factorisation") -> float:
-        import numpy as np
-
         weights = np.array(self.patterns)
         if weights.shape[1] != factorisation.releases:
             remedy = f"Pass one weight for each of the {factorisation.releases} releases."
@@ -185,6 +191,8 @@ class _Explicit(Participation):
 
 @dataclass(frozen=True)
 class _LifetimeCap(Participation):
+    kind: ClassVar[str] = "lifetime-cap/1"
+
     norm: Cap
 
     def sensitivity(self, factorisation: "Factorisation") -> float:
@@ -196,14 +204,13 @@ class _LifetimeCap(Participation):
         return 1.0 if self.norm == "l1" else math.sqrt(releases)
 
 
-_KINDS = {
-    kind.__name__: kind for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap)
-}
+_KINDS = {kind.kind: kind for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap)}
+"""By their names in state files."""
 
 
 def to_json(participation: Participation) -> dict[str, Any]:
     """Return a JSON-able form that `from_json` reads back."""
-    return {"kind": type(participation).__name__} | vars(participation)
+    return {"kind": participation.kind} | vars(participation)
 
 
 def from_json(form: dict[str, Any]) -> Participation:

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.fft
 
-from privacy.release._memory import Array
+from privacy.running_sums.memory import Array
 
 _LEAF = 128
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from privacy.release._memory import Array
+from privacy.running_sums.memory import Array
 
 
 def honaker(releases: int) -> tuple[Array, Array]:

@@ -8,28 +8,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privacy import checks
-from privacy.release import _files
-from privacy.release._memory import History
-from privacy.release.factorisations import build
-from privacy.release.participation import Participation, from_json, to_json
+from privacy.numerics import storage
+from privacy.running_sums.factorisations import KINDS, build, registered_kind
+from privacy.running_sums.memory import History
+from privacy.running_sums.participation import Participation, from_json, to_json
 
 if TYPE_CHECKING:
-    from privacy.release.running_sums import RunningSum
+    from privacy.running_sums.running_sum import RunningSum
 
 _KIND = "running-sum"
 _SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "noise", "simulation")
 _COMPUTED = ("sigma", "sensitivity")
 """What follows from the rest, and the guarantee from it: a file in which it does not is refused."""
 _HISTORIES = {"memory", "high", "low"}
+_OLD_NAMES = {
+    "_Buffered": "buffered/1",
+    "_Dense": "dense/1",
+    "_Toeplitz": "toeplitz/1",
+    "_Once": "once/1",
+    "_Consecutive": "consecutive/1",
+    "_Separated": "separated/1",
+    "_Explicit": "explicit/1",
+    "_LifetimeCap": "lifetime-cap/1",
+}
+"""Version 0.1 wrote the names of private classes."""
 _PART = 2**15  # numbers in each array of a part
 _CLOSE = 1e-9  # sums of floats differ in their last digits between machines
 
 
-def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
+def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
     """Return the header and the arrays that keep the whole state."""
     header = {
         "kind": _KIND,
-        "factorisation": type(sums.factorisation).__name__,
+        "factorisation": registered_kind(sums.factorisation),
         "name": sums.factorisation.name,
         "K": sums.factorisation.releases,
         "participation": to_json(sums.participation),
@@ -40,7 +51,7 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], _files.Arrays]:
         "releases": sums.releases,
         "generator": sums._generator and sums._generator.bit_generator.state,
     }
-    arrays: _files.Arrays = {
+    arrays: storage.Arrays = {
         f"C_{name}": array for name, array in sums.factorisation.arrays().items()
     }
     arrays |= {"prefix": sums._prefix, "memory": sums._memory.state()}
@@ -53,9 +64,9 @@ def seal(
     sums: "RunningSum",
     path: Path,
     header: dict[str, Any],
-    arrays: _files.Arrays,
+    arrays: storage.Arrays,
     known: list[str],
-) -> tuple[list[_files.Part], list[str]]:
+) -> tuple[list[storage.Part], list[str]]:
     """Move full parts of a long history out of what is written with every release.
 
     A part is named by its digest, and its rows are in the file of the release before: a crash
@@ -85,20 +96,20 @@ def seal(
     for i in range(len(known), count):
         rows = {name: arrays[name][i * length : (i + 1) * length] for name in names}
         about = {"kind": _KIND + " part"}
-        digests.append(_files.digest(about, rows))
-        parts.append((_files.part_of(path, digests[-1]), about, rows))
+        digests.append(storage.digest(about, rows))
+        parts.append((storage.part_of(path, digests[-1]), about, rows))
     if digests:
         header["parts"] = digests
         arrays |= {name: arrays[name][count * length :] for name in names}
     return parts, digests
 
 
-def _join(path: Path, digests: list[str], arrays: _files.Arrays) -> None:
+def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
     """Put the parts back before the last rows."""
     found = []
     for kept in digests:
-        part = _files.read(_files.part_of(path, kept))
-        if _files.digest(*part) != kept:
+        part = storage.read(storage.part_of(path, kept))
+        if storage.digest(*part) != kept:
             raise ValueError("A part is not the one that was written.")
         found.append(part[1])
     if found:
@@ -106,7 +117,7 @@ def _join(path: Path, digests: list[str], arrays: _files.Arrays) -> None:
             arrays[name] = np.concatenate([*(part[name] for part in found), arrays[name]])
 
 
-def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
+def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
     """Return the running sum that a file keeps, which goes on with that file.
 
     Raises
@@ -115,33 +126,45 @@ def restored(kind: "type[RunningSum]", path: Path) -> "RunningSum":
         The file is another's, or its parts do not fit together.
     """
     path = path.resolve()  # what goes on is the file, whatever links lead to it
-    with _files._alone_in(path.parent):
-        left = _files.stamp(path)
-        header, arrays = _files.read(path)
-        if problem := _files.linked(path):
+    with storage.alone_in(path.parent):
+        left = storage.stamp(path)
+        header, arrays = storage.read(path)
+        if problem := storage.linked(path):
             raise ValueError(problem)
         if header.get("kind") != _KIND:
             remedy = "Pass a file that save() wrote."
             raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
+        kind = header.get("factorisation")
+        if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
+            remedy = "Import the module that registers it."
+            rule = f"of a registered kind of factorisation, which {kind!r} is not"
+            raise ValueError(checks.expected("path", str(path), rule, remedy))
         try:
+            _rename(header)
             parts = header.pop("parts", [])
             _join(path, parts, arrays)
-            sums = _rebuilt(kind, header, arrays)
+            sums = _rebuilt(own, header, arrays)
             _check_the_same(sums, header, arrays)
-        except (*_files.DAMAGES, OSError) as error:
+        except (*storage.DAMAGES, OSError) as error:
             remedy = f"Restore a copy. {type(error).__name__}: {error}"
             rule = "of a running sum whose parts fit together"
             raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
-        _files.clean(path, parts)
+        storage.clean(path, parts)
     sums._path, sums._left, sums._parts = path, left, parts
     return sums
 
 
+def _rename(header: dict[str, Any]) -> None:
+    """Replace old names of kinds."""
+    for fields, name in ((header, "factorisation"), (header["participation"], "kind")):
+        fields[name] = _OLD_NAMES.get(fields[name], fields[name])
+
+
 def _rebuilt(
-    kind: "type[RunningSum]", header: dict[str, Any], arrays: _files.Arrays
+    own: "type[RunningSum]", header: dict[str, Any], arrays: storage.Arrays
 ) -> "RunningSum":
     factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
-    sums = kind(
+    sums = own(
         build(header["factorisation"], header["name"], header["K"], factors),
         participation=from_json(header["participation"]),
         shape=tuple(header["shape"]),
@@ -165,7 +188,7 @@ def _rebuilt(
     return sums
 
 
-def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: _files.Arrays) -> None:
+def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: storage.Arrays) -> None:
     """Check that a running sum writes what it was read from: nothing less, more, or other."""
     for name in _COMPUTED:
         kept, found = header["computed"].pop(name), getattr(sums, name)
@@ -174,7 +197,7 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: _files.A
             raise ValueError(checks.expected(name, kept, f"{found!r}", remedy))
     again, state = contents(sums)
     again["computed"] = {}
-    if _files.encoded(again) != _files.encoded(header):
+    if storage.encoded(again) != storage.encoded(header):
         raise ValueError("The header has other fields than were written.")
     if state.keys() != arrays.keys():
         raise ValueError(f"Expected the arrays {sorted(state)}, not {sorted(arrays)}.")

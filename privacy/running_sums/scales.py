@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from privacy import checks
 from privacy.mechanisms import Gaussian, ZeroConcentratedDP
-from privacy.numerics.rounding import round_up
+from privacy.numerics.rounding import ULP, round_up
 from privacy.relations import NeighboringRelation
-from privacy.release._lattice import Lattice
-from privacy.release.factorisations import Factorisation
-from privacy.release.participation import Participation
+from privacy.running_sums.factorisations import Factorisation
+from privacy.running_sums.lattice import Lattice
+from privacy.running_sums.participation import Participation
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Scales:
         """Return what holds with discrete noise."""
         replaced = relation is NeighboringRelation.REPLACE_ONE
         distance = gaussian.replace_distance if replaced else 1.0
-        moved = round_up(distance * self.clip_norm * self.sensitivity + self.rounding, 2.0**-50)
-        return ZeroConcentratedDP(round_up(0.5 * (moved / self.sigma) ** 2, 2.0**-50), relation)
+        moved = round_up(distance * self.clip_norm * self.sensitivity + self.rounding, 4 * ULP)
+        return ZeroConcentratedDP(round_up(0.5 * (moved / self.sigma) ** 2, 4 * ULP), relation)
 
 
 def scales(
@@ -79,7 +79,7 @@ def scales(
     # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
     reach = rounding / min(1.0, distance)
     charged = clip_norm * sensitivity + reach
-    sigma = round_up(gaussian.noise_multiplier * charged, 2.0**-50)
+    sigma = round_up(gaussian.noise_multiplier * charged, 4 * ULP)
     return Scales(clip_norm, sensitivity, width, rounding, sigma)
 
 

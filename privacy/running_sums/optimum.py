@@ -10,16 +10,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
 from threadpoolctl import threadpool_limits
 
 from privacy import checks
-from privacy.release import _files
-from privacy.release._memory import Array
+from privacy.numerics import storage
+from privacy.running_sums.memory import Array
 
+Objective = Literal["mean-square", "max"]
 _GAP = 1e-6
 _ITERATIONS = 10_000
 _SMALL = 512
@@ -33,8 +34,6 @@ def encoder(
     cache: str | PathLike[str] | None,
 ) -> Array:
     """Return the lower-triangular C of the optimum, scaled to columns of norm <= 1."""
-    from privacy.release.factorisations import Objective
-
     if objective not in get_args(Objective):
         remedy = "Say whether the mean or the largest variance counts."
         rule = f"one of {get_args(Objective)}"
@@ -45,13 +44,13 @@ def encoder(
     key = hashlib.sha256(counts.tobytes() + objective.encode()).hexdigest()[:32]
     path = Path(cache) / f"running-sum-{releases}-{key}.npz"
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-        matrix = np.asarray(_files.read(path)[1]["matrix"], dtype=np.float64)
+        matrix = np.asarray(storage.read(path)[1]["matrix"], dtype=np.float64)
         # the noise and the sensitivity are computed from what is read: it can be bad, not unsafe
         if matrix.shape == (releases, releases) and _usable(matrix):
             return matrix
     matrix = _best(counts, objective)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _files.write(path, {"kind": "factorisation"}, {"matrix": matrix})
+    storage.write(path, {"kind": "factorisation"}, {"matrix": matrix})
     return matrix
 
 

@@ -17,15 +17,16 @@ import numpy as np
 
 from privacy import checks
 from privacy.mechanisms import Gaussian, Mechanism
+from privacy.numerics import storage
+from privacy.numerics.exclusive import Claim
 from privacy.relations import NeighboringRelation
-from privacy.release import _files, _saved_sums
 from privacy.release import noise as safe_noise
-from privacy.release._claims import Claim
-from privacy.release._lattice import Lattice, Rounded
-from privacy.release._memory import Array
-from privacy.release._scales import scales
-from privacy.release.factorisations import Factorisation
-from privacy.release.participation import Participation
+from privacy.running_sums import state_file
+from privacy.running_sums.factorisations import Factorisation
+from privacy.running_sums.lattice import Lattice, Rounded
+from privacy.running_sums.memory import Array
+from privacy.running_sums.participation import Participation
+from privacy.running_sums.scales import scales
 
 Noise = Literal["rounded", "discrete"]
 
@@ -160,7 +161,7 @@ class RunningSum:
         self._path: Path | None = None
         self._failed = False
         self._claim, self._process = Claim(), os.getpid()
-        self._left: _files.Stamp | None = None
+        self._left: storage.Stamp | None = None
         self._parts: list[str] = []
         if path is not None:
             self._path = Path(path).resolve()
@@ -269,7 +270,7 @@ class RunningSum:
                 "release. Build it, or restore its file, in the process that uses it."
             )
         if self._path is not None:
-            _files.check(self._path, self._left)
+            storage.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
         values = _numbers("values", values)
@@ -364,11 +365,11 @@ class RunningSum:
 
     def _write(self, path: Path) -> None:
         own = path == self._path
-        header, arrays = _saved_sums.contents(self)
-        parts, digests = _saved_sums.seal(self, path, header, arrays, self._parts if own else [])
+        header, arrays = state_file.contents(self)
+        parts, digests = state_file.seal(self, path, header, arrays, self._parts if own else [])
         goes_on = own and self._left is not None and len(digests) >= len(self._parts)
         kept = None if goes_on else digests
-        written = _files.write(path, header, arrays, self._left if own else ..., parts, kept)
+        written = storage.write(path, header, arrays, self._left if own else ..., parts, kept)
         if own:
             self._left, self._parts = written, digests
 
@@ -384,7 +385,7 @@ class RunningSum:
         ValueError
             The file is damaged or was changed, or its parts do not fit together.
         """
-        return _saved_sums.restored(cls, Path(path))
+        return state_file.restored(cls, Path(path))
 
 
 def _numbers(name: str, values: Any) -> Array:

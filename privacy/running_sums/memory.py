@@ -54,6 +54,7 @@ class History(Memory):
         self._length = 0
 
     def past(self, k: int) -> Any:
+        """As `Memory.past`."""
         row = self._row(k)[:-1]
         vectors = self._vectors[self._length - len(row) : self._length]
         # in pieces: beyond this size BLAS starts threads, which here cost more than they save
@@ -62,6 +63,7 @@ class History(Memory):
         return sum(row[i : i + piece] @ vectors[i : i + piece] for i in starts)
 
     def push(self, vector: Array) -> None:
+        """Append it, and forget the first one when there is no room."""
         if self._length == len(self._vectors):
             self._vectors[: self._keep] = self._vectors[self._length - self._keep :]
             self._length = self._keep
@@ -69,9 +71,11 @@ class History(Memory):
         self._length += 1
 
     def state(self) -> Array:
+        """Return the vectors that are kept."""
         return self._vectors[: self._length]
 
     def restore(self, state: Array, count: int) -> None:
+        """Take them up where they were."""
         capacity = len(self._vectors)
         # a full history goes on from the vectors that it keeps
         beyond = max(0, count - capacity - 1) % (capacity - self._keep)
@@ -90,16 +94,20 @@ class Buffers(Memory):
         self._buffers = np.zeros((len(weights), size))
 
     def past(self, k: int) -> Any:
+        """As `Memory.past`."""
         return self._weights @ self._buffers
 
     def push(self, vector: Array) -> None:
+        """Let the buffers decay, and add it to each."""
         self._buffers *= self._decays
         self._buffers += vector
 
     def state(self) -> Array:
+        """Return the buffers."""
         return self._buffers
 
     def restore(self, state: Array, count: int) -> None:
+        """Take them up."""
         _check_shape(state, self._buffers.shape)
         self._buffers[:] = state
 

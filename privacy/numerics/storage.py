@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy import checks
-
 Arrays = dict[str, NDArray[Any]]
 Stamp = tuple[int, int]
 Part = tuple[Path, dict[str, Any], Arrays]
@@ -77,7 +75,7 @@ def write(
     Overtaken
         Another file is there; nothing was written.
     """
-    with _alone_in(path.parent):
+    with alone_in(path.parent):
         found = stamp(path)
         if over is not ...:
             check(path, over)
@@ -127,9 +125,10 @@ def linked(path: Path) -> str:
     links = path.stat().st_nlink
     if links <= 1:
         return ""
-    rule = "1: another name keeps an old state"
-    remedy = "Remove the other hard links."
-    return checks.expected(f"number of names of {str(path)!r}", links, rule, remedy)
+    return (
+        f"Expected number of names of {str(path)!r}={links} to be 1: another name keeps an old "
+        "state. Remove the other hard links."
+    )
 
 
 def _beside(path: Path) -> Path:
@@ -157,7 +156,7 @@ def clean(path: Path, kept: Iterable[str]) -> None:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
     """Wait until no other writes in a folder.
 
     The lock ends with the process that holds it. Windows and some network file systems have none

@@ -1,0 +1,48 @@
+"""C written out."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privacy.running_sums.factorisations import (
+    Factorisation,
+    check_parts,
+    part,
+    register_factorisation,
+)
+from privacy.running_sums.memory import Array
+
+
+@register_factorisation
+@dataclass(frozen=True, eq=False)
+class Dense(Factorisation):
+    """C written out. `beside`: rows that are handed out too, in the same unit of noise."""
+
+    kind: ClassVar[str] = "dense/1"
+
+    matrix: Array
+    beside: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape = (self.releases, self.releases)
+        lower = self.matrix.shape == shape and not np.triu(self.matrix, 1).any()
+        good = lower and bool(np.all(self.matrix.diagonal() > 0))
+        check_parts("matrix", self.matrix, self.beside, good=good)
+
+    def row(self, k: int) -> Array:
+        """Return the row as it is written."""
+        return self.matrix[k, : k + 1]
+
+    def column_norms(self) -> Array:
+        """Of `beside` too."""
+        norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
+        return norms
+
+    def _handed_out(self) -> Array:
+        return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
+
+    def encoder(self, releases: int | None = None) -> Array:
+        """Return a copy."""
+        releases = part(releases, self.releases)
+        return self.matrix[:releases, :releases].copy()
