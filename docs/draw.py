@@ -59,7 +59,7 @@ def flow() -> Figure:
         [("Mechanism\n(what ran)", middle)],
         [("Loss pair\n(one application)", middle)],
         list(zip(read, heights, strict=True)),
-        [(f"{method} curve", height) for method, height in zip(read.values(), heights, strict=True)],
+        [(f"{name} curve", height) for name, height in zip(read.values(), heights, strict=True)],
         [("Answer", middle)],
         [("Guarantee", middle)],
     ]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from privacy.curves import Answer, Curve
     from privacy.guarantees import Guarantee, NotCertified
+    from privacy.losses.discrete import Atoms, DiscretePair
+    from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
         ApproximateDP,
         DiscreteLaplace,
@@ -82,12 +84,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "ApproximateDP",
+    "Atoms",
     "Budget",
     "BudgetExceeded",
     "ChosenNorm",
     "Contributions",
     "Curve",
     "DiscreteLaplace",
+    "DiscretePair",
     "Factorisation",
     "Gaussian",
     "Guarantee",
@@ -95,6 +99,8 @@ __all__ = [
     "Infeasible",
     "Laplace",
     "LifetimeCap",
+    "Loss",
+    "LossPair",
     "Mechanism",
     "NeighboringRelation",
     "NotCertified",
@@ -158,6 +164,8 @@ _HOMES = {
     "recalibrate",
     "curves": "Answer Curve",
     "guarantees": "Guarantee NotCertified",
+    "losses.discrete": "Atoms DiscretePair",
+    "losses.pair": "Loss LossPair",
     "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
     "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
     "parallel register_mechanism repeat user_level",

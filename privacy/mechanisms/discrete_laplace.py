@@ -17,7 +17,7 @@ _LARGEST = 100_000  # a pair has one atom more than its distance
 @fields_told_by_ours
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
-    """Integer noise of probability proportional to exp(-|x| / scale) on an integer query.
+    """Integer noise of probability proportional to ``exp(-|x| / scale)`` on an integer query.
 
     Parameters
     ----------

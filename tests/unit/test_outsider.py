@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms import REGISTRY
 
 
@@ -23,7 +22,7 @@ class TruncatedCoin(dp.Mechanism):
 
 
 @dataclass(frozen=True)
-class CoinPair(DiscretePair):
+class CoinPair(dp.DiscretePair):
     """Bernoulli(right) against Bernoulli(1 - right)."""
 
     right: float
@@ -31,7 +30,7 @@ class CoinPair(DiscretePair):
     def atoms(self):
         log_p = (math.log(self.right), math.log1p(-self.right))
         odds = math.log(self.right / (1 - self.right))
-        return Atoms(log_p, (math.nextafter(odds, math.inf), -odds))
+        return dp.Atoms(log_p, (math.nextafter(odds, math.inf), -odds))
 
 
 @pytest.fixture(autouse=True)
