@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from bandits.baselines import AdaPrivateAmp, AdaPrivateTS
+from bandits.algorithms.baselines import AdaPrivateAmp, AdaPrivateTS
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table, claimed, spent
 

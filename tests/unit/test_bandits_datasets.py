@@ -18,7 +18,7 @@ import pytest
 
 import bandits
 from bandits import _downloads, datasets
-from bandits._downloads import Source, data_folder, fetch
+from bandits.offline.downloads import Source, data_folder, fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("DPCALIB_TEST_DATA", ROOT.parent / "shared" / "data"))

@@ -18,9 +18,9 @@ from click.testing import CliRunner
 
 import bandits
 import privacy as dp
-from bandits.agents import ALGORITHMS
+from bandits.algorithms.registry import ALGORITHMS
 from bandits.cli import bandit
-from bandits.simulation import play
+from bandits.offline.simulation import play
 
 # AdaPrivateAmp warns of what it costs, which has a test of its own
 pytestmark = pytest.mark.filterwarnings("ignore:Each reward is released once")
@@ -201,7 +201,7 @@ def test_tickets_that_never_come_back_cost_a_bit_each():
             agent.update(ticket, 1.0)
     agent = build("LinUCB", rounds=10**4).start()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bandits.live._MOST_LATE", 50)
+        patch.setattr("bandits.live.agent._MOST_LATE", 50)
         tickets = [agent.select(np.eye(3)[:1]) for _ in range(200)]
         assert len(agent._late) == 50
         agent.update(tickets[0], 1.0)  # forgotten

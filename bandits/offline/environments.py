@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits.exploration import stacked
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.learning.exploration import stacked
 
 Link = Literal["logistic", "linear"]
 Law = Literal["bernoulli", "gaussian", "exact"]
@@ -113,21 +113,19 @@ class Synthetic(Environment):
 
     def __post_init__(self) -> None:
         for name in ("dimension", "arms", "candidates"):
-            _checks.count(name, getattr(self, name), "Pass a number of them.")
+            checks.count(name, getattr(self, name), "Pass a number of them.")
         remedy = "Pass at most as many candidates as arms."
-        _checks.count("candidates", self.candidates, remedy, at_most=self.arms)
+        checks.count("candidates", self.candidates, remedy, at_most=self.arms)
         if self.users is not None:
-            _checks.count("users", self.users, "Pass the number of users.")
-        _checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0, at_most=300)
+            checks.count("users", self.users, "Pass the number of users.")
+        checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0, at_most=300)
         remedy = "Pass a standard deviation."
-        _checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
-        _checks.real(
-            "base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300
-        )
+        checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
+        checks.real("base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300)
         for name, known in (("link", get_args(Link)), ("law", get_args(Law))):
             value = getattr(self, name)
             if value not in known:
-                raise ValueError(_checks.expected(name, value, f"one of {known}", "Choose one."))
+                raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
         """Return the world of one replicate a seed."""
@@ -154,10 +152,10 @@ class RankDeficient(Synthetic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _checks.count("rank", self.rank, "Pass at most d coordinates.", at_most=self.dimension)
-        _checks.count("period", self.period, "Pass a number of rounds.")
+        checks.count("rank", self.rank, "Pass at most d coordinates.", at_most=self.dimension)
+        checks.count("period", self.period, "Pass a number of rounds.")
         remedy = "Pass at least `candidates` arms for each subspace."
-        _checks.count("candidates", self.candidates, remedy, at_most=self.arms // self.spaces)
+        checks.count("candidates", self.candidates, remedy, at_most=self.arms // self.spaces)
 
     @property
     def spaces(self) -> int:
@@ -247,30 +245,30 @@ class Replay(Environment):
 
     def __post_init__(self) -> None:
         remedy = "Pass three arrays of one length."
-        _checks.count("candidates", self.candidates, "Pass how many items a round offers.")
+        checks.count("candidates", self.candidates, "Pass how many items a round offers.")
         for name in ("item", "rating"):
             shape = np.shape(getattr(self, name))
             if shape != np.shape(self.user):
-                raise ValueError(_checks.expected(f"shape of {name}", shape, "user's", remedy))
+                raise ValueError(checks.expected(f"shape of {name}", shape, "user's", remedy))
         for name in ("user", "item"):
             array = np.asarray(getattr(self, name))
             if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
                 rule = "whole numbers, one for each rating"
-                raise TypeError(_checks.expected(name, "...", rule, remedy))
+                raise TypeError(checks.expected(name, "...", rule, remedy))
             object.__setattr__(self, name, array)
         for name, dimensions in (("items", 2), ("rating", 1)):
             array = getattr(self, name)
-            array = _checks.finite(name, array, np.shape(array), "Pass numbers.")
+            array = checks.finite(name, array, np.shape(array), "Pass numbers.")
             if array.ndim != dimensions:
                 rule = f"of {dimensions} dimensions"
-                raise ValueError(_checks.expected(f"shape of {name}", array.shape, rule, remedy))
+                raise ValueError(checks.expected(f"shape of {name}", array.shape, rule, remedy))
             object.__setattr__(self, name, array)
         if np.min(self.item) < 0 or np.max(self.item) >= len(self.items):
             rule = f"in [0, {len(self.items)})"
-            raise ValueError(_checks.expected("item", "...", rule, "Number the items from 0."))
+            raise ValueError(checks.expected("item", "...", rule, "Number the items from 0."))
         if np.unique(self.user, return_counts=True)[1].max() < self.candidates:
             rule = f"of users with >= {self.candidates} ratings"
-            raise ValueError(_checks.expected("user", "...", rule, "Offer fewer candidates."))
+            raise ValueError(checks.expected("user", "...", rule, "Offer fewer candidates."))
 
     @property
     def dimension(self) -> int:  # type: ignore[override]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits.intervals import Options, Privacy, Ratio, bernstein, bootstrap, hoeffding
-from bandits.rewards import numbers, unprotected
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.learning.rewards import numbers, unprotected
+from bandits.offline.intervals import Options, Privacy, Ratio, bernstein, bootstrap, hoeffding
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def replay(
     if action.ndim != 1 or action.shape != chosen.shape:
         remedy = "Pass one pick for each logged action."
         rule = f"(n,), as action's {action.shape}"
-        raise ValueError(_checks.expected("shape of chosen", chosen.shape, rule, remedy))
+        raise ValueError(checks.expected("shape of chosen", chosen.shape, rule, remedy))
     match = (action == chosen).astype(float)
     ratio = Ratio(match, np.zeros(len(match)), match)
     return _estimated("replay", ratio, reward, replace(options, clip=None, largest_weight=1.0), 0.0)
@@ -181,13 +181,13 @@ def doubly_robust(
     weight, clipped = _weights(propensity, target, options)
     shape = weight.shape
     remedy = "Pass one prediction for each round."
-    predicted = _checks.finite("predicted", predicted, shape, remedy)
-    baseline = _checks.finite("baseline", baseline, shape, remedy)
+    predicted = checks.finite("predicted", predicted, shape, remedy)
+    baseline = checks.finite("baseline", baseline, shape, remedy)
     for name, model in (("predicted", predicted), ("baseline", baseline)):
         if model.min() < options.low or model.max() > options.high:
             rule = f"in [{options.low:g}, {options.high:g}]"
             remedy = "Clip the model's predictions before they are averaged."
-            raise ValueError(_checks.expected(name, "...", rule, remedy))
+            raise ValueError(checks.expected(name, "...", rule, remedy))
     ratio = Ratio(weight, baseline - weight * predicted, np.ones(len(weight)))
     return _estimated("dr", ratio, reward, options, clipped)
 
@@ -196,20 +196,20 @@ def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array,
     remedy = "Pass probabilities, one for each round."
     for name, value in (("propensity", propensity), ("target", target)):
         if np.ndim(value) != 1:
-            raise ValueError(_checks.expected(f"shape of {name}", np.shape(value), "(n,)", remedy))
+            raise ValueError(checks.expected(f"shape of {name}", np.shape(value), "(n,)", remedy))
     shape = (len(propensity),)
-    propensity = _checks.finite("propensity", propensity, shape, remedy)
-    target = _checks.finite("target", target, shape, remedy)
+    propensity = checks.finite("propensity", propensity, shape, remedy)
+    target = checks.finite("target", target, shape, remedy)
     if not ((propensity > 0) & (propensity <= 1)).all():
         remedy = "What was logged had a probability above 0: estimate it with more draws."
-        raise ValueError(_checks.expected("propensity", "...", "> 0 and <= 1", remedy))
+        raise ValueError(checks.expected("propensity", "...", "> 0 and <= 1", remedy))
     if not ((target >= 0) & (target <= 1)).all():
-        raise ValueError(_checks.expected("target", "...", "in [0, 1]", remedy))
+        raise ValueError(checks.expected("target", "...", "in [0, 1]", remedy))
     with np.errstate(over="ignore"):
         weight: Array = target / propensity
     if not np.isfinite(weight).all() and options.clip is None:
         remedy = "Weights overflow: pass clip=."
-        raise ValueError(_checks.expected("propensity", "...", "of normal size", remedy))
+        raise ValueError(checks.expected("propensity", "...", "of normal size", remedy))
     if options.clip is None:
         return weight, 0.0
     return np.minimum(weight, options.clip), float((weight > options.clip).mean())
@@ -224,17 +224,17 @@ def _estimated(
     if reward.shape != weight.shape or n < 2:
         rule = f"{weight.shape}, two rounds at least"
         raise ValueError(
-            _checks.expected("shape of reward", reward.shape, rule, "Pass one reward a round.")
+            checks.expected("shape of reward", reward.shape, rule, "Pass one reward a round.")
         )
     total = float(divisor.sum())
     largest = float(weight.max())
     if largest < 1e-100:
         remedy = "The policy never plays what was logged."
-        raise ValueError(_checks.expected("largest weight", largest, ">= 1e-100", remedy))
+        raise ValueError(checks.expected("largest weight", largest, ">= 1e-100", remedy))
     if options.bound is not None and largest > options.bound * (1 + 1e-9):
         remedy = "It is no bound of the weights."
         rule = f">= the largest weight, {largest:.6g}"
-        raise ValueError(_checks.expected("largest_weight", options.bound, rule, remedy))
+        raise ValueError(checks.expected("largest_weight", options.bound, rule, remedy))
     rewards = options._range.centred_all(reward) + options._range.centre
     shares = weight / largest
     sample = float(shares.sum() ** 2 / np.square(shares).sum())

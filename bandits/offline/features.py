@@ -8,18 +8,16 @@ is in both releases: the two costs are composed, by `ItemFeatures.guarantee_with
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array
-from bandits.datasets import Ratings
-from bandits.rewards import REPLACE_ONE, unprotected
-
-if TYPE_CHECKING:
-    from bandits.algorithm import Algorithm
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.checks import Array
+from bandits.learning.rewards import REPLACE_ONE, unprotected
+from bandits.offline.datasets import Ratings
 
 UNIT = "all ratings of one user"
 _REPLACE_DISTANCE = math.nextafter(math.sqrt(2), 2)
@@ -64,7 +62,7 @@ class ItemFeatures:
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
         return replace(answer, unit=UNIT)
 
-    def guarantee_with(self, algorithm: "Algorithm", delta: float) -> dp.Guarantee:
+    def guarantee_with(self, algorithm: Algorithm, delta: float) -> dp.Guarantee:
         """Return what the features and an algorithm that learns from the same users guarantee.
 
         Parameters
@@ -86,7 +84,7 @@ class ItemFeatures:
         if unit != "all rewards of one user" or relation != self.relation:
             rule = f"one that protects all rewards of one user under {self.relation}"
             remedy = "Features protect users: compose them with AdaPrivateUser(...)."
-            raise ValueError(_checks.expected("algorithm", type(algorithm).__name__, rule, remedy))
+            raise ValueError(checks.expected("algorithm", type(algorithm).__name__, rule, remedy))
         if self.mechanism is None or rewards is None or self.is_simulation:
             return self.guarantee(delta)
         both = dp.compose(self.mechanism, rewards)
@@ -177,15 +175,15 @@ def private_svd_features(
     No rounding is left that the guarantee would have to pay for.
     """
     remedy = "Pass how many features, at most as many as there are items."
-    dimension = _checks.count("dimension", dimension, remedy, at_most=ratings.items)
+    dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)
     if relation not in list(dp.NeighboringRelation):
         rule = f"one of {[str(known) for known in dp.NeighboringRelation]}"
-        raise ValueError(_checks.expected("relation", relation, rule, "Say what a neighbour is."))
-    clip_norm = _checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
+        raise ValueError(checks.expected("relation", relation, rule, "Say what a neighbour is."))
+    clip_norm = checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
     if ratings.items > _LARGEST_GRAM:
         remedy = "Keep fewer: ratings.most_rated(items)."
         raise ValueError(
-            _checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
+            checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
         )
     multiplier = dp.calibrate(
         lambda sigma: dp.Gaussian(sigma, _REPLACE_DISTANCE),
@@ -196,7 +194,7 @@ def private_svd_features(
     if multiplier > _MOST_NOISE:
         remedy = "Pass a larger epsilon: nothing would be left of the ratings."
         rule = f"<= {_MOST_NOISE}"
-        raise ValueError(_checks.expected("noise_multiplier", multiplier, rule, remedy))
+        raise ValueError(checks.expected("noise_multiplier", multiplier, rule, remedy))
     steps = _STEPS_OF_ROW
     while multiplier * steps**2 > _MOST_NOISE:  # what the exact sampler reaches
         steps //= 2
@@ -238,7 +236,7 @@ def _whole_rows(ratings: Ratings, clip_norm: float, steps: int) -> Any:
 def _dimension(dimension: int, ratings: Ratings) -> int:
     remedy = "Pass how many features, at most as many as there are items and users."
     most = min(ratings.items, ratings.users)
-    return _checks.count("dimension", dimension, remedy, at_most=most)
+    return checks.count("dimension", dimension, remedy, at_most=most)
 
 
 def _largest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:

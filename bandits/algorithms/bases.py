@@ -9,11 +9,19 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits.algorithm import Algorithm
-from bandits.linear_model import Model, Ridge
-from bandits.rewards import MARGIN, RELATIONS, REPLACE_ONE, Channel, Open, Private, unprotected
-from bandits.schedules import Fixed, Schedule
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.learning.linear_model import Model, Ridge
+from bandits.learning.rewards import (
+    MARGIN,
+    RELATIONS,
+    REPLACE_ONE,
+    Channel,
+    Open,
+    Released,
+    unprotected,
+)
+from bandits.learning.schedules import Fixed, Schedule
 
 Noise = Literal[
     "independent",
@@ -32,11 +40,11 @@ _MOST_RELEASES = {
 
 
 def _ridge(ridge: float) -> None:
-    _checks.moderate("ridge", ridge, "Pass the regulariser, such as 1.")
+    checks.moderate("ridge", ridge, "Pass the regulariser, such as 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _NonPrivate(Algorithm):
+class NonPrivate(Algorithm):
     """Learns from each reward at once, and protects nobody.
 
     Parameters
@@ -53,12 +61,15 @@ class _NonPrivate(Algorithm):
 
     @property
     def schedule(self) -> Schedule:
+        """Every round is a batch."""
         return Fixed(1)
 
     def model(self, lead: tuple[int, ...]) -> Model:
+        """Return a fresh ridge regression."""
         return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
+        """Return a fresh channel without noise."""
         return Open(self.features, lead)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
@@ -67,7 +78,7 @@ class _NonPrivate(Algorithm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Private(Algorithm):
+class Private(Algorithm):
     """An algorithm whose batch sums of rewards are released as noisy running sums.
 
     Parameters
@@ -100,7 +111,7 @@ class _Private(Algorithm):
         if self.relation not in RELATIONS:
             remedy = "Rounds are public: a reward can be replaced, or missing."
             raise ValueError(
-                _checks.expected(
+                checks.expected(
                     "relation", self.relation, f"one of {[str(r) for r in RELATIONS]}", remedy
                 )
             )
@@ -111,12 +122,12 @@ class _Private(Algorithm):
         ):
             if value not in known:
                 raise ValueError(
-                    _checks.expected(name, value, f"one of {known}", "Choose one of them.")
+                    checks.expected(name, value, f"one of {known}", "Choose one of them.")
                 )
         _ridge(self.ridge)
         remedy = f"Pass longer batches, or another noise than {self.noise!r}."
         most = _MOST_RELEASES.get(self.noise, 2**31)
-        _checks.count("batches", self.batches, remedy, at_most=most)
+        checks.count("batches", self.batches, remedy, at_most=most)
         _ = self.noise_multiplier  # checks epsilon and delta
         if self.rounds * self.delta >= 1:
             warnings.warn(
@@ -219,4 +230,5 @@ class _Private(Algorithm):
         return math.ldexp(1.0, math.frexp(step)[1])
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        return Private(self.sums((*lead, self.features), rng))
+        """Return a fresh channel that protects the reward of each round."""
+        return Released(self.sums((*lead, self.features), rng))

@@ -1,43 +1,25 @@
-"""The named algorithms, each an assembly of a model, an exploration, a channel and a schedule.
+"""The algorithms to start with, each an assembly of a model, an exploration and a schedule.
 
-`LinUCB` and `LinTS` protect nobody; `baselines` holds the AdaPrivate-TS preprint's. `PrivateUCB`
-and `PrivateThompson` are ours: centred rewards, exact noise that is correlated across batches,
-growing batches, and a posterior that knows the noise.
+`LinUCB` and `LinTS` protect nobody. `PrivateUCB` and `PrivateThompson` are ours: centred rewards,
+exact noise that is correlated across batches, growing batches, a posterior that knows the noise.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from bandits import _checks
-from bandits.algorithm import Algorithm
-from bandits.baselines import (
-    AdaPrivateAdaptive,
-    AdaPrivateAmp,
-    AdaPrivateForced,
-    AdaPrivateGroup,
-    AdaPrivateTS,
-    AdaPrivateTuned,
-    AdaPrivateUCB,
-    AdaPrivateUser,
-)
-from bandits.contexts import PrivateContexts
-from bandits.elimination import CoreSetElimination
-from bandits.exploration import Exploration, Greedy, Thompson, UpperConfidence
-from bandits.kinds import Noise, _NonPrivate, _Private
-from bandits.linear_model import Model
-from bandits.posterior import Estimator, NoiseAware
-from bandits.rewards import (
-    Range,
-)
-from bandits.schedules import Geometric, Schedule
+from bandits import checks
+from bandits.algorithms.bases import Noise, NonPrivate, Private
+from bandits.learning.exploration import Exploration, Greedy, Thompson, UpperConfidence
+from bandits.learning.linear_model import Model
+from bandits.learning.posterior import Estimator, NoiseAware
+from bandits.learning.rewards import Range
+from bandits.learning.schedules import Geometric, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinUCB(_NonPrivate):
+class LinUCB(NonPrivate):
     """Ridge regression and upper confidence bounds (Li, Chu, Langford and Schapire 2010).
 
     No privacy.
@@ -57,7 +39,7 @@ class LinUCB(_NonPrivate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinTS(_NonPrivate):
+class LinTS(NonPrivate):
     """Ridge regression and Thompson sampling (Agrawal and Goyal 2013). No privacy.
 
     Parameters
@@ -79,7 +61,7 @@ _MOST_BLOCKS = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ours(_Private):
+class _Ours(Private):
     """Centred rewards, exact correlated noise, growing batches, a posterior that knows the noise.
 
     Parameters
@@ -110,15 +92,15 @@ class _Ours(_Private):
         remedy = "Pass a variance, or None."
         for name in ("prior_variance", "reward_variance"):
             if getattr(self, name) is not None:
-                _checks.real(name, getattr(self, name), remedy, at_least=1e-100, at_most=1e100)
+                checks.real(name, getattr(self, name), remedy, at_least=1e-100, at_most=1e100)
         if self.estimator not in ("prefix", "all"):
             rule = "'prefix' or 'all'"
-            raise ValueError(_checks.expected("estimator", self.estimator, rule, "Choose one."))
+            raise ValueError(checks.expected("estimator", self.estimator, rule, "Choose one."))
         super().__post_init__()
         if self.estimator == "all":
             remedy = "Pass a larger first or ratio, or estimator='prefix'."
             blocks = self.batches * self.features
-            _checks.count("batches * features", blocks, remedy, at_most=_MOST_BLOCKS)
+            checks.count("batches * features", blocks, remedy, at_most=_MOST_BLOCKS)
 
     @cached_property
     def reward_range(self) -> Range:
@@ -207,42 +189,3 @@ class PrivateThompson(_Ours):
     def exploration(self) -> Exploration:
         """How actions are picked."""
         return Thompson(self.scale)
-
-
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.__name__: kind
-    for kind in (
-        LinUCB,
-        LinTS,
-        AdaPrivateUCB,
-        AdaPrivateTS,
-        AdaPrivateAdaptive,
-        AdaPrivateTuned,
-        AdaPrivateForced,
-        AdaPrivateAmp,
-        AdaPrivateUser,
-        AdaPrivateGroup,
-        PrivateContexts,
-        CoreSetElimination,
-        PrivateUCB,
-        PrivateThompson,
-    )
-}
-"""The named algorithms, by name."""
-
-
-def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
-    """Build the algorithm that `Algorithm.to_json` wrote, with every check.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The type or an option is not known, missing, or outside its domain.
-    """
-    values = dict(form)
-    kind = values.pop("type", None)
-    if not isinstance(kind, str) or kind not in ALGORITHMS:
-        remedy = "Pass the name of an algorithm."
-        known = ", ".join(sorted(ALGORITHMS))
-        raise ValueError(_checks.expected("type", kind, f"one of {known}", remedy))
-    return ALGORITHMS[kind](**values)

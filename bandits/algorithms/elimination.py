@@ -12,12 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits.exploration import Exploration, Noise, Rounds
-from bandits.kinds import _Private
-from bandits.linear_model import Model, add_round, rows_times, times, transposed
-from bandits.schedules import Geometric, Schedule
+from bandits import checks
+from bandits.algorithms.bases import Private
+from bandits.checks import Array, Indices
+from bandits.learning.exploration import Exploration, Noise, Rounds
+from bandits.learning.linear_model import Model, add_round, rows_times, times, transposed
+from bandits.learning.schedules import Geometric, Schedule
 
 _DIGITS = 9
 """Of the scores of the design: candidates that it knows equally well are a tie, rounding or not."""
@@ -144,7 +144,7 @@ class Elimination:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoreSetElimination(_Private):
+class CoreSetElimination(Private):
     """Phased elimination on a core set, with the sum of each phase released once.
 
     Parameters
@@ -164,8 +164,8 @@ class CoreSetElimination(_Private):
     def __post_init__(self) -> None:
         if self.noise != "independent":
             remedy = "Each phase is estimated alone: noise shared with others only adds to it."
-            raise ValueError(_checks.expected("noise", self.noise, "'independent'", remedy))
-        _checks.width(self.width)
+            raise ValueError(checks.expected("noise", self.noise, "'independent'", remedy))
+        checks.width(self.width)
         super().__post_init__()
 
     @property

@@ -1,6 +1,6 @@
 """What an algorithm is: a frozen description, from which learners and live agents are built.
 
-A description names the parts; `kinds` holds its two kinds, and `agents` the named ones. As a
+A description names the parts; `bases` has its two kinds, and `registry` all that have a name. As a
 mechanism of `privacy` it is validated when it is made, can be compared, and says what it guarantees
 before anything runs.
 """
@@ -18,16 +18,17 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array
-from bandits.exploration import Draws, Exploration
-from bandits.learner import Learner
-from bandits.linear_model import Model
-from bandits.rewards import MARGIN, Channel, Range
-from bandits.schedules import Schedule
+from bandits import checks
+from bandits.algorithms.runner import runner
+from bandits.checks import Array
+from bandits.learning.exploration import Draws, Exploration
+from bandits.learning.learner import Learner
+from bandits.learning.linear_model import Model
+from bandits.learning.rewards import MARGIN, Channel, Range
+from bandits.learning.schedules import Schedule
 
 if TYPE_CHECKING:
-    from bandits.live import Agent
+    from bandits.live.agent import Agent
 
 _FEW = 16
 """Candidates up to which all their products take less time than their squares alone."""
@@ -64,16 +65,16 @@ class Algorithm(ABC):
     prior_mean: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        _checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
-        _checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
+        checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
+        checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
         if self.bias is not None:
             remedy = "Pass the weight of the constant feature, such as 0.25."
-            _checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
+            checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
         if self.prior_mean is not None:
             remedy = "Pass one number for each feature."
-            mean = _checks.finite("prior_mean", self.prior_mean, (self.dimension,), remedy)
+            mean = checks.finite("prior_mean", self.prior_mean, (self.dimension,), remedy)
             largest = float(np.abs(mean).max())
-            _checks.real("largest prior_mean", largest, remedy, at_most=1e50)
+            checks.real("largest prior_mean", largest, remedy, at_most=1e50)
             object.__setattr__(self, "prior_mean", tuple(mean.tolist()))
         for field in fields(self):
             object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
@@ -175,23 +176,12 @@ class Algorithm(ABC):
         seed
             In a simulation alone. Otherwise noise comes from the operating system.
         """
-        from bandits.live import Agent
-
-        if seed is not None and not simulation:
-            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
-            raise ValueError(
-                _checks.expected("seed", seed, "None for noise that is released", remedy)
-            )
-        explore, noise = np.random.SeedSequence(seed).spawn(2)
-        rng = np.random.default_rng(noise) if simulation else None
-        return Agent(self, self.learner(explore, rng), simulation=simulation)
+        return runner().start(self, simulation=simulation, seed=seed)
 
     @staticmethod
     def restore(folder: str | PathLike[str]) -> "Agent":
         """Return the agent that `Agent.save` wrote to a folder."""
-        from bandits.checkpoint import restore
-
-        return restore(folder)
+        return runner().restore(folder)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able form that `algorithm_from_json` reads back."""
@@ -209,7 +199,7 @@ def _plain(value: Any) -> Any:
 def _shortened(features: Array) -> Array:
     """Return features scaled to norm 1 where they are longer, however long."""
     if not np.isfinite(features).all():
-        raise ValueError(_checks.expected("candidates", "...", "finite", "Pass finite features."))
+        raise ValueError(checks.expected("candidates", "...", "finite", "Pass finite features."))
     largest = np.maximum(np.abs(features).max(-1, keepdims=True), 1.0)
     scaled = features / largest
     norms = np.sqrt(np.square(scaled).sum(-1, keepdims=True))

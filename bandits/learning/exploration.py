@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits.linear_model import add_to, rows_times, times
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.learning.linear_model import add_to, rows_times, times
 
 Rounds = int | Indices
 
@@ -109,7 +109,7 @@ class UpperConfidence(ByScore):
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        _checks.width(self.width)
+        checks.width(self.width)
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         """Return x'mean + width |x|."""
@@ -138,8 +138,8 @@ class Thompson:
     uniforms = 0
 
     def __post_init__(self) -> None:
-        _checks.moderate("scale", self.scale, "Pass v, such as 1.")
-        _checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
+        checks.moderate("scale", self.scale, "Pass v, such as 1.")
+        checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
@@ -168,7 +168,7 @@ class Forced:
     uniforms = 2
 
     def __post_init__(self) -> None:
-        _checks.moderate("gamma", self.gamma, "Pass how seldom to force, such as 1.")
+        checks.moderate("gamma", self.gamma, "Pass how seldom to force, such as 1.")
 
     @property
     def normals(self) -> bool:

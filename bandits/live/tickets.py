@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits._checks import Indices
+from bandits.checks import Indices
 
 
 class Ticket(NamedTuple):

@@ -29,15 +29,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits.rewards import MARGIN, Private
-from bandits.users import coded, packed, unpacked
+from bandits import checks
+from bandits.algorithms.registry import algorithm_from_json, check_registered
+from bandits.learning.rewards import MARGIN, Released
+from bandits.learning.users import coded, packed, unpacked
+from bandits.live import format_1
 
 if TYPE_CHECKING:
-    from bandits.live import Agent
+    from bandits.live.agent import Agent
 
 _KIND = "bandit-agent 2"
-"""What the folder holds, and the version of its files."""
+"""What the folder holds, and the version of its files; `format_1` reads those of version 0.1."""
 _SUMS = "sums.npz"
 _SETTINGS = (
     "noise_multiplier",
@@ -49,6 +51,8 @@ _SETTINGS = (
     "simulation",
 )
 """Of a running sum; the guarantee follows from them."""
+_AT_LEAST = ("noise_multiplier", "replace_distance")
+"""Those that may be larger: more noise, or noise for a record that moves further."""
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
 
 
@@ -60,7 +64,7 @@ def save(agent: "Agent", folder: Path) -> None:
     elif agent._folder != folder:
         remedy = "An agent has one folder. To move it, stop, move the folder, and restore it there."
         rule = f"{str(agent._folder)!r}, which keeps this agent"
-        raise ValueError(_checks.expected("folder", str(folder), rule, remedy))
+        raise ValueError(checks.expected("folder", str(folder), rule, remedy))
     if _turn(folder) != agent._turn:
         raise RuntimeError(
             f"Another agent goes on from {folder}. This one may not: a batch would be released "
@@ -110,12 +114,13 @@ def save(agent: "Agent", folder: Path) -> None:
 
 
 def _attach(agent: "Agent", folder: Path) -> None:
+    check_registered(agent.algorithm)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if any(folder.iterdir()):
         remedy = "Algorithm.restore(folder) goes on with what is there."
-        raise ValueError(_checks.expected("folder", str(folder), "empty or new", remedy))
+        raise ValueError(checks.expected("folder", str(folder), "empty or new", remedy))
     channel = agent._learner.channel
-    if isinstance(channel, Private):
+    if isinstance(channel, Released):
         channel.sums.save(folder / _SUMS)
         channel.sums = dp.RunningSum.restore(folder / _SUMS)  # saves each release from now on
     agent._folder = folder
@@ -151,8 +156,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {name: file[name] for name in file.files}
 
 
-def restore(folder: str | os.PathLike[str]) -> "Agent":
-    """Return the agent that `save` wrote, going on exactly where it was.
+def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
+    """Return the agent of a kind that `save` wrote, going on exactly where it was.
 
     Raises
     ------
@@ -161,36 +166,37 @@ def restore(folder: str | os.PathLike[str]) -> "Agent":
     """
     folder = Path(folder).resolve()
     try:
-        agent = _restored(folder)
+        agent = _restored(kind, folder)
     except _DAMAGES as error:
         remedy = f"Pass the folder that save() wrote, whole. {error}"
         raise ValueError(
-            _checks.expected("folder", str(folder), "that of a saved agent", remedy)
+            checks.expected("folder", str(folder), "that of a saved agent", remedy)
         ) from error
     channel = agent._learner.channel
-    if isinstance(channel, Private):
+    if isinstance(channel, Released):
         _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
     save(agent, folder)  # from here on no other agent may
     return agent
 
 
-def _restored(folder: Path) -> "Agent":
-    from bandits.agents import algorithm_from_json
-    from bandits.live import Agent
-
+def _restored(kind: "type[Agent]", folder: Path) -> "Agent":
     header = json.loads((folder / "agent.json").read_text())
-    if header["kind"] != _KIND:
-        raise ValueError(_checks.expected("kind", header["kind"], repr(_KIND), "Update dpcalib."))
+    if header["kind"] not in (_KIND, format_1.KIND):
+        raise ValueError(checks.expected("kind", header["kind"], repr(_KIND), "Update dpcalib."))
     algorithm = algorithm_from_json(header["algorithm"])
     rng = np.random.default_rng(0) if header["simulation"] else None
     learner = algorithm.learner(np.random.SeedSequence(0), rng)
     learner.model.load(_read(folder / header["files"]["public"]))
     learner.resume(header["progress"])
-    agent = Agent(algorithm, learner, simulation=header["simulation"])
+    agent = kind(algorithm, learner, simulation=header["simulation"])
     agent._folder, agent._turn = folder, header["turn"]
     agent._finished, agent._first = header["finished"], header["first"]
-    agent._user_kind = header["user_kind"]
-    _load_open_batch(agent, _read(folder / header["files"]["sensitive"]))
+    sensitive = _read(folder / header["files"]["sensitive"])
+    if header["kind"] == format_1.KIND:
+        sensitive, agent._user_kind = format_1.upgraded(algorithm, learner.channel, sensitive)
+    else:
+        agent._user_kind = header["user_kind"]
+    _load_open_batch(agent, sensitive)
     return agent
 
 
@@ -211,13 +217,13 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
     )
 
 
-def _resume_sums(agent: "Agent", channel: Private, found: dp.RunningSum) -> None:
+def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> None:
     for name in _SETTINGS:
         built, kept = getattr(channel.sums, name), getattr(found, name)
-        # the calibrated noise may differ in its last digits between machines
-        if kept != built and not (name == "noise_multiplier" and kept * MARGIN >= built):
+        # calibrated numbers may differ in their last digits between machines
+        if kept != built and not (name in _AT_LEAST and kept * MARGIN >= built):
             remedy = "The folder holds files of two agents, and the guarantee is of the other's."
-            raise ValueError(_checks.expected(name, kept, f"{built!r}", remedy))
+            raise ValueError(checks.expected(name, kept, f"{built!r}", remedy))
     channel.sums = found
     # what is guaranteed follows from the noise that is used, to its last digit
     vars(agent.algorithm)["noise_multiplier"] = found.noise_multiplier
@@ -229,4 +235,4 @@ def _resume_sums(agent: "Agent", channel: Private, found: dp.RunningSum) -> None
         agent._next_batch()
     elif ahead:
         remedy = "The folder holds files of two times; a batch would be released twice."
-        raise ValueError(_checks.expected("releases ahead", ahead, "0 or 1", remedy))
+        raise ValueError(checks.expected("releases ahead", ahead, "0 or 1", remedy))

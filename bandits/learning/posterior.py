@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from bandits._checks import Array
-from bandits.linear_model import inverse_root, times, transposed
+from bandits.checks import Array
+from bandits.learning.linear_model import inverse_root, times, transposed
 
 Estimator = Literal["prefix", "all"]
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits.algorithm import Algorithm
-from bandits.environments import Environment
-from bandits.learner import Learner, gathered
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.checks import Array, Indices
+from bandits.learning.learner import Learner, gathered
+from bandits.offline.environments import Environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ class Simulation:
         """
         from scipy.special import stdtrit
 
-        level = _checks.real("level", level, "Pass a level such as 0.95.", above=0, below=1)
+        level = checks.real("level", level, "Pass a level such as 0.95.", above=0, below=1)
         names = ("algorithm", "round", "regret", "standard_error", "low", "high", "reward")
         columns: dict[str, list[Any]] = {name: [] for name in (*names, "replicates")}
         for name, regret in self.regret.items():
@@ -165,26 +165,24 @@ def simulate(
     remedy = "Pass algorithms by name, such as {'ours': PrivateUCB(...)}."
     if not isinstance(algorithms, Mapping):
         shown = type(algorithms).__name__
-        raise TypeError(_checks.expected("algorithms", shown, "a mapping", remedy))
+        raise TypeError(checks.expected("algorithms", shown, "a mapping", remedy))
     if not algorithms:
-        raise ValueError(_checks.expected("algorithms", {}, "at least one", remedy))
+        raise ValueError(checks.expected("algorithms", {}, "at least one", remedy))
     for algorithm in algorithms.values():
         if not isinstance(algorithm, Algorithm):
             shown = type(algorithm).__name__
-            raise TypeError(
-                _checks.expected("algorithms", shown, "Algorithms", "Build them first.")
-            )
+            raise TypeError(checks.expected("algorithms", shown, "Algorithms", "Build them first."))
     remedy = "Pass how many worlds to play."
-    replicates = _checks.count("replicates", replicates, remedy, at_most=10**7)
-    seed = _checks.count("seed", seed, "Pass a whole number.", at_least=0)
+    replicates = checks.count("replicates", replicates, remedy, at_most=10**7)
+    seed = checks.count("seed", seed, "Pass a whole number.", at_least=0)
     rounds = {algorithm.rounds for algorithm in algorithms.values()}
     dimensions = {algorithm.dimension for algorithm in algorithms.values()}
     if len(rounds) > 1 or dimensions != {environment.dimension}:
         rule = f"of dimension {environment.dimension} and one number of rounds"
         remedy = "Build all algorithms for this environment."
-        raise ValueError(_checks.expected("algorithms", list(algorithms), rule, remedy))
+        raise ValueError(checks.expected("algorithms", list(algorithms), rule, remedy))
     (last,) = rounds
-    points = min(_checks.count("points", points, "Pass how many points a curve has."), last)
+    points = min(checks.count("points", points, "Pass how many points a curve has."), last)
     marks = np.unique(np.linspace(0, last, points + 1).round().astype(np.int64))[1:]
     groups = [range(i, min(i + GROUP, replicates)) for i in range(0, replicates, GROUP)]
     tasks = [(name, group) for name in algorithms for group in groups]

@@ -14,19 +14,19 @@ from typing import Literal
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits.exploration import Exploration, Forced, Thompson, UpperConfidence
-from bandits.kinds import _Private
-from bandits.linear_model import Model, Ridge
-from bandits.per_user import Capped, Limited
-from bandits.rewards import REPLACE_ONE, Channel, Sampled
-from bandits.schedules import Determinant, Fixed, Schedule
+from bandits import checks
+from bandits.algorithms.bases import Private
+from bandits.learning.exploration import Exploration, Forced, Thompson, UpperConfidence
+from bandits.learning.linear_model import Model, Ridge
+from bandits.learning.per_user import Capped, Limited
+from bandits.learning.rewards import REPLACE_ONE, Channel, Sampled
+from bandits.learning.schedules import Determinant, Fixed, Schedule
 
 _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 @dataclass(frozen=True, kw_only=True)
-class _AdaPrivate(_Private):
+class _AdaPrivate(Private):
     """Algorithm 1: b is released at the end of batches of one length; A needs no noise.
 
     Parameters
@@ -49,7 +49,7 @@ class _AdaPrivate(_Private):
     def __post_init__(self) -> None:
         if self.growth is not None and self.frozen:
             remedy = "det A grows round by round only where A does."
-            raise ValueError(_checks.expected("frozen", self.frozen, "False with growth=", remedy))
+            raise ValueError(checks.expected("frozen", self.frozen, "False with growth=", remedy))
         super().__post_init__()
 
     @cached_property
@@ -173,12 +173,12 @@ class AdaPrivateAmp(AdaPrivateTS):
     def __post_init__(self) -> None:
         remedy = "Pass the share of rounds whose rewards are used."
         q = self.sampling_probability
-        _checks.real("sampling_probability", q, remedy, above=0, at_most=1)
+        checks.real("sampling_probability", q, remedy, above=0, at_most=1)
         proven = self.reward_range.is_end or self.replace_distance == 2
         if self.relation == REPLACE_ONE and q < 1 and not proven:
             remedy = "Other centres have no proven pair of distributions under sampling."
             rule = "at an end or in the middle of the range"
-            raise ValueError(_checks.expected("centre", self.centre, rule, remedy))
+            raise ValueError(checks.expected("centre", self.centre, rule, remedy))
         super().__post_init__()
         if q < 1:
             warnings.warn(self._price(), stacklevel=3)
@@ -277,9 +277,9 @@ class AdaPrivateUser(AdaPrivateTS):
 
     def __post_init__(self) -> None:
         remedy = "Pass what a user may add to the sums."
-        _checks.moderate("cap", self.cap, remedy)
+        checks.moderate("cap", self.cap, remedy)
         if self.per_batch is not None:
-            _checks.moderate("per_batch", self.per_batch, remedy)
+            checks.moderate("per_batch", self.per_batch, remedy)
         super().__post_init__()
 
     @property
@@ -318,7 +318,7 @@ class AdaPrivateGroup(AdaPrivateTS):
 
     def __post_init__(self) -> None:
         remedy = "Pass the most rewards of a user that are used."
-        _checks.count("rounds_per_user", self.rounds_per_user, remedy)
+        checks.count("rounds_per_user", self.rounds_per_user, remedy)
         super().__post_init__()
 
     @property

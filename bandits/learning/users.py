@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bandits import _checks
-from bandits._checks import Indices
+from bandits import checks
+from bandits.checks import Indices
 
 User = int | str
 _MOST_BITS = 1000
+AS_TEXT = "text of version 0.1"
+"""The kind of ids of an agent that version 0.1 saved."""
 
 
 def user_of(user: Any) -> User:
@@ -33,12 +35,17 @@ def user_of(user: Any) -> User:
     whole = isinstance(user, int | np.integer) and not isinstance(user, bool | np.timedelta64)
     if not whole:
         shown, rule = f"<{type(user).__name__}>", "a string or a whole number"
-        raise TypeError(_checks.expected("user", shown, rule, remedy))
+        raise TypeError(checks.expected("user", shown, rule, remedy))
     number = int.__int__(user) if isinstance(user, int) else int(user)
     if number.bit_length() > _MOST_BITS:
         rule = f"a whole number of at most {_MOST_BITS} bits"
-        raise ValueError(_checks.expected("user", "<a longer int>", rule, remedy))
+        raise ValueError(checks.expected("user", "<a longer int>", rule, remedy))
     return number
+
+
+def as_text(user: User) -> str:
+    """Return a user id as version 0.1 kept it."""
+    return str(user).rstrip("\0")
 
 
 def coded(users: Any) -> tuple[list[User], Indices]:

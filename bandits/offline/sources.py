@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bandits._downloads import Source
+from bandits.offline.downloads import Source
 
 Edition = Literal["latest-small", "25m", "32m"]
 Policy = Literal["random", "bts"]

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg.blas import daxpy, dger
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from bandits._checks import Array
+from bandits.checks import Array
 
 
 def times(matrix: Array, vector: Array) -> Array:

@@ -15,9 +15,9 @@ from typing import IO, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bandits import _checks
-from bandits._checks import Array, Indices
-from bandits._downloads import (
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.offline.downloads import (
     DataUnavailable,
     Files,
     Location,
@@ -25,7 +25,7 @@ from bandits._downloads import (
     data_folder,
     fetch,
 )
-from bandits._sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
+from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
 
 __all__ = [
     "BanditLog",
@@ -77,22 +77,22 @@ class Ratings:
 
     def __post_init__(self) -> None:
         remedy = "Pass a public range of normal size."
-        low = _checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
-        width = _checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
-        _checks.real("high - low", width, remedy, at_least=1e-50)
+        low = checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
+        width = checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
+        checks.real("high - low", width, remedy, at_least=1e-50)
         # how many users and ratings there are is not told: a private release protects both
         rating = np.asarray(self.rating)
         if rating.shape != np.shape(self.user) or rating.ndim != 1:
             remedy = "Pass one number for each rating."
-            raise ValueError(_checks.expected("rating", "...", "as long as user", remedy))
-        _checks.finite("rating", rating, rating.shape, "Pass one number for each rating.")
+            raise ValueError(checks.expected("rating", "...", "as long as user", remedy))
+        checks.finite("rating", rating, rating.shape, "Pass one number for each rating.")
         for name, ids in (("user", self.user_ids), ("item", self.item_ids)):
             numbers = np.asarray(getattr(self, name))
             whole = numbers.dtype.kind in "iu" and numbers.shape == rating.shape
             if not (whole and np.all((numbers >= 0) & (numbers < len(ids)))):
                 rule = f"places in {name}_ids, one for each rating"
                 remedy = f"Number them from 0, as {name}_ids does."
-                raise ValueError(_checks.expected(name, "...", rule, remedy))
+                raise ValueError(checks.expected(name, "...", rule, remedy))
 
     @property
     def users(self) -> int:
@@ -116,11 +116,11 @@ class Ratings:
         Choosing by counts looks at who rated what: it is free where that is public, and a release
         where it is not.
         """
-        items = _checks.count("items", items, "Pass how many items to keep.", at_most=self.items)
+        items = checks.count("items", items, "Pass how many items to keep.", at_most=self.items)
         kept = self._of(np.isin(self.item, _largest(np.bincount(self.item), items)))
         if users is None:
             return kept
-        users = _checks.count("users", users, "Pass how many users to keep.", at_most=kept.users)
+        users = checks.count("users", users, "Pass how many users to keep.", at_most=kept.users)
         return kept._of(np.isin(kept.user, _largest(np.bincount(kept.user), users)))
 
     def complete(self) -> "Ratings":
@@ -250,7 +250,7 @@ def load_jester(
         As in `load_movielens`.
     """
     if not parts:
-        raise ValueError(_checks.expected("parts", parts, "at least one part", "Pass (1,)."))
+        raise ValueError(checks.expected("parts", parts, "at least one part", "Pass (1,)."))
     tables = []
     for part in parts:
         _one_of("parts", part, tuple(JESTER))
@@ -388,9 +388,9 @@ def _largest(counts: Indices, size: int) -> Indices:
 def _not_this(files: Files, facts: str, found: object) -> str:
     remedy = "Pass the published data set, whole and unchanged."
     rule = f"the published data set, with {facts}"
-    return _checks.expected(f"contents of {files.path}", found, rule, remedy)
+    return checks.expected(f"contents of {files.path}", found, rule, remedy)
 
 
 def _one_of(name: str, value: object, known: Sequence[object]) -> None:
     if value not in known:
-        raise ValueError(_checks.expected(name, value, f"one of {known}", "Choose one of them."))
+        raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one of them."))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bandits._checks import Array, Indices
-from bandits.exploration import ByScore, Draws, Exploration, Noise
-from bandits.linear_model import Model
-from bandits.rewards import Channel
-from bandits.schedules import Schedule
+from bandits.checks import Array, Indices
+from bandits.learning.exploration import ByScore, Draws, Exploration, Noise
+from bandits.learning.linear_model import Model
+from bandits.learning.rewards import Channel
+from bandits.learning.schedules import Schedule
 
 _AHEAD = 256
 """Rounds whose random numbers a live learner draws at once."""

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from bandits import _checks
+from bandits import checks
 
 FOLDER_VARIABLE = "DPCALIB_DATA_DIR"
 Location = str | os.PathLike[str]
@@ -112,7 +112,7 @@ def _verify(path: Path, source: Source) -> None:
     found = _pooch().file_hash(str(path), alg=algorithm)
     if found != known:
         remedy = f"Delete it and download {' or '.join(source.addresses)} again."
-        raise ValueError(_checks.expected(f"{algorithm} of {path}", found, known, remedy))
+        raise ValueError(checks.expected(f"{algorithm} of {path}", found, known, remedy))
 
 
 def _pooch() -> Any:
@@ -134,7 +134,7 @@ class Files:
         self.path = Path(path).expanduser()
         if not self.path.exists():
             raise DataUnavailable(
-                _checks.expected("path", str(path), "a zip or a folder", "It does not exist.")
+                checks.expected("path", str(path), "a zip or a folder", "It does not exist.")
             )
         if self.path.is_dir():
             found = (p for p in self.path.rglob("*") if p.is_file())
@@ -144,7 +144,7 @@ class Files:
                 self.names = sorted(archive.namelist())
         else:
             rule = "a zip or a folder"
-            raise ValueError(_checks.expected("path", str(path), rule, "It is neither."))
+            raise ValueError(checks.expected("path", str(path), rule, "It is neither."))
 
     def has(self, ending: str) -> bool:
         """Return whether a file's path ends with these parts."""

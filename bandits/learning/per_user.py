@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import privacy as dp
-from bandits._checks import Array
-from bandits.rewards import MARGIN, Private
-from bandits.users import User, coded, packed, unpacked
+from bandits.checks import Array
+from bandits.learning.rewards import MARGIN, Released
+from bandits.learning.users import User, coded, packed, unpacked
 
 _Ledger = dict[tuple[int, User], float]
 """A number of each user of each replicate."""
@@ -30,7 +30,7 @@ def _ledger(name: str, state: Mapping[str, Any]) -> _Ledger:
     return dict(zip(keys, state[name].tolist(), strict=True))
 
 
-class Capped(Private):
+class Capped(Released):
     """All rewards of a user are protected: what a user adds to all batches together is capped.
 
     A user's part of a batch is u = sum of (r - centre) x over the user's rounds in it. It is
@@ -91,7 +91,7 @@ class Capped(Private):
         self.spent = _ledger("spent", state)
 
 
-class Limited(Private):
+class Limited(Released):
     """Up to k rewards of a user are protected as a group: the later ones are dropped.
 
     Which rounds a user has is public, so that the count is too.

@@ -10,22 +10,20 @@ import secrets
 import threading
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array
-from bandits.rewards import unprotected
-from bandits.tickets import Missed, Ticket, is_ticket
-from bandits.users import User, user_of
-
-if TYPE_CHECKING:
-    from bandits.algorithm import Algorithm
-    from bandits.learner import Learner
-
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.checks import Array
+from bandits.learning.learner import Learner
+from bandits.learning.rewards import unprotected
+from bandits.learning.users import AS_TEXT, User, as_text, user_of
+from bandits.live import checkpoint
+from bandits.live.tickets import Missed, Ticket, is_ticket
 
 _MOST_LATE = 2**16
 """Rounds that may wait for a late reward, where late rewards count."""
@@ -67,7 +65,7 @@ def _table(candidates: Any) -> Array:
     except (TypeError, ValueError):
         remedy = "Pass one row of real numbers for each candidate."
         shown = type(candidates).__name__
-        message = _checks.expected("candidates", shown, "rows of one length", remedy)
+        message = checks.expected("candidates", shown, "rows of one length", remedy)
     raise ValueError(message)
 
 
@@ -84,7 +82,7 @@ class Agent:
         Whether noise is seeded float noise, for experiments alone.
     """
 
-    def __init__(self, algorithm: "Algorithm", learner: "Learner", *, simulation: bool) -> None:
+    def __init__(self, algorithm: Algorithm, learner: Learner, *, simulation: bool) -> None:
         self.algorithm = algorithm
         sums = getattr(learner.channel, "sums", None)
         self.simulation = simulation or (sums is not None and sums.simulation)
@@ -108,6 +106,25 @@ class Agent:
         self._finished = False
         self._folder: Path | None = None
         self._turn = 0  # of the folder, when this agent wrote it last
+
+    @classmethod
+    def start(
+        cls, algorithm: Algorithm, *, simulation: bool = False, seed: int | None = None
+    ) -> "Agent":
+        """Return a fresh agent; see `Algorithm.start`."""
+        if seed is not None and not simulation:
+            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
+            raise ValueError(
+                checks.expected("seed", seed, "None for noise that is released", remedy)
+            )
+        explore, noise = np.random.SeedSequence(seed).spawn(2)
+        rng = np.random.default_rng(noise) if simulation else None
+        return cls(algorithm, algorithm.learner(explore, rng), simulation=simulation)
+
+    @classmethod
+    def restore(cls, folder: str | PathLike[str]) -> "Agent":
+        """Return the agent that `save` wrote to a folder; see `Algorithm.restore`."""
+        return checkpoint.restore(cls, folder)
 
     def __repr__(self) -> str:
         kind = type(self.algorithm).__name__
@@ -173,7 +190,7 @@ class Agent:
         if features.ndim != 2 or features.shape[1] != self.algorithm.dimension or not len(features):
             rule = f"(n, {self.algorithm.dimension}) with n >= 1"
             remedy = "Pass one row of features for each candidate."
-            raise ValueError(_checks.expected("shape of candidates", features.shape, rule, remedy))
+            raise ValueError(checks.expected("shape of candidates", features.shape, rule, remedy))
         features = self.algorithm.prepared(features)
         owner = None if user is None and not self._by_user else self._owner(user)
         lock, learner = self._lock, self._learner
@@ -209,18 +226,19 @@ class Agent:
             remedy = "Pass user= where users are protected, and only there."
             rule = "a user" if self._by_user else "None"
             shown = None if user is None else f"<{type(user).__name__}>"
-            raise ValueError(_checks.expected("user", shown, rule, remedy))
-        return user_of(user)
+            raise ValueError(checks.expected("user", shown, rule, remedy))
+        owner = user_of(user)
+        return as_text(owner) if self._user_kind == AS_TEXT else owner
 
     def _check_kind(self, owner: User) -> None:
         """Refuse a second kind of id: 7 and "7" would have a cap each."""
-        kind = type(owner).__name__
+        kind = AS_TEXT if self._user_kind == AS_TEXT else type(owner).__name__
         if self._user_kind is None:
             self._user_kind = kind
         elif kind != self._user_kind:
             remedy = "Name users as before, or they are taken for other people."
             rule = f"of the kind known before, <{self._user_kind}>"
-            raise TypeError(_checks.expected("user", f"<{kind}>", rule, remedy))
+            raise TypeError(checks.expected("user", f"<{kind}>", rule, remedy))
 
     def _reserve(self, rounds: int) -> None:
         """Make room for an open batch of so many rounds."""
@@ -245,7 +263,7 @@ class Agent:
         if not is_ticket(ticket):
             remedy = "Rebuild a ticket that was stored by Ticket(*values)."
             shown = type(ticket).__name__
-            raise TypeError(_checks.expected("ticket", shown, "a Ticket of select()", remedy))
+            raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
         value = self._range.centred(reward)
         number = int(ticket.round)
         key, lock = ticket.key, self._lock
@@ -263,7 +281,7 @@ class Agent:
             lock.release()
         remedy = "Each ticket takes one reward, and a restored agent knows what was saved."
         rule = "that of an open ticket of this agent"
-        raise ValueError(_checks.expected("ticket.round", number, rule, remedy))
+        raise ValueError(checks.expected("ticket.round", number, rule, remedy))
 
     def finish(self, *, release: bool) -> None:
         """End the agent: release the last, partial batch, or drop it.
@@ -352,7 +370,5 @@ class Agent:
         RuntimeError
             Another agent was restored from the folder since: this one may not go on.
         """
-        from bandits.checkpoint import save
-
         with self._lock:
-            save(self, Path(folder))
+            checkpoint.save(self, Path(folder))

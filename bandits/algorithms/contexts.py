@@ -7,16 +7,16 @@ from functools import cached_property
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits.exploration import Exploration, UpperConfidence
-from bandits.kinds import Noise, _Private
-from bandits.linear_model import Model, NoisyRidge
-from bandits.rewards import Channel, WithContexts
-from bandits.schedules import Fixed, Schedule
+from bandits import checks
+from bandits.algorithms.bases import Noise, Private
+from bandits.learning.exploration import Exploration, UpperConfidence
+from bandits.learning.linear_model import Model, NoisyRidge
+from bandits.learning.rewards import Channel, WithContexts
+from bandits.learning.schedules import Fixed, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateContexts(_Private):
+class PrivateContexts(Private):
     """For private contexts: x x' and (r - centre) x are released together, both with noise.
 
     The action of a round shows that round's own context to whoever sees it, so that the claim is
@@ -59,8 +59,8 @@ class PrivateContexts(_Private):
 
     def __post_init__(self) -> None:
         if self.published:
-            _checks.real("epsilon", self.epsilon, "Pass the target.", above=0)
-            _checks.real("delta", self.delta, "Pass a probability, such as 1e-5.", above=0, below=1)
+            checks.real("epsilon", self.epsilon, "Pass the target.", above=0)
+            checks.real("delta", self.delta, "Pass a probability, such as 1e-5.", above=0, below=1)
             for name, only, remedy in (
                 ("noise", "binary_tree", "The published constants are those of a tree."),
                 ("ridge", PrivateContexts.ridge, "Leave it out: the published shift replaces it."),
@@ -68,10 +68,10 @@ class PrivateContexts(_Private):
                 value = getattr(self, name)
                 if value != only:
                     rule = f"{only!r} with calibration='published'"
-                    raise ValueError(_checks.expected(name, value, rule, remedy))
+                    raise ValueError(checks.expected(name, value, rule, remedy))
         remedy = "Pass a probability, such as 0.05."
         failure = self.failure_probability
-        _checks.real("failure_probability", failure, remedy, above=0, below=1)
+        checks.real("failure_probability", failure, remedy, above=0, below=1)
         super().__post_init__()
 
     @property

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits import _checks
-from bandits._checks import Array
-from bandits.rewards import RELATIONS, Range
+from bandits import checks
+from bandits.checks import Array
+from bandits.learning.rewards import RELATIONS, Range
 
 _CHUNK = 1 << 22
 _GRID = 2048
@@ -38,18 +38,18 @@ class Privacy:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _checks.real("epsilon", self.epsilon, "Pass the privacy loss bound, such as 1.", above=0)
+        checks.real("epsilon", self.epsilon, "Pass the privacy loss bound, such as 1.", above=0)
         remedy = "Pass a small probability, such as 1e-5."
-        _checks.real("delta", self.delta, remedy, above=0, below=1)
+        checks.real("delta", self.delta, remedy, above=0, below=1)
         if self.seed is not None and not self.simulation:
             remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
             raise ValueError(
-                _checks.expected("seed", self.seed, "None for noise that is released", remedy)
+                checks.expected("seed", self.seed, "None for noise that is released", remedy)
             )
         if self.relation not in RELATIONS:
             rule = f"one of {[str(known) for known in RELATIONS]}"
             remedy = "Rounds are public: a reward can be replaced, or missing."
-            raise ValueError(_checks.expected("relation", self.relation, rule, remedy))
+            raise ValueError(checks.expected("relation", self.relation, rule, remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +92,18 @@ class Options:
         for name in ("clip", "largest_weight"):
             if getattr(self, name) is not None:
                 remedy = "Pass a bound of the weights, or None."
-                _checks.real(name, getattr(self, name), remedy, above=0)
-        _checks.real("level", self.level, "Pass a level such as 0.95.", above=0, below=1)
+                checks.real(name, getattr(self, name), remedy, above=0)
+        checks.real("level", self.level, "Pass a level such as 0.95.", above=0, below=1)
         remedy = "Pass how many resamples to draw."
-        _checks.count("resamples", self.resamples, remedy, at_most=10**6)
-        _checks.count("seed", self.seed, "Pass a whole number.", at_least=0)
+        checks.count("resamples", self.resamples, remedy, at_most=10**6)
+        checks.count("seed", self.seed, "Pass a whole number.", at_least=0)
         given = self.privacy is not None
         if self.private != given or (given and not isinstance(self.privacy, Privacy)):
             remedy = (
                 "Pass privacy=Privacy(epsilon=..., delta=...) with private=True, and only there."
             )
             rule = "given exactly where private=True"
-            raise ValueError(_checks.expected("privacy", self.privacy, rule, remedy))
+            raise ValueError(checks.expected("privacy", self.privacy, rule, remedy))
         object.__setattr__(self, "_range", Range.centred_on_middle(self.low, self.high))
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
-from bandits import _checks
+from bandits import checks
 
 
 class Schedule(Protocol):
@@ -49,7 +49,7 @@ class Fixed(_ByCount):
     rounds: int
 
     def __post_init__(self) -> None:
-        _checks.count("rounds", self.rounds, "Pass the rounds of a batch.")
+        checks.count("rounds", self.rounds, "Pass the rounds of a batch.")
 
     def length(self, batch: int) -> int:
         """Return the length of any batch."""
@@ -68,8 +68,8 @@ class Geometric(_ByCount):
     ratio: float = 1.15
 
     def __post_init__(self) -> None:
-        _checks.count("first", self.first, "Pass the rounds of the first batch.")
-        _checks.real("ratio", self.ratio, "Pass how much longer each batch is.", at_least=1)
+        checks.count("first", self.first, "Pass the rounds of the first batch.")
+        checks.real("ratio", self.ratio, "Pass how much longer each batch is.", at_least=1)
 
     def length(self, batch: int) -> int:
         """Return the length of batch 0, 1, ..."""
@@ -83,7 +83,7 @@ class Geometric(_ByCount):
             if reached >= rounds:
                 return batch + 1
         remedy = f"Pass a larger first or ratio: {rounds} rounds may fill {_MOST_BATCHES} batches."
-        raise ValueError(_checks.expected("ratio", self.ratio, "larger", remedy))
+        raise ValueError(checks.expected("ratio", self.ratio, "larger", remedy))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Determinant:
     lockstep = False
 
     def __post_init__(self) -> None:
-        _checks.real("growth", self.growth, "Pass the growth of det A, such as 1.", above=0)
+        checks.real("growth", self.growth, "Pass the growth of det A, such as 1.", above=0)
 
     def length(self, batch: int) -> None:
         """Return None: the features decide."""

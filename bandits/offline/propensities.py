@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bandits import _checks
-from bandits._checks import Array
+from bandits import checks
+from bandits.checks import Array
 
 _TIE = 1e-12
 
@@ -62,18 +62,18 @@ def thompson_propensities(
     from scipy.special import ndtr
 
     remedy = "Pass features, and the mean and the root of a model of as many coefficients."
-    candidates = _checks.finite("candidates", candidates, np.shape(candidates), remedy)
-    mean = _checks.finite("mean", mean, candidates.shape[-1:], remedy)
-    root = _checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
+    candidates = checks.finite("candidates", candidates, np.shape(candidates), remedy)
+    mean = checks.finite("mean", mean, candidates.shape[-1:], remedy)
+    root = checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
     if candidates.ndim < 2 or root.ndim < 2:
         rule = "of two dimensions at least"
-        raise ValueError(_checks.expected("shape of candidates", candidates.shape, rule, remedy))
-    _checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
-    draws = _checks.count("draws", draws, "Pass how many draws to average.")
+        raise ValueError(checks.expected("shape of candidates", candidates.shape, rule, remedy))
+    checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
+    draws = checks.count("draws", draws, "Pass how many draws to average.")
     n = candidates.shape[-2]
     if n < 2:
         remedy = "A single candidate is always picked."
-        raise ValueError(_checks.expected("candidates", candidates.shape, "two at least", remedy))
+        raise ValueError(checks.expected("candidates", candidates.shape, "two at least", remedy))
     means = candidates @ mean
     factors = scale * (candidates @ root)  # scores = means + factors @ normals
     if n == 2:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array
+from bandits import checks
+from bandits.checks import Array
 
 MARGIN = 1 + 1e-12
 """Float norms of features may exceed 1 by rounding; the noise pays for it."""
@@ -45,12 +45,12 @@ class Range:
     centre: float = 0.0
 
     def __post_init__(self) -> None:
-        low = _checks.real("low", self.low, "Pass the smallest reward.")
-        high = _checks.real("high", self.high, "Pass the largest reward.", above=low)
+        low = checks.real("low", self.low, "Pass the smallest reward.")
+        high = checks.real("high", self.high, "Pass the largest reward.", above=low)
         remedy = "Choose a unit in which rewards are neither tiny nor huge."
-        _checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
+        checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
         remedy = "Pass a public guess of the mean reward."
-        _checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
+        checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
 
     @classmethod
     def centred_on_middle(cls, low: float, high: float) -> "Range":
@@ -121,12 +121,12 @@ def _number(reward: Any) -> float:
         pass
     shown = type(reward).__name__  # never the reward itself
     remedy = "Pass None where there is none."
-    raise TypeError(_checks.expected("type of reward", shown, "a number", remedy))
+    raise TypeError(checks.expected("type of reward", shown, "a number", remedy))
 
 
 def unprotected(delta: float, relation: dp.NeighboringRelation, why: str) -> dp.Guarantee:
     """Return the guarantee of no privacy: an infinite epsilon."""
-    delta = _checks.real("delta", delta, "Pass a small probability.", at_least=0, below=1)
+    delta = checks.real("delta", delta, "Pass a small probability.", at_least=0, below=1)
     return dp.Guarantee(math.inf, delta, relation, "none", theorem=why)
 
 
@@ -175,7 +175,7 @@ def summed(features: Array, rewards: Array) -> Array:
     return total
 
 
-class Private:
+class Released:
     """Each round's reward is protected: the batch sums are released as noisy running sums.
 
     Parameters
@@ -228,7 +228,7 @@ class Private:
         """Put the arrays back."""
 
 
-class Sampled(Private):
+class Sampled(Released):
     """Each round enters its batch's sum with probability q, by a secret coin of its own.
 
     Parameters
@@ -281,7 +281,7 @@ class Sampled(Private):
             self.coins.bit_generator.state = json.loads(str(state["coins"]))
 
 
-class WithContexts(Private):
+class WithContexts(Released):
     """Contexts and rewards are protected: sums of x x' and of (r - centre) x, released together.
 
     The upper triangle of x x', its off-diagonal entries times sqrt 2, has the Frobenius norm of
@@ -303,4 +303,4 @@ class WithContexts(Private):
         return values
 
 
-Channel = Open | Private
+Channel = Open | Released
