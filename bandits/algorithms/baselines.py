@@ -151,9 +151,6 @@ class AdaPrivateAmp(AdaPrivateTS):
         q in (0, 1]; a value below 1 warns, and says what it costs.
     rescale
         Divide the released sums by q.
-    calibration
-        ``"exact"``, or ``"printed_not_a_bound"``: the preprint's, whose true epsilon `guarantee`
-        tells (14 for a claimed 1 at q = 0.3). A negative control.
 
     Notes
     -----
@@ -168,7 +165,7 @@ class AdaPrivateAmp(AdaPrivateTS):
     rescale: bool = True
     calibration: str = "exact"
 
-    CALIBRATIONS = ("exact", "printed_not_a_bound")
+    CALIBRATIONS = ("exact",)
 
     def __post_init__(self) -> None:
         remedy = "Pass the share of rounds whose rewards are used."
@@ -185,9 +182,6 @@ class AdaPrivateAmp(AdaPrivateTS):
 
     def _price(self) -> str:
         """Return what sampling costs, in words."""
-        if self.calibration != "exact":
-            true = self.guarantee(self.delta).epsilon
-            return f"The printed formula is not a bound: the true epsilon is {true:.4g}."
         full = replace(self, sampling_probability=1.0).noise_multiplier
         times = self.noise_multiplier / (self.sampling_probability * full)
         return (
@@ -210,27 +204,9 @@ class AdaPrivateAmp(AdaPrivateTS):
     @cached_property
     def noise_multiplier(self) -> float:
         """Noise of one release over `clip_norm`."""
-        if self.calibration == "printed_not_a_bound":
-            return self.replace_distance * self._printed()
         return dp.calibrate(
             self._sampled, epsilon=self.epsilon, delta=self.delta, relation=self._accounted
         )
-
-    def _printed(self) -> float:
-        """Return the sigma at which the printed formula reaches the target, orders 2 to 64."""
-
-        def claimed(sigma: float) -> float:
-            q, log_inverse = self.sampling_probability, math.log(1 / self.delta)
-            return min(
-                dp.printed_subsampling_formula_not_a_bound(a, sigma, q) + log_inverse / (a - 1)
-                for a in range(2, 65)
-            )
-
-        low, high = 1e-3, 1e4
-        for _ in range(60):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if claimed(middle) > self.epsilon else (low, middle)
-        return high
 
     @property
     def mechanism(self) -> dp.Gaussian | dp.PoissonSampled:

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import svds
 
 import bandits
 import privacy as dp
-from bandits import features
+from bandits.offline import features
 from bandits.offline.datasets import Ratings
 
 
