@@ -2,21 +2,20 @@
 
 Every public name is imported on first use. This package imports the public names of `privacy`
 and nothing below them.
+
+`learning` has the parts, `algorithms` the descriptions made of them; `live` runs them in earnest,
+`offline` in simulations; `experiments` are the tables of the preprint. A room imports rooms before
+it in this list.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bandits.algorithms.runner import run_by as _run_by
+
 if TYPE_CHECKING:
-    from bandits.agents import (
-        LinTS,
-        LinUCB,
-        PrivateThompson,
-        PrivateUCB,
-        algorithm_from_json,
-    )
-    from bandits.algorithm import Algorithm
-    from bandits.baselines import (
+    from bandits.algorithms.algorithm import Algorithm
+    from bandits.algorithms.baselines import (
         AdaPrivateAdaptive,
         AdaPrivateAmp,
         AdaPrivateForced,
@@ -26,8 +25,14 @@ if TYPE_CHECKING:
         AdaPrivateUCB,
         AdaPrivateUser,
     )
-    from bandits.contexts import PrivateContexts
-    from bandits.datasets import (
+    from bandits.algorithms.bases import NonPrivate, Private
+    from bandits.algorithms.contexts import PrivateContexts
+    from bandits.algorithms.elimination import CoreSetElimination
+    from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson, PrivateUCB
+    from bandits.algorithms.registry import algorithm_from_json, register_algorithm
+    from bandits.live.agent import Agent
+    from bandits.live.tickets import Ticket
+    from bandits.offline.datasets import (
         BanditLog,
         DataUnavailable,
         Ratings,
@@ -35,21 +40,12 @@ if TYPE_CHECKING:
         load_movielens,
         load_open_bandit,
     )
-    from bandits.elimination import CoreSetElimination
-    from bandits.environments import Environment, RankDeficient, Replay, Synthetic
-    from bandits.evaluation import (
-        Estimate,
-        doubly_robust,
-        ips,
-        replay,
-        snips,
-    )
-    from bandits.features import ItemFeatures, private_svd_features, svd_features
-    from bandits.intervals import Options, Privacy
-    from bandits.live import Agent
-    from bandits.propensities import Propensities, thompson_propensities
-    from bandits.simulation import Simulation, simulate
-    from bandits.tickets import Ticket
+    from bandits.offline.environments import Environment, RankDeficient, Replay, Synthetic
+    from bandits.offline.evaluation import Estimate, doubly_robust, ips, replay, snips
+    from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
+    from bandits.offline.intervals import Options, Privacy
+    from bandits.offline.propensities import Propensities, thompson_propensities
+    from bandits.offline.simulation import Simulation, simulate
 
 __all__ = [
     "AdaPrivateAdaptive",
@@ -70,8 +66,10 @@ __all__ = [
     "ItemFeatures",
     "LinTS",
     "LinUCB",
+    "NonPrivate",
     "Options",
     "Privacy",
+    "Private",
     "PrivateContexts",
     "PrivateThompson",
     "PrivateUCB",
@@ -89,6 +87,7 @@ __all__ = [
     "load_movielens",
     "load_open_bandit",
     "private_svd_features",
+    "register_algorithm",
     "replay",
     "simulate",
     "snips",
@@ -97,21 +96,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agents": "LinTS LinUCB PrivateThompson PrivateUCB algorithm_from_json",
-    "algorithm": "Algorithm",
-    "baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup AdaPrivateTS "
-    "AdaPrivateTuned AdaPrivateUCB AdaPrivateUser",
-    "contexts": "PrivateContexts",
-    "datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens load_open_bandit",
-    "elimination": "CoreSetElimination",
-    "environments": "Environment RankDeficient Replay Synthetic",
-    "evaluation": "Estimate doubly_robust ips replay snips",
-    "features": "ItemFeatures private_svd_features svd_features",
-    "intervals": "Options Privacy",
-    "live": "Agent",
-    "propensities": "Propensities thompson_propensities",
-    "simulation": "Simulation simulate",
-    "tickets": "Ticket",
+    "algorithms.algorithm": "Algorithm",
+    "algorithms.baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup "
+    "AdaPrivateTS AdaPrivateTuned AdaPrivateUCB AdaPrivateUser",
+    "algorithms.bases": "NonPrivate Private",
+    "algorithms.contexts": "PrivateContexts",
+    "algorithms.elimination": "CoreSetElimination",
+    "algorithms.named": "LinTS LinUCB PrivateThompson PrivateUCB",
+    "algorithms.registry": "algorithm_from_json register_algorithm",
+    "live.agent": "Agent",
+    "live.tickets": "Ticket",
+    "offline.datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens "
+    "load_open_bandit",
+    "offline.environments": "Environment RankDeficient Replay Synthetic",
+    "offline.evaluation": "Estimate doubly_robust ips replay snips",
+    "offline.features": "ItemFeatures private_svd_features svd_features",
+    "offline.intervals": "Options Privacy",
+    "offline.propensities": "Propensities thompson_propensities",
+    "offline.simulation": "Simulation simulate",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -127,3 +129,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_run_by(lambda: __getattr__("Agent"))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bandits.experiments import NAMES
+from bandits.experiments.options import OPTIONS, TABLES
 
 _DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
 _BAD_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -36,7 +37,7 @@ def _simulate(
     round offers 5 of 100 arms.
     """
     import bandits
-    from bandits.agents import ALGORITHMS
+    from bandits.algorithms.registry import ALGORITHMS
     from bandits.experiments.tables import up
 
     for option, path, endings in (
@@ -51,7 +52,7 @@ def _simulate(
         world = bandits.Synthetic(dimension=dimension)
         for name in algorithm:
             form: dict[str, Any] = {"type": name, "dimension": dimension, "rounds": rounds}
-            if name in ALGORITHMS and hasattr(ALGORITHMS[name], "noise_multiplier"):
+            if issubclass(ALGORITHMS.get(name, bandits.NonPrivate), bandits.Private):
                 form |= {"epsilon": epsilon, "delta": delta}
             built[name] = bandits.algorithm_from_json(form)
         found = bandits.simulate(
@@ -153,18 +154,6 @@ simulate = click.Command(
     ],
 )
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-EXPERIMENT_OPTIONS: list[click.Parameter] = [
-    click.Option(["--quick"], is_flag=True, help="Few and short runs: minutes for all tables."),
-    click.Option(["--data-dir"], type=_FOLDER, help="Where data sets are, or are downloaded to."),
-    click.Option(["--download"], is_flag=True, help="Download data that are missing."),
-    click.Option(["--cache"], type=_FOLDER, help="Keep results there, by configuration."),
-    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Processes."),
-    click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
-]
-"""Of one table and of all."""
-TABLES = "\b\nNAME is one of:\n" + "\n".join(f"  {name}" for name in NAMES)
-
 
 def _experiment(*, name: str, **options: Any) -> None:
     """Re-run a table of the AdaPrivate-TS preprint.
@@ -172,8 +161,8 @@ def _experiment(*, name: str, **options: Any) -> None:
     Its numbers stand beside ours, with a verdict. A full run takes minutes; --quick takes
     seconds and is too short to judge the numbers.
     """
-    from bandits.datasets import DataUnavailable
     from bandits.experiments.command import show
+    from bandits.offline.datasets import DataUnavailable
 
     try:
         show(name, **options)
@@ -189,7 +178,7 @@ experiment = click.Command(
     help=f"{inspect.getdoc(_experiment)}\n\n{TABLES}",
     params=[
         click.Argument(["name"], metavar="NAME", type=click.Choice(NAMES)),
-        *EXPERIMENT_OPTIONS,
+        *OPTIONS,
     ],
 )
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         mu_from_rho,
         noise_multiplier_from_mu,
     )
-    from privacy.notions.printed import printed_subsampling_formula_not_a_bound
     from privacy.notions.zcdp import (
         delta_from_rho,
         epsilon_from_rho,
@@ -138,7 +137,6 @@ __all__ = [
     "noise_multiplier_from_rho",
     "parallel",
     "plan_from_json",
-    "printed_subsampling_formula_not_a_bound",
     "recalibrate",
     "register_factorisation",
     "register_mechanism",
@@ -170,7 +168,6 @@ _HOMES = {
     "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
     "parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
-    "notions.printed": "printed_subsampling_formula_not_a_bound",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bandits.agents import PrivateThompson, PrivateUCB
-from bandits.algorithm import Algorithm
-from bandits.baselines import AdaPrivateTS
+from bandits.algorithms.algorithm import Algorithm
+from bandits.algorithms.baselines import AdaPrivateTS
+from bandits.algorithms.named import PrivateThompson, PrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
 

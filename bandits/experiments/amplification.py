@@ -3,8 +3,9 @@
 import warnings
 from typing import Any
 
-from bandits.baselines import AdaPrivateAmp, AdaPrivateTS
+from bandits.algorithms.baselines import AdaPrivateAmp, AdaPrivateTS
 from bandits.experiments import runs
+from bandits.experiments.printed_formula import PrintedAmp
 from bandits.experiments.tables import Row, Setup, Table, claimed, spent
 
 _Q = 0.3
@@ -33,11 +34,10 @@ def table(setup: Setup) -> Table:
 def _utility(setup: Setup, epsilon: float) -> list[Row]:
     options = runs.private(setup, epsilon)
     sampled: dict[str, Any] = {"sampling_probability": _Q}
-    printed: dict[str, Any] = {"calibration": "printed_not_a_bound"}
     algorithms = runs.baseline(setup) | runs.seed_and_ours(setup, epsilon)
     algorithms |= {
         "no sampling, exact": AdaPrivateTS(calibration="exact", **options),
-        _PRINTED: AdaPrivateAmp(**options, **sampled, **printed),
+        _PRINTED: PrintedAmp(**options, **sampled),
         "Amp right, rescaled": AdaPrivateAmp(**options, **sampled),
         "Amp right, not rescaled": AdaPrivateAmp(rescale=False, **options, **sampled),
     }
@@ -65,7 +65,7 @@ def _noise(setup: Setup, q: float) -> list[Row]:
     options = runs.private(setup, 1.0, sampling_probability=q)
     full = AdaPrivateTS(calibration="exact", **runs.private(setup, 1.0)).noise_multiplier
     right = AdaPrivateAmp(**options)
-    printed = AdaPrivateAmp(calibration="printed_not_a_bound", **options)
+    printed = PrintedAmp(**options)
     true = printed.guarantee(runs.DELTA).epsilon
     setting = f"epsilon=1, q={q:g}"
     ratio = right.noise_multiplier / q / full

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import privacy as dp
-from bandits.algorithm import Algorithm
-from bandits.baselines import AdaPrivateUCB
-from bandits.contexts import PrivateContexts
-from bandits.elimination import CoreSetElimination
+from bandits.algorithms.algorithm import Algorithm
+from bandits.algorithms.baselines import AdaPrivateUCB
+from bandits.algorithms.bases import Private
+from bandits.algorithms.contexts import PrivateContexts
+from bandits.algorithms.elimination import CoreSetElimination
 from bandits.experiments import runs
 from bandits.experiments.rivals import ThetaPerturbed
 from bandits.experiments.tables import Row, Setup, Table, spent
-from bandits.kinds import _Private
 
 _LITERAL = "zCDP-Episodic, literal (invalid)"
 _PUBLISHED = "JDP-LinUCB, published constants"
@@ -107,7 +107,7 @@ def _rows(setup: Setup, epsilon: float) -> list[Row]:
     return rows + runs.all_rows(setup, few, switching, epsilon, setting=setting)
 
 
-def _split(algorithm: _Private) -> Algorithm:
+def _split(algorithm: Private) -> Algorithm:
     """Return an algorithm whose releases get rho / K each, under the printed conversion."""
     delta = algorithm.delta
     rho = dp.rho_from_epsilon(algorithm.epsilon, delta, conversion="classic") / algorithm.batches

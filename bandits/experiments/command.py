@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from bandits._downloads import DataUnavailable
-from bandits.cli import EXPERIMENT_OPTIONS, TABLES
 from bandits.experiments import NAMES, table
+from bandits.experiments.options import OPTIONS, TABLES
 from bandits.experiments.tables import Setup, Table
+from bandits.offline.downloads import DataUnavailable
 
 
 def show(
@@ -53,6 +53,6 @@ main = click.Command(
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Argument(["names"], metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES)),
-        *EXPERIMENT_OPTIONS,
+        *OPTIONS,
     ],
 )

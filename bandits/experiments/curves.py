@@ -1,7 +1,7 @@
 """Regret over the rounds."""
 
-from bandits.agents import LinTS
-from bandits.baselines import AdaPrivateAdaptive, AdaPrivateUCB
+from bandits.algorithms.baselines import AdaPrivateAdaptive, AdaPrivateUCB
+from bandits.algorithms.named import LinTS
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
 

@@ -1,6 +1,6 @@
 """Forced exploration, and whether it removes the regulariser."""
 
-from bandits.baselines import AdaPrivateForced, AdaPrivateTS
+from bandits.algorithms.baselines import AdaPrivateForced, AdaPrivateTS
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table, claimed
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from bandits.agents import PrivateUCB
-from bandits.baselines import AdaPrivateTS, AdaPrivateUCB
+from bandits.algorithms.baselines import AdaPrivateTS, AdaPrivateUCB
+from bandits.algorithms.named import PrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
 

@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits._checks import Array, Indices
-from bandits.agents import LinTS, PrivateThompson
-from bandits.algorithm import Algorithm
-from bandits.evaluation import (
+from bandits.algorithms.algorithm import Algorithm
+from bandits.algorithms.named import LinTS, PrivateThompson
+from bandits.checks import Array, Indices
+from bandits.experiments import runs
+from bandits.experiments.tables import Row, Setup, Table
+from bandits.offline.evaluation import (
     Estimate,
     doubly_robust,
     ips,
     replay,
     snips,
 )
-from bandits.experiments import runs
-from bandits.experiments.tables import Row, Setup, Table
-from bandits.intervals import Options, Privacy
-from bandits.propensities import thompson_propensities
+from bandits.offline.intervals import Options, Privacy
+from bandits.offline.propensities import thompson_propensities
 
 _DIMENSION, _ARMS, _CANDIDATES = 20, 100, 5
 _CLIP = 10.0

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bandits.baselines import AdaPrivateTS, AdaPrivateUCB
-from bandits.datasets import Ratings, load_jester, load_movielens
-from bandits.environments import Replay
+from bandits.algorithms.baselines import AdaPrivateTS, AdaPrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
-from bandits.features import svd_features
+from bandits.offline.datasets import Ratings, load_jester, load_movielens
+from bandits.offline.environments import Replay
+from bandits.offline.features import svd_features
 
 _DIMENSION = 50
 

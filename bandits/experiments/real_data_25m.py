@@ -1,8 +1,8 @@
 """Replay of MovieLens 25M, which each user of this table has to get."""
 
-from bandits.datasets import load_movielens
 from bandits.experiments.real_data import replayed, where
 from bandits.experiments.tables import Setup, Table
+from bandits.offline.datasets import load_movielens
 
 
 def table(setup: Setup) -> Table:

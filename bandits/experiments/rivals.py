@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 import privacy as dp
-from bandits import _checks
-from bandits._checks import Array
-from bandits.exploration import Exploration, UpperConfidence
-from bandits.kinds import _Private
-from bandits.linear_model import Model, Ridge, times, transposed
-from bandits.rewards import Channel, Open, summed
-from bandits.schedules import Geometric, Schedule
+from bandits import checks
+from bandits.algorithms.bases import Private
+from bandits.checks import Array
+from bandits.learning.exploration import Exploration, UpperConfidence
+from bandits.learning.linear_model import Model, Ridge, times, transposed
+from bandits.learning.rewards import Channel, Open, summed
+from bandits.learning.schedules import Geometric, Schedule
 
 _KEPT = 16
 """Releases for which one norm of A^-1 serves: A grows, so that an old norm is an upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThetaPerturbed(_Private):
+class ThetaPerturbed(Private):
     """Release theta = A^-1 b with noise when an episode ends; one reward moves it by |A^-1 x|.
 
     Parameters
@@ -77,7 +77,7 @@ class ThetaPerturbed(_Private):
         """Return a fresh channel, in a simulation."""
         if rng is None:
             remedy = "Its noise is that of floats. Use an agent of bandits instead."
-            raise ValueError(_checks.expected("simulation", False, "True", remedy))  # noqa: FBT003
+            raise ValueError(checks.expected("simulation", False, "True", remedy))  # noqa: FBT003
         sigma = self.per_release * self.clip_norm
         return _Theta(self.features, lead, self.ridge, sigma, rng, own_data=self.own_data)
 

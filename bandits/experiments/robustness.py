@@ -1,7 +1,7 @@
 """Batch length, exploration and its decay, at epsilon = 1."""
 
-from bandits.agents import PrivateUCB
-from bandits.baselines import AdaPrivateAdaptive, AdaPrivateTS
+from bandits.algorithms.baselines import AdaPrivateAdaptive, AdaPrivateTS
+from bandits.algorithms.named import PrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table
 

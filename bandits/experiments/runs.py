@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 import privacy
-from bandits._checks import Array
-from bandits.agents import LinUCB, PrivateUCB
-from bandits.algorithm import Algorithm
-from bandits.baselines import AdaPrivateTS
-from bandits.environments import Environment, Synthetic
+from bandits.algorithms.algorithm import Algorithm
+from bandits.algorithms.baselines import AdaPrivateTS
+from bandits.algorithms.named import LinUCB, PrivateUCB
+from bandits.checks import Array
 from bandits.experiments.tables import Row, Setup, reproduced
-from bandits.simulation import Simulation, mean_and_error, simulate
+from bandits.offline.environments import Environment, Synthetic
+from bandits.offline.simulation import Simulation, mean_and_error, simulate
 
 DELTA = 1e-5
 SEED = 2026

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import privacy as dp
-from bandits.agents import PrivateUCB
-from bandits.baselines import AdaPrivateUser
-from bandits.datasets import load_movielens
-from bandits.environments import Replay
+from bandits.algorithms.baselines import AdaPrivateUser
+from bandits.algorithms.named import PrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table, spent
-from bandits.features import ItemFeatures, private_svd_features, svd_features
+from bandits.offline.datasets import load_movielens
+from bandits.offline.environments import Replay
+from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
 
 _DIMENSION = 10
 _REWARDS = 5.0

@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bandits._downloads import Location
+from bandits.offline.downloads import Location
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

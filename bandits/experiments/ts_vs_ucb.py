@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bandits.baselines import AdaPrivateTS, AdaPrivateUCB
+from bandits.algorithms.baselines import AdaPrivateTS, AdaPrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table, claimed
 

@@ -1,11 +1,11 @@
 """Users with several rounds: the naive group, the printed clip, and a cap on a lifetime."""
 
 import privacy as dp
-from bandits.agents import PrivateUCB
-from bandits.baselines import AdaPrivateGroup, AdaPrivateTS, AdaPrivateUser
-from bandits.environments import Synthetic
+from bandits.algorithms.baselines import AdaPrivateGroup, AdaPrivateTS, AdaPrivateUser
+from bandits.algorithms.named import PrivateUCB
 from bandits.experiments import runs
 from bandits.experiments.tables import Row, Setup, Table, spent
+from bandits.offline.environments import Synthetic
 
 _RELATIONS = (dp.NeighboringRelation.REPLACE_SPECIAL, dp.NeighboringRelation.REPLACE_ONE)
 

@@ -16,7 +16,7 @@ from scipy.special import betaincinv, ndtri
 
 import bandits
 import privacy as dp
-from bandits.rewards import Private
+from bandits.learning.rewards import Released
 
 TRIALS = 500
 DELTA = 1e-5
@@ -194,7 +194,7 @@ def test_missing_turned_to_zero_before_centring_is_caught():
     assert found > claimed(algorithm)
 
 
-class _Forgetful(Private):
+class _Forgetful(Released):
     """Forgets the noise of the second batch."""
 
     def __init__(self, sums):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import privacy as dp
+from bandits.experiments.printed_formula import printed_subsampling_formula_not_a_bound
 from privacy.accounting import NOTION_MODULES
 
 HERE = Path(__file__).parent
@@ -228,7 +229,7 @@ def test_group_privacy(entry):
 @of_kind("paper_eq_rdp_value_INVALID")
 def test_printed_divergence_is_not_a_bound(entry):
     p = parameters(entry)
-    printed = dp.printed_subsampling_formula_not_a_bound(int(p["alpha"]), p["sigma"], p["q"])
+    printed = printed_subsampling_formula_not_a_bound(int(p["alpha"]), p["sigma"], p["q"])
     assert printed == pytest.approx(float(entry["value"]["paper"]), rel=1e-12)
     ours = dp.account(run(p), notion="rdp").divergence(p["alpha"])
     assert_close_above(ours, entry["value"]["exact"], 1e-10)
@@ -239,7 +240,7 @@ def test_printed_divergence_is_not_a_bound(entry):
 def test_noise_from_the_printed_formula_is_far_too_small(entry):
     p, value = parameters(entry), entry["value"]
     sigma, order = float(value["sigma_paper"]), value["alpha_used"]
-    printed = dp.printed_subsampling_formula_not_a_bound(order, sigma, p["q"])
+    printed = printed_subsampling_formula_not_a_bound(order, sigma, p["q"])
     claimed = printed + math.log(1 / p["delta"]) / (order - 1)
     assert claimed == pytest.approx(p["claimed_eps"], rel=1e-9)
 

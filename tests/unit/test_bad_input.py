@@ -162,15 +162,6 @@ CALLS = {
         {"noise_multiplier": 1.0},
         {"noise_multiplier": POSITIVE},
     ),
-    "printed_subsampling_formula_not_a_bound": (
-        dp.printed_subsampling_formula_not_a_bound,
-        {"order": 2, "noise_multiplier": 1.0, "sampling_probability": 0.5},
-        {
-            "order": [1, *WHOLE],
-            "noise_multiplier": POSITIVE,
-            "sampling_probability": FRACTION,
-        },
-    ),
 }
 ARGUMENTS = [
     pytest.param(call, good, name, refused, id=f"{entry}({name})")

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import bandits
-from bandits import _downloads, datasets
-from bandits._downloads import Source, data_folder, fetch
+from bandits.offline import datasets, downloads
+from bandits.offline.downloads import Source, data_folder, fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("DPCALIB_TEST_DATA", ROOT.parent / "shared" / "data"))
@@ -116,10 +116,10 @@ def test_a_missing_file_names_addresses_place_and_hash(tmp_path):
 
 
 def test_the_folder_of_data(tmp_path, monkeypatch):
-    monkeypatch.setenv(_downloads.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path))
     assert data_folder() == tmp_path
     assert data_folder("~/x") == Path("~/x").expanduser()
-    monkeypatch.delenv(_downloads.FOLDER_VARIABLE)
+    monkeypatch.delenv(downloads.FOLDER_VARIABLE)
     assert data_folder().name == "dpcalib"
 
 

@@ -12,11 +12,16 @@ from click.testing import CliRunner
 
 import bandits
 import privacy as dp
-from bandits import datasets, experiments
+from bandits import experiments
 from bandits.cli import bandit
 from bandits.experiments import command, runs, tables
+from bandits.experiments.printed_formula import (
+    PrintedAmp,
+    printed_subsampling_formula_not_a_bound,
+)
 from bandits.experiments.rivals import ThetaPerturbed
 from bandits.experiments.tables import Row, Setup, Table
+from bandits.offline import datasets
 
 TINY = Setup(quick=True)
 
@@ -87,6 +92,27 @@ def test_a_result_is_found_by_all_that_it_depends_on(tmp_path):
         played = runs.run(setup, {"a": agents[agent]}, worlds[world], replicates=replicates)
         assert played.regret["a"].shape == (replicates, 1)
         assert len(list(tmp_path.iterdir())) == count
+
+
+@pytest.mark.parametrize(("q", "truth"), [(0.1, 67.5), (0.3, 14.0), (0.5, 7.50), (0.7, 5.21)])
+def test_the_printed_amplification_is_unmasked(q, truth):
+    with pytest.warns(UserWarning, match="not a bound"):
+        algorithm = PrintedAmp(sampling_probability=q, **runs.private(TINY, 1.0))
+    assert algorithm.guarantee(1e-5).epsilon == pytest.approx(truth, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("order", value) for value in (1, 0, -1, 2.5, math.nan, True, "2")),
+        *(("noise_multiplier", value) for value in (0, -1, math.nan, math.inf, True, "1")),
+        *(("sampling_probability", value) for value in (0, 1.5, -1, math.nan, True, "1")),
+    ],
+)
+def test_the_printed_formula_refuses(name, value):
+    good = {"order": 2, "noise_multiplier": 1.0, "sampling_probability": 0.5}
+    with pytest.raises((ValueError, TypeError), match=rf"^Expected {name}="):
+        printed_subsampling_formula_not_a_bound(**good | {name: value})
 
 
 def test_the_printed_bound_is_seen_to_spend_more_than_it_claims():

@@ -9,8 +9,8 @@ from scipy.sparse.linalg import svds
 
 import bandits
 import privacy as dp
-from bandits import features
-from bandits.datasets import Ratings
+from bandits.offline import features
+from bandits.offline.datasets import Ratings
 
 
 def made(users=60, items=12, rank=3, seed=0):

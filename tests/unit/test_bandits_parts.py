@@ -8,10 +8,10 @@ import pytest
 
 import bandits
 import privacy as dp
-from bandits import linear_model, rewards, schedules
-from bandits.environments import distinct
-from bandits.exploration import Draws, Forced, Greedy, Noise, Thompson, UpperConfidence
-from bandits.posterior import NoiseAware, Spectrum, most_likely_scale
+from bandits.learning import linear_model, rewards, schedules
+from bandits.learning.exploration import Draws, Forced, Greedy, Noise, Thompson, UpperConfidence
+from bandits.learning.posterior import NoiseAware, Spectrum, most_likely_scale
+from bandits.offline.environments import distinct
 
 
 def unit(rng, *shape):

@@ -8,8 +8,8 @@ import pytest
 
 import bandits
 import privacy as dp
-from bandits.elimination import Elimination, Phases, alive
-from bandits.exploration import Noise
+from bandits.algorithms.elimination import Elimination, Phases, alive
+from bandits.learning.exploration import Noise
 
 COMMON = {"dimension": 3, "rounds": 700, "epsilon": 1.0, "delta": 1e-5}
 NOTHING = Noise(np.zeros(0), np.zeros(0))

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import bandits
-from bandits import simulation
 from bandits.cli import bandit
+from bandits.offline import simulation
 
 COMMON = {"dimension": 4, "rounds": 300}
 PRIVATE = COMMON | {"epsilon": 1.0, "delta": 1e-5}

@@ -69,7 +69,6 @@ PUBLIC_NAMES = [
     "noise_multiplier_from_rho",
     "parallel",
     "plan_from_json",
-    "printed_subsampling_formula_not_a_bound",
     "recalibrate",
     "register_factorisation",
     "register_mechanism",

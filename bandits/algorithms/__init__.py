@@ -1,0 +1,1 @@
+"""Descriptions of algorithms: parts put together, with a guarantee before anything runs."""

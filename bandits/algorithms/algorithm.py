@@ -1,0 +1,207 @@
+"""What an algorithm is: a frozen description, from which learners and live agents are built.
+
+A description names the parts; `bases` has its two kinds, and `registry` all that have a name. As a
+mechanism of `privacy` it is validated when it is made, can be compared, and says what it guarantees
+before anything runs.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from numbers import Integral, Real
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+import privacy as dp
+from bandits import checks
+from bandits.algorithms.runner import runner
+from bandits.checks import Array
+from bandits.learning.exploration import Draws, Exploration
+from bandits.learning.learner import Learner
+from bandits.learning.linear_model import Model
+from bandits.learning.rewards import MARGIN, Channel, Range
+from bandits.learning.schedules import Schedule
+
+if TYPE_CHECKING:
+    from bandits.live.agent import Agent
+
+_FEW = 16
+"""Candidates up to which all their products take less time than their squares alone."""
+Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC):
+    """Base of every algorithm: the features, the horizon and the rewards.
+
+    Parameters
+    ----------
+    dimension
+        Length d of a feature vector, >= 1. Features of norm above 1 are scaled to norm 1.
+    rounds
+        The most rounds that will be played; public, and fixed before the first.
+    low, high
+        The public range of rewards; what lies outside is clipped.
+    centre
+        Subtracted from rewards; public, in [low, high]. None takes the algorithm's own.
+    bias
+        Weight w in [0.001, 0.999] of a constant feature, so that the mean reward is learnt: x
+        becomes (sqrt(1 - w^2) x, w). None adds none.
+    prior_mean
+        theta before the first round, d numbers. It must be public, or paid for elsewhere.
+    """
+
+    dimension: int
+    rounds: int
+    low: float = 0.0
+    high: float = 1.0
+    centre: float | None = None
+    bias: float | None = None
+    prior_mean: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
+        checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
+        if self.bias is not None:
+            remedy = "Pass the weight of the constant feature, such as 0.25."
+            checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
+        if self.prior_mean is not None:
+            remedy = "Pass one number for each feature."
+            mean = checks.finite("prior_mean", self.prior_mean, (self.dimension,), remedy)
+            largest = float(np.abs(mean).max())
+            checks.real("largest prior_mean", largest, remedy, at_most=1e50)
+            object.__setattr__(self, "prior_mean", tuple(mean.tolist()))
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+        _ = self.reward_range, self.exploration, self.schedule  # each checks its own numbers
+
+    @cached_property
+    def reward_range(self) -> Range:
+        """The range of rewards and the centre."""
+        centre = self.low if self.centre is None else self.centre
+        return Range(self.low, self.high, centre)
+
+    @cached_property
+    def features(self) -> int:
+        """Length of the feature vectors that the model sees."""
+        return self.dimension + (self.constant is not None)
+
+    @cached_property
+    def constant(self) -> float | None:
+        """The weight of the constant feature; None where there is none."""
+        return self.bias
+
+    @cached_property
+    def _shrink(self) -> float:
+        """By what features are multiplied to make room for the constant."""
+        return 1.0 if self.constant is None else math.sqrt(1 - self.constant**2)
+
+    @property
+    def prior(self) -> Array:
+        """The prior mean of all coefficients that the model sees."""
+        prior = np.zeros(self.features)
+        if self.prior_mean is not None:
+            prior[: self.dimension] = np.array(self.prior_mean) / self._shrink
+        return prior
+
+    def theta(self, coefficients: Array) -> Array:
+        """Return the coefficients of the features as they were given, from the model's."""
+        return coefficients[..., : self.dimension] * self._shrink
+
+    @property
+    @abstractmethod
+    def exploration(self) -> Exploration:
+        """How actions are picked."""
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """When batches end."""
+
+    @abstractmethod
+    def model(self, lead: tuple[int, ...]) -> Model:
+        """Return a fresh model."""
+
+    @abstractmethod
+    def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
+        """Return a fresh channel; `rng` None takes the operating system's randomness."""
+
+    @abstractmethod
+    def guarantee(self, delta: float) -> dp.Guarantee:
+        """Return what the whole transcript guarantees, however the rounds are played."""
+
+    def prepared(self, candidates: Array) -> Array:
+        """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
+        if candidates.ndim == 2 and len(candidates) <= _FEW:
+            # of all products of two vectors the largest is a square
+            squares = dsyrk(1.0, candidates.T, trans=1)
+        else:
+            squares = np.einsum("...i,...i->...", candidates, candidates)
+        # neither of these warns of an overflow, which NumPy's products do
+        if not squares.item(squares.argmax()) <= MARGIN:
+            candidates = _shortened(candidates)
+        constant = self.constant
+        if constant is None:
+            return candidates
+        out = np.empty((*candidates.shape[:-1], self.features))
+        out[..., :-1] = candidates
+        out[..., -1] = constant / self._shrink
+        out *= self._shrink
+        return out
+
+    def learner(self, seeds: Seeds, rng: np.random.Generator | None) -> Learner:
+        """Return a fresh learner, with a replicate axis if `seeds` is a list."""
+        lead = (len(seeds),) if isinstance(seeds, list) else ()
+        return Learner(
+            model=self.model(lead),
+            exploration=self.exploration,
+            channel=self.channel(lead, rng),
+            schedule=self.schedule,
+            draws=Draws(seeds),
+            dimension=self.features,
+        )
+
+    def start(self, *, simulation: bool = False, seed: int | None = None) -> "Agent":
+        """Return a live agent.
+
+        Parameters
+        ----------
+        simulation
+            Say True to use `seed` and float noise; what comes out must then protect nobody.
+        seed
+            In a simulation alone. Otherwise noise comes from the operating system.
+        """
+        return runner().start(self, simulation=simulation, seed=seed)
+
+    @staticmethod
+    def restore(folder: str | PathLike[str]) -> "Agent":
+        """Return the agent that `Agent.save` wrote to a folder."""
+        return runner().restore(folder)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able form that `algorithm_from_json` reads back."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"type": type(self).__name__, **values}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy or another library as Python's own, which JSON knows."""
+    if isinstance(value, bool | int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _shortened(features: Array) -> Array:
+    """Return features scaled to norm 1 where they are longer, however long."""
+    if not np.isfinite(features).all():
+        raise ValueError(checks.expected("candidates", "...", "finite", "Pass finite features."))
+    largest = np.maximum(np.abs(features).max(-1, keepdims=True), 1.0)
+    scaled = features / largest
+    norms = np.sqrt(np.square(scaled).sum(-1, keepdims=True))
+    shortened: Array = scaled / np.maximum(norms, 1 / largest)
+    return shortened

@@ -1,0 +1,234 @@
+"""The two kinds of algorithms: those that protect nobody, and those that release noisy sums."""
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+import privacy as dp
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.learning.linear_model import Model, Ridge
+from bandits.learning.rewards import (
+    MARGIN,
+    RELATIONS,
+    REPLACE_ONE,
+    Channel,
+    Open,
+    Released,
+    unprotected,
+)
+from bandits.learning.schedules import Fixed, Schedule
+
+Noise = Literal[
+    "independent",
+    "binary_tree",
+    "honaker_tree",
+    "square_root",
+    "column_normalised",
+    "optimised",
+]
+_MOST_RELEASES = {
+    "binary_tree": 4096,
+    "honaker_tree": 1024,
+    "optimised": 1024,
+}
+"""Where a matrix has to be written out; it takes seconds."""
+
+
+def _ridge(ridge: float) -> None:
+    checks.moderate("ridge", ridge, "Pass the regulariser, such as 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivate(Algorithm):
+    """Learns from each reward at once, and protects nobody.
+
+    Parameters
+    ----------
+    ridge
+        A starts as ridge times the identity, > 0.
+    """
+
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ridge(self.ridge)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Every round is a batch."""
+        return Fixed(1)
+
+    def model(self, lead: tuple[int, ...]) -> Model:
+        """Return a fresh ridge regression."""
+        return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
+
+    def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
+        """Return a fresh channel without noise."""
+        return Open(self.features, lead)
+
+    def guarantee(self, delta: float) -> dp.Guarantee:
+        """Return the guarantee of no privacy: an infinite epsilon."""
+        return unprotected(delta, REPLACE_ONE, "rewards are used as they are")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Private(Algorithm):
+    """An algorithm whose batch sums of rewards are released as noisy running sums.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target, met by the whole transcript. delta well below 1 / rounds.
+    relation
+        What changes between neighbours: ``REPLACE_ONE``, the reward of one round is any other;
+        ``REPLACE_SPECIAL``, it is missing. Rounds and contexts are public in both.
+    noise
+        How the noise of the releases is correlated: a factorisation of `privacy.Factorisation`.
+    calibration
+        ``"exact"``: the smallest noise. ``"printed"``: rho = (sqrt(epsilon + L) - sqrt(L))^2 with
+        L = log(1/delta), valid and loose.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "REPLACE_ONE"
+    noise: Noise = "independent"
+    calibration: str = "exact"
+
+    ridge: float = 1.0
+
+    CALIBRATIONS: ClassVar[tuple[str, ...]] = ("exact", "printed")
+    unit: ClassVar[str] = "the reward of one round"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.relation not in RELATIONS:
+            remedy = "Rounds are public: a reward can be replaced, or missing."
+            raise ValueError(
+                checks.expected(
+                    "relation", self.relation, f"one of {[str(r) for r in RELATIONS]}", remedy
+                )
+            )
+        object.__setattr__(self, "relation", str(self.relation))
+        for name, value, known in (
+            ("noise", self.noise, get_args(Noise)),
+            ("calibration", self.calibration, self.CALIBRATIONS),
+        ):
+            if value not in known:
+                raise ValueError(
+                    checks.expected(name, value, f"one of {known}", "Choose one of them.")
+                )
+        _ridge(self.ridge)
+        remedy = f"Pass longer batches, or another noise than {self.noise!r}."
+        most = _MOST_RELEASES.get(self.noise, 2**31)
+        checks.count("batches", self.batches, remedy, at_most=most)
+        _ = self.noise_multiplier  # checks epsilon and delta
+        if self.rounds * self.delta >= 1:
+            warnings.warn(
+                f"rounds * delta = {self.rounds * self.delta:.3g} is not small: such a delta lets "
+                "a mechanism show some rewards outright. Pass delta well below 1 / rounds.",
+                stacklevel=3,
+            )
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the relation is REPLACE_ONE."""
+        return self.relation == REPLACE_ONE
+
+    @property
+    def clip_norm(self) -> float:
+        """Norm bound of what the protected unit adds to the sums."""
+        return self.reward_range.clip_norm
+
+    @property
+    def replace_distance(self) -> float:
+        """How far it moves when it is replaced, in clip norms."""
+        return self.reward_range.replace_distance
+
+    @cached_property
+    def noise_multiplier(self) -> float:
+        """Noise of one release over `clip_norm`."""
+        if self.calibration == "printed":
+            rho = dp.rho_from_epsilon(self.epsilon, self.delta, conversion="classic")
+            distance = self.replace_distance if self.replaced else 1.0
+            return distance * dp.noise_multiplier_from_rho(rho)
+        return dp.calibrate(
+            lambda multiplier: dp.Gaussian(multiplier, self.replace_distance),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            relation=dp.NeighboringRelation(self.relation),
+        )
+
+    @property
+    def mechanism(self) -> dp.Gaussian | dp.PoissonSampled:
+        """All releases together, as one mechanism of `privacy`."""
+        return dp.Gaussian(self.noise_multiplier, self.replace_distance)
+
+    def guarantee(self, delta: float) -> dp.Guarantee:
+        """Return what the whole transcript guarantees, however the rounds are played.
+
+        Parameters
+        ----------
+        delta
+            In (0, 1).
+        """
+        relation = dp.NeighboringRelation(self.relation)
+        answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
+        return replace(answer, unit=self.unit)
+
+    @cached_property
+    def batches(self) -> int:
+        """The most releases: K."""
+        return self.schedule.batches(self.rounds, self.features, self.ridge)
+
+    @cached_property
+    def factorisation(self) -> dp.Factorisation:
+        """How the noise of the K releases is correlated."""
+        build = getattr(dp.Factorisation, self.noise)
+        found: dp.Factorisation = build(self.batches)
+        return found
+
+    @property
+    def participation(self) -> dp.Participation:
+        """In how many releases the protected unit takes part."""
+        return dp.Participation.once()
+
+    def sums(self, shape: tuple[int, ...], rng: np.random.Generator | None) -> dp.RunningSum:
+        """Return a fresh running sum of vectors of a shape."""
+        return dp.RunningSum(
+            self.factorisation,
+            noise_multiplier=self.noise_multiplier,
+            shape=shape,
+            clip_norm=self.clip_norm * MARGIN,
+            participation=self.participation,
+            relation=dp.NeighboringRelation(self.relation),
+            replace_distance=self.replace_distance,
+            step=self._step,
+            simulation=rng is not None,
+            rng=rng,
+        )
+
+    @property
+    def _step(self) -> float:
+        """The lattice: fine against the noise, and wide enough that no batch's sum is clamped.
+
+        Sums of up to 2^42 steps are exact. A lattice that is coarse against the noise would cost
+        noise: batches whose rounds all add up to more than 2^26 noises, beyond 10^8 rounds, are
+        clamped.
+        """
+        longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
+        rounds = self.rounds if longest is None else min(longest, self.rounds)
+        reach = rounds * max(self.clip_norm, self.reward_range.clip_norm)
+        noise = self.noise_multiplier * self.clip_norm
+        step = min(max(noise * 2**-31, reach * 2**-42), noise * 2**-16)
+        return math.ldexp(1.0, math.frexp(step)[1])
+
+    def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
+        """Return a fresh channel that protects the reward of each round."""
+        return Released(self.sums((*lead, self.features), rng))

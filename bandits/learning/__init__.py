@@ -1,0 +1,1 @@
+"""What learns: a linear model, a posterior, an exploration, reward channels and schedules."""

@@ -1,0 +1,124 @@
+"""Channels that protect all rewards of a user: capped together, or dropped after the first few."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import privacy as dp
+from bandits.checks import Array
+from bandits.learning.rewards import MARGIN, Released
+from bandits.learning.users import User, coded, packed, unpacked
+
+_Ledger = dict[tuple[int, User], float]
+"""A number of each user of each replicate."""
+
+
+def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, Any]:
+    """Return a ledger as arrays for a file."""
+    return {
+        "replicates": np.array([key[0] for key in ledger], dtype=np.int64),
+        "users": packed(key[1] for key in ledger),
+        name: np.array(list(ledger.values()), dtype=float),
+    }
+
+
+def _ledger(name: str, state: Mapping[str, Any]) -> _Ledger:
+    """Return the ledger of which `_arrays` made the arrays."""
+    keys = zip(state["replicates"].tolist(), unpacked(state["users"]), strict=True)
+    return dict(zip(keys, state[name].tolist(), strict=True))
+
+
+class Capped(Released):
+    """All rewards of a user are protected: what a user adds to all batches together is capped.
+
+    A user's part of a batch is u = sum of (r - centre) x over the user's rounds in it. It is
+    scaled down so that over the user's lifetime sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
+    (``"l1"``); later rounds add nothing. How much a user has left depends on rewards and is never
+    told; it is kept with the secrets.
+
+    Parameters
+    ----------
+    sums
+        A running sum with ``Participation.lifetime_cap`` of the same norm.
+    cap
+        The lifetime cap, > 0.
+    per_batch
+        The most that a user may add to one batch, > 0.
+    norm
+        What adds up.
+    """
+
+    by_user = True
+
+    def __init__(self, sums: dp.RunningSum, *, cap: float, per_batch: float, norm: str) -> None:
+        super().__init__(sums)
+        self.cap, self.per_batch = cap, min(per_batch, cap)
+        self.power = 2.0 if norm == "l2" else 1.0
+        self.spent: _Ledger = {}
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        if rewards.ndim == 1:
+            return self._one(0, features, rewards, users)
+        each = enumerate(zip(features, rewards, users, strict=True))
+        return np.stack([self._one(replicate, *batch) for replicate, batch in each])
+
+    def _one(self, replicate: int, features: Array, rewards: Array, users: Any) -> Array:
+        names, places = coded(users)
+        total = np.zeros((len(names), features.shape[-1]))
+        np.add.at(total, places, rewards[:, None] * features)
+        norms = np.sqrt(np.square(total).sum(-1))
+        for i, name in enumerate(names):
+            key = (replicate, name)
+            spent = self.spent.get(key, 0.0)
+            left = max(self.cap**self.power - spent, 0.0) ** (1 / self.power)
+            most = min(left, self.per_batch)
+            if norms[i] > most:
+                total[i] *= most / norms[i]
+            used = min(float(norms[i]), most) ** self.power
+            # rounded up, or what is small against `spent` would be free
+            self.spent[key] = math.nextafter(spent + used * MARGIN, math.inf) if used else spent
+        values: Array = self.sums.quantise(total).sum(0)
+        return values
+
+    def state(self) -> dict[str, Any]:
+        """Return what every user has spent."""
+        return _arrays("spent", self.spent)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Put it back."""
+        self.spent = _ledger("spent", state)
+
+
+class Limited(Released):
+    """Up to k rewards of a user are protected as a group: the later ones are dropped.
+
+    Which rounds a user has is public, so that the count is too.
+    """
+
+    by_user = True
+
+    def __init__(self, sums: dp.RunningSum, *, rounds_per_user: int) -> None:
+        super().__init__(sums)
+        self.rounds_per_user = rounds_per_user
+        self.seen: dict[tuple[int, User], int] = {}
+
+    def _values(self, features: Array, rewards: Array, users: Any) -> Array:
+        kept = np.atleast_2d(rewards).copy()
+        for replicate, batch in enumerate([users] if rewards.ndim == 1 else users):
+            names, places = coded(batch)
+            for i, place in enumerate(places.tolist()):
+                key = (replicate, names[place])
+                self.seen[key] = self.seen.get(key, 0) + 1
+                if self.seen[key] > self.rounds_per_user:
+                    kept[replicate, i] = 0.0
+        return super()._values(features, kept.reshape(rewards.shape), users)
+
+    def state(self) -> dict[str, Any]:
+        """Return how many rounds every user had."""
+        return _arrays("seen", self.seen)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Put it back."""
+        self.seen = {key: int(count) for key, count in _ledger("seen", state).items()}

@@ -1,0 +1,329 @@
+"""What the released prefixes say about theta when the law of their noise is known.
+
+Let G_j be the sum of x x' over batch j, which is public, and s_j the true sum of (r - centre) x.
+Given theta, s_j has mean G_j theta and covariance tau^2 G_j, tau^2 the variance of a reward; the
+releases add Gaussian noise of known covariance. All that follows is a function of releases and
+of public features, and costs no privacy.
+
+Two estimators turn releases into an information matrix L and a vector h (theta has the
+likelihood exp(h'theta - theta'L theta / 2)):
+
+- `"prefix"`: the last release alone, b ~ N(G theta, tau^2 G + s^2 I) with G the sum of all G_j.
+- `"all"`: every release, generalised least squares. With C the whitening of the noise,
+  y_i = sum_j C_ij (increment j) has Cov(y_i, y_l) = tau^2 sum_j C_ij C_lj G_j + [i = l] I. Its
+  factor grows by one block a release.
+
+A prior N(prior mean, p I) gives the posterior. Where p is not given it is the most likely one
+on a grid, under a wide log-normal prior (empirical Bayes).
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from bandits.checks import Array
+from bandits.learning.linear_model import inverse_root, times, transposed
+
+Estimator = Literal["prefix", "all"]
+
+_GRID = np.logspace(-4.5, 0.0, 37)
+"""Of p, for rewards in a range of length 1."""
+_LOG_WEIGHT = -0.5 * (np.log10(_GRID) + 2.0) ** 2
+
+
+class NoiseAware:
+    """The posterior of theta given the releases; it moves when a batch ends and not between.
+
+    Parameters
+    ----------
+    dimension, lead
+        As in `Ridge`.
+    noise_covariance
+        Covariance of the noise of the prefixes, one coordinate, shape (K, K), K >= 1.
+    reward_variance
+        tau^2 > 0; an upper bound, such as (high - low)^2 / 4, is safe.
+    prior_variance
+        p > 0; None picks it from the releases.
+    prior_mean
+        What theta is expected to be, shape (d,) or a number; public.
+    estimator
+        Which releases are used.
+    bias_variance
+        Prior variance of the last coefficient, where the last feature is a constant.
+    unit
+        high - low of the rewards: the p to pick from is in units of its square.
+    """
+
+    moves = False
+
+    def __init__(
+        self,
+        dimension: int,
+        lead: tuple[int, ...] = (),
+        *,
+        noise_covariance: Array,
+        reward_variance: float = 0.25,
+        prior_variance: float | None = None,
+        prior_mean: Array | float = 0.0,
+        estimator: Estimator = "prefix",
+        bias_variance: float | None = None,
+        unit: float = 1.0,
+    ) -> None:
+        square = (*lead, dimension, dimension)
+        self.reward_variance = reward_variance
+        self.prior_variance = prior_variance
+        self.bias_variance = bias_variance
+        self.unit = unit
+        self.prior_mean = np.zeros(dimension) + prior_mean
+        self.mean = np.zeros((*lead, dimension)) + prior_mean
+        # before the first release: the prior, at its most likely scale
+        start = np.full(dimension, 0.01 * unit**2 if prior_variance is None else prior_variance)
+        if bias_variance is not None:
+            start[-1] = bias_variance
+        self.root = np.zeros(square) + np.diag(np.sqrt(start))
+        self.unused = np.zeros(lead)
+        kinds: dict[Estimator, type[_Evidence]] = {"prefix": _LastPrefix, "all": _AllReleases}
+        self.evidence = kinds[estimator](dimension, lead, noise_covariance, reward_variance)
+
+    def observe(self, x: Array) -> Array | float:
+        """Do nothing: a round counts when its batch is released."""
+        return self.unused
+
+    def close(self, features: Array, prefix: Array) -> None:
+        """Take in a batch's features (..., B, d) and the release after it (..., d)."""
+        self.evidence.add(transposed(features) @ features, prefix)
+        if self.bias_variance is None:
+            spectrum = self.evidence.spectrum.shifted(self.prior_mean)
+            values = self._precision(spectrum) + spectrum.values
+            self.root = spectrum.vectors / np.sqrt(values)[..., None, :]
+            seen = spectrum.turned / np.sqrt(values)
+        else:
+            matrix, vector = self.evidence.information
+            vector = vector - times(matrix, self.prior_mean)
+            prior = self._precisions(matrix, vector, 1 / self.bias_variance)
+            total = matrix + prior[..., None] * np.eye(vector.shape[-1])
+            self.root = inverse_root(total, float(prior.min()))
+            seen = times(transposed(self.root), vector)
+        self.mean = self.prior_mean + times(self.root, seen)
+
+    def _precision(self, spectrum: "Spectrum") -> Array:
+        """Return the prior's precision 1 / p, shape (..., 1)."""
+        if self.prior_variance is not None:
+            return np.array([1 / self.prior_variance])
+        return 1 / most_likely_scale(spectrum, self.unit)[..., None]
+
+    def _precisions(self, information: Array, vector: Array, last: float) -> Array:
+        """Return the prior precisions of the coefficients (..., d); the last one is known."""
+        inner, cross = information[..., :-1, :-1], information[..., :-1, -1]
+        # for p, integrate the last coefficient out
+        own = information[..., -1, -1] + last
+        rest = inner - cross[..., :, None] * cross[..., None, :] / own[..., None, None]
+        seen = vector[..., :-1] - cross * (vector[..., -1] / own)[..., None]
+        precisions = np.full_like(vector, last)
+        precisions[..., :-1] = self._precision(Spectrum.of(rest, seen))
+        return precisions
+
+    def state(self) -> dict[str, Array]:
+        """Return the arrays that change."""
+        return {"mean": self.mean, "root": self.root} | self.evidence.state()
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put the arrays back."""
+        self.mean, self.root = state["mean"].copy(), state["root"].copy()
+        self.evidence.load(state)
+
+
+class Spectrum(NamedTuple):
+    """An information matrix in its eigenvectors V, and a vector h with it."""
+
+    values: Array
+    """Eigenvalues, >= 0, shape (..., d)."""
+    vectors: Array
+    """V, shape (..., d, d)."""
+    turned: Array
+    """V'h, shape (..., d)."""
+
+    @classmethod
+    def of(cls, information: Array, vector: Array) -> "Spectrum":
+        """Return the spectrum of a matrix; what rounding makes negative is zero."""
+        values, vectors = np.linalg.eigh(information)
+        return cls(np.maximum(values, 0.0), vectors, times(transposed(vectors), vector))
+
+    @property
+    def matrix(self) -> Array:
+        """The information matrix."""
+        matrix: Array = (self.vectors * self.values[..., None, :]) @ transposed(self.vectors)
+        return matrix
+
+    @property
+    def vector(self) -> Array:
+        """The vector h."""
+        return times(self.vectors, self.turned)
+
+    def shifted(self, origin: Array) -> "Spectrum":
+        """Return what is said about theta - origin."""
+        if not origin.any():
+            return self
+        at = times(transposed(self.vectors), np.broadcast_to(origin, self.turned.shape))
+        return self._replace(turned=self.turned - self.values * at)
+
+
+def most_likely_scale(spectrum: Spectrum, unit: float = 1.0) -> Array:
+    """Return the p on a grid that maximises the marginal likelihood of theta ~ N(0, p I).
+
+    log likelihood = -1/2 sum_i (log(1 + p l_i) - p c_i^2 / (1 + p l_i)), l the eigenvalues of the
+    information and c the vector in its eigenvectors, plus the log of log10(p / unit^2) ~ N(-2, 1).
+    """
+    values, turned = unit**2 * spectrum.values, unit * spectrum.turned
+    shrink = 1 + _GRID * values[..., None]  # (..., d, grid)
+    fits = (_GRID * np.square(turned)[..., None] / shrink - np.log(shrink)).sum(-2)
+    scale: Array = unit**2 * _GRID[np.argmax(0.5 * fits + _LOG_WEIGHT, axis=-1)]
+    return scale
+
+
+class _Evidence(Protocol):
+    """Turns releases into information."""
+
+    def __init__(
+        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
+    ) -> None: ...
+
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Their spectrum."""
+
+    def state(self) -> dict[str, Array]:
+        """Return the arrays that change."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Put them back."""
+
+
+class _LastPrefix:
+    """Information from b ~ N(G theta, tau^2 G + s^2 I)."""
+
+    def __init__(
+        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
+    ) -> None:
+        self.noise = noise_covariance.diagonal()
+        self.variance = variance
+        self.gram = np.zeros((*lead, dimension, dimension))
+        self.releases = 0
+
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
+        self.gram = self.gram + gram
+        values, vectors, turned = Spectrum.of(self.gram, prefix)
+        weights = values / (self.variance * values + self.noise[self.releases])
+        self.releases += 1
+        self.spectrum = Spectrum(weights * values, vectors, weights * turned)
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+        return self.spectrum.matrix, self.spectrum.vector
+
+    def state(self) -> dict[str, Array]:
+        return {"gram": self.gram, "releases": np.array(float(self.releases))}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self.gram, self.releases = state["gram"].copy(), int(state["releases"])
+
+
+class _AllReleases:
+    """Information from every release, by a block Cholesky factor that grows with them.
+
+    With F the factor of the covariance of (y_1, ..., y_k) and H the stacked sums C_ij G_j, the
+    information is (F^-1 H)'(F^-1 H) and the vector (F^-1 H)'(F^-1 y). Block row k of F is kept as
+    its part left of the diagonal and the inverse of its diagonal block.
+    """
+
+    def __init__(
+        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
+    ) -> None:
+        # increments of the prefixes have noise D N D'; its Cholesky factor L whitens: C = L^-1
+        size = len(noise_covariance)
+        difference = np.eye(size) - np.eye(size, k=-1)
+        factor = np.linalg.cholesky(difference @ noise_covariance @ difference.T)
+        self.whiten = np.tril(np.linalg.inv(factor))
+        self.variance = variance
+        self.last = np.zeros((*lead, dimension))
+        self.grams: list[Array] = []
+        self.increments: list[Array] = []
+        self.left: list[Array] = []
+        self.inverses: list[Array] = []
+        self.matrix = np.zeros((*lead, dimension, dimension))
+        self.vector = np.zeros((*lead, dimension))
+        self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, with room for all
+        self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
+
+    def add(self, gram: Array, prefix: Array) -> None:
+        """Take in one more release."""
+        k, d = len(self.grams), gram.shape[-1]
+        self.grams.append(gram)
+        self.increments.append(prefix - self.last)
+        self.last = prefix.copy()
+        rows = self.whiten[: k + 1, : k + 1]
+        y = np.tensordot(rows[k], np.stack(self.increments), 1)
+        grams = np.stack(self.grams)
+        h = np.tensordot(rows[k], grams, 1)
+        # Cov(y_k, y_i) for all i <= k
+        cross = np.tensordot(self.variance * rows * rows[k], grams, 1)
+        left = self._eliminated(cross[:k])
+        # what is left of Cov(y_k) is at least its noise, the identity
+        own = cross[k] + np.eye(d) - left @ transposed(left)
+        inverse = transposed(inverse_root(own, 1.0))
+        before, new = np.s_[..., : k * d, :], np.s_[..., k * d : (k + 1) * d, :]
+        design = inverse @ (h - left @ self.designs[before])
+        value = times(inverse, y - times(left, self.values[before[:-1]]))
+        self.left.append(left)
+        self.inverses.append(inverse)
+        self.designs[new], self.values[new[:-1]] = design, value
+        self.matrix = self.matrix + transposed(design) @ design
+        self.vector = self.vector + times(transposed(design), value)
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        """L and h."""
+        return self.matrix, self.vector
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Their spectrum."""
+        return Spectrum.of(self.matrix, self.vector)
+
+    def _eliminated(self, cross: Array) -> Array:
+        """Return block row k of F left of its diagonal, (..., d, k d), by forward substitution."""
+        d = cross.shape[-1]
+        out = np.empty((*cross.shape[1:-1], len(cross) * d))
+        for i, block in enumerate(cross):
+            known = out[..., : i * d] @ transposed(self.left[i]) if i else 0.0
+            out[..., i * d : (i + 1) * d] = (block - known) @ transposed(self.inverses[i])
+        return out
+
+    def state(self) -> dict[str, Array]:
+        single = {name: getattr(self, name) for name in self._SINGLE}
+        lists = {
+            f"{name}_{i}": array
+            for name in self._LISTS
+            for i, array in enumerate(getattr(self, name))
+        }
+        return single | lists | {"releases": np.array(float(len(self.grams)))}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        for name in self._SINGLE:
+            setattr(self, name, state[name].copy())
+        for name in self._LISTS:
+            found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
+            setattr(self, name, found)
+
+    _SINGLE = ("last", "matrix", "vector", "designs", "values")
+    _LISTS = ("grams", "increments", "left", "inverses")

@@ -1,0 +1,69 @@
+"""User ids: compared as they were given, and kept apart in a file.
+
+NumPy's fixed-width strings drop zero bytes at the end, make one id of 7 and "7", and give every id
+the width of the longest. Two users under one id would share one cap, so no id becomes one.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bandits import checks
+from bandits.checks import Indices
+
+User = int | str
+_MOST_BITS = 1000
+AS_TEXT = "text of version 0.1"
+"""The kind of ids of an agent that version 0.1 saved."""
+
+
+def user_of(user: Any) -> User:
+    """Return a user id as an exact string or whole number, whatever its own type prints.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is neither, or a number that is too long to be written.
+    """
+    remedy = "Pass one id for each person: under two ids a person has two caps."
+    if isinstance(user, str):
+        return str.__str__(user)
+    # two durations of different units can have one number
+    whole = isinstance(user, int | np.integer) and not isinstance(user, bool | np.timedelta64)
+    if not whole:
+        shown, rule = f"<{type(user).__name__}>", "a string or a whole number"
+        raise TypeError(checks.expected("user", shown, rule, remedy))
+    number = int.__int__(user) if isinstance(user, int) else int(user)
+    if number.bit_length() > _MOST_BITS:
+        rule = f"a whole number of at most {_MOST_BITS} bits"
+        raise ValueError(checks.expected("user", "<a longer int>", rule, remedy))
+    return number
+
+
+def as_text(user: User) -> str:
+    """Return a user id as version 0.1 kept it."""
+    return str(user).rstrip("\0")
+
+
+def coded(users: Any) -> tuple[list[User], Indices]:
+    """Return the users, each once, and the place of every round's user among them."""
+    known: dict[User, int] = {}
+    each = users.tolist() if isinstance(users, np.ndarray) else users
+    places = [known.setdefault(user, len(known)) for user in each]
+    return list(known), np.array(places, dtype=np.int64)
+
+
+def packed(users: Iterable[User]) -> npt.NDArray[np.uint8]:
+    """Return user ids as bytes for a file, from which `unpacked` makes equal ones."""
+    # escapes would join two lone surrogates into one character
+    text = json.dumps(list(users), ensure_ascii=False)
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+
+
+def unpacked(array: npt.NDArray[np.uint8]) -> list[User]:
+    """Return the user ids that `packed` wrote."""
+    found: list[User] = json.loads(array.tobytes().decode("utf-8", "surrogatepass"))
+    return found

@@ -1,0 +1,1 @@
+"""Live agents: one recommender, one round at a time, and its state on disk."""

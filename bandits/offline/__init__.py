@@ -1,0 +1,1 @@
+"""Without a live recommender: data sets, logged rounds, features, simulations and evaluation."""

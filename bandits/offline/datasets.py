@@ -1,0 +1,396 @@
+"""Public data to play on: MovieLens, Jester and the Open Bandit data, verified or refused.
+
+Each loader takes `path`, a zip or an extracted folder of the user's, or looks in the folder of
+data (`folder`, the variable DPCALIB_DATA_DIR, or the user's cache folder), or downloads there. What
+is read must have the published numbers of users, items and ratings, wherever it came from. No data
+set comes with this package, and most of them may not be passed on.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.offline.downloads import (
+    DataUnavailable,
+    Files,
+    Location,
+    announce,
+    data_folder,
+    fetch,
+)
+from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
+
+__all__ = [
+    "BanditLog",
+    "DataUnavailable",
+    "Ratings",
+    "load_jester",
+    "load_movielens",
+    "load_open_bandit",
+]
+
+_MOVIELENS_RATINGS: dict[Edition, int] = {
+    "latest-small": 100_836,
+    "25m": 25_000_095,
+    "32m": 32_000_204,
+}
+_MOVIELENS_USERS: dict[Edition, int] = {"latest-small": 610, "25m": 162_541, "32m": 200_948}
+
+_JESTER_FACTS = {1: (24_983, 1_810_455), 2: (23_500, 1_708_993), 3: (24_938, 616_912)}
+_OPEN_BANDIT_ITEMS: dict[Campaign, int] = {"all": 80, "men": 34, "women": 46}
+_SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Who rated what, and how.
+
+    Attributes
+    ----------
+    name
+        Of the data set.
+    user, item
+        Numbers from 0, shape (n,).
+    rating
+        Shape (n,), in [low, high].
+    low, high
+        The public range of ratings.
+    user_ids, item_ids
+        The data set's own numbers of the users and items that have a rating.
+    """
+
+    name: str
+    user: Indices = field(repr=False)
+    item: Indices = field(repr=False)
+    rating: Array = field(repr=False)
+    low: float
+    high: float
+    user_ids: Indices = field(repr=False)
+    item_ids: Indices = field(repr=False)
+
+    def __post_init__(self) -> None:
+        remedy = "Pass a public range of normal size."
+        low = checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
+        width = checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
+        checks.real("high - low", width, remedy, at_least=1e-50)
+        # how many users and ratings there are is not told: a private release protects both
+        rating = np.asarray(self.rating)
+        if rating.shape != np.shape(self.user) or rating.ndim != 1:
+            remedy = "Pass one number for each rating."
+            raise ValueError(checks.expected("rating", "...", "as long as user", remedy))
+        checks.finite("rating", rating, rating.shape, "Pass one number for each rating.")
+        for name, ids in (("user", self.user_ids), ("item", self.item_ids)):
+            numbers = np.asarray(getattr(self, name))
+            whole = numbers.dtype.kind in "iu" and numbers.shape == rating.shape
+            if not (whole and np.all((numbers >= 0) & (numbers < len(ids)))):
+                rule = f"places in {name}_ids, one for each rating"
+                remedy = f"Number them from 0, as {name}_ids does."
+                raise ValueError(checks.expected(name, "...", rule, remedy))
+
+    @property
+    def users(self) -> int:
+        """How many users have a rating."""
+        return len(self.user_ids)
+
+    @property
+    def items(self) -> int:
+        """How many items have a rating."""
+        return len(self.item_ids)
+
+    @property
+    def scaled(self) -> Array:
+        """The ratings mapped from [low, high] to [0, 1]."""
+        scaled: Array = (self.rating - self.low) / (self.high - self.low)
+        return scaled
+
+    def most_rated(self, items: int, *, users: int | None = None) -> "Ratings":
+        """Return the ratings of the most rated items (and then of the most active users) alone.
+
+        Choosing by counts looks at who rated what: it is free where that is public, and a release
+        where it is not.
+        """
+        items = checks.count("items", items, "Pass how many items to keep.", at_most=self.items)
+        kept = self._of(np.isin(self.item, _largest(np.bincount(self.item), items)))
+        if users is None:
+            return kept
+        users = checks.count("users", users, "Pass how many users to keep.", at_most=kept.users)
+        return kept._of(np.isin(kept.user, _largest(np.bincount(kept.user), users)))
+
+    def complete(self) -> "Ratings":
+        """Return the ratings of the users who rated every item."""
+        counts = np.bincount(self.user, minlength=self.users)
+        return self._of(counts[self.user] == self.items)
+
+    def _of(self, kept: npt.NDArray[np.bool_]) -> "Ratings":
+        users, user = np.unique(self.user[kept], return_inverse=True)
+        items, item = np.unique(self.item[kept], return_inverse=True)
+        return Ratings(
+            self.name,
+            user,
+            item,
+            self.rating[kept],
+            self.low,
+            self.high,
+            self.user_ids[users],
+            self.item_ids[items],
+        )
+
+
+@dataclass(frozen=True)
+class BanditLog:
+    """What a policy showed, with which probability, and what came of it.
+
+    Attributes
+    ----------
+    name
+        Of the data set.
+    action
+        Number of the item that was shown, shape (n,).
+    position
+        Where it was shown, from 0, shape (n,).
+    reward
+        Click, 0 or 1, shape (n,).
+    propensity
+        Probability with which the logging policy showed it there, shape (n,).
+    users
+        Categories of the user, numbers from 0, shape (n, 4).
+    actions
+        How many items there are.
+    """
+
+    name: str
+    action: Indices = field(repr=False)
+    position: Indices = field(repr=False)
+    reward: Array = field(repr=False)
+    propensity: Array = field(repr=False)
+    users: Indices = field(repr=False)
+    actions: int
+
+
+def load_movielens(
+    edition: Edition = "latest-small",
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> Ratings:
+    """Load the ratings of MovieLens, from 0.5 to 5 stars.
+
+    Parameters
+    ----------
+    edition
+        ``"latest-small"`` (610 users; a development set, not for reported results), ``"25m"`` or
+        ``"32m"``.
+    path
+        A zip or an extracted folder of yours; nothing is downloaded.
+    folder
+        Where data are kept; see `bandits.datasets`.
+    download_if_missing
+        False raises where the data are not there.
+    progress
+        Show a bar while downloading.
+
+    Raises
+    ------
+    DataUnavailable
+        The data are not there; the message names the addresses, the place and the hash.
+    ValueError
+        What is there is not this data set.
+    """
+    _one_of("edition", edition, get_args(Edition))
+    source = MOVIELENS[edition]
+    if path is None:
+        extracted = data_folder(folder) / f"ml-{edition}"
+        path = extracted if (extracted / "ratings.csv").exists() else None
+    files = Files(
+        path or fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+    )
+    with files.open("ratings.csv") as file:
+        header = file.readline().strip()
+        if header != b"userId,movieId,rating,timestamp":
+            raise ValueError(_not_this(files, "the columns", header.decode("utf-8", "replace")))
+        table = np.loadtxt(file, delimiter=",", usecols=(0, 1, 2))
+    found = _ratings(f"MovieLens {edition}", table[:, 0], table[:, 1], table[:, 2], (0.5, 5.0))
+    _assert_facts(files, found, _MOVIELENS_USERS[edition], _MOVIELENS_RATINGS[edition])
+    announce(source.licence, source.citation)
+    return found
+
+
+def load_jester(
+    parts: Sequence[int] = (1,),
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> Ratings:
+    """Load ratings of 100 jokes, from -10 to 10: Jester's first data set; needs xlrd.
+
+    Parameters
+    ----------
+    parts
+        Which of its three files: 1, 2, 3. ``load_jester().most_rated(40).complete()`` has the size
+        of the set of Riquelme, Tucker and Snoek (2018), 19,181 users who rated 40 jokes.
+    path
+        A folder of the official zips or of the sheets in them, or one zip.
+    folder, download_if_missing, progress
+        As in `load_movielens`.
+
+    Raises
+    ------
+    DataUnavailable, ValueError
+        As in `load_movielens`.
+    """
+    if not parts:
+        raise ValueError(checks.expected("parts", parts, "at least one part", "Pass (1,)."))
+    tables = []
+    for part in parts:
+        _one_of("parts", part, tuple(JESTER))
+        source = JESTER[part]
+        if path is not None:
+            files = Files(path)
+            zipped = f"jester_dataset_1_{part}.zip"
+            if files.path.is_dir() and files.has(zipped):
+                files = Files(files.path / files.one(zipped))
+        else:
+            files = Files(
+                fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+            )
+        with files.open(f"jester-data-{part}.xls") as file:
+            sheet = _sheet(file.read())
+        rated = sheet[:, 1:] != 99
+        counts = sheet[:, 0].astype(np.int64)
+        if (len(sheet), int(rated.sum())) != _JESTER_FACTS[part] or (rated.sum(1) != counts).any():
+            raise ValueError(_not_this(files, "users and ratings", sheet.shape))
+        tables.append(np.where(rated, sheet[:, 1:], np.nan))
+        announce(source.licence, source.citation)
+    table = np.concatenate(tables)
+    user, item = np.nonzero(~np.isnan(table))
+    return _ratings("Jester 1", user, item, table[user, item], (-10.0, 10.0))
+
+
+def _sheet(content: bytes) -> Array:
+    try:
+        import xlrd
+    except ImportError as error:
+        raise ImportError("Jester comes as Excel sheets: pip install 'dpcalib[data]'.") from error
+    sheet = xlrd.open_workbook(file_contents=content).sheet_by_index(0)
+    return np.array([sheet.row_values(row) for row in range(sheet.nrows)], dtype=float)
+
+
+def load_open_bandit(
+    policy: Policy = "random",
+    campaign: Campaign = "all",
+    *,
+    path: Location | None = None,
+    folder: Location | None = None,
+    download_if_missing: bool = True,
+    progress: bool = True,
+) -> BanditLog:
+    """Load a log of clicks on fashion items: the small sample, or the full data from `path`.
+
+    Parameters
+    ----------
+    policy
+        What was shown: ``"random"`` items, or the picks of Bernoulli Thompson sampling, ``"bts"``.
+    campaign
+        ``"all"`` (80 items), ``"men"`` (34) or ``"women"`` (46).
+    path
+        A zip or an extracted folder. The full data (26 million rows) have no published hash that
+        we know of, so they are not downloaded: get them from https://research.zozo.com/data.html.
+    folder, download_if_missing, progress
+        As in `load_movielens`.
+
+    Raises
+    ------
+    DataUnavailable, ValueError
+        As in `load_movielens`.
+    """
+    _one_of("policy", policy, get_args(Policy))
+    _one_of("campaign", campaign, get_args(Campaign))
+    place = f"{policy}/{campaign}/{campaign}.csv"
+    source = OPEN_BANDIT[policy, campaign]
+    if path is None:
+        zipped = data_folder(folder) / "open-bandit-small" / "obd_small.zip"
+        path = zipped if zipped.exists() else None
+    if path is not None:
+        files = Files(path)
+    else:
+        fetched = fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+        files = Files(fetched.parents[2])
+    with files.open(place) as file:
+        log = _bandit_log(files, file, campaign, f"Open Bandit {policy}/{campaign}")
+    announce(source.licence, source.citation)
+    return log
+
+
+def _bandit_log(files: Files, file: IO[bytes], campaign: Campaign, name: str) -> BanditLog:
+    rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8"))
+    header = next(rows)
+    numbers = ("item_id", "position", "click", "propensity_score")
+    features = [f"user_feature_{i}" for i in range(4)]
+    missing = {*numbers, *features} - set(header)
+    if missing:
+        raise ValueError(_not_this(files, "the columns", sorted(missing)))
+    places = [header.index(column) for column in (*numbers, *features)]
+    kept = [[row[place] for place in places] for row in rows]
+    item, position, click, propensity = np.array([row[:4] for row in kept], dtype=float).T
+    texts = np.array([row[4:] for row in kept], dtype=object)
+    users = np.stack([np.unique(column, return_inverse=True)[1] for column in texts.T], axis=1)
+    actions = _OPEN_BANDIT_ITEMS[campaign]
+    whole = len(kept) >= _SAMPLE_ROWS and set(np.unique(item)) == set(range(actions))
+    if not (whole and np.isin(click, (0, 1)).all() and (propensity > 0).all()):
+        raise ValueError(_not_this(files, "rows and items", (len(kept), len(np.unique(item)))))
+    return BanditLog(
+        name,
+        item.astype(np.int64),
+        position.astype(np.int64) - int(position.min()),
+        click,
+        propensity,
+        users,
+        actions,
+    )
+
+
+def _ratings(
+    name: str, user: Any, item: Any, rating: Array, low_high: tuple[float, float]
+) -> Ratings:
+    users, numbered_user = np.unique(np.asarray(user, dtype=np.int64), return_inverse=True)
+    items, numbered_item = np.unique(np.asarray(item, dtype=np.int64), return_inverse=True)
+    return Ratings(name, numbered_user, numbered_item, rating, *low_high, users, items)
+
+
+def _assert_facts(files: Files, found: Ratings, users: int, ratings: int) -> None:
+    pairs = found.user * found.items + found.item
+    right = (
+        (found.users, len(found.rating)) == (users, ratings)
+        and len(np.unique(pairs)) == ratings
+        and np.isin(2 * found.rating, np.arange(1, 11)).all()
+    )
+    if not right:
+        shown = (found.users, len(found.rating))
+        raise ValueError(_not_this(files, f"the {users} users and {ratings} ratings", shown))
+
+
+def _largest(counts: Indices, size: int) -> Indices:
+    """Return the places of the largest counts; of equal ones the first."""
+    return np.argsort(-counts, kind="stable")[:size]
+
+
+def _not_this(files: Files, facts: str, found: object) -> str:
+    remedy = "Pass the published data set, whole and unchanged."
+    rule = f"the published data set, with {facts}"
+    return checks.expected(f"contents of {files.path}", found, rule, remedy)
+
+
+def _one_of(name: str, value: object, known: Sequence[object]) -> None:
+    if value not in known:
+        raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one of them."))

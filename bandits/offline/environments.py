@@ -1,0 +1,304 @@
+"""Worlds to play in: synthetic ones, adversarial contexts, and replay of logged ratings.
+
+An environment is a frozen description; `world` gives the rounds of many replicates, each from a
+random stream of its own, in blocks whose size does not depend on the algorithm: two algorithms
+with one seed see the same candidates and the same luck.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from bandits import checks
+from bandits.checks import Array, Indices
+from bandits.learning.exploration import stacked
+
+Link = Literal["logistic", "linear"]
+Law = Literal["bernoulli", "gaussian", "exact"]
+
+
+class Block(NamedTuple):
+    """Some rounds of R replicates."""
+
+    candidates: Indices
+    """Which arms are offered, shape (R, B, n)."""
+    means: Array
+    """Mean reward of each candidate, shape (R, B, n)."""
+    luck: Array
+    """What turns a mean into a reward, shape (R, B)."""
+    users: Indices
+    """Whose round it is, shape (R, B)."""
+
+
+class World(ABC):
+    """The rounds of R replicates, block by block."""
+
+    features: Array
+    """Features of all arms, shape (R, arms, d), or (1, arms, d) where replicates share them."""
+
+    @abstractmethod
+    def block(self, count: int) -> Block:
+        """Return the next `count` rounds."""
+
+    @abstractmethod
+    def rewards(self, means: Array, luck: Array) -> Array:
+        """Return the rewards of the chosen candidates, shape (R, B)."""
+
+
+class Environment(ABC):
+    """A description of worlds."""
+
+    dimension: int
+
+    @abstractmethod
+    def world(self, seeds: list[np.random.SeedSequence]) -> World:
+        """Return the world of one replicate a seed."""
+
+
+def distinct(uniforms: Array, pool: Indices) -> Indices:
+    """Return n different numbers below `pool`, all sets equally likely (Floyd 1987).
+
+    Parameters
+    ----------
+    uniforms
+        Shape (..., n), in [0, 1).
+    pool
+        How many there are to choose from, a number or shape (...), >= n.
+    """
+    found: list[Indices] = []
+    for i in range(uniforms.shape[-1]):
+        last = pool - uniforms.shape[-1] + i
+        drawn = (uniforms[..., i] * (last + 1)).astype(np.int64)
+        taken = np.zeros(drawn.shape, dtype=bool)
+        for earlier in found:
+            taken |= earlier == drawn
+        found.append(np.where(taken, last, drawn))
+    return np.stack(found, axis=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic(Environment):
+    """Unit features at random, theta at random with a given norm.
+
+    The defaults are the set-up of the AdaPrivate-TS preprint.
+
+    Parameters
+    ----------
+    dimension, arms, candidates
+        d, the number of arms, and how many of them a round offers.
+    norm
+        Norm of theta.
+    link
+        Mean reward: ``"logistic"``, 1 / (1 + exp(-theta'x)), or ``"linear"``, 1/2 + theta'x / 4
+        clipped to [0, 1].
+    law
+        Rewards: ``"bernoulli"``, ``"gaussian"`` with deviation `spread`, or ``"exact"``.
+    base
+        Added to theta'x; 0 makes the mean reward 1/2.
+    users
+        Round t belongs to user t mod `users`; None gives each round a user of its own.
+    """
+
+    dimension: int = 20
+    arms: int = 100
+    candidates: int = 5
+    norm: float = 2.0
+    link: Link = "logistic"
+    law: Law = "bernoulli"
+    spread: float = 0.25
+    base: float = 0.0
+    users: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dimension", "arms", "candidates"):
+            checks.count(name, getattr(self, name), "Pass a number of them.")
+        remedy = "Pass at most as many candidates as arms."
+        checks.count("candidates", self.candidates, remedy, at_most=self.arms)
+        if self.users is not None:
+            checks.count("users", self.users, "Pass the number of users.")
+        checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0, at_most=300)
+        remedy = "Pass a standard deviation."
+        checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
+        checks.real("base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300)
+        for name, known in (("link", get_args(Link)), ("law", get_args(Law))):
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
+
+    def world(self, seeds: list[np.random.SeedSequence]) -> World:
+        """Return the world of one replicate a seed."""
+        return _SyntheticWorld(self, seeds)
+
+    def features(self, rng: np.random.Generator) -> Array:
+        """Return the features of all arms, shape (arms, d)."""
+        return _on_sphere(rng.standard_normal((self.arms, self.dimension)))
+
+    def pool(self, first: int, count: int) -> tuple[Indices, int]:
+        """Return where the arms of the rounds first, ... begin, shape (count,), how many."""
+        return np.zeros(count, dtype=np.int64), self.arms
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankDeficient(Synthetic):
+    """Contexts that stay in a subspace of `rank` coordinates for `period` rounds, then move on.
+
+    What a learner knows of theta is then worthless in the next period, and G is singular.
+    """
+
+    rank: int = 2
+    period: int = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.count("rank", self.rank, "Pass at most d coordinates.", at_most=self.dimension)
+        checks.count("period", self.period, "Pass a number of rounds.")
+        remedy = "Pass at least `candidates` arms for each subspace."
+        checks.count("candidates", self.candidates, remedy, at_most=self.arms // self.spaces)
+
+    @property
+    def spaces(self) -> int:
+        """How many subspaces there are."""
+        return -(-self.dimension // self.rank)
+
+    def features(self, rng: np.random.Generator) -> Array:
+        """Return features that are zero outside the arm's subspace."""
+        space = np.arange(self.arms) // (self.arms // self.spaces) % self.spaces
+        inside = np.arange(self.dimension) // self.rank == space[:, None]
+        return _on_sphere(rng.standard_normal((self.arms, self.dimension)) * inside)
+
+    def pool(self, first: int, count: int) -> tuple[Indices, int]:
+        """Return the arms of the subspace of each round."""
+        each = self.arms // self.spaces
+        return (np.arange(first, first + count) // self.period) % self.spaces * each, each
+
+
+def _on_sphere(vectors: Array) -> Array:
+    out: Array = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return out
+
+
+class _SyntheticWorld(World):
+    def __init__(self, environment: Synthetic, seeds: list[np.random.SeedSequence]) -> None:
+        self.environment = environment
+        self.generators = [np.random.default_rng(seed) for seed in seeds]
+        self.features = np.stack([environment.features(rng) for rng in self.generators])
+        thetas = [_on_sphere(rng.standard_normal(environment.dimension)) for rng in self.generators]
+        linear = environment.norm * np.einsum("rad,rd->ra", self.features, np.stack(thetas))
+        linear += environment.base
+        if environment.link == "logistic":
+            self.means = 1 / (1 + np.exp(-linear))
+        else:
+            self.means = np.clip(0.5 + linear / 4, 0.0, 1.0)
+        self.played = 0
+
+    def block(self, count: int) -> Block:
+        environment = self.environment
+        shape = (count, environment.candidates)
+        drawn = stacked([rng.random for rng in self.generators], shape)
+        if environment.law == "gaussian":
+            luck = stacked([rng.standard_normal for rng in self.generators], (count,))
+        else:
+            luck = stacked([rng.random for rng in self.generators], (count,))
+        start, pool = environment.pool(self.played, count)
+        chosen = distinct(drawn, np.asarray(pool)) + start[:, None]
+        rows = np.arange(len(self.generators))[:, None, None] * environment.arms
+        rounds = np.arange(self.played, self.played + count)
+        self.played += count
+        owners = rounds if environment.users is None else rounds % environment.users
+        users = np.broadcast_to(owners, luck.shape)
+        return Block(chosen, self.means.take(rows + chosen), luck, users)
+
+    def rewards(self, means: Array, luck: Array) -> Array:
+        match self.environment.law:
+            case "bernoulli":
+                return (luck < means).astype(float)
+            case "gaussian":
+                return means + self.environment.spread * luck
+            case _:
+                return means
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay(Environment):
+    """Replay of logged ratings: a round offers items that its user did rate, and pays the rating.
+
+    Every round counts: none is thrown away because the log does not know the answer.
+
+    Parameters
+    ----------
+    items
+        Features of the items, shape (items, d).
+    user, item, rating
+        The log, three arrays of one length: whole numbers, whole numbers below the number of
+        items, and rewards.
+    candidates
+        How many items a round offers. Users with fewer ratings are left out.
+    """
+
+    items: Array = field(repr=False)
+    user: Indices = field(repr=False)
+    item: Indices = field(repr=False)
+    rating: Array = field(repr=False)
+    candidates: int = 5
+
+    def __post_init__(self) -> None:
+        remedy = "Pass three arrays of one length."
+        checks.count("candidates", self.candidates, "Pass how many items a round offers.")
+        for name in ("item", "rating"):
+            shape = np.shape(getattr(self, name))
+            if shape != np.shape(self.user):
+                raise ValueError(checks.expected(f"shape of {name}", shape, "user's", remedy))
+        for name in ("user", "item"):
+            array = np.asarray(getattr(self, name))
+            if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+                rule = "whole numbers, one for each rating"
+                raise TypeError(checks.expected(name, "...", rule, remedy))
+            object.__setattr__(self, name, array)
+        for name, dimensions in (("items", 2), ("rating", 1)):
+            array = getattr(self, name)
+            array = checks.finite(name, array, np.shape(array), "Pass numbers.")
+            if array.ndim != dimensions:
+                rule = f"of {dimensions} dimensions"
+                raise ValueError(checks.expected(f"shape of {name}", array.shape, rule, remedy))
+            object.__setattr__(self, name, array)
+        if np.min(self.item) < 0 or np.max(self.item) >= len(self.items):
+            rule = f"in [0, {len(self.items)})"
+            raise ValueError(checks.expected("item", "...", rule, "Number the items from 0."))
+        if np.unique(self.user, return_counts=True)[1].max() < self.candidates:
+            rule = f"of users with >= {self.candidates} ratings"
+            raise ValueError(checks.expected("user", "...", rule, "Offer fewer candidates."))
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """Length of an item's features."""
+        return int(self.items.shape[1])
+
+    def world(self, seeds: list[np.random.SeedSequence]) -> World:
+        """Return the world of one replicate a seed."""
+        return _ReplayWorld(self, seeds)
+
+
+class _ReplayWorld(World):
+    def __init__(self, environment: Replay, seeds: list[np.random.SeedSequence]) -> None:
+        self.environment = environment
+        self.generators = [np.random.default_rng(seed) for seed in seeds]
+        self.features = environment.items[None]
+        order = np.argsort(environment.user, kind="stable")
+        self.item, self.rating = environment.item[order], environment.rating[order]
+        _, self.first, self.count = np.unique(
+            environment.user[order], return_index=True, return_counts=True
+        )
+        self.eligible = np.flatnonzero(self.count >= environment.candidates)
+
+    def block(self, count: int) -> Block:
+        shape = (count, self.environment.candidates + 1)
+        drawn = stacked([rng.random for rng in self.generators], shape)
+        users: Indices = self.eligible[(drawn[..., 0] * len(self.eligible)).astype(np.int64)]
+        places = self.first[users][..., None] + distinct(drawn[..., 1:], self.count[users])
+        means = self.rating[places]
+        return Block(self.item[places], means, np.zeros(users.shape), users)
+
+    def rewards(self, means: Array, luck: Array) -> Array:
+        return means

@@ -1,0 +1,200 @@
+"""The options and intervals that all off-policy estimators share."""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from bandits import checks
+from bandits.checks import Array
+from bandits.learning.rewards import RELATIONS, Range
+
+_CHUNK = 1 << 22
+_GRID = 2048
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """How an estimate is made private: each round's reward is protected.
+
+    Rounds, contexts, actions, propensities and the evaluated policy are public: a policy that was
+    learnt from these rewards must itself have been released privately.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target of this one estimate.
+    relation
+        ``"REPLACE_ONE"``: a reward is any other in the range; ``"REPLACE_SPECIAL"``: it is missing.
+    simulation, seed
+        Say True to use a seed; the estimate then protects nobody, and says so.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "REPLACE_ONE"
+    simulation: bool = False
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.real("epsilon", self.epsilon, "Pass the privacy loss bound, such as 1.", above=0)
+        remedy = "Pass a small probability, such as 1e-5."
+        checks.real("delta", self.delta, remedy, above=0, below=1)
+        if self.seed is not None and not self.simulation:
+            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
+            raise ValueError(
+                checks.expected("seed", self.seed, "None for noise that is released", remedy)
+            )
+        if self.relation not in RELATIONS:
+            rule = f"one of {[str(known) for known in RELATIONS]}"
+            remedy = "Rounds are public: a reward can be replaced, or missing."
+            raise ValueError(checks.expected("relation", self.relation, rule, remedy))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What all estimators share.
+
+    Parameters
+    ----------
+    low, high
+        Public range of rewards; what lies outside is clipped, and NaN counts as the middle.
+    clip
+        Weights above it become it; None clips none.
+    largest_weight
+        A bound that no weight can exceed (1 / the logging policy's smallest probability), for the
+        Bernstein interval. `clip` is one.
+    level
+        Of the intervals, in (0, 1).
+    resamples
+        Of the bootstrap.
+    seed
+        Of the bootstrap.
+    private
+        True charges the estimate, `privacy` says how much; False says "not private".
+    privacy
+        The target of a private estimate.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    clip: float | None = None
+    largest_weight: float | None = None
+    level: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+    private: bool = False
+    privacy: Privacy | None = None
+    _range: Range = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "largest_weight"):
+            if getattr(self, name) is not None:
+                remedy = "Pass a bound of the weights, or None."
+                checks.real(name, getattr(self, name), remedy, above=0)
+        checks.real("level", self.level, "Pass a level such as 0.95.", above=0, below=1)
+        remedy = "Pass how many resamples to draw."
+        checks.count("resamples", self.resamples, remedy, at_most=10**6)
+        checks.count("seed", self.seed, "Pass a whole number.", at_least=0)
+        given = self.privacy is not None
+        if self.private != given or (given and not isinstance(self.privacy, Privacy)):
+            remedy = (
+                "Pass privacy=Privacy(epsilon=..., delta=...) with private=True, and only there."
+            )
+            rule = "given exactly where private=True"
+            raise ValueError(checks.expected("privacy", self.privacy, rule, remedy))
+        object.__setattr__(self, "_range", Range.centred_on_middle(self.low, self.high))
+
+    @property
+    def bound(self) -> float | None:
+        """What no weight exceeds, where that is known."""
+        bounds = [bound for bound in (self.clip, self.largest_weight) if bound is not None]
+        return min(bounds, default=None)
+
+
+class Ratio(NamedTuple):
+    """sum of (weight * reward + constant) / sum of divisor."""
+
+    weight: Array
+    constant: Array
+    divisor: Array
+
+    def reach(self, options: "Options") -> float | None:
+        """Return the length of an interval that holds every term minus v divisor, v any value.
+
+        Self-normalised: w (r - v). Plain: w r, to which a model adds its own reach.
+        """
+        bound, low, high = options.bound, options.low, options.high
+        if bound is None:
+            return None
+        if self.divisor is self.weight:
+            return bound * (high - low)
+        if self.constant.any():
+            return (1 + 2 * bound) * (high - low)
+        return bound * (max(high, 0.0) - min(low, 0.0))
+
+
+def bootstrap(terms: Array, divisor: Array, options: Options) -> tuple[float, float]:
+    """Return the percentile interval of resampled ratios."""
+    n = len(terms)
+    rng = np.random.default_rng(options.seed)
+    found = []
+    for start in range(0, options.resamples, max(1, _CHUNK // n)):
+        rows = min(max(1, _CHUNK // n), options.resamples - start)
+        places = rng.integers(0, n, (rows, n))
+        sums = divisor[places].sum(1)
+        # a resample without any weight says nothing; the value of the others stands
+        found.append(terms[places].sum(1)[sums > 0] / sums[sums > 0])
+    tail = (1 - options.level) / 2
+    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def bernstein(ratio: Ratio, terms: Array, options: Options) -> tuple[float, float] | None:
+    """Return all values v for which the mean of terms - v divisor may be 0.
+
+    At the true v these have mean 0 in each independent round, and a range that is known. By Maurer
+    and Pontil (2009, theorem 4), on both sides, |mean| <= sqrt(2 V L / n) + 7 range L / (3 (n - 1))
+    with probability `level`, L = log(4 / (1 - level)).
+    """
+    reach = ratio.reach(options)
+    if reach is None:
+        return None
+    n = len(terms)
+    log = math.log(4 / (1 - options.level))
+    values = _candidates(options)
+    mean = terms.mean() - values * ratio.divisor.mean()
+    (var_t, cov), (_, var_d) = np.cov(terms, ratio.divisor)
+    variance = np.maximum(var_t - 2 * values * cov + values**2 * var_d, 0.0)
+    return _where(
+        values, np.abs(mean) <= np.sqrt(2 * variance * log / n) + 7 * reach * log / (3 * (n - 1))
+    )
+
+
+def _candidates(options: Options) -> Array:
+    """Return what the mean may be; of clipped weights, whose mean is below 1, down to 0 too."""
+    return np.linspace(min(options.low, 0.0), max(options.high, 0.0), _GRID + 1)
+
+
+def _where(values: Array, inside: Array) -> tuple[float, float]:
+    """Return the interval of the values inside, one step of the grid wider on either side."""
+    places = np.flatnonzero(inside)
+    if not len(places):  # no value in the range of rewards fits: say the range
+        return float(values[0]), float(values[-1])
+    first, last = max(places[0] - 1, 0), min(places[-1] + 1, len(values) - 1)
+    return float(values[first]), float(values[last])
+
+
+def hoeffding(
+    value: float, ratio: Ratio, sigma: float, options: Options
+) -> tuple[float, float] | None:
+    """Return Hoeffding's interval, half the error for the rounds and half for the noise."""
+    reach = ratio.reach(options)
+    if reach is None:
+        return None
+    n, mean = len(ratio.weight), float(ratio.divisor.mean())
+    log = math.log(4 / (1 - options.level))
+    half = reach * math.sqrt(log / (2 * n)) / mean + sigma * math.sqrt(2 * log)
+    candidates = _candidates(options)
+    return max(value - half, float(candidates[0])), min(value + half, float(candidates[-1]))

@@ -1,0 +1,135 @@
+"""With which probability Thompson sampling picks each candidate."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bandits import checks
+from bandits.checks import Array
+
+_TIE = 1e-12
+
+
+class Propensities(NamedTuple):
+    """Probabilities of the candidates, and their standard errors (0 where exact)."""
+
+    value: Array
+    """Shape (..., n)."""
+    standard_error: Array
+    """Shape (..., n)."""
+
+
+def thompson_propensities(
+    candidates: Array,
+    mean: Array,
+    root: Array,
+    *,
+    scale: float = 1.0,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Propensities:
+    """Return the probability that Thompson sampling picks each candidate.
+
+    Theta is drawn from N(mean, scale^2 root root'), and the largest x'theta is picked. Two
+    candidates have a closed form. For more, each candidate's own score is integrated out exactly
+    and what is independent of it is drawn: an unbiased average, never 0 for a pick that can be.
+
+    Parameters
+    ----------
+    candidates
+        Shape (..., n, d), n >= 2.
+    mean, root
+        Shapes (d,) and (d, k).
+    scale
+        v > 0.
+    draws, seed
+        Of the average.
+
+    Returns
+    -------
+    Propensities
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bandits import thompson_propensities
+    >>> found = thompson_propensities(np.eye(2), np.array([1.0, 0.0]), np.eye(2))
+    >>> found.value.round(4)  # Phi(1 / sqrt(2))
+    array([0.7602, 0.2398])
+    """
+    from scipy.special import ndtr
+
+    remedy = "Pass features, and the mean and the root of a model of as many coefficients."
+    candidates = checks.finite("candidates", candidates, np.shape(candidates), remedy)
+    mean = checks.finite("mean", mean, candidates.shape[-1:], remedy)
+    root = checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
+    if candidates.ndim < 2 or root.ndim < 2:
+        rule = "of two dimensions at least"
+        raise ValueError(checks.expected("shape of candidates", candidates.shape, rule, remedy))
+    checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
+    draws = checks.count("draws", draws, "Pass how many draws to average.")
+    n = candidates.shape[-2]
+    if n < 2:
+        remedy = "A single candidate is always picked."
+        raise ValueError(checks.expected("candidates", candidates.shape, "two at least", remedy))
+    means = candidates @ mean
+    factors = scale * (candidates @ root)  # scores = means + factors @ normals
+    if n == 2:
+        apart = means[..., 0] - means[..., 1]
+        spread = np.linalg.norm(factors[..., 0, :] - factors[..., 1, :], axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first = np.where(spread > 0, ndtr(apart / spread), apart >= 0)
+        value = np.stack([first, 1 - first], axis=-1)
+        return Propensities(value, np.zeros_like(value))
+    normals = np.random.default_rng(seed).standard_normal((draws, factors.shape[-1]))
+    shape = means.shape
+    value, error = np.empty((means.size // n, n)), np.empty((means.size // n, n))
+    flat = zip(means.reshape(-1, n), factors.reshape(-1, n, factors.shape[-1]), strict=True)
+    for row, (centre, factor) in enumerate(flat):
+        found = _wins(centre, factor, normals)  # (draws, n)
+        value[row] = found.mean(0)
+        error[row] = found.std(0) / math.sqrt(draws)
+    return Propensities(value.reshape(shape), error.reshape(shape))
+
+
+def _wins(means: Array, factors: Array, normals: Array) -> Array:
+    """Return P(candidate wins | all that is independent of its own score), (draws, n)."""
+    from scipy.special import ndtr
+
+    n = len(means)
+    scores = means + normals @ factors.T
+    covariance = factors @ factors.T
+    found = np.empty(scores.shape)
+    for arm in range(n):
+        variance = covariance[arm, arm]
+        others = np.arange(n) != arm
+        later = np.flatnonzero(others) > arm  # of equal scores the first is picked
+        if variance <= 0:
+            found[:, arm] = _behind(scores[:, others] - scores[:, [arm]], later)
+            continue
+        # score_b = share_b (score_arm - mean_arm) + rest_b, rest independent of score_arm
+        deviation = math.sqrt(variance)
+        share = covariance[others, arm] / variance
+        rest = scores[:, others] - share * (scores[:, [arm]] - means[arm])
+        # wins where u (1 - share_b) > rest_b - mean_arm for all b, u = score_arm - mean_arm
+        gap, slope = rest - means[arm], 1 - share
+        flat = np.abs(slope) < 1e-12
+        with np.errstate(divide="ignore", invalid="ignore"):
+            edge = gap / slope / deviation
+        lower = np.where(slope > 0, edge, -np.inf)[:, ~flat].max(1, initial=-np.inf)
+        upper = np.where(slope < 0, edge, np.inf)[:, ~flat].min(1, initial=np.inf)
+        inside = _behind(gap[:, flat], later[flat])
+        # on the side where the normal law's tail is precise
+        swap = lower > 0
+        a, b = np.where(swap, -upper, lower), np.where(swap, -lower, upper)
+        found[:, arm] = np.where(inside, np.maximum(ndtr(b) - ndtr(a), 0.0), 0.0)
+    return found
+
+
+def _behind(gaps: Array, later: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return whether all gaps (draws, n) are below 0, or ties that a later candidate loses."""
+    tie = np.abs(gaps) <= _TIE
+    behind: npt.NDArray[np.bool_] = np.all(np.where(tie, later, gaps < 0), axis=1)
+    return behind

@@ -1,0 +1,267 @@
+"""Many replicates of an algorithm at once, their regret, and honest bands around it.
+
+The learner is the live one, with a replicate axis. Replicates are played in groups of a fixed
+size, each with streams of its own, so that a result does not depend on how many processes, or
+which cluster, played the groups.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandits import checks
+from bandits.algorithms.algorithm import Algorithm
+from bandits.checks import Array, Indices
+from bandits.learning.learner import Learner, gathered
+from bandits.offline.environments import Environment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_BLOCK = 128
+"""Rounds that an environment gives at once; part of what a seed means."""
+GROUP = 96
+"""Replicates that are played together; part of what a seed means."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Regret and reward of every algorithm and replicate, at some of the rounds.
+
+    Attributes
+    ----------
+    rounds
+        The rounds at which the curves were read, shape (P,).
+    regret
+        Sum of (best mean - mean of the pick) up to then: algorithm -> shape (replicates, P).
+    reward
+        Sum of the means of the picks up to then, likewise.
+    """
+
+    rounds: Indices
+    regret: dict[str, Array]
+    reward: dict[str, Array]
+
+    def table(self, level: float = 0.95) -> dict[str, list[Any]]:
+        """Return a tidy table, as a column of values for each name.
+
+        Parameters
+        ----------
+        level
+            Of the confidence interval of the mean over replicates (Student's t), in (0, 1).
+        """
+        from scipy.special import stdtrit
+
+        level = checks.real("level", level, "Pass a level such as 0.95.", above=0, below=1)
+        names = ("algorithm", "round", "regret", "standard_error", "low", "high", "reward")
+        columns: dict[str, list[Any]] = {name: [] for name in (*names, "replicates")}
+        for name, regret in self.regret.items():
+            replicates, points = regret.shape
+            mean, error = mean_and_error(regret)
+            # one replicate says nothing about the spread: an honest band is endless
+            reach = stdtrit(max(replicates - 1, 1), (1 + level) / 2) * error
+            columns["algorithm"] += [name] * points
+            columns["round"] += self.rounds.tolist()
+            columns["regret"] += mean.tolist()
+            columns["standard_error"] += error.tolist()
+            columns["low"] += (mean - reach).tolist()
+            columns["high"] += (mean + reach).tolist()
+            columns["reward"] += self.reward[name].mean(0).tolist()
+            columns["replicates"] += [replicates] * points
+        return columns
+
+    def last(self) -> dict[str, tuple[float, float]]:
+        """Return the mean regret after the last round and its standard error, by algorithm."""
+        ends = {name: mean_and_error(regret[:, -1]) for name, regret in self.regret.items()}
+        return {name: (float(mean), float(error)) for name, (mean, error) in ends.items()}
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write the tidy table."""
+        columns = self.table()
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write the tidy table; needs polars."""
+        import polars as pl
+
+        pl.DataFrame(self.table()).write_parquet(Path(path))
+
+    def plot(self) -> "Figure":
+        """Draw the regret curves with their 95 % bands; needs matplotlib.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+        """
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        axes: Any = figure.add_subplot()
+        columns = {name: np.array(values) for name, values in self.table().items()}
+        for name in self.regret:
+            own = columns["algorithm"] == name
+            x, mean = columns["round"][own], columns["regret"][own]
+            (line,) = axes.plot(x, mean, label=name)
+            low, high = columns["low"][own], columns["high"][own]
+            if np.isfinite(high).all():
+                axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.set_xlabel("round")
+        axes.set_ylabel("regret (mean and 95 % band)")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.legend()
+        return figure
+
+
+def mean_and_error(values: Array) -> tuple[Array, Array]:
+    """Return the mean over the first axis and its standard error, infinite for one value."""
+    count = len(values)
+    mean: Array = values.mean(0)
+    if count == 1:
+        return mean, np.full_like(mean, np.inf)
+    return mean, values.std(0, ddof=1) / np.sqrt(count)
+
+
+def simulate(
+    algorithms: Mapping[str, Algorithm],
+    environment: Environment,
+    *,
+    replicates: int,
+    seed: int,
+    points: int = 100,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+) -> Simulation:
+    """Play every algorithm in the same worlds.
+
+    Parameters
+    ----------
+    algorithms
+        By name; all with the environment's dimension and one number of rounds.
+    environment
+        What to play in.
+    replicates
+        How many worlds.
+    seed
+        Of everything: equal seeds give equal results, in one process or in many.
+    points
+        At how many rounds the curves are read.
+    n_jobs
+        1 plays in this process. Another number is passed to joblib, and None leaves it to
+        ``joblib.parallel_config``, such as ``backend="dask"`` for a cluster; both need joblib.
+    progress
+        Show a bar.
+    """
+    remedy = "Pass algorithms by name, such as {'ours': PrivateUCB(...)}."
+    if not isinstance(algorithms, Mapping):
+        shown = type(algorithms).__name__
+        raise TypeError(checks.expected("algorithms", shown, "a mapping", remedy))
+    if not algorithms:
+        raise ValueError(checks.expected("algorithms", {}, "at least one", remedy))
+    for algorithm in algorithms.values():
+        if not isinstance(algorithm, Algorithm):
+            shown = type(algorithm).__name__
+            raise TypeError(checks.expected("algorithms", shown, "Algorithms", "Build them first."))
+    remedy = "Pass how many worlds to play."
+    replicates = checks.count("replicates", replicates, remedy, at_most=10**7)
+    seed = checks.count("seed", seed, "Pass a whole number.", at_least=0)
+    rounds = {algorithm.rounds for algorithm in algorithms.values()}
+    dimensions = {algorithm.dimension for algorithm in algorithms.values()}
+    if len(rounds) > 1 or dimensions != {environment.dimension}:
+        rule = f"of dimension {environment.dimension} and one number of rounds"
+        remedy = "Build all algorithms for this environment."
+        raise ValueError(checks.expected("algorithms", list(algorithms), rule, remedy))
+    (last,) = rounds
+    points = min(checks.count("points", points, "Pass how many points a curve has."), last)
+    marks = np.unique(np.linspace(0, last, points + 1).round().astype(np.int64))[1:]
+    groups = [range(i, min(i + GROUP, replicates)) for i in range(0, replicates, GROUP)]
+    tasks = [(name, group) for name in algorithms for group in groups]
+    found = _each(
+        [(algorithms[name], environment, seed, group, marks) for name, group in tasks],
+        n_jobs,
+        progress=progress,
+    )
+    curves: dict[str, list[tuple[Array, Array]]] = {name: [] for name in algorithms}
+    for (name, _), curve in zip(tasks, found, strict=True):
+        curves[name].append(curve)
+    return Simulation(
+        marks,
+        {name: np.concatenate([regret for regret, _ in parts]) for name, parts in curves.items()},
+        {name: np.concatenate([reward for _, reward in parts]) for name, parts in curves.items()},
+    )
+
+
+Task = tuple[Algorithm, Environment, int, range, Indices]
+
+
+def _each(tasks: list[Task], n_jobs: int | None, *, progress: bool) -> list[tuple[Array, Array]]:
+    results: Iterable[tuple[Array, Array]]
+    if n_jobs == 1:
+        results = (play(*task) for task in tasks)
+    else:
+        from joblib import Parallel, delayed
+
+        results = Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(play)(*task) for task in tasks
+        )
+    if not progress:
+        return list(results)
+    from rich.progress import track
+
+    return list(track(results, "simulating", total=len(tasks)))
+
+
+def play(
+    algorithm: Algorithm, environment: Environment, seed: int, group: range, marks: Indices
+) -> tuple[Array, Array]:
+    """Return the regret and reward curves of a group of replicates, shape (R, P) each."""
+    if not algorithm.schedule.lockstep and len(group) > 1:
+        parts = [play(algorithm, environment, seed, range(i, i + 1), marks) for i in group]
+        regrets, rewards = zip(*parts, strict=True)
+        return np.concatenate(regrets), np.concatenate(rewards)
+    streams = [np.random.SeedSequence(seed, spawn_key=(i,)).spawn(3) for i in group]
+    world = environment.world([stream[0] for stream in streams])
+    learner = algorithm.learner(
+        [stream[1] for stream in streams], np.random.default_rng(streams[0][2])
+    )
+    regret = np.zeros((len(group), algorithm.rounds))
+    reward = np.zeros((len(group), algorithm.rounds))
+    arms = algorithm.prepared(world.features)
+    batch: list[tuple[Indices, Array, Indices]] = []
+    for start in range(0, algorithm.rounds, _BLOCK):
+        block = world.block(min(_BLOCK, algorithm.rounds - start))
+        # a maximum of columns is three times as fast as one along so short an axis
+        best = reduce(np.maximum, np.moveaxis(block.means, -1, 0))
+        count = best.shape[1]
+        at = 0
+        while at < count:
+            if learner.ended:
+                _close(learner, arms, batch)
+                batch = []
+            stop = at + 1 if learner.left is None else min(count, at + learner.left)
+            offered = block.candidates[:, at:stop]
+            picked = learner.play_block(arms, offered)[..., None]
+            means = np.take_along_axis(block.means[:, at:stop], picked, -1)[..., 0]
+            chosen = np.take_along_axis(offered, picked, -1)[..., 0]
+            got = world.rewards(means, block.luck[:, at:stop])
+            centred = algorithm.reward_range.centred_all(got)
+            batch.append((chosen, centred, block.users[:, at:stop]))
+            regret[:, start + at : start + stop] = best[:, at:stop] - means
+            reward[:, start + at : start + stop] = means
+            at = stop
+    return regret.cumsum(1)[:, marks - 1], reward.cumsum(1)[:, marks - 1]
+
+
+def _close(learner: Learner, arms: Array, batch: list[tuple[Indices, Array, Indices]]) -> None:
+    chosen, rewards, users = (np.concatenate(part, axis=1) for part in zip(*batch, strict=True))
+    learner.close(gathered(arms, chosen), rewards, users)
