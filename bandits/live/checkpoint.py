@@ -200,7 +200,7 @@ def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
     folder = Path(folder).resolve()
     if _is_unfinished(folder):
         remedy = "Its first save was interrupted: save another agent there."
-        raise ValueError(_checks.expected("folder", str(folder), "that of a saved agent", remedy))
+        raise ValueError(checks.expected("folder", str(folder), "that of a saved agent", remedy))
     try:
         agent = _restored(kind, folder)
     except _DAMAGES as error:

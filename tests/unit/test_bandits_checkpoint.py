@@ -10,7 +10,7 @@ import pytest
 
 import bandits
 import privacy as dp
-from bandits import checkpoint
+from bandits.live import checkpoint
 
 
 def algorithm():
