@@ -113,18 +113,22 @@ _LONGEST_TOLD = 120
 
 def told(mechanism: Mechanism) -> str:
     """Return a mechanism as it is written, in the length that a message has room for."""
-    kind, written = type(mechanism).__name__, []
+    text = _written(mechanism, 2)
+    return text if len(text) <= _LONGEST_TOLD else f"{type(mechanism).__name__}(...)"
+
+
+def _written(mechanism: Mechanism, levels: int) -> str:
+    """Return the kind, the fields that are no defaults, and some levels of what is inside."""
+    given = []
     for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
         value = getattr(mechanism, field.name)
         if isinstance(value, Mechanism):
-            inner = any(isinstance(getattr(value, own.name), Mechanism) for own in fields(value))
-            written.append(f"{type(value).__name__}(...)" if inner else told(value))
+            given.append(_written(value, levels - 1) if levels else "...")
         elif isinstance(value, tuple):
-            written.append(f"{len(value)} parts")
+            given.append(f"{len(value)} parts")
         elif value != field.default:
-            written.append(f"{field.name}={value}")
-    text = f"{kind}({', '.join(written)})"
-    return text if len(text) <= _LONGEST_TOLD else f"{kind}(...)"
+            given.append(f"{field.name}={value}")
+    return f"{type(mechanism).__name__}({', '.join(given)})"
 
 
 def unproven(
