@@ -175,7 +175,7 @@ _HOMES = {
     "release.running_sums": "RunningSum",
     "release.sums": "Release release_sum",
 }
-_MODULES = ("audit", "plotting")
+_MODULES = ("answers", "audit", "plotting")
 """Public modules: their names are not those of the package."""
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -272,7 +272,11 @@ class EpsilonDelta(Measure):
 
 @lru_cache(maxsize=1024)  # what is chosen step by step is often the same again
 def _cost_of_release(measure: Measure, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-    known = measure._exact(mechanism, relation)
+    try:
+        known = measure._exact(mechanism, relation)
+    except UnsupportedMechanism as refusal:
+        refusal.notion = measure.notion
+        raise
     return measure._cost_of_one(mechanism, relation) if known is None else known
 
 

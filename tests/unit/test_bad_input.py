@@ -585,6 +585,12 @@ REFUSALS = {
         "zcdp",
         ("approximate", "rdp"),
     ),
+    "a budget's relation": (
+        lambda: dp.Budget(epsilon=1, delta=1e-6, notion="approximate").spend(ZEROED),
+        ZEROED,
+        "approximate",
+        (),
+    ),
     "an infinite cost": (
         lambda: dp.Budget(epsilon=1, delta=1e-6, notion="approximate").spend(GAUSSIAN),
         GAUSSIAN,

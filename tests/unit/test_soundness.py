@@ -133,6 +133,15 @@ class TestWhatANoiseMultiplierIs:
         assert 'cells="by_public_index"' in str(refused.value)
         assert refused.value.mechanism == claim
 
+    def test_a_replace_claim_says_nothing_of_a_record_that_leaves_its_cell(self):
+        claim = dp.PureDP(1, relation=REPLACE_ONE)
+        with pytest.raises(
+            dp.UnsupportedMechanism, match=r"(?s)may leave its cell.*by_public_index"
+        ):
+            dp.account(dp.parallel(claim, claim), relation=REPLACE_ONE)
+        public = dp.parallel(claim, claim, cells="by_public_index")
+        assert dp.account(public, relation=REPLACE_ONE).epsilon(0) == 1.0
+
     def test_a_zero_out_claim_holds_in_a_public_cell(self):
         claim = dp.PureDP(1, relation=REPLACE_SPECIAL)
         public = dp.parallel(claim, claim, cells="by_public_index")
