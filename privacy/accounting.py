@@ -251,10 +251,11 @@ def _unanswered(
         )
         return UnsupportedMechanism(message, mechanism=mechanism, notion="tightest")
     # what several methods say is about the mechanism, not about one of them
-    said = Counter(map(str, refusals)).most_common(1)[0][0]
+    said, times = Counter(map(str, refusals)).most_common(1)[0]
     reason = next(refusal for refusal in refusals if str(refusal) == said)
+    lead = "" if times > 1 else f"No notion answers this mechanism under {relation}. "
     return UnsupportedMechanism(
-        f"No notion answers this mechanism under {relation}. {reason}",
+        lead + said,
         mechanism=reason.mechanism or mechanism,
         notion="tightest",
     )
