@@ -181,7 +181,7 @@ _HOMES = {
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",
 }
-_MODULES = ("audit", "plotting")
+_MODULES = ("answers", "audit", "plotting")
 """Public modules: their names are not those of the package."""
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -5,8 +5,8 @@ ONE application into a curve and never sees a count.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -27,6 +27,7 @@ from privacy.mechanisms import (
     parallel,
     repeat,
 )
+from privacy.mechanisms.base import told
 from privacy.names import told_by_ours
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
@@ -173,12 +174,7 @@ _NO_OTHER = "No other notion answers it either."
 
 def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
     """Return the accounting methods that answer a mechanism."""
-    found = []
-    for notion in NOTION_MODULES:
-        with suppress(UnsupportedMechanism):
-            _fold(mechanism, notion, relation)
-            found.append(notion)
-    return found
+    return [curve.notion for curve in _curves(mechanism, relation, [])]
 
 
 def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
@@ -194,22 +190,23 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     curve = read(node.loss(relation), relation)
     if curve is None:
         raise UnsupportedMechanism(
-            f"Notion {notion!r} has no bound for {node!r}.", mechanism=node, notion=notion
+            f"Notion {notion!r} has no bound for {told(node)}.", mechanism=node, notion=notion
         )
     return curve
 
 
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
-    curves = [_fold(part, notion, relation) for part in dict.fromkeys(node.parts)]
-    if relation is REPLACE_ONE and node.cells == "by_record":
+    curves, left = node.in_cells(relation, lambda part, each: _fold(part, notion, each))
+    if relation is REPLACE_ONE:
         # the replaced record may leave cell i and enter cell j: both cells change
-        once = {part: _fold(part, notion, ADD_OR_REMOVE_ONE) for part in set(node.parts)}
         curves += [
-            once[leaves].moved(once[enters])
-            for leaves in once
-            for enters in once
+            left[leaves].moved(left[enters])
+            for leaves in left
+            for enters in left
             if leaves != enters or node.parts.count(leaves) > 1
         ]
+    else:
+        curves += [replace(curve, relation=relation) for curve in left.values()]
     worst, *rest = curves
     for other in rest:
         worst = worst.worst_of(other)
@@ -220,13 +217,8 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
     """Return the tightest curve, with a member for every method that is not surely looser."""
     members: list[Curve] = []
     spare: list[Curve] = []
-    refusals: dict[str, UnsupportedMechanism] = {}
-    for notion in NOTION_MODULES:
-        try:
-            curve = _fold(mechanism, notion, relation)
-        except UnsupportedMechanism as refusal:
-            refusals[notion] = refusal
-            continue
+    refusals: list[UnsupportedMechanism] = []
+    for curve in _curves(mechanism, relation, refusals):
         if not curve.efficient:
             spare.append(curve)
             continue
@@ -239,21 +231,39 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
     return TightestCurve(relation, mechanism=mechanism, members=tuple(members))
 
 
+def _curves(
+    mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
+) -> Iterator[Curve]:
+    """Yield the curve of every accounting method that has one; note the refusals of the others."""
+    for notion in NOTION_MODULES:
+        try:
+            yield _fold(mechanism, notion, relation)
+        except UnsupportedMechanism as refusal:
+            refusals.append(refusal)
+
+
 def _unanswered(
-    mechanism: Mechanism, relation: NeighboringRelation, refusals: dict[str, UnsupportedMechanism]
+    mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
 ) -> UnsupportedMechanism:
     """Return the refusal of every method in two or three lines."""
-    reasons = list(dict.fromkeys(map(str, refusals.values())))
-    message = f"No notion answers this mechanism under {relation}: {reasons[0]}"
-    alone = [_notions_of(part, relation) for part in getattr(mechanism, "parts", ())]
-    if isinstance(mechanism, Composed) and all(alone):
+    if isinstance(mechanism, Composed) and all(
+        any(_curves(part, relation, [])) for part in mechanism.parts
+    ):
         message = (
-            f"No notion answers all {len(alone)} parts together under {relation}; each alone is "
-            "answered.\nAccount for parts that share a notion together. Then add up the epsilons "
-            "and the deltas (basic composition)."
+            f"No notion answers all {len(mechanism.parts)} parts together under {relation}; each "
+            "alone is answered.\nAccount for parts that share a notion together. Then add up the "
+            "epsilons and the deltas (basic composition)."
         )
-    part = next((r.mechanism for r in refusals.values() if r.mechanism is not None), mechanism)
-    return UnsupportedMechanism(message, mechanism=part, notion="tightest")
+        return UnsupportedMechanism(message, mechanism=mechanism, notion="tightest")
+    # what several methods say is about the mechanism, not about one of them
+    said, times = Counter(map(str, refusals)).most_common(1)[0]
+    reason = next(refusal for refusal in refusals if str(refusal) == said)
+    lead = "" if times > 1 else f"No notion answers this mechanism under {relation}. "
+    return UnsupportedMechanism(
+        lead + said,
+        mechanism=reason.mechanism or mechanism,
+        notion="tightest",
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -305,8 +315,12 @@ class TightestCurve(Curve):
         return min(member._least_delta() for member in self.members)
 
     def _group(self, size: int) -> Curve:
-        groups = tuple(member.group(size) for member in self.members)
-        return _TightestGroup(self.relation, self, size, groups)
+        groups = [member.group(size) for member in self.members]
+        if not groups[-1].exact:  # a method that was left out for one record may answer best here
+            known = {member.notion for member in self.members}
+            others = _curves(self._known, self.relation, [])
+            groups += [other.group(size) for other in others if other.notion not in known]
+        return _TightestGroup(self.relation, self, size, tuple(groups))
 
     def _labelled(self, curve: "TightestCurve") -> "TightestCurve":
         return replace(curve, unit=self.unit, prover=self.prover)

@@ -201,13 +201,16 @@ class Curve(ABC):
 
     def _worst_of(self, other: Self) -> Self:
         raise UnsupportedMechanism(
-            f"Parallel parts cannot be answered by notion {self.notion!r}.", notion=self.notion
+            f"Parallel parts cannot be answered by notion {self.notion!r}.",
+            mechanism=self.mechanism,
+            notion=self.notion,
         )
 
     def _moved(self, other: Self) -> Self:
         raise UnsupportedMechanism(
             f"A replaced record that changes its cell cannot be answered by notion "
             f"{self.notion!r}.",
+            mechanism=self.mechanism,
             notion=self.notion,
         )
 
@@ -415,10 +418,13 @@ class GroupCurve(Curve):
         return super()._at_delta(delta)
 
     def _plus(self, others: Sequence[Curve]) -> Self:
-        raise UnsupportedMechanism(_GROUP_LAST)
+        raise self._last()
 
     def _times(self, count: int) -> Self:
-        raise UnsupportedMechanism(_GROUP_LAST)
+        raise self._last()
+
+    def _last(self) -> UnsupportedMechanism:
+        return UnsupportedMechanism(_GROUP_LAST, mechanism=self.mechanism, notion=self.notion)
 
 
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)

@@ -11,7 +11,7 @@ from heapq import nlargest
 from typing import Any
 
 from privacy import checks
-from privacy.accounting import Notion, account, support_matrix
+from privacy.accounting import Notion, account
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -25,6 +25,7 @@ from privacy.mechanisms import (
     UnsupportedMechanism,
     ZeroConcentratedDP,
 )
+from privacy.mechanisms.base import told
 from privacy.mechanisms.claims import check_relation
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
@@ -69,12 +70,12 @@ class Measure(ABC):
 
     def _cost_of_worst(self, mechanism: Parallel, relation: NeighboringRelation) -> Cost:
         """Return the largest cost of a cell: a record is in one, or moves from one to another."""
-        parts = dict.fromkeys(mechanism.parts)
-        costs = [self.cost(part, relation) for part in parts]
-        if relation is NeighboringRelation.REPLACE_ONE and mechanism.cells == "by_record":
-            once = {part: self.cost(part, NeighboringRelation.ADD_OR_REMOVE_ONE) for part in parts}
-            each = zip(*(once[part] for part in mechanism.parts), strict=True)
+        costs, left = mechanism.in_cells(relation, self.cost)
+        if left and relation is NeighboringRelation.REPLACE_ONE:
+            each = zip(*(left[part] for part in mechanism.parts), strict=True)
             costs.append(tuple(sum(nlargest(2, amounts), Fraction(0)) for amounts in each))
+        else:
+            costs += left.values()
         return tuple(map(max, zip(*costs, strict=True)))
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -86,8 +87,24 @@ class Measure(ABC):
             curve = account(mechanism, notion=self.notion, relation=relation)
         except UnsupportedMechanism as refusal:
             # what `account` recommends is for plans alone
-            raise UnsupportedMechanism(f"{refusal.__cause__} {_remedy(mechanism)}") from refusal
-        return tuple(_finite(amount, mechanism) for amount in self._amounts(curve))
+            others = tuple(name for name in refusal.alternatives if name != "contour")
+            raise UnsupportedMechanism(
+                f"{refusal.__cause__} {_remedy(others)}",
+                mechanism=refusal.mechanism,
+                notion=self.notion,
+                alternatives=others,
+            ) from refusal
+        return tuple(self._finite(amount, mechanism) for amount in self._amounts(curve))
+
+    def _finite(self, value: float, mechanism: Mechanism) -> Fraction:
+        if not math.isfinite(value):
+            raise UnsupportedMechanism(
+                f"{told(mechanism)} has no finite cost in this budget's notion {self.notion!r}. "
+                "Choose another notion.",
+                mechanism=mechanism,
+                notion=self.notion,
+            )
+        return Fraction(value)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
         """Return what the curve of the notion costs."""
@@ -255,7 +272,11 @@ class EpsilonDelta(Measure):
 
 @lru_cache(maxsize=1024)  # what is chosen step by step is often the same again
 def _cost_of_release(measure: Measure, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-    known = measure._exact(mechanism, relation)
+    try:
+        known = measure._exact(mechanism, relation)
+    except UnsupportedMechanism as refusal:
+        refusal.notion = measure.notion
+        raise
     return measure._cost_of_one(mechanism, relation) if known is None else known
 
 
@@ -288,8 +309,7 @@ def _short(ratio: Fraction, power: int = 1) -> Fraction:
     return Fraction(-(-(value.numerator << bits) // value.denominator), 1 << bits)
 
 
-def _remedy(mechanism: Mechanism) -> str:
-    notions = support_matrix().get(type(mechanism).__name__, ())
+def _remedy(notions: Sequence[str]) -> str:
     if "rdp" in notions:
         return 'Sampled noise and pure claims are spent in notion "rdp", at one fixed order.'
     if "approximate" in notions:
@@ -300,14 +320,6 @@ def _remedy(mechanism: Mechanism) -> str:
 def decimal(value: float) -> Fraction:
     """Return the number as it is written: 0.1 is a tenth."""
     return Fraction(repr(float(value)))
-
-
-def _finite(value: float, mechanism: Mechanism) -> Fraction:
-    if not math.isfinite(value):
-        raise UnsupportedMechanism(
-            f"{mechanism!r} has no finite cost in this budget's notion. Choose another notion."
-        )
-    return Fraction(value)
 
 
 def up(value: Fraction) -> float:

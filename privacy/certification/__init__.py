@@ -18,6 +18,7 @@ from privacy import checks
 from privacy.certification._coverage import COVERS
 from privacy.guarantees import Guarantee, NotCertified, records_in
 from privacy.mechanisms import Mechanism, mechanism_from_json
+from privacy.mechanisms.base import told
 from privacy.numerics.rounding import ULP
 from privacy.relations import NeighboringRelation
 
@@ -208,8 +209,9 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
             guarantee.mechanism, relation=guarantee.relation, notion=guarantee.notion
         ):
             break
+    of = "" if guarantee.mechanism is None else f" for {told(guarantee.mechanism)}"
     raise NotCertified(
-        f"No proof of {guarantee} for {guarantee.mechanism!r}. Account the whole mechanism in "
+        f"No proof of {guarantee}{of}. Account the whole mechanism in "
         f"{_provable(guarantee)}, or leave certify out to take the float result."
     )
 

@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from flint import arb, ctx
 
-from privacy.certification._coverage import record_can_move
+from privacy.certification._coverage import COVERS, record_can_move
 from privacy.certification._sampled_gaussian import moment
 from privacy.mechanisms import (
     ApproximateDP,
@@ -60,9 +60,13 @@ def delta_bound(
         # Dong, Roth and Su 2022, Theorem 2.14
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
-        return _chained(
+        chained = _chained(
             lambda each: delta_bound(notion, mechanism, each, relation, order, 1), epsilon, size
         )
+        if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
+            # divergences that are linear in the order have the group's rho as well
+            return chained.min(delta_bound("zcdp", mechanism, epsilon, relation, order, size))
+        return chained
     if notion == "approximate":
         return _profile(mechanism, arb(epsilon), relation)
     if notion == "rdp" and order is not None:

@@ -12,6 +12,7 @@ import click
 
 import privacy as dp
 from privacy import checks
+from privacy.answers.records import record
 from privacy.audit._calls import NotFinished, called
 from privacy.audit.findings import Finding
 from privacy.cli import output
@@ -87,7 +88,7 @@ def _audit(
         if plot is not None:
             _draw(plot, curve, *scores)
     if as_json:
-        click.echo(output.to_json(output.record("audit", {"name": plan.name, **finding.to_json()})))
+        click.echo(output.to_json(record("audit", {"name": plan.name, **finding.to_json()})))
     else:
         click.echo(output.filled(f"{plan.name}: {finding}", output.width()))
     if finding.falsified:

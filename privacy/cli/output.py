@@ -4,7 +4,6 @@ Numbers of the table have six digits and are rounded to the private side.
 """
 
 import json
-import math
 import os
 import sys
 import textwrap
@@ -14,10 +13,7 @@ from typing import Any
 
 import click
 
-import privacy
 from privacy.numerics.display import rounded
-
-Record = dict[str, Any]
 
 LABELS = {
     "noise_multiplier": "noise multiplier",
@@ -41,22 +37,9 @@ LABELS = {
 """What the table says for each key of a record; other keys are for programs alone."""
 
 
-def record(name: str, values: Mapping[str, Any]) -> Record:
-    """Return the object that a command answers with, its schema and version first."""
-    return {"schema": f"dpcalib.{name}/1", "version": privacy.__version__, **values}
-
-
 def to_json(answer: Mapping[str, Any]) -> str:
-    """Return one line of strict JSON; infinity is the string ``"inf"``, NaN is refused."""
-    return json.dumps({key: _finite(value) for key, value in answer.items()}, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+    """Return one line of strict JSON; NaN is refused."""
+    return json.dumps(answer, allow_nan=False)
 
 
 def width(*, err: bool = False) -> int | None:
@@ -97,7 +80,7 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
     Parameters
     ----------
     answer
-        What `record` returned. Values that are None are left out.
+        What a question returned. Values that are None are left out.
     down
         Keys whose private side is the smaller one (a budget, a probability
         that is an upper limit). All others are rounded up.
@@ -105,7 +88,7 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
     name = _name(answer)
     asked = name.replace("-", "_")
     rows = [
-        (LABELS[key], _shown(key, answer[key], up=key not in down))
+        (LABELS[key], shown(key, answer[key], up=key not in down))
         for key in sorted(LABELS, key=lambda key: key != asked)
         if answer.get(key) is not None
     ]
@@ -163,7 +146,8 @@ def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] =
     Console(highlight=False, markup=False, emoji=False).print(frame)
 
 
-def _shown(key: str, value: Any, *, up: bool) -> str:
+def shown(key: str, value: Any, *, up: bool = True) -> str:
+    """Return one value of a record for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if key == "order":  # every order gives a valid bound

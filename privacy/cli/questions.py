@@ -1,6 +1,5 @@
-"""From a function of checked values to a command: sources, batches, exit codes."""
+"""From a question to a command: sources, batches, exit codes."""
 
-import inspect
 import json
 import sys
 import tomllib
@@ -13,13 +12,13 @@ import click
 
 import privacy as dp
 from privacy import checks
+from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.records import Record, record
 from privacy.cli import options, output
 from privacy.cli.help import GLUE, Command
-from privacy.cli.options import Values
-from privacy.cli.output import Record
 from privacy.mechanisms import UnsupportedMechanism
 
-Answer = Callable[[Values], Record]
+Answer = Callable[[Mapping[str, Any]], Record]
 Show = Callable[[Record], None]
 
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
@@ -68,58 +67,47 @@ def refusals() -> Iterator[None]:
         click.get_current_context().exit(_exit_code(error))
 
 
-def question(
-    *,
-    needs: tuple[str, ...] = (),
-    one_of: tuple[str, ...] = (),
-    takes: tuple[str, ...] = (),
-    show: Show = output.table,
-) -> Callable[[Answer], click.Command]:
-    """Turn a function of checked values into a command named after it.
+def command(answer: Answer, asked: Asked, text: str, *, show: Show = output.table) -> Command:
+    """Turn a question into a command named after it.
 
     Parameters
     ----------
-    needs, takes
-        Options that must, or can, be given. Those with a default are always
-        among the values.
-    one_of
-        Options of which exactly one must be given.
+    answer
+        A function of `privacy.answers`.
+    asked
+        Its options.
+    text
+        The help text.
     show
         Prints the answer for people.
     """
 
-    def command(answer: Answer) -> click.Command:
-        names = (*one_of, *needs, *takes)
-        defaults = {name: options.DEFAULTS.get(name) for name in takes}
+    def reply(*layers: Mapping[str, Any]) -> Record:
+        return answer(options.merged(layers, asked.one_of))
 
-        def reply(*layers: Mapping[str, Any]) -> Record:
-            return answer(options.settle(layers, defaults, needs=needs, one_of=one_of))
+    def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
+        with refusals():
+            layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
+            if batch:
+                worst = _run_batch(asked.names, lambda line: reply(*layers, line))
+                click.get_current_context().exit(worst)
+            answered = reply(*layers)
+        if as_json:
+            click.echo(output.to_json(answered))
+        else:
+            show(answered)
 
-        def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
-            with refusals():
-                layers: list[Mapping[str, Any]] = [_from_file(config, names), typed]
-                if batch:
-                    worst = _run_batch(names, lambda line: reply(*layers, line))
-                    click.get_current_context().exit(worst)
-                answered = reply(*layers)
-            if as_json:
-                click.echo(output.to_json(answered))
-            else:
-                show(answered)
-
-        return Command(
-            answer.__name__.replace("_", "-"),
-            params=[*(options.OPTIONS[name] for name in names), *_SOURCES],
-            callback=run,
-            help=inspect.getdoc(answer),
-            options_metavar=" ".join([*_usage(one_of), *map(_flag, needs), "[OPTIONS]"]),
-        )
-
-    return command
+    return Command(
+        answer.__name__.replace("_", "-"),
+        params=[*(options.OPTIONS[name] for name in asked.names), *_SOURCES],
+        callback=run,
+        help=text,
+        options_metavar=" ".join([*_usage(asked.one_of), *map(_flag, asked.needs), "[OPTIONS]"]),
+    )
 
 
 def _flag(name: str) -> str:
-    return f"{options.flags([name])}{GLUE}{options.OPTIONS[name].metavar}"
+    return f"{flags([name])}{GLUE}{options.OPTIONS[name].metavar}"
 
 
 def _usage(one_of: tuple[str, ...]) -> list[str]:
@@ -135,7 +123,7 @@ def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     if path is None:
         return {}
     try:
-        values = _by_name(_flat_toml(path), tuple(options.OPTIONS))
+        values = named(_flat_toml(path), options.OPTIONS)
     except ValueError as error:
         raise ValueError(f"In {path}: {error}") from error
     return {name: value for name, value in values.items() if name in names}
@@ -150,14 +138,6 @@ def _flat_toml(path: Path) -> Values:
     return tomllib.loads(text)
 
 
-def _by_name(values: Mapping[str, Any], names: tuple[str, ...]) -> Values:
-    named = {name.replace("-", "_"): value for name, value in values.items()}
-    unknown = [name for name in named if name not in names]
-    if unknown:
-        raise ValueError(f"Unknown option {', '.join(unknown)}. Known: {', '.join(names)}.")
-    return named
-
-
 def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int:
     """Answer every line, an error in its place, and return the highest exit code."""
     worst = 0
@@ -165,12 +145,14 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int
         if not line.strip():
             continue
         try:
-            answered = reply(_by_name(_parsed(line), names))
+            answered = reply(named(_parsed(line), names))
         except _REFUSALS as error:
             code = _exit_code(error)
             worst = max(worst, code)
             problem = {"line": number, "error": _told(error), "exit_code": code}
-            answered = output.record("error", problem)
+            if isinstance(error, UnsupportedMechanism):
+                problem["alternatives"] = list(error.alternatives)
+            answered = record("error", problem)
         click.echo(output.to_json(answered))
     return worst
 

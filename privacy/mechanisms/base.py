@@ -87,7 +87,7 @@ class Mechanism:
     def for_group(self, size: int) -> "Mechanism":
         """Return the mechanism as `size` >= 2 records that change together see it."""
         raise UnsupportedMechanism(
-            f"No proven bound for {size} records of one user in {self!r}. "
+            f"No proven bound for {size} records of one user in {told(self)}. "
             "Try account(mechanism).group(size).",
             mechanism=self,
         )
@@ -108,11 +108,35 @@ def _to_json(value: Any) -> Any:
     return str(value) if isinstance(value, NeighboringRelation) else value
 
 
-def unproven(mechanism: object, relation: NeighboringRelation, reason: str) -> UnsupportedMechanism:
+_LONGEST_TOLD = 120
+
+
+def told(mechanism: Mechanism) -> str:
+    """Return a mechanism as it is written, in the length that a message has room for."""
+    text = _written(mechanism, 2)
+    return text if len(text) <= _LONGEST_TOLD else f"{type(mechanism).__name__}(...)"
+
+
+def _written(mechanism: Mechanism, levels: int) -> str:
+    """Return the kind, the fields that are no defaults, and some levels of what is inside."""
+    given = []
+    for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
+        value = getattr(mechanism, field.name)
+        if isinstance(value, Mechanism):
+            given.append(_written(value, levels - 1) if levels else "...")
+        elif isinstance(value, tuple):
+            given.append(f"{len(value)} parts")
+        elif value != field.default:
+            given.append(f"{field.name}={value}")
+    return f"{type(mechanism).__name__}({', '.join(given)})"
+
+
+def unproven(
+    mechanism: Mechanism, relation: NeighboringRelation, reason: str
+) -> UnsupportedMechanism:
     """Return the error for a mechanism that has no proof under `relation`."""
-    part = mechanism if isinstance(mechanism, Mechanism) else None
     return UnsupportedMechanism(
-        f"No proven bound for {mechanism!r} under {relation}. {reason}", mechanism=part
+        f"No proven bound for {told(mechanism)} under {relation}. {reason}", mechanism=mechanism
     )
 
 

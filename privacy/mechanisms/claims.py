@@ -13,6 +13,7 @@ from privacy.mechanisms.base import (
     UnsupportedMechanism,
     freeze,
     register_mechanism,
+    told,
     unproven,
 )
 from privacy.mechanisms.combinators import repeat
@@ -118,15 +119,18 @@ class ApproximateDP(Mechanism):
         if self.epsilon > 0:
             steps = -math.expm1(-size * self.epsilon) / -math.expm1(-self.epsilon)
             log_gain = last + math.log(steps)
-        log_delta = math.log(self.delta) + log_gain
-        log_delta += 1e-15 * (4 + last + abs(math.log(self.delta)) + log_gain)
-        if log_delta >= 0:
+        log_gain += 1e-15 * (4 + last + log_gain)
+        delta = 1.0
+        if log_gain < 1000:  # else more than any float delta has room for
+            # the root of the gain is a float where the gain is none
+            delta = _scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
+        if delta >= 1:
             raise UnsupportedMechanism(
-                f"{size} records of one user under {self!r} have a delta of 1 or more. "
+                f"{size} records of one user under {told(self)} have a delta of 1 or more. "
                 "Bound the records of a user, or prove the claim for a smaller delta.",
                 mechanism=self,
             )
-        return replace(self, epsilon=_scaled(self.epsilon, size), delta=math.exp(log_delta))
+        return replace(self, epsilon=_scaled(self.epsilon, size), delta=delta)
 
 
 @fields_told_by_ours
@@ -168,10 +172,13 @@ def check_relation(
         )
 
 
-def _scaled(value: float, size: int) -> float:
+def _scaled(value: float, size: int | Fraction) -> float:
     """Return value * size, rounded up: both as floats and, as a budget reads them, as written."""
-    product = size * value if size < 2**1000 else math.inf
     least = size * max(Fraction(value), Fraction(repr(value)))
+    try:
+        product = float(least)
+    except OverflowError:
+        product = math.inf
     while math.isfinite(product) and min(Fraction(product), Fraction(repr(product))) < least:
         product = math.nextafter(product, math.inf)
     return product

@@ -4,14 +4,22 @@ The builders `repeat`, `compose` and `parallel` normalize what they build, so th
 compare equal; the node classes are for matching and for JSON. `account` folds these nodes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from privacy import checks
-from privacy.mechanisms.base import Mechanism, add_to_registry, checked
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, checked, told
 from privacy.names import told_by_ours
+from privacy.relations import (
+    ADD_OR_REMOVE_ONE,
+    REPLACE_ONE,
+    REPLACE_SPECIAL,
+    NeighboringRelation,
+)
 
 Cells = Literal["by_record", "by_public_index"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -21,12 +29,22 @@ class Repeated(Mechanism):
     mechanism: Mechanism
     count: int
 
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """As in the mechanism that is repeated."""
+        return self.mechanism.null_is_absent
+
 
 @dataclass(frozen=True)
 class Composed(Mechanism):
     """All of `parts` run on the same records. Built by `compose`."""
 
     parts: tuple[Mechanism, ...]
+
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """Whether it is in all parts."""
+        return all(part.null_is_absent for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,55 @@ class Parallel(Mechanism):
     cells: Cells = "by_record"
 
     CELLS: ClassVar[tuple[Cells, ...]] = ("by_record", "by_public_index")
+
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """Whether it is in all parts."""
+        return all(part.null_is_absent for part in self.parts)
+
+    def leaves_cell(self, part: Mechanism, relation: NeighboringRelation) -> bool:
+        """Return whether the changed record can leave the cell of `part` as if it were removed.
+
+        A cell that is read off the record is another one for its new value. A null record is in
+        no cell, which is the same as a zero contribution for mechanisms that say so alone.
+        """
+        if self.cells != "by_record":
+            return False
+        return relation is REPLACE_ONE or (relation is REPLACE_SPECIAL and not part.null_is_absent)
+
+    def in_cells(
+        self, relation: NeighboringRelation, ask: Callable[[Mechanism, NeighboringRelation], _T]
+    ) -> tuple[list[_T], dict[Mechanism, _T]]:
+        """Ask about each distinct part, in every relation in which its cell is compared.
+
+        Returns
+        -------
+        answers, left
+            What `ask` answers under `relation`; and under ADD_OR_REMOVE_ONE, for the parts whose
+            cell the record can leave.
+
+        Raises
+        ------
+        UnsupportedMechanism
+            As `ask`. A claim for one relation says nothing of a record that leaves the cell.
+        """
+        parts = dict.fromkeys(self.parts)
+        answers = [ask(part, relation) for part in parts]
+        left = {}
+        for part in parts:
+            if not self.leaves_cell(part, relation):
+                continue
+            try:
+                left[part] = ask(part, ADD_OR_REMOVE_ONE)
+            except UnsupportedMechanism as refusal:
+                raise UnsupportedMechanism(
+                    f"Under {relation} a record may leave its cell, and {told(part)} has no "
+                    f"proven bound under {ADD_OR_REMOVE_ONE}.\n"
+                    'If cells are fixed by public data, pass cells="by_public_index".',
+                    mechanism=part,
+                    notion=refusal.notion,
+                ) from refusal
+        return answers, left
 
 
 @told_by_ours

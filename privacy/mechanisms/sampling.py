@@ -8,7 +8,7 @@ from privacy import checks
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPair
 from privacy.losses.pair import Loss
 from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
-from privacy.mechanisms.combinators import Composed, Repeated
+from privacy.mechanisms.combinators import Composed, Parallel, Repeated
 from privacy.mechanisms.noise import Gaussian
 from privacy.names import told_by_ours
 from privacy.numerics.rounding import sum_up
@@ -54,6 +54,11 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
     mechanism: Mechanism
     sampling_probability: float
 
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """As in the mechanism that is sampled."""
+        return self.mechanism.null_is_absent
+
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the loss of the inner mechanism on one sample.
 
@@ -63,6 +68,13 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
         inner, q = self.mechanism, self.sampling_probability
         squared = mu_squared(inner, ADD_OR_REMOVE_ONE)
         if squared is None:
+            if isinstance(inner, Repeated | Composed | Parallel):
+                raise unproven(
+                    self,
+                    relation,
+                    "Several releases on ONE sample are proven for Gaussians alone. If each draws "
+                    "a sample of its own, sample each: repeat(PoissonSampled(...), count).",
+                )
             return inner.sampled_loss(q, relation)
         joint = GaussianPair(squared)
         if relation is not REPLACE_ONE:
@@ -95,6 +107,11 @@ class GroupSampled(Mechanism):
     mechanism: Mechanism
     sampling_probability: float
     size: int
+
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """As in the mechanism that is sampled."""
+        return self.mechanism.null_is_absent
 
     def __post_init__(self) -> None:
         q = checks.probability(self.sampling_probability)

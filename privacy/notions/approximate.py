@@ -208,7 +208,8 @@ class ApproximateCurve(Curve):
             if math.isinf(epsilon):
                 raise UnsupportedMechanism(
                     f"Only (epsilon, delta) claims compose in notion {self.notion!r}; a part has "
-                    "an unbounded loss. Use another notion.",
+                    "an unbounded loss.",
+                    mechanism=self.mechanism,
                     notion=self.notion,
                 )
             claim = pair if isinstance(pair, ClaimPair) else ClaimPair(epsilon, mass)
@@ -236,7 +237,9 @@ class ApproximateCurve(Curve):
             return self
         if self._total() > 1 or other._total() > 1:
             raise UnsupportedMechanism(
-                f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}."
+                f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}.",
+                mechanism=self.mechanism,
+                notion=self.notion,
             )
         both = WorstPair.of(*self.parts, *other.parts)
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)

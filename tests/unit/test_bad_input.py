@@ -485,6 +485,142 @@ def test_parts_of_which_one_is_answered_by_nothing():
     assert "Alone" not in str(caught.value)
 
 
+CLAIM = dp.ApproximateDP(0.1, 1e-7)
+ZEROED = dp.PureDP(1.0, relation="REPLACE_SPECIAL")
+LAPLACE = dp.PoissonSampled(dp.Laplace(1.0), sampling_probability=0.1)
+
+
+def a_group():
+    return dp.account(dp.Laplace(1.0), notion="approximate").group(2)
+
+
+REFUSALS = {
+    "relation of a claim": (lambda: dp.account(ZEROED), ZEROED, "tightest", ()),
+    "notion of a leaf": (
+        lambda: dp.account(ZEROED, notion="gaussian", relation="REPLACE_SPECIAL"),
+        ZEROED,
+        "gaussian",
+        ("approximate", "contour", "zcdp", "rdp"),
+    ),
+    "parallel by contour": (
+        lambda: dp.account(dp.parallel(GAUSSIAN, dp.Laplace(1.0)), notion="contour"),
+        dp.parallel(GAUSSIAN, dp.Laplace(1.0)),
+        "contour",
+        ("approximate", "zcdp", "rdp"),
+    ),
+    "moved by contour": (
+        lambda: dp.account(
+            dp.parallel(dp.Laplace(2.0), dp.Laplace(1.0)), notion="contour", relation="REPLACE_ONE"
+        ),
+        dp.parallel(dp.Laplace(2.0), dp.Laplace(1.0)),
+        "contour",
+        ("zcdp", "rdp"),
+    ),
+    "unbounded sums": (
+        lambda: dp.account(dp.repeat(GAUSSIAN, 2), notion="approximate"),
+        dp.repeat(GAUSSIAN, 2),
+        "approximate",
+        ("gaussian", "contour", "zcdp", "rdp"),
+    ),
+    "sums in cells": (
+        lambda: dp.account(
+            dp.parallel(dp.repeat(CLAIM, 2), dp.ApproximateDP(0.2, 1e-7)), notion="approximate"
+        ),
+        dp.parallel(dp.repeat(CLAIM, 2), dp.ApproximateDP(0.2, 1e-7)),
+        "approximate",
+        (),
+    ),
+    "a cell that is left": (
+        lambda: dp.account(dp.parallel(ZEROED, ZEROED), relation="REPLACE_SPECIAL"),
+        ZEROED,
+        "tightest",
+        (),
+    ),
+    "several releases on one sample": (
+        lambda: dp.account(
+            dp.PoissonSampled(dp.repeat(dp.Laplace(1.0), 2), sampling_probability=0.1)
+        ),
+        dp.PoissonSampled(dp.repeat(dp.Laplace(1.0), 2), sampling_probability=0.1),
+        "tightest",
+        (),
+    ),
+    "a sampled moment bound": (
+        lambda: dp.account(dp.PoissonSampled(dp.ZeroConcentratedDP(0.1), sampling_probability=0.1)),
+        dp.ZeroConcentratedDP(0.1),
+        "tightest",
+        (),
+    ),
+    "a large group": (
+        lambda: dp.account(dp.user_level(SAMPLED, max_contributions=1001)),
+        dp.user_level(SAMPLED, max_contributions=1001),
+        "tightest",
+        (),
+    ),
+    "users of sampled Laplace": (
+        lambda: dp.user_level(LAPLACE, max_contributions=2),
+        LAPLACE,
+        None,
+        (),
+    ),
+    "a delta of one": (
+        lambda: dp.user_level(dp.ApproximateDP(5.0, 1e-6), max_contributions=10),
+        dp.ApproximateDP(5.0, 1e-6),
+        None,
+        (),
+    ),
+    "groups added": (lambda: a_group() + a_group(), dp.Laplace(1.0), "approximate", ()),
+    "groups repeated": (lambda: 2 * a_group(), dp.Laplace(1.0), "approximate", ()),
+    "a budget's notion": (
+        lambda: dp.Budget(epsilon=1, delta=1e-6).spend(SAMPLED),
+        SAMPLED,
+        "zcdp",
+        ("approximate", "rdp"),
+    ),
+    "a budget's relation": (
+        lambda: dp.Budget(epsilon=1, delta=1e-6, notion="approximate").spend(ZEROED),
+        ZEROED,
+        "approximate",
+        (),
+    ),
+    "an infinite cost": (
+        lambda: dp.Budget(epsilon=1, delta=1e-6, notion="approximate").spend(GAUSSIAN),
+        GAUSSIAN,
+        "approximate",
+        (),
+    ),
+    "an individual cost": (
+        lambda: dp.IndividualBudget(epsilon=1, delta=1e-6, users=2).spend(LAPLACE, [1.0, 1.0]),
+        LAPLACE,
+        "gaussian",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_carries_its_data_and_is_short(case):
+    ask, mechanism, notion, alternatives = REFUSALS[case]
+    with pytest.raises(dp.UnsupportedMechanism) as caught:
+        ask()
+    refusal, told = caught.value, str(caught.value)
+    assert (refusal.mechanism, refusal.notion) == (mechanism, notion)
+    assert refusal.alternatives == alternatives
+    assert len(told.splitlines()) <= 3
+    assert len(told) <= 450
+    assert told.endswith((".", "either."))
+    for internal in ("tightest", "Curve", "Pair", "<", "object at"):
+        assert internal not in told
+
+
+def test_a_long_mechanism_is_told_in_short():
+    many = dp.compose(*(dp.ApproximateDP(0.1, delta / 1e9) for delta in range(1, 200)))
+    plan = dp.parallel(many, dp.ZeroConcentratedDP(0.1))
+    for refused in (many, plan, dp.PoissonSampled(many, sampling_probability=0.5)):
+        with pytest.raises(dp.UnsupportedMechanism) as caught:
+            dp.account(refused, notion="gaussian")
+        assert len(str(caught.value)) <= 450
+
+
 def test_a_budget_that_does_not_serve_sampled_noise_says_which_does():
     with pytest.raises(dp.UnsupportedMechanism) as caught:
         dp.Budget(epsilon=1, delta=1e-6).spend(SAMPLED)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import privacy as dp
-from privacy.cli import app, main, output, units
+from privacy.answers import units
+from privacy.cli import app, main, output
 
 TARGET = ("--epsilon", "1", "--delta", "1e-5")
 KEYS = [

@@ -1,12 +1,14 @@
 """The places where a privacy number comes out too small, each with the right figure."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import privacy as dp
 from privacy.accounting import NOTION_MODULES
+from privacy.losses.claims import ClaimPair
 
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
@@ -110,10 +112,98 @@ class TestWhatANoiseMultiplierIs:
         with pytest.raises(dp.UnsupportedMechanism, match=r"proven for REPLACE_ONE.*group"):
             dp.account(dp.PureDP(1, relation=REPLACE_ONE), notion="approximate")
 
+    @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
+    @pytest.mark.parametrize(
+        "claim",
+        [
+            dp.PureDP(1, relation=REPLACE_SPECIAL),
+            dp.ApproximateDP(1, 1e-6, relation=REPLACE_SPECIAL),
+            dp.ZeroConcentratedDP(0.1, relation=REPLACE_SPECIAL),
+        ],
+        ids=repr,
+    )
+    def test_a_zero_out_claim_says_nothing_of_a_record_that_leaves_its_cell(self, notion, claim):
+        """The null record is in another cell or in none: the cell's output is that without it."""
+        for run in (dp.parallel(claim, claim), dp.parallel(dp.compose(claim, claim), claim)):
+            for plan in (run, dp.user_level(run, max_contributions=1), dp.repeat(run, 2)):
+                with pytest.raises(dp.UnsupportedMechanism):
+                    dp.account(plan, notion=notion, relation=REPLACE_SPECIAL)
+        with pytest.raises(dp.UnsupportedMechanism) as refused:
+            dp.account(dp.parallel(claim, claim), relation=REPLACE_SPECIAL)
+        assert 'cells="by_public_index"' in str(refused.value)
+        assert refused.value.mechanism == claim
+
+    def test_a_replace_claim_says_nothing_of_a_record_that_leaves_its_cell(self):
+        claim = dp.PureDP(1, relation=REPLACE_ONE)
+        with pytest.raises(
+            dp.UnsupportedMechanism, match=r"(?s)may leave its cell.*by_public_index"
+        ):
+            dp.account(dp.parallel(claim, claim), relation=REPLACE_ONE)
+        public = dp.parallel(claim, claim, cells="by_public_index")
+        assert dp.account(public, relation=REPLACE_ONE).epsilon(0) == 1.0
+
+    def test_a_zero_out_claim_holds_in_a_public_cell(self):
+        claim = dp.PureDP(1, relation=REPLACE_SPECIAL)
+        public = dp.parallel(claim, claim, cells="by_public_index")
+        assert dp.account(public, relation=REPLACE_SPECIAL).epsilon(0) == 1.0
+        budget = dp.Budget(epsilon=1, delta=0, notion="approximate", relation=REPLACE_SPECIAL)
+        assert budget.fits(public)
+
+    def test_a_zero_out_claim_of_users_in_cells_is_refused_too(self):
+        claim = dp.PureDP(1, relation=REPLACE_SPECIAL)
+        user = dp.user_level(dp.parallel(claim, claim), max_contributions=2)
+        with pytest.raises(dp.UnsupportedMechanism, match="by_public_index"):
+            dp.account(user, relation=REPLACE_SPECIAL)
+
+    @pytest.mark.parametrize("notion", ["zcdp", "rdp", "approximate"])
+    def test_a_budget_refuses_a_zero_out_claim_in_a_cell_by_record(self, notion):
+        claim = dp.PureDP(0.01, relation=REPLACE_SPECIAL)
+        order = {"order": 30} if notion == "rdp" else {}
+        budget = dp.Budget(epsilon=1, delta=1e-6, notion=notion, relation=REPLACE_SPECIAL, **order)
+        with pytest.raises(dp.UnsupportedMechanism, match="by_public_index"):
+            budget.spend(dp.parallel(claim, claim))
+
+    @pytest.mark.parametrize(
+        "inside",
+        [
+            dp.Gaussian(3),
+            dp.Laplace(3),
+            dp.DiscreteLaplace(3.0),
+            dp.RandomizedResponse(0.5),
+            sampled(dp.Gaussian(3), 0.1),
+            dp.compose(dp.Gaussian(3), dp.Laplace(3)),
+        ],
+        ids=repr,
+    )
+    def test_noise_and_reports_in_cells_are_answered_under_zero_out(self, inside):
+        cells = dp.parallel(inside, inside)
+        one = dp.account(inside, relation=REPLACE_SPECIAL).epsilon(DELTA)
+        assert dp.account(cells, relation=REPLACE_SPECIAL).epsilon(DELTA) == one
+        assert inside.null_is_absent == (not isinstance(inside, dp.RandomizedResponse))
+
+    def test_the_larger_of_both_relations_answers_for_a_cell(self):
+        cells = dp.parallel(LessWhenZeroed(1.0), LessWhenZeroed(1.0))
+        for relation in (ADD, REPLACE_SPECIAL):
+            assert dp.account(cells, relation=relation).epsilon(0) == 1.0
+        alone = dp.account(LessWhenZeroed(1.0), relation=REPLACE_SPECIAL)
+        assert alone.epsilon(0) == 0.5
+        budget = dp.Budget(epsilon=1, delta=0, notion="approximate", relation=REPLACE_SPECIAL)
+        assert budget.cost(cells) == (1.0, 0.0)
+
     def test_curves_of_two_relations_do_not_mix(self):
         one, other = (dp.account(dp.Gaussian(1), relation=r) for r in (ADD, REPLACE_ONE))
         with pytest.raises(ValueError, match="Expected other="):
             one + other
+
+
+@dataclass(frozen=True)
+class LessWhenZeroed(dp.Mechanism):
+    """Loses epsilon where a record is removed, and half of it where one is zeroed."""
+
+    epsilon: float
+
+    def loss(self, relation):
+        return ClaimPair(self.epsilon * (0.5 if relation is REPLACE_SPECIAL else 1.0))
 
 
 def laplace_ratios(q, scale, points=300):

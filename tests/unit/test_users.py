@@ -131,6 +131,22 @@ class TestRefusals:
         with pytest.raises(ValueError, match="Expected rho=inf"):
             dp.user_level(dp.ZeroConcentratedDP(1e-3), max_contributions=2**600)
 
+    @pytest.mark.parametrize("size", [2, 3, 7, 10**6])
+    @pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-4, 0.5, 3.0])
+    @pytest.mark.parametrize("delta", [5e-324, 1.5e-323, 1e-310, 1e-20, 1e-9])
+    def test_a_delta_is_rounded_up_among_the_smallest_floats_too(self, epsilon, delta, size):
+        """As a float, and as the decimal that a budget reads."""
+        gain = mp.mpf(size)
+        if epsilon:
+            gain = mp.expm1(size * mp.mpf(epsilon)) / mp.expm1(mp.mpf(epsilon))
+        if gain * mp.mpf(delta) > 0.5:
+            return
+        found = dp.user_level(dp.ApproximateDP(epsilon, delta), max_contributions=size).delta
+        for read in (mp.mpf, lambda value: mp.mpf(repr(value))):
+            assert read(found) >= gain * read(delta)
+        if delta > 1e-300:
+            assert found <= gain * mp.mpf(delta) * (1 + 1e-12)
+
     def test_a_delta_of_one(self):
         with pytest.raises(dp.UnsupportedMechanism, match="delta of 1 or more"):
             dp.user_level(dp.ApproximateDP(5.0, 1e-6), max_contributions=10)

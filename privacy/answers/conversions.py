@@ -1,0 +1,83 @@
+"""Epsilon, rho, mu and sigma of one Gaussian release."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import privacy as dp
+from privacy.answers.options import Asked, Values
+from privacy.answers.records import Record, record
+from privacy.answers.runs import sigma_of
+from privacy.relations import NeighboringRelation
+
+SOURCES = ("epsilon", "rho", "mu", "sigma", "noise_multiplier")
+CONVERT = Asked(one_of=SOURCES, takes=("delta", "conversion", "clip_norm", "relation"))
+
+
+def convert(options: Mapping[str, Any]) -> Record:
+    """Convert between epsilon, rho, mu and sigma.
+
+    Parameters
+    ----------
+    options
+        One of ``epsilon`` (of differential privacy at ``delta``), ``rho`` (of zCDP), ``mu`` (of
+        Gaussian DP), ``sigma`` and ``noise_multiplier`` (of one Gaussian release); ``delta``; and,
+        with their defaults, ``conversion`` (``"optimal"``, or ``"classic"``, for every rho-zCDP
+        mechanism; ``"gaussian"``, for Gaussian noise alone), ``clip_norm`` (1) and ``relation``
+        (``"add-or-remove-one"``).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    """
+    values = CONVERT.settled(options)
+    given = next(name for name in SOURCES if name in values)
+    release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
+    if given == "epsilon":
+        release["rho"] = dp.rho_from_epsilon(*_loss(values), conversion=values["conversion"])
+    # a replaced record moves the sum by two clip norms, so that twice the noise is as private
+    moves = 2 if values["relation"] is NeighboringRelation.REPLACE_ONE else 1
+    match release:
+        case {"rho": float(rho)}:
+            release["mu"] = dp.mu_from_rho(rho)
+            release["noise_multiplier"] = moves * dp.noise_multiplier_from_rho(rho)
+        case {"mu": float(mu)}:
+            release["rho"] = dp.rho_from_mu(mu)
+            release["noise_multiplier"] = moves * dp.noise_multiplier_from_mu(mu)
+        case {"noise_multiplier": float(noise)}:
+            release["rho"] = dp.rho_from_noise_multiplier(noise / moves)
+            release["mu"] = dp.mu_from_noise_multiplier(noise / moves)
+    if given != "epsilon" and "delta" in values:
+        rho, delta = release["rho"], values["delta"]
+        release["epsilon"] = (
+            dp.epsilon_from_rho(rho, delta, conversion=values["conversion"])
+            if math.isfinite(rho)
+            else math.inf
+        )
+    return record(
+        "convert",
+        {
+            "given": given,
+            "epsilon": release.get("epsilon"),
+            "delta": release.get("delta"),
+            "rho": release["rho"],
+            "mu": release["mu"],
+            "noise_multiplier": release["noise_multiplier"],
+            "sigma": sigma_of(release),
+            "clip_norm": release["clip_norm"],
+            "relation": str(release["relation"]),
+            "conversion": release["conversion"] if "delta" in values else None,
+        },
+    )
+
+
+def _loss(values: Values) -> tuple[float, float]:
+    if "delta" not in values:
+        raise ValueError("Missing --delta. An epsilon means nothing without its delta.")
+    return values["epsilon"], values["delta"]

@@ -1,0 +1,242 @@
+"""The options of the questions: how each is checked, and told when wrong.
+
+The names are those of the public functions' parameters. An error names an option as the command
+spells it.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from privacy import checks
+from privacy.answers.units import noise_multiplier_from_sigma
+from privacy.relations import NeighboringRelation
+
+Values = dict[str, Any]
+
+TEXTS = {
+    "epsilon": "Privacy loss bound, such as 1.",
+    "delta": "Failure probability, such as 1e-5.",
+    "steps": "Number of noisy releases.",
+}
+"""What an option means, for those that can be missing."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of one question.
+
+    Attributes
+    ----------
+    one_of
+        Options of which exactly one must be given.
+    needs, takes
+        Options that must, or can, be given. Those with a default are always among the values.
+    """
+
+    one_of: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All options."""
+        return (*self.one_of, *self.needs, *self.takes)
+
+    def settled(self, options: Mapping[str, Any]) -> Values:
+        """Return the checked values of options, with defaults; None means not given.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A value is missing, given twice, unknown, or outside its domain.
+        """
+        values = named(options, self.names)
+        values = {name: value for name, value in values.items() if value is not None}
+        _refuse_swapped(values)
+        _refuse_missing(values, self.needs, self.one_of)
+        defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
+        checked = {name: RULES[name](value) for name, value in (defaults | values).items()}
+        if "sigma" in checked:
+            noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
+            checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
+        return checked
+
+
+def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
+    """Return values by the names of options, in which hyphens count as underscores."""
+    spelled = {name.replace("-", "_"): value for name, value in values.items()}
+    unknown = [name for name in spelled if name not in names]
+    if unknown:
+        raise ValueError(f"Unknown option {', '.join(unknown)}. Known: {', '.join(names)}.")
+    return spelled
+
+
+def relation_names() -> list[str]:
+    """Return the relations as they are written on the command line."""
+    return [str(relation).lower().replace("_", "-") for relation in NeighboringRelation]
+
+
+def notion_names() -> tuple[str, ...]:
+    """Return the notions that `privacy.account` knows."""
+    from privacy.accounting import NOTION_MODULES
+
+    return ("tightest", *NOTION_MODULES)
+
+
+CONVERSIONS = ("optimal", "classic", "gaussian")
+
+
+def _sampling_probability(value: Any) -> float:
+    number = _number(value)
+    if 0 < number < sys.float_info.min:
+        remedy = "A smaller number has no full precision. Pass a larger one."
+        rule = f">= {sys.float_info.min:g}"
+        raise ValueError(checks.expected("sampling_probability", value, rule, remedy))
+    if number > 1 and number.is_integer():
+        remedy = f"If {value:g} is the batch size, pass batch size / number of records"
+        remedy += f"; if it is a percentage, pass {value / 100:g}." if value <= 100 else "."
+        raise ValueError(checks.expected("sampling_probability", value, "> 0 and <= 1", remedy))
+    return checks.probability(value)
+
+
+def _delta(value: Any) -> float:
+    number = _number(value)
+    if number >= 1:
+        remedy = "Pass a probability well below 1 / (number of records), such as 1e-5."
+        if 1 < number <= 40 and number.is_integer():
+            remedy += f" If you meant 10 to the power of -{value:g}, pass 1e-{value:g}."
+        raise ValueError(checks.expected("delta", value, "> 0 and < 1", remedy))
+    return checks.delta(value)
+
+
+def _epsilon(value: Any) -> float:
+    if _number(value) == 0:
+        remedy = "No finite noise gives epsilon=0. Pass the loss that you accept, such as 1."
+        raise ValueError(checks.expected("epsilon", value, "> 0", remedy))
+    return checks.epsilon(value)
+
+
+def _steps(value: Any) -> int:
+    remedy = "Pass the number of noisy releases; a single one is steps=1."
+    if 0 < _number(value) < 1:
+        remedy += f" If {value:g} is the sampling probability, pass -q {value:g}."
+    return checks.count("steps", value, remedy)
+
+
+def _positive(name: str, remedy: str) -> Callable[[Any], float]:
+    return lambda value: checks.real(name, value, remedy, above=0)
+
+
+def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        known = list(names())
+        word = str(value).lower().replace("_", "-")
+        if word not in known:
+            raise ValueError(checks.expected(name, value, f"one of {', '.join(known)}", remedy))
+        return word
+
+    return check
+
+
+_relation_name = _choice("relation", relation_names, "Say which data sets count as neighbours.")
+
+
+def _relation(value: Any) -> NeighboringRelation:
+    return NeighboringRelation(_relation_name(value).upper().replace("-", "_"))
+
+
+def _notion(value: Any) -> str:
+    from privacy.accounting import check_notion
+
+    word = str(value).lower()
+    check_notion(word)
+    return word
+
+
+def _certify(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(checks.expected("certify", value, "true or false", "Leave it out else."))
+    return value
+
+
+RULES: dict[str, Callable[[Any], Any]] = {
+    "epsilon": _epsilon,
+    "delta": _delta,
+    "rho": _positive("rho", "Pass the zCDP loss bound, such as rho=0.1."),
+    "mu": _positive("mu", "Pass the Gaussian-DP loss bound, such as mu=1."),
+    "noise_multiplier": _positive(
+        "noise_multiplier", "Pass the standard deviation of the noise divided by the clip norm."
+    ),
+    "sigma": _positive("sigma", "Pass the standard deviation of the noise."),
+    "sampling_probability": _sampling_probability,
+    "steps": _steps,
+    "epochs": lambda value: checks.count("epochs", value, "Pass the most steps of one record."),
+    "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
+    "relation": _relation,
+    "notion": _notion,
+    "conversion": _choice("conversion", lambda: CONVERSIONS, "Leave it out for the optimal one."),
+    "certify": _certify,
+}
+
+DEFAULTS: Values = {
+    "sampling_probability": 1.0,
+    "steps": 1,
+    "clip_norm": 1.0,
+    "relation": NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "notion": "tightest",
+    "conversion": "optimal",
+}
+
+
+def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
+    """Raise unless all that is needed is given; what is missing is named together."""
+    missing = [name for name in needs if name not in values]
+    if _number(values.get("epochs")) > 1 and "steps" not in values:
+        missing.append("steps")
+    chosen = [name for name in one_of if name in values]
+    wanted = [flags([name]) for name in missing]
+    if one_of and not chosen:
+        wanted.append(f"one of {flags(one_of)}")
+    if wanted:
+        *first, last = wanted
+        told = f"Missing {' and '.join([', '.join(first), last] if first else [last])}."
+        hints = (f"{flags([name])}: {TEXTS[name]}" for name in missing)
+        raise ValueError(" ".join([told, *hints]))
+    if len(chosen) > 1:
+        found = flags(chosen, " and ")
+        raise ValueError(f"Expected exactly one of {flags(one_of)}; {found} were given.")
+
+
+def flags(names: Iterable[str], joint: str = ", ") -> str:
+    """Return the long spelling of options, joined."""
+    return joint.join(f"--{name.replace('_', '-')}" for name in names)
+
+
+def _refuse_swapped(values: Values) -> None:
+    """Raise where two values make sense only the other way round."""
+    epsilon, delta = _number(values.get("epsilon")), _number(values.get("delta"))
+    if 0 < epsilon < 1e-3 and delta >= 0.01:
+        raise ValueError(
+            f"epsilon={epsilon:g} and delta={delta:g} look swapped. "
+            f"Pass --epsilon {delta:g} --delta {epsilon:g}."
+        )
+    q, steps = _number(values.get("sampling_probability")), _number(values.get("steps"))
+    if q > 1 and 0 < steps < 1:
+        raise ValueError(
+            f"sampling_probability={q:g} and steps={steps:g} look swapped. "
+            f"Pass --sampling-probability {steps:g} --steps {q:g}."
+        )
+
+
+def _number(value: Any) -> float:
+    """Return a real number as a float and anything else as NaN, which fails every comparison."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

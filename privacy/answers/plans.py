@@ -1,0 +1,138 @@
+"""What a plan spends, and whether it fits its budget."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import privacy as dp
+from privacy import checks
+from privacy.accounting import NOTION_MODULES
+from privacy.answers.records import Record, record
+from privacy.guarantees import Guarantee
+from privacy.mechanisms import Mechanism
+from privacy.notions.zcdp import ZeroConcentratedCurve
+
+
+def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = None) -> Record:
+    """Account a plan by every notion, and each of its parts alone by the tightest.
+
+    Parameters
+    ----------
+    plan
+        What `privacy.plan_from_json` reads, or the plan itself.
+    delta
+        Replaces the delta of the plan's budget.
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It does not describe a plan, or delta is outside [0, 1).
+    UnsupportedMechanism
+        No notion answers the plan or a part of it.
+    """
+    plan = _checked(plan)
+    if delta is not None:
+        plan = replace(plan, delta=delta)
+    tightest = dp.account(plan.mechanism, relation=plan.relation).guarantee(delta=plan.delta)
+    whole = [_by(notion, plan, tightest) for notion in NOTION_MODULES]
+
+    @cache  # many parts are often equal
+    def alone(part: Mechanism) -> Record:
+        found = dp.account(part, relation=plan.relation).guarantee(delta=plan.delta)
+        return {**_row(found), "rho": _rho(part, plan)}
+
+    return record(
+        "account",
+        {
+            "name": plan.name,
+            "epsilon": tightest.epsilon,
+            "delta": plan.delta,
+            "relation": str(plan.relation),
+            "unit": plan.unit,
+            "notion": tightest.notion,
+            "order": tightest.order,
+            "rho": _rho(plan.mechanism, plan),
+            "notions": [_row(found) for found in whole if found is not None],
+            "parts": [{"name": name, **alone(part)} for name, part in plan.parts],
+        },
+    )
+
+
+def check_plan(plan: Mapping[str, Any] | dp.Plan) -> Record:
+    """Say whether a plan fits its budget.
+
+    Parameters
+    ----------
+    plan
+        As of `account_plan`; its budget has an epsilon.
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``; ``fits`` says whether.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It does not describe a plan, or there is no epsilon.
+    UnsupportedMechanism
+        The plan's notion does not answer it.
+    """
+    plan = _checked(plan)
+    if plan.epsilon is None:
+        remedy = "Write the epsilon that may be spent under [budget], such as epsilon = 1.0."
+        raise ValueError(checks.expected("budget.epsilon", None, "given", remedy))
+    curve = dp.account(plan.mechanism, notion=plan.notion, relation=plan.relation)
+    found = curve.guarantee(delta=plan.delta)
+    # noise that was calibrated to the budget may miss it by the last digits of a root
+    if found.epsilon > plan.epsilon and curve.delta(plan.epsilon) <= plan.delta:
+        found = replace(found, epsilon=plan.epsilon)
+    return record(
+        "check",
+        {
+            "name": plan.name,
+            "fits": found.epsilon <= plan.epsilon,
+            "epsilon": found.epsilon,
+            "target_epsilon": plan.epsilon,
+            "delta": plan.delta,
+            "relation": str(plan.relation),
+            "unit": plan.unit,
+            "notion": found.notion,
+            "order": found.order,
+        },
+    )
+
+
+def _checked(plan: Mapping[str, Any] | dp.Plan) -> dp.Plan:
+    return plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan)
+
+
+def _by(notion: Any, plan: dp.Plan, tightest: Guarantee) -> Guarantee | None:
+    """Return the guarantee of the whole by one notion; None where that has no rule."""
+    if notion == tightest.notion:
+        return tightest
+    try:
+        curve = dp.account(plan.mechanism, notion=notion, relation=plan.relation)
+        return curve.guarantee(delta=plan.delta)
+    except dp.UnsupportedMechanism:
+        return None
+
+
+def _row(found: Guarantee) -> Record:
+    return {"epsilon": found.epsilon, "notion": found.notion, "order": found.order}
+
+
+def _rho(mechanism: Mechanism, plan: dp.Plan) -> float | None:
+    """Return the rho of zCDP, which adds up; None where no rule gives one."""
+    try:
+        curve = dp.account(mechanism, notion="zcdp", relation=plan.relation)
+    except dp.UnsupportedMechanism:
+        return None
+    assert isinstance(curve, ZeroConcentratedCurve)
+    return curve.rho

@@ -1,0 +1,284 @@
+"""The five questions about a run of noisy sums: each solves for one quantity."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import privacy as dp
+from privacy.answers.options import Asked, Values
+from privacy.answers.records import Record, record
+from privacy.answers.units import sigma_from_noise_multiplier
+from privacy.certification import as_proven, can_prove
+from privacy.mechanisms import Mechanism
+
+NOISE = ("noise_multiplier", "sigma")
+SAMPLING = ("sampling_probability", "steps")
+REST = ("clip_norm", "relation", "notion", "certify")
+
+SIGMA = Asked(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
+EPSILON = Asked(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
+DELTA = Asked(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
+STEPS = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("sampling_probability", *REST))
+SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("steps", *REST))
+
+
+def sigma(options: Mapping[str, Any]) -> Record:
+    """Find the smallest noise that meets a target.
+
+    Parameters
+    ----------
+    options
+        ``epsilon`` and ``delta``; and, with their defaults, ``sampling_probability`` (1), ``steps``
+        (1), ``clip_norm`` (1), ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``)
+        and ``certify`` (where a proof exists).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    Infeasible
+        No value meets the target, or no finite epsilon holds.
+    NotCertified
+        ``certify`` was asked and no proof exists or was found.
+    UnsupportedMechanism
+        No proven bound exists in that notion and relation.
+    """
+    return calibrated("sigma", SIGMA.settled(options))
+
+
+def epsilon(options: Mapping[str, Any]) -> Record:
+    """Find the epsilon of a noise, at a delta.
+
+    Parameters
+    ----------
+    options
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``delta``; and,
+        with their defaults, ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1),
+        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
+        proof exists).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    Infeasible
+        No value meets the target, or no finite epsilon holds.
+    NotCertified
+        ``certify`` was asked and no proof exists or was found.
+    UnsupportedMechanism
+        No proven bound exists in that notion and relation.
+    """
+    values = EPSILON.settled(options)
+    return proven(values, lambda certify: spent("epsilon", values, certify=certify))
+
+
+def delta(options: Mapping[str, Any]) -> Record:
+    """Find the delta of a noise, at an epsilon.
+
+    Parameters
+    ----------
+    options
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon``;
+        and, with their defaults, ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1),
+        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
+        proof exists).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    Infeasible
+        No value meets the target, or no finite epsilon holds.
+    NotCertified
+        ``certify`` was asked and no proof exists or was found.
+    UnsupportedMechanism
+        No proven bound exists in that notion and relation.
+    """
+    values = DELTA.settled(options)
+    return proven(values, lambda certify: spent("delta", values, certify=certify))
+
+
+def steps(options: Mapping[str, Any]) -> Record:
+    """Find how many steps a target allows.
+
+    Parameters
+    ----------
+    options
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
+        ``delta``; and, with their defaults, ``sampling_probability`` (1), ``clip_norm`` (1),
+        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
+        proof exists).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    Infeasible
+        No value meets the target, or no finite epsilon holds.
+    NotCertified
+        ``certify`` was asked and no proof exists or was found.
+    UnsupportedMechanism
+        No proven bound exists in that notion and relation.
+    """
+    values = STEPS.settled(options)
+
+    def solved(*, certify: bool) -> Record:
+        most = dp.max_steps(
+            **_target(values),
+            noise_multiplier=values["noise_multiplier"],
+            sampling_probability=values["sampling_probability"],
+            certify=certify,
+        )
+        return spent("steps", values | {"steps": most}, certify=certify)
+
+    return proven(values, solved)
+
+
+def sampling_probability(options: Mapping[str, Any]) -> Record:
+    """Find how much sampling a target allows.
+
+    Parameters
+    ----------
+    options
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
+        ``delta``; and, with their defaults, ``steps`` (1), ``clip_norm`` (1), ``relation``
+        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a proof
+        exists).
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown or outside its domain.
+    Infeasible
+        No value meets the target, or no finite epsilon holds.
+    NotCertified
+        ``certify`` was asked and no proof exists or was found.
+    UnsupportedMechanism
+        No proven bound exists in that notion and relation.
+    """
+    values = SAMPLING_PROBABILITY.settled(options)
+
+    def solved(*, certify: bool) -> Record:
+        most = dp.max_sampling_probability(
+            **_target(values),
+            noise_multiplier=values["noise_multiplier"],
+            steps=values["steps"],
+            certify=certify,
+        )
+        found = values | {"sampling_probability": most}
+        return spent("sampling-probability", found, certify=certify)
+
+    return proven(values, solved)
+
+
+def calibrated(name: str, values: Values) -> Record:
+    """Return the record of the smallest noise for the target epsilon and delta."""
+
+    def solved(*, certify: bool) -> Record:
+        noise = dp.noise_multiplier(
+            **_target(values),
+            sampling_probability=values["sampling_probability"],
+            steps=values["steps"],
+            certify=certify,
+        )
+        return spent(name, values | {"noise_multiplier": noise}, certify=certify)
+
+    return proven(values, solved)
+
+
+def _target(values: Values) -> dict[str, Any]:
+    return {name: values[name] for name in ("epsilon", "delta", "relation", "notion")}
+
+
+def run_of(values: Values) -> Mechanism:
+    """Return the description of the run."""
+    step = dp.PoissonSampled(
+        dp.Gaussian(values["noise_multiplier"]),
+        sampling_probability=values["sampling_probability"],
+    )
+    return dp.repeat(step, values["steps"])
+
+
+def proven(values: Values, solve: Callable[..., Record]) -> Record:
+    """Return ``solve(certify=...)``: as asked, else certified where that is a closed form."""
+    if "certify" in values:
+        return solve(certify=values["certify"])
+    found = solve(certify=False)
+    run = run_of(values | {name: found[name] for name in ("noise_multiplier", *SAMPLING)})
+    notion = found["notion"]
+    if notion == "rdp" or not can_prove(run, relation=values["relation"], notion=notion):
+        return found
+    try:
+        return solve(certify=True)
+    except dp.NotCertified:
+        return found
+
+
+def spent(name: str, values: Values, *, certify: bool) -> Record:
+    """Return the record of what the run guarantees at its delta or, without one, its epsilon."""
+    curve = dp.account(run_of(values), notion=values["notion"], relation=values["relation"])
+    at = "delta" if "delta" in values else "epsilon"
+    guarantee = curve.guarantee(**{at: values[at]}, certify=certify)
+    if not math.isfinite(guarantee.epsilon):
+        raise dp.Infeasible(
+            f"No finite epsilon holds at delta={guarantee.delta:g}: there is too little noise.",
+            math.inf,
+        )
+    target = values.get("epsilon") if at == "delta" else None
+    if target is not None and guarantee.epsilon > target:
+        # a target that is met can be missed by some last digits when it is solved for anew
+        at_target = replace(guarantee, epsilon=target)
+        if certify:
+            guarantee = as_proven(at_target) or guarantee
+        elif curve.delta(target) <= guarantee.delta:
+            guarantee = at_target
+    return record(
+        name,
+        {
+            "noise_multiplier": values["noise_multiplier"],
+            "sigma": sigma_of(values),
+            "clip_norm": values["clip_norm"],
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "target_epsilon": target,
+            "sampling_probability": values["sampling_probability"],
+            "steps": values["steps"],
+            "relation": str(guarantee.relation),
+            "notion": guarantee.notion,
+            "order": guarantee.order,
+            "certified": guarantee.certified,
+        },
+    )
+
+
+def sigma_of(values: Values) -> float:
+    """Return the noise in the unit of the clip norm, rounded up where it was computed."""
+    if "sigma" in values:
+        return float(values["sigma"])
+    return sigma_from_noise_multiplier(values["noise_multiplier"], values["clip_norm"])
