@@ -89,7 +89,8 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
             return _antipodal(mechanism.mechanism, relation)
         case PoissonSampled():
             used = _relations_inside(mechanism, relation)
-            return all(_one_release(mechanism.mechanism, each) for each in used)
+            sampled = relation is ADD_OR_REMOVE_ONE or mechanism.mechanism.null_is_absent
+            return sampled and all(_one_release(mechanism.mechanism, each) for each in used)
         case Parallel() if not record_can_move(mechanism, relation):
             used = _relations_inside(mechanism, relation)
             return all(_one_release(part, each) for part in mechanism.parts for each in used)

@@ -107,7 +107,7 @@ class SampledDiscretePair(DiscretePair):
     def atoms(self) -> Atoms:
         """Return log(1 - q + q e^loss), with its probability under the mixture."""
         inner, q = self.inner.atoms(), self.q
-        losses = tuple(_rounded_out(log_mixture(loss, q)) for loss in inner.loss)
+        losses = tuple(_rounded_out(log_mixture(loss, q), loss) for loss in inner.loss)
         each = zip(inner.reversed().log_probability, losses, strict=True)
         return Atoms(tuple(log_q + loss for log_q, loss in each), losses)
 
@@ -126,9 +126,10 @@ class SampledDiscretePair(DiscretePair):
         return SampledDiscretePair(self.inner, math.nextafter(self.q * sampling_probability, 1.0))
 
 
-def _rounded_out(loss: float) -> float:
-    """Return a loss a few units in the last place away from 0, where it bounds the exact one."""
-    return loss * (1 + 16 * U)
+def _rounded_out(sampled: float, loss: float) -> float:
+    """Return a sampled loss rounded away from 0, where it bounds the exact one."""
+    away = sampled * (1 + 16 * U)
+    return math.copysign(max(abs(away), math.ulp(0.0)), loss) if loss else 0.0
 
 
 def log_mixture(loss: float, q: float) -> float:

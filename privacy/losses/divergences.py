@@ -113,7 +113,9 @@ def _log_expm1(x: Array) -> Array:
 
 
 def largest_rho(divergence: Divergence, supremum: float) -> float:
-    """Return an upper bound, tight to 1e-12, of divergence / order over all orders > 1.
+    """Return an upper bound of divergence / order over all orders > 1.
+
+    Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one.
 
     With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
     2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
@@ -127,7 +129,7 @@ def largest_rho(divergence: Divergence, supremum: float) -> float:
         rows = np.atleast_2d(divergence.at(1 + t)) * t
         return np.asarray(rows.max(axis=0))
 
-    t = np.geomspace(1e-9, max(4.0, 64 / supremum), 64)
+    t = (1 + np.geomspace(1e-9, max(4.0, 64 / supremum), 64)) - 1  # as the orders are rounded
     k = moment(t)
     while supremum / (1 + t[-1]) > (k / (t * (1 + t))).max():
         t = np.append(t, 2 * t[-1])
@@ -142,13 +144,14 @@ def largest_rho(divergence: Divergence, supremum: float) -> float:
         open_ = bound > best * (1 + 1e-12)
         if not open_.any() or open_.sum() > 4096:
             break
-        middle = np.sqrt(low * high)[open_]
+        middle = (1 + np.sqrt(low * high)[open_]) - 1
         k_middle = moment(middle)
         best = max(best, float((k_middle / (middle * (1 + middle))).max()))
         low, high = np.append(low[open_], middle), np.append(middle, high[open_])
         k_low, k_high = np.append(k_low[open_], k_middle), np.append(k_middle, k_high[open_])
     below = float(k[0] / t[0])  # orders nearer to 1 than the first
-    return max(best, below, float(bound.max())) * (1 + 16 * U)
+    # a panel that was closed may exceed the largest value found by 1e-12
+    return max(best * (1 + 1e-12), below, float(bound.max())) * (1 + 16 * U)
 
 
 @dataclass(frozen=True)

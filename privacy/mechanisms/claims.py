@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 from privacy import checks
 from privacy.losses.claims import ClaimPair
@@ -29,7 +28,8 @@ class RandomizedResponse(Mechanism):
     The true one of `categories` answers is reported with probability
     e^epsilon / (e^epsilon + categories - 1), each other one with
     1 / (e^epsilon + categories - 1). The guarantee holds in every relation,
-    where an absent or null record reports through the same randomizer.
+    where an absent or null record reports through the same randomizer. On a Poisson sample it
+    holds under ADD_OR_REMOVE_ONE alone: a null record may report another answer than an absent one.
 
     Parameters
     ----------
@@ -41,8 +41,6 @@ class RandomizedResponse(Mechanism):
 
     epsilon: float
     categories: int = 2
-
-    null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         categories = checks.count("categories", self.categories, "Pass the number of answers.")

@@ -11,7 +11,7 @@ from privacy.names import fields_told_by_ours
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
-_LARGEST = 100_000  # a pair has one atom more than its distance
+_LARGEST = 10_000  # a pair has one atom more than its distance
 
 
 @fields_told_by_ours
@@ -24,7 +24,7 @@ class DiscreteLaplace(Mechanism):
     scale
         Scale b of the noise, in the unit of the query, > 0.
     sensitivity
-        How far adding or removing one record moves the query, an integer in [1, 100,000].
+        How far adding or removing one record moves the query, an integer in [1, 10,000].
     replace_sensitivity
         How far replacing one record moves it, an integer up to 2 * sensitivity, which is the
         default.

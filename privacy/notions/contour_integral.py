@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from privacy.losses.characteristic import centred_characteristic
-from privacy.losses.discrete import DiscreteModel
 from privacy.losses.quadrature import (
     Complex,
 )
@@ -75,8 +74,7 @@ class Line:
         reach, dummy = self._reach(total, variance)
         self._evaluate(total, math.ceil(reach / self.step) + 2, dummy)
         self._dummy = dummy
-        discrete = all(isinstance(model, DiscreteModel) for model, _ in total.parts)
-        self._kinked = discrete and not total.mu_squared
+        self._kinked = dummy > 0 and not total.mu_squared
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
@@ -187,12 +185,13 @@ class Line:
         exponent = self.value - self.c * epsilon
         off = self.value_error + 4 * ULP * (self.value + self.c * epsilon + 1)
         alias = self._alias(epsilon)
-        self.error = math.inf
+        self.error, self.kink = math.inf, 0.0
         if total > lost:
-            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope;
-            # at a kink of delta by less than its standard deviation times the slope
+            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope
             spread = self._dummy * max(self.c + 1, abs(slope)) ** 2
-            smoothing = math.sqrt(spread) if self._kinked else math.expm1(min(spread, 50.0))
+            smoothing = math.expm1(min(spread, 50.0))
+            # at a kink, which atoms have, by less than its standard deviation times the slope
+            self.kink = math.sqrt(spread) if self._kinked else 0.0
             self.error = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
@@ -222,9 +221,14 @@ def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = 
     epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on. A
     bound below `least`, the other direction's, need not be tight.
     """
-    found, lost = _log_delta(total, epsilon, near, least), total.lost
+    lost = total.lost
     if not lost:
-        return found
+        return _log_delta(total, epsilon, near, least)
+    if lost >= 1:
+        return Bound(0.0, 0.0, near)
+    # what the finite losses of the other direction leave of its delta
+    rest = (math.exp(least) - lost) / (1 - lost)
+    found = _log_delta(total, epsilon, near, math.log(rest) if rest > 0 else -math.inf)
     # delta = lost + (1 - lost) * delta of the finite losses
     value = float(np.logaddexp(found.value + math.log1p(-lost), math.log(lost))) + 8 * ULP
     return Bound(min(0.0, value), found.error, found.saddle)
@@ -245,7 +249,7 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
         line = _line(total, c, epsilon)
         value, _ = line.log_delta(epsilon)
         if line.error < 1:
-            return Bound(value, line.error, c)
+            return Bound(value, line.error + line.kink, c)
     except ArithmeticError:
         if math.isnan(c):
             return Bound(0.0, math.inf, near)
@@ -292,13 +296,18 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
 
 def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
     """Return the smallest epsilon proven in one direction, or `least`, the other direction's."""
-    if lost := total.lost:
+    if not (lost := total.lost):
+        return _epsilon(total, log_delta, least)
+    if lost < 1:
         rest = math.nextafter(math.exp(log_delta - 4 * ULP * (1 - log_delta)) - lost, 0.0)
-        if rest <= 0:
-            return Bound(math.inf, math.inf, 1.0)
-        log_delta = math.log(rest) - math.log1p(-lost) - 8 * ULP
-        if log_delta >= 0:
-            return Bound(0.0, 0.0, 1.0)
+        if rest > 0:
+            log_rest = math.log(rest) - math.log1p(-lost) - 8 * ULP
+            return _epsilon(total, log_rest, least) if log_rest < 0 else Bound(0.0, 0.0, 1.0)
+    return Bound(math.inf, math.inf, 1.0)
+
+
+def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
+    """Return the answer for what the models do not omit."""
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
@@ -315,7 +324,7 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
                 found = _on_line(line, guess, log_delta)
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
                 if line.error < _LOOSE or (turn and near):
-                    return Bound(min(found, total.supremum), line.error, c)
+                    return Bound(min(found, total.supremum), line.error + line.kink, c)
             except Unresolved:  # Newton's method, kept near: log delta need not be concave
                 fall = -slope if slope < 0 and line.error < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))

@@ -55,7 +55,7 @@ class LossSum:
     def lost(self) -> float:
         """1 - prod (1 - mass at infinity), rounded up."""
         kept = math.fsum(n * math.log1p(-model.lost(self.direction)) for model, n in self.parts)
-        return -math.expm1(kept) * (1 + 16 * ULP)
+        return min(-math.expm1(kept) * (1 + 16 * ULP), 1.0)
 
     def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
         """Return K and a bound of its error at real t > 0."""

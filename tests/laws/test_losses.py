@@ -173,6 +173,35 @@ def test_a_mass_at_infinity_is_composed_apart(loss, mass, epsilon):
     assert found == pytest.approx(lost + (1 - lost) * rest, rel=1e-7)
 
 
+def test_masses_that_add_up_to_one():
+    plan = dp.compose(dp.repeat(dp.ApproximateDP(0.1, 0.5), 100), dp.Gaussian(1.0))
+    assert dp.account(plan).delta(1.0) == 1.0
+    assert dp.account(plan).epsilon(0.9) == math.inf
+
+
+def test_a_mass_beside_two_directions_is_answered_tightly():
+    """The second direction's finite part is compared with what the mass leaves of the first's."""
+    rare = dp.PoissonSampled(dp.DiscreteLaplace(243.0), sampling_probability=0.128)
+    plan = dp.compose(dp.ApproximateDP(0.3286, 0.3174), rare)
+    p, null = distributions(rare.loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE))
+    claim = distributions(ClaimPair(0.3286))
+    both = [math.prod(pair) for pair in product(p, claim[0])]
+    none = [math.prod(pair) for pair in product(null, claim[1])]
+    finite = max(exact_delta(both, none, 0.0), exact_delta(none, both, 0.0))
+    truth = 0.3174 + (1 - 0.3174) * finite
+    found, error, *_ = dp.account(plan, notion="contour").answer(epsilon=0.0)
+    assert truth * (1 - 1e-12) <= found <= truth * (1 + error + 1e-9)
+    assert error < 1e-3
+
+
+def test_the_error_bound_holds_at_the_kink_of_two_laplace_losses():
+    """delta(0) of two releases at distance d is an integral over the loss of the second."""
+    curve = dp.account(dp.repeat(dp.Laplace(100.0), 2), notion="contour")
+    found, error, *_ = curve.answer(epsilon=0.0)
+    truth = 0.0049999171
+    assert truth * (1 - 1e-7) <= found <= truth * (1 + error)
+
+
 # -- curves are immutable --------------------------------------------------------------------
 
 
