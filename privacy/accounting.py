@@ -157,7 +157,7 @@ def _relation_of(mechanism: Mechanism) -> NeighboringRelation:
 def _answered(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     """Return the curve in one notion; a refusal names those that answer instead."""
     try:
-        return _fold(mechanism, notion, relation)
+        return _whole(mechanism, notion, relation)
     except UnsupportedMechanism as refusal:
         others = _notions_of(mechanism, relation)
         instead = f"Use notion {' or '.join(map(repr, others))}." if others else _NO_OTHER
@@ -175,6 +175,14 @@ _NO_OTHER = "No other notion answers it either."
 def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
     """Return the accounting methods that answer a mechanism."""
     return [curve.notion for curve in _curves(mechanism, relation, [])]
+
+
+def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
+    """Return the curve of a whole plan; a method may add up its parts and still not answer it."""
+    curve = _fold(mechanism, notion, relation)
+    if curve.refusal:
+        raise UnsupportedMechanism(curve.refusal, mechanism=mechanism, notion=notion)
+    return curve
 
 
 def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
@@ -216,16 +224,11 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
 def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
     """Return the tightest curve, with a member for every method that is not surely looser."""
     members: list[Curve] = []
-    spare: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
-        if not curve.efficient:
-            spare.append(curve)
-            continue
         members.append(curve)
         if curve.exact and curve.closed_form:  # nothing that follows can be smaller
             break
-    members = members or spare
     if not members:
         raise _unanswered(mechanism, relation, refusals)
     return TightestCurve(relation, mechanism=mechanism, members=tuple(members))
@@ -237,7 +240,7 @@ def _curves(
     """Yield the curve of every accounting method that has one; note the refusals of the others."""
     for notion in NOTION_MODULES:
         try:
-            yield _fold(mechanism, notion, relation)
+            yield _whole(mechanism, notion, relation)
         except UnsupportedMechanism as refusal:
             refusals.append(refusal)
 

@@ -112,9 +112,9 @@ class Curve(ABC):
         return False
 
     @property
-    def efficient(self) -> bool:
-        """Whether "tightest" asks this method where another one answers too."""
-        return True
+    def refusal(self) -> str:
+        """Why this method does not answer a whole plan, empty where it does."""
+        return ""
 
     @abstractmethod
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:

@@ -62,11 +62,16 @@ class ContourCurve(Curve):
         return all(pair.exact_model for pair in self.parts)
 
     @property
-    def efficient(self) -> bool:
-        """False for claims alone, whose losses add up faster as they are, and for many atoms."""
+    def refusal(self) -> str:
+        """Why sums of claims alone, and of very many discrete parts, are not answered."""
+        if self._closed_form is not None:
+            return ""
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
-        discrete = sum(isinstance(pair, DiscretePair) for pair in self.parts)
-        return (not claims or self.mu_squared > 0) and discrete <= _MOST_DISCRETE
+        if claims and not self.mu_squared:
+            return f"Notion {self.notion!r} does not add up claims alone, for lack of noise."
+        if sum(isinstance(pair, DiscretePair) for pair in self.parts) > _MOST_DISCRETE:
+            return f"Notion {self.notion!r} adds up at most {_MOST_DISCRETE} discrete parts."
+        return ""
 
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:

@@ -35,9 +35,9 @@ PACKAGE = {
         "worst = worst",
     ),
     "parallel: a replaced record stays in its cell": (
-        "privacy.accounting",
-        'node.cells == "by_record"',
-        'node.cells == "by_public_index" and False',
+        "privacy.mechanisms.combinators",
+        "return relation is REPLACE_ONE or (",
+        "return (",
     ),
     "replaced like added": (
         "privacy.mechanisms.noise",

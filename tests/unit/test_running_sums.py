@@ -814,8 +814,8 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
 
 def test_a_kind_that_is_not_registered_is_named(tmp_path):
     path, header, arrays = kept(tmp_path)
-    storage.write(path, header | {"factorisation": "acme.decaying/1"}, arrays)
-    with pytest.raises(ValueError, match=r"which 'acme.decaying/1' is not\. Import the module"):
+    storage.write(path, header | {"factorisation": "nobody.decaying/1"}, arrays)
+    with pytest.raises(ValueError, match=r"which 'nobody.decaying/1' is not\. Import the module"):
         dp.RunningSum.restore(path)
 
 
