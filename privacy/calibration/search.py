@@ -19,6 +19,8 @@ Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
 _NOISE = 1e-3
 """How far a log delta may rise before a family counts as not monotone."""
+_LARGE_EPSILON = 1e-3
+"""Below, a small difference of delta may be a large one of epsilon."""
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
 """Where the search ends when the domain is unbounded."""
 
@@ -152,6 +154,9 @@ class Family:
         """
         curve, answer = self.asked(value)
         step = max(ULP, curve.resolution, min(answer.error, 1e-6))
+        room = curve.resolution > 1e-12 and answer.error < curve.resolution
+        if room and self.epsilon >= _LARGE_EPSILON:
+            return value  # `aim` leaves more room than both queries need
         while value >= 1e-300 and (miss := self._miss(value)) > 0:
             step = min(max(step, 2 * miss), max(step, 0.05))
             value *= 1 + step if self.grows else 1 - step
