@@ -251,7 +251,10 @@ def _by_largest(q: float, mu: float, steps: int, epsilon: float, *, replaced: bo
 
 def _below(j: np.ndarray, steps: int, q: float) -> np.ndarray:
     """Return P(Bin(steps, q) <= j); SciPy's bdtr is right to six digits only at 1e8 steps."""
-    return np.where(j < steps, betainc(np.maximum(steps - j, 1), j + 1, 1 - q), 1.0)
+    beyond = _beyond(j, steps, q)
+    # 1 - q has few of q's digits, which count where nearly all the mass is at or below j
+    rest = np.where(j < steps, betainc(np.maximum(steps - j, 1), j + 1, 1 - q), 1.0)
+    return np.where(beyond < 0.5, 1 - beyond, rest)
 
 
 def _beyond(j: np.ndarray, steps: int, q: float) -> np.ndarray:
