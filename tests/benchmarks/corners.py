@@ -273,7 +273,7 @@ def _by_sum(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) 
     with np.errstate(all="ignore"):
         left = _below(upper, steps, q) - _below(j, steps, q)
         right = _beyond(j, steps, q) - _beyond(upper, steps, q)
-        mass = np.where(j < mean, left, right)
+        mass = np.where(_beyond(j, steps, q) > 0.5, left, right)
         first = float(_below(j[:1], steps, q)[0])
         mass = np.where(mass > 0, mass, 0.0) * (1 - 1e-8)
         log_mass = np.append(np.log(mass), math.log(first) if first > 0 else -math.inf)
