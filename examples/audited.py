@@ -1,4 +1,4 @@
-"""A release that takes its noise from a generator, and the audits that it passes."""
+"""Audit a noisy sum, and falsify the same sum without clipping."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from privacy.audit import assert_spends, audit, falsify_noise
 
 CLIP_NORM, NOISE_MULTIPLIER = 1.0, 2.0
 claim = dp.Gaussian(NOISE_MULTIPLIER)
-pair = ([0.2, 0.5], [0.2, 0.5, 3.0])  # one record more, beyond the clip norm
+pair = ([0.2, 0.5], [0.2, 0.5, 3.0])  # the added record exceeds the clip norm
 
 
 def noisy_sum(data: list[float], rng: np.random.Generator) -> float:
-    """Return the sum of the clipped records, with noise."""
+    """Return the noisy sum of the clipped records."""
     clipped = np.clip(np.asarray(data, dtype=float), -CLIP_NORM, CLIP_NORM)
     return float(clipped.sum() + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM))
 
 
 def forgetful_sum(data: list[float], rng: np.random.Generator) -> float:
-    """Return the same without the clipping: falsified."""
+    """Return the noisy sum without clipping; the audit falsifies its claim."""
     return sum(data) + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM)
 
 

@@ -1,7 +1,7 @@
-"""The noise for a training run, under three targets and in two notions.
+"""Calibrate the noise of a training run for three targets with two accounting methods.
 
-1000 steps of noisy gradient descent, each on a fresh Poisson sample that holds
-one record in a hundred.
+The run is 1000 steps of DP-SGD with Poisson sampling: each step includes each record
+independently with probability 0.01.
 """
 
 import privacy as dp

@@ -1,4 +1,4 @@
-"""Keep a guarantee as data: write what ran as JSON, read it back, state it again."""
+"""Store a mechanism as JSON, read it back, and compute its guarantee again."""
 
 import json
 
