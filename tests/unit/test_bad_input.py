@@ -446,7 +446,7 @@ SAMPLED = dp.PoissonSampled(GAUSSIAN, sampling_probability=0.1)
 
 
 def test_a_list_to_compose():
-    with pytest.raises(TypeError, match=r"Pass them one by one: compose\(\*mechanisms\)"):
+    with pytest.raises(TypeError, match=r"Unpack the list: compose\(\*mechanisms\)"):
         dp.compose([GAUSSIAN, GAUSSIAN])
 
 
