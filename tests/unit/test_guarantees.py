@@ -188,7 +188,7 @@ def test_a_curve_says_what_it_is_and_what_to_ask():
     curve = dp.account(GAUSSIAN, unit="one user")
     assert repr(curve) == (
         f"<curve of {GAUSSIAN!r} for one user, ADD_OR_REMOVE_ONE, by tightest: "
-        "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        "call .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
     )
     zcdp = dp.account(GAUSSIAN, notion="zcdp")
     assert repr(zcdp + zcdp).startswith("<curve of several curves for one record, ADD_OR_REM")
