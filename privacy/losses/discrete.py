@@ -127,7 +127,7 @@ class SampledDiscretePair(DiscretePair):
 
 
 def _rounded_out(sampled: float, loss: float) -> float:
-    """Return a sampled loss rounded away from 0."""
+    """Return a sampled loss rounded away from 0, which bounds the exact one in absolute value."""
     away = sampled * (1 + 16 * U)
     return math.copysign(max(abs(away), math.ulp(0.0)), loss) if loss else 0.0
 
