@@ -173,7 +173,6 @@ _NO_OTHER = "No other accounting method supports it."
 
 
 def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
-    """Return the accounting methods that support a mechanism."""
     return [curve.notion for curve in _curves(mechanism, relation, [])]
 
 

@@ -220,13 +220,11 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, parts, known and claims)
 
     def _plus(self, others: Sequence["ApproximateCurve"]) -> "ApproximateCurve":
-        """Return the curve of all claims."""
         curves = (self, *others)
         claims = merged(pair for curve in curves for pair in curve._claims().items())
         return self._sum(claims, known=all(curve.exact for curve in curves))
 
     def _times(self, count: int) -> "ApproximateCurve":
-        """Return the curve of `count` releases."""
         parts = {claim: count * n for claim, n in self._claims().items()}
         return self._sum(parts, known=self.exact)
 
@@ -245,7 +243,6 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 
     def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
 
 

@@ -195,7 +195,6 @@ class ContourCurve(Curve):
         return ContourCurve(self.relation, parts, squared)
 
     def _times(self, count: int) -> "ContourCurve":
-        """Return the curve of `count` releases."""
         parts = {pair: count * n for pair, n in self.parts.items()}
         return ContourCurve(self.relation, parts, sum_up([count * self.mu_squared]))
 

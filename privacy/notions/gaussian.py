@@ -55,7 +55,6 @@ class GaussianCurve(Curve):
         return GaussianCurve(self.relation, sum_up(curve.mu_squared for curve in (self, *others)))
 
     def _times(self, count: int) -> "GaussianCurve":
-        """Return the curve of `count` releases."""
         return GaussianCurve(self.relation, round_up(count * self.mu_squared))
 
     def _worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
@@ -63,7 +62,6 @@ class GaussianCurve(Curve):
         return GaussianCurve(self.relation, max(self.mu_squared, other.mu_squared))
 
     def _moved(self, other: "GaussianCurve") -> "GaussianCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         return GaussianCurve(REPLACE_ONE, (self + other).mu_squared)
 
     def _group(self, size: int) -> "GaussianCurve":

@@ -197,7 +197,6 @@ class RenyiCurve(Curve):
         return RenyiCurve(self.relation, parts, self.orders)
 
     def _times(self, count: int) -> "RenyiCurve":
-        """Return the curve of `count` releases."""
         parts = {part: count * n for part, n in self.parts.items()}
         return RenyiCurve(self.relation, parts, self.orders)
 
@@ -229,7 +228,6 @@ class RenyiCurve(Curve):
         return (self._frozen(),)
 
     def _moved(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Return the REPLACE_ONE curve of a record that moves from this cell to `other`."""
         return RenyiCurve(REPLACE_ONE, {_Moved(self._frozen(), other._frozen()): 1})
 
     def _frozen(self) -> "_Parts":

@@ -271,16 +271,13 @@ class ZeroConcentratedCurve(Curve):
         return ZeroConcentratedCurve(self.relation, rho, all(curve.known for curve in curves))
 
     def _times(self, count: int) -> "ZeroConcentratedCurve":
-        """Return the curve of `count` releases."""
         return ZeroConcentratedCurve(self.relation, round_up(count * self.rho), self.known)
 
     def _worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
-        """Return the curve with the larger rho."""
         known = self.known and other.known
         return ZeroConcentratedCurve(self.relation, max(self.rho, other.rho), known)
 
     def _moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
         return ZeroConcentratedCurve(REPLACE_ONE, both.rho, both.known)
 
