@@ -120,7 +120,7 @@ def check_notion(notion: object) -> None:
     names = get_args(Notion)
     if notion in names:
         return
-    remedy = "Leave it out for the tightest answer."
+    remedy = "Omit it to use the tightest method."
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
         remedy = f"Did you mean {meant!r}? {remedy}"

@@ -1,8 +1,4 @@
-"""Argument validation.
-
-Every message states the argument, the value, the rule, and one remedy:
-``Expected noise_multiplier=-1 to be > 0. Pass the standard deviation of ...``
-"""
+"""Argument validation, with errors such as ``Expected epsilon=-1 to be > 0. Pass ...``."""
 
 import math
 from collections.abc import Iterable

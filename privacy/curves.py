@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     Attributes
     ----------
     value
-        An upper bound on epsilon or delta, whichever was queried. (Internally also log delta.)
+        An upper bound on epsilon or delta (internally also on log delta).
     error
         Relative error bound: delta exceeds the method's exact value by at most this fraction.
     order

@@ -1,7 +1,4 @@
-"""Calibration: the smallest noise, or the largest q or T, that meets a privacy target.
-
-Every returned value was evaluated and meets the target.
-"""
+"""The public calibration functions."""
 
 import math
 from collections.abc import Callable
@@ -209,7 +206,7 @@ def max_steps(
     epsilon, delta
         The target.
     noise_multiplier
-        Standard deviation of the noise / clip norm of one record.
+        As in `Gaussian`.
     sampling_probability
         Poisson sampling probability q in (0, 1].
     notion, relation, certify
@@ -250,7 +247,7 @@ def max_sampling_probability(
     epsilon, delta
         The target.
     noise_multiplier
-        Standard deviation of the noise / clip norm of one record.
+        As in `Gaussian`.
     steps
         Number of releases T >= 1, each with a new sample.
     notion, relation, certify

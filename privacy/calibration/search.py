@@ -212,7 +212,7 @@ class Family:
         """Search exponentially from the lower end for a change of sign, then bisect."""
         point, last = max(1, math.ceil(low)), int(min(high, 2**53))
         if point > last:
-            remedy = "Widen the domain, or leave integer out."
+            remedy = "Widen the domain, or omit integer."
             raise ValueError(
                 checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
             )

@@ -121,7 +121,7 @@ def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> 
 
 
 def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
-    """Return how far one record moves the query, in clip norms."""
+    """Return the sensitivity to one record, in clip norms."""
     return arb(mechanism.replace_distance if relation is REPLACE_ONE else 1)
 
 

@@ -57,7 +57,10 @@ class GaussianPair(LossPair):
 
 @dataclass(frozen=True)
 class SampledGaussianPair(LossPair):
-    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1) (Zhu, Dong and Wang 2022, Theorem 11)."""
+    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1).
+
+    It dominates (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
+    """
 
     mu: float
     q: float
@@ -132,7 +135,10 @@ class AntipodalPair(LossPair):
 
 @dataclass(frozen=True)
 class GroupSampledPair(LossPair):
-    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1) (Ganesh 2024, arXiv 2401.10294)."""
+    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1).
+
+    It dominates, also under adaptive composition (Ganesh 2024, arXiv 2401.10294).
+    """
 
     mu: float
     q: float

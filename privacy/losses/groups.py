@@ -36,10 +36,6 @@ class GroupSampledGaussian(AgainstNormal):
     most
         The largest j in the mixture, by default k. The mass beyond is omitted. `lost` accounts for
         it if the mixture is P; if it is Q, a smaller Q only increases delta.
-
-    References
-    ----------
-    Ganesh 2024 (arXiv 2401.10294): the pair dominates, also when composed adaptively.
     """
 
     sampling_probability: float

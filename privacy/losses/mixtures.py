@@ -90,12 +90,7 @@ class AgainstNormal(NormalMixtures):
 
 @dataclass(frozen=True)
 class SampledGaussian(AgainstNormal):
-    """Poisson-sampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
-
-    References
-    ----------
-    Zhu, Dong and Wang 2022 (arXiv 2106.08567), theorem 11: the pair dominates.
-    """
+    """Poisson-sampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2)."""
 
     sampling_probability: float
     noise_multiplier: float
@@ -128,10 +123,6 @@ class AntipodalGaussian(NormalMixtures):
 
     One replaced record, v against -v, with Poisson sampling. Both directions are equal by
     symmetry.
-
-    References
-    ----------
-    Lebeda, Regehr, Kamath and Steinke 2024 (arXiv 2405.20769).
     """
 
     sampling_probability: float

@@ -1,8 +1,4 @@
-"""The privacy loss of one application: a dominating pair (P, Q), or bounds on its moments.
-
-Accounting methods use the closed-form profile, the Rényi divergences, or the nodes of the contour
-integral. A property that is not available is None.
-"""
+"""The privacy loss of one application: a dominating pair (P, Q), or bounds on its moments."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +9,10 @@ if TYPE_CHECKING:  # the closed forms run without numpy
 
 
 class Loss:
-    """Bounds on the moments of a privacy loss; a frozen, hashable dataclass."""
+    """Bounds on the moments of a privacy loss; a frozen, hashable dataclass.
+
+    A property that is not available is None.
+    """
 
     __slots__ = ()
 

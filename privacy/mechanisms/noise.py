@@ -51,7 +51,7 @@ class Gaussian(Mechanism):
     null_is_absent: ClassVar[bool] = True
 
     def shift(self, relation: NeighboringRelation) -> float:
-        """Return how far one record moves the query, in clip norms."""
+        """Return the sensitivity to one record, in clip norms."""
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
@@ -93,7 +93,7 @@ class Laplace(Mechanism):
     null_is_absent: ClassVar[bool] = True
 
     def shift(self, relation: NeighboringRelation) -> float:
-        """Return how far one record moves the query, in clip norms."""
+        """Return the sensitivity to one record, in clip norms."""
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> LaplacePair:

@@ -1,8 +1,6 @@
 """User-level privacy: all records of one user change together.
 
-`user_level` returns an ordinary mechanism whose "one record" is all records of a user, for use
-with every accounting method, calibration and budget. `Curve.group` applies to any mechanism, with
-looser bounds.
+`Curve.group` applies to any mechanism, with looser bounds than `user_level`.
 """
 
 from collections.abc import Iterable
@@ -22,8 +20,7 @@ def user_level(
 ) -> Mechanism:
     """Return `mechanism` with one user, who owns several records, as the unit of privacy.
 
-    Under each relation all records of the user change together: all are removed (or added), all
-    replaced, or all zeroed. For k records of one user:
+    All records of the user are removed (or added), replaced, or zeroed together. With k records:
 
     - Gaussian and Laplace: the noise is divided by k (Dong, Roth and Su 2022, Theorem 2.14).
     - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon,

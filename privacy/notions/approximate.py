@@ -1,9 +1,9 @@
 """Approximate DP: exact profiles of one release, and optimal composition of claims.
 
-Several pure or approximate claims compose by the optimal composition theorem of Kairouz, Oh and
-Viswanath 2015 (Theorem 3.3): exactly if their epsilons are equal, else with the epsilons rounded
-up to a lattice (exact composition is #P-hard; `ApproximateCurve.gap` bounds the excess). A bounded
-loss composes as the pure claim that it satisfies; an unbounded one does not compose here.
+Claims compose by the optimal composition theorem of Kairouz, Oh and Viswanath 2015 (Theorem 3.3):
+exactly if their epsilons are equal, else with the epsilons rounded up to a lattice (exact
+composition is #P-hard; `ApproximateCurve.gap` bounds the excess). A bounded loss composes as a pure
+claim; an unbounded one does not compose.
 """
 
 import math

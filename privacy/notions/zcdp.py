@@ -1,9 +1,6 @@
 """Zero-concentrated differential privacy (zCDP) and its conversions to (epsilon, delta).
 
 rho-zCDP bounds the Rényi divergence of every order a > 1 by a rho (Bun and Steinke 2016).
-`conversion="optimal"` uses the best real order in Canonne, Kamath and Steinke 2020, Proposition
-12. `"classic"` is the closed form epsilon = rho + 2 sqrt(rho log(1/delta)) of Bun and Steinke
-2016, Proposition 1.3, which is valid but loose.
 """
 
 import math
@@ -106,8 +103,9 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
         Probability in [0, 1); 0 gives infinity.
     conversion
         ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1)
-        (Canonne, Kamath and Steinke 2020, Proposition 12), never below 0.
-        ``"classic"``: rho + 2 sqrt(rho log(1/delta)).
+        (Canonne, Kamath and Steinke 2020, Proposition 12), at least 0.
+        ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition 1.3),
+        valid but loose.
         ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
 
     Examples
