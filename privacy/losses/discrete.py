@@ -30,7 +30,7 @@ class Atoms(NamedTuple):
     log_probability
         Log of each atom's probability under P.
     loss
-        log P/Q of each atom. The largest one must be rounded up.
+        log P/Q of each atom. The largest one is rounded up, an upper bound.
     """
 
     log_probability: tuple[float, ...]

@@ -178,7 +178,7 @@ class ContourCurve(Curve):
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
         if found.value > 0 and found.error > 1e-4:
-            if delta > _LARGE and found.value < _HOPELESS:  # the saddle estimate fails here
+            if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(
                     lambda epsilon: self._at_epsilon(epsilon).value, log_delta, rtol=1e-9
                 )
