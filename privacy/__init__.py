@@ -1,7 +1,7 @@
-"""How private a release is: exact accounting and calibration for differential privacy.
+"""Exact accounting and noise calibration for differential privacy.
 
-Every public name is imported on first use, so that ``import privacy`` costs nothing and a
-closed form never loads numpy.
+Every public name is imported on first use: ``import privacy`` is fast, and closed forms do not
+load numpy.
 """
 
 from importlib import import_module
@@ -182,7 +182,7 @@ _HOMES = {
     "running_sums.running_sum": "RunningSum",
 }
 _MODULES = ("answers", "audit", "plotting")
-"""Public modules: their names are not those of the package."""
+"""Public modules; their names are not reexported here."""
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 

@@ -1,7 +1,7 @@
-"""Mechanism -> curve: one fold over the tree.
+"""The privacy curve of a mechanism, computed by one fold over its tree.
 
-Composition arithmetic lives in `_fold` and nowhere else: an accounting method turns the loss of
-ONE application into a curve and never sees a count.
+All composition is in `_fold`. An accounting method only turns the loss of ONE application into a
+curve.
 """
 
 import math
@@ -41,7 +41,7 @@ NOTION_MODULES = {
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
-_TIGHT = 1e-4  # relative error bound up to which no other method need be asked
+_TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
 
 
 @told_by_ours
@@ -60,26 +60,26 @@ def account(
     mechanism
         What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
     notion
-        ``"tightest"`` (the smallest valid answer over the others), or one of
-        ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"zcdp"``, ``"rdp"``.
+        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"zcdp"``,
+        ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
     relation
-        Which data sets count as neighbours.
+        The neighboring relation.
     orders
-        Rényi orders (> 1) to use with ``notion="rdp"``, such as
-        ``range(2, 65)``; without them all orders are searched.
+        The only Rényi orders (> 1) for ``notion="rdp"`` to use, such as ``range(2, 65)``. By
+        default all orders are searched.
     unit
-        Whose data one record of the mechanism is, in words: ``"one user"`` where the noise is
-        scaled to all that a user contributes. It is repeated in the guarantee.
+        The unit of privacy, in words, for the guarantee. Pass ``"one user"`` if the noise is
+        scaled to the sensitivity to all data of one user.
 
     Returns
     -------
     Curve
-        Ask it ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)``.
+        Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)``.
 
     Raises
     ------
     UnsupportedMechanism
-        No proven rule answers a part of the mechanism in this notion.
+        The accounting method has no proven bound for a part of the mechanism.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def account(
     relation = checks.relation(relation)
     unit = checks.unit(unit)
     if orders is not None and notion != "rdp":
-        remedy = 'Orders belong to notion="rdp"; leave them out otherwise.'
+        remedy = 'Pass notion="rdp" to choose orders.'
         raise ValueError(checks.expected("orders", orders, "None", remedy))
     curve: Curve
     if notion == "tightest":
@@ -109,18 +109,18 @@ def account(
 
 
 def _prove(guarantee: Guarantee, move: str) -> Guarantee:
-    """Prove a guarantee by interval arithmetic, which is loaded by the first proof."""
+    """Verify a guarantee by interval arithmetic, imported on first use."""
     from privacy.certification import certified
 
     return certified(guarantee, "epsilon" if move == "epsilon" else "delta")
 
 
 def check_notion(notion: object) -> None:
-    """Raise unless `notion` is one; names that other tools use are told by ours."""
+    """Raise unless `notion` is an accounting method; suggest ours for a name from other tools."""
     names = get_args(Notion)
     if notion in names:
         return
-    remedy = "Leave it out for the tightest answer."
+    remedy = "Omit it to use the tightest method."
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
         remedy = f"Did you mean {meant!r}? {remedy}"
@@ -137,9 +137,9 @@ _OTHER_NAMES = {
 
 
 def support_matrix() -> dict[str, tuple[str, ...]]:
-    """Return, for every kind of mechanism, the accounting methods that answer it.
+    """Return the accounting methods that support each registered mechanism class.
 
-    Read off the example that each kind was registered with.
+    They are determined for the example that the class was registered with.
     """
     return {
         name: tuple(_notions_of(known.example, _relation_of(known.example)))
@@ -149,13 +149,13 @@ def support_matrix() -> dict[str, tuple[str, ...]]:
 
 
 def _relation_of(mechanism: Mechanism) -> NeighboringRelation:
-    """Return the relation that a claim was proven for, else add/remove."""
+    """Return the relation that a claim was proven for, else ADD_OR_REMOVE_ONE."""
     found = getattr(mechanism, "relation", ADD_OR_REMOVE_ONE)
     return found if isinstance(found, NeighboringRelation) else ADD_OR_REMOVE_ONE
 
 
 def _answered(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
-    """Return the curve in one notion; a refusal names those that answer instead."""
+    """Return the curve by one method; if it has none, raise and name the methods that do."""
     try:
         return _whole(mechanism, notion, relation)
     except UnsupportedMechanism as refusal:
@@ -169,16 +169,15 @@ def _answered(mechanism: Mechanism, notion: str, relation: NeighboringRelation) 
         ) from refusal
 
 
-_NO_OTHER = "No other notion answers it either."
+_NO_OTHER = "No other accounting method supports it."
 
 
 def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str]:
-    """Return the accounting methods that answer a mechanism."""
     return [curve.notion for curve in _curves(mechanism, relation, [])]
 
 
 def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
-    """Return the curve of a whole plan; a method may add up its parts and still not answer it."""
+    """Return the curve of a whole plan; a method may compose its parts yet not support the sum."""
     curve = _fold(mechanism, notion, relation)
     if curve.refusal:
         raise UnsupportedMechanism(curve.refusal, mechanism=mechanism, notion=notion)
@@ -198,7 +197,9 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     curve = read(node.loss(relation), relation)
     if curve is None:
         raise UnsupportedMechanism(
-            f"Notion {notion!r} has no bound for {told(node)}.", mechanism=node, notion=notion
+            f"Accounting method {notion!r} has no bound for {told(node)}.",
+            mechanism=node,
+            notion=notion,
         )
     return curve
 
@@ -206,7 +207,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
     curves, left = node.in_cells(relation, lambda part, each: _fold(part, notion, each))
     if relation is REPLACE_ONE:
-        # the replaced record may leave cell i and enter cell j: both cells change
+        # the replaced record may move from cell i to cell j, which changes both
         curves += [
             left[leaves].moved(left[enters])
             for leaves in left
@@ -222,12 +223,12 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
 
 
 def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
-    """Return the tightest curve, with a member for every method that is not surely looser."""
+    """Return the tightest curve; its members are the methods that may give the smallest bound."""
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
         members.append(curve)
-        if curve.exact and curve.closed_form:  # nothing that follows can be smaller
+        if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
     if not members:
         raise _unanswered(mechanism, relation, refusals)
@@ -237,7 +238,7 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
 def _curves(
     mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
 ) -> Iterator[Curve]:
-    """Yield the curve of every accounting method that has one; note the refusals of the others."""
+    """Yield the curve of every method that supports the mechanism; append other errors."""
     for notion in NOTION_MODULES:
         try:
             yield _whole(mechanism, notion, relation)
@@ -248,20 +249,20 @@ def _curves(
 def _unanswered(
     mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
 ) -> UnsupportedMechanism:
-    """Return the refusal of every method in two or three lines."""
+    """Return the error if no method supports the mechanism, in two or three lines."""
     if isinstance(mechanism, Composed) and all(
         any(_curves(part, relation, [])) for part in mechanism.parts
     ):
         message = (
-            f"No notion answers all {len(mechanism.parts)} parts together under {relation}; each "
-            "alone is answered.\nAccount for parts that share a notion together. Then add up the "
-            "epsilons and the deltas (basic composition)."
+            f"No accounting method supports all {len(mechanism.parts)} parts together under "
+            f"{relation}; each alone is supported.\nAccount for the parts that share a method "
+            "together. Then add up the epsilons and the deltas (basic composition)."
         )
         return UnsupportedMechanism(message, mechanism=mechanism, notion="tightest")
-    # what several methods say is about the mechanism, not about one of them
+    # an error that several methods share is about the mechanism, not the method
     said, times = Counter(map(str, refusals)).most_common(1)[0]
     reason = next(refusal for refusal in refusals if str(refusal) == said)
-    lead = "" if times > 1 else f"No notion answers this mechanism under {relation}. "
+    lead = "" if times > 1 else f"No accounting method supports this mechanism under {relation}. "
     return UnsupportedMechanism(
         lead + said,
         mechanism=reason.mechanism or mechanism,
@@ -271,10 +272,10 @@ def _unanswered(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TightestCurve(Curve):
-    """The smallest valid answer over all methods, taken at each query.
+    """The smallest valid bound over all methods, chosen at each query.
 
-    Holds the mechanism, so that composing two of these accounts the composed
-    mechanism in every method afresh and no minimum is taken too early.
+    Composing two such curves accounts for the composed mechanism again by every method, so that
+    no minimum is taken before composition.
     """
 
     notion: ClassVar[str] = "tightest"
@@ -288,14 +289,14 @@ class TightestCurve(Curve):
 
     @cached_property
     def resolution(self) -> float:  # type: ignore[override]
-        """The coarsest of the members'."""
+        """The coarsest resolution of the members."""
         return max(member.resolution for member in self.members)
 
     def _smallest(self, ask: Callable[[Curve], Answer], nothing: float) -> Answer:
-        """Return the smallest answer.
+        """Return the smallest answer, `nothing` being the trivial bound.
 
-        `nothing` is the value that says nothing. What follows an exact member is looser, and
-        serves where that one fails; its error bound stays in the answer.
+        Members after an exact one are looser and are used only where that one fails; its error
+        bound stays in the answer.
         """
         best, error = Answer(nothing, notion=self.members[0].notion), 0.0
         for member in self.members:
@@ -319,7 +320,7 @@ class TightestCurve(Curve):
 
     def _group(self, size: int) -> Curve:
         groups = [member.group(size) for member in self.members]
-        if not groups[-1].exact:  # a method that was left out for one record may answer best here
+        if not groups[-1].exact:  # a method omitted for one record may be the tightest for a group
             known = {member.notion for member in self.members}
             others = _curves(self._known, self.relation, [])
             groups += [other.group(size) for other in others if other.notion not in known]
@@ -341,7 +342,7 @@ class TightestCurve(Curve):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _TightestGroup(GroupCurve):
-    """The smallest of the members' group bounds, taken at each query."""
+    """The smallest of the members' group bounds, chosen at each query."""
 
     members: tuple[Curve, ...] = ()
 

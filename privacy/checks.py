@@ -1,8 +1,4 @@
-"""Validation: one error for one bad input, raised where the value comes in.
-
-Every message names the argument, the value, the rule, and the remedy:
-``Expected noise_multiplier=-1 to be > 0. Pass the standard deviation of ...``
-"""
+"""Argument validation, with errors such as ``Expected epsilon=-1 to be > 0. Pass ...``."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +11,7 @@ _LONGEST_SHOWN = 500
 
 
 def expected(name: str, value: object, rule: str, remedy: str) -> str:
-    """Return the one message shape that every validation error has."""
+    """Return the message of a validation error."""
     try:
         shown = repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
@@ -85,12 +81,12 @@ def count(name: str, value: Any, remedy: str) -> int:
 
 
 def relation(value: Any) -> NeighboringRelation:
-    """Check a neighbouring relation, given as the enum or by its name."""
+    """Check a neighboring relation, given as the enum or by its name."""
     try:
         return NeighboringRelation(value)
     except ValueError:
         known = ", ".join(NeighboringRelation)
-        remedy = "Say which data sets count as neighbours."
+        remedy = "Pass a neighboring relation."
         meant = str(value).upper().replace("-", "_")
         if meant in list(NeighboringRelation):
             remedy = f"Did you mean {meant!r}?"
@@ -109,7 +105,7 @@ def delta(value: Any, name: str = "delta") -> float:
 
 
 def query_delta(value: Any) -> float:
-    """Check a delta that is asked about, in [0, 1)."""
+    """Check a delta of a query, in [0, 1)."""
     remedy = "Pass a small probability, such as delta=1e-5, or 0 for pure differential privacy."
     return real("delta", value, remedy, at_least=0, below=1)
 
@@ -126,7 +122,7 @@ def probability(value: Any, name: str = "sampling_probability") -> float:
 
 
 def phrase(name: str, value: Any, remedy: str) -> str:
-    """Check words that are printed as they are: one line, no control sequences of a terminal."""
+    """Check text that is printed unchanged: one line, no terminal control sequences."""
     if not isinstance(value, str):
         raise TypeError(expected(name, value, "text", remedy))
     if not value.strip() or not value.isprintable():
@@ -135,8 +131,8 @@ def phrase(name: str, value: Any, remedy: str) -> str:
 
 
 def unit(value: Any) -> str:
-    """Check the words for whose data one record is."""
-    return phrase("unit", value, 'Pass whose data one record is, such as "one user".')
+    """Check the name of the unit of privacy."""
+    return phrase("unit", value, 'Pass the unit of privacy, such as "one user".')
 
 
 def orders(value: Any) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What a mechanism guarantees by one accounting method: the `Curve`, and its `Answer`."""
+"""Privacy curves by one accounting method: `Curve` and `Answer`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -25,17 +25,17 @@ class Answer(NamedTuple):
     Attributes
     ----------
     value
-        An upper bound on epsilon or on delta, whichever was asked. (Between curves: log delta.)
+        An upper bound on epsilon or delta (internally also on log delta).
     error
-        Relative error bound: delta may exceed the method's exact value by this share at most.
+        Relative error bound: delta exceeds the method's exact value by at most this fraction.
     order
-        The Rényi order that answered, where the method has one.
+        The Rényi order used, if the method has one.
     notion
         The accounting method.
     theorem
-        Where the bound is proven.
+        Reference for the bound.
     hint
-        An order near which a similar query may start to search.
+        An order near which a similar query may start its search.
     """
 
     value: float
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """What a search knows about its next query; only speed depends on it.
+    """Hints from a search for its next query.
 
     Attributes
     ----------
@@ -56,7 +56,8 @@ class Hint(NamedTuple):
     enough
         A log delta below which the bound need not be the smallest.
     one_direction
-        Whether the direction that usually loses more is enough. The bound may then be too small.
+        Whether to compute only the direction that is usually worse. The result may then be too
+        small to be an upper bound.
     """
 
     order: float | None = None
@@ -69,30 +70,29 @@ NO_HINT = Hint()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curve(ABC):
-    """A guarantee by one accounting method, for every delta (or epsilon) at once.
+    """The privacy guarantee of a mechanism by one accounting method, for every delta or epsilon.
 
-    A curve is closed under composition: ``a + b``, ``n * a``, and ``a.worst_of(b)`` for parts
-    that see disjoint records. It belongs to one neighboring relation and refuses to mix two. It is
-    immutable: no query changes it, and many threads may ask one curve.
+    Compose curves with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for disjoint records. All
+    curves must have the same neighboring relation. A curve is immutable and thread-safe.
 
     Attributes
     ----------
     relation
         The neighboring relation.
     exact
-        Whether no other method can give a smaller number for the mechanism.
+        Whether no other method can give a smaller bound for the mechanism.
     mechanism
-        What was accounted; None for a curve that was composed from other curves.
+        The mechanism; None for a sum of curves.
     unit
-        Whose data it protects: one record, unless said.
+        The unit of privacy, by default one record.
     """
 
     notion: ClassVar[str]
     theorem: ClassVar[str]
     resolution: ClassVar[float] = 4e-16
-    """Relative accuracy that a parameter calibrated with this curve deserves."""
+    """Relative accuracy to which a parameter is calibrated with this curve."""
     closed_form: ClassVar[bool] = True
-    """Whether the numbers come from formulas, which never fail."""
+    """Whether the numbers come from closed formulas, which never fail."""
     relation: NeighboringRelation
     _: KW_ONLY
     mechanism: Mechanism | None = None
@@ -103,25 +103,25 @@ class Curve(ABC):
         of = "several curves" if self.mechanism is None else repr(self.mechanism)
         return (
             f"<curve of {of} for {self.unit}, {self.relation}, by {self.notion}: "
-            "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+            "call .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
         )
 
     @property
     def exact(self) -> bool:
-        """Whether no other method can give a smaller number for the mechanism."""
+        """Whether no other method can give a smaller bound for the mechanism."""
         return False
 
     @property
     def refusal(self) -> str:
-        """Why this method does not answer a whole plan, empty where it does."""
+        """Why this method does not support the whole plan; empty if it does."""
         return ""
 
     @abstractmethod
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
-        """Return an upper bound of log delta(epsilon), epsilon >= 0; -inf for zero."""
+        """Return an upper bound on log delta(epsilon), epsilon >= 0; -inf if delta is 0."""
 
     def _at_delta(self, delta: float) -> Answer:
-        """Return an upper bound of epsilon(delta), delta in [0, 1)."""
+        """Return an upper bound on epsilon(delta), delta in [0, 1)."""
         if delta == 0:
             return self._answer(math.inf)
         found = invert(lambda epsilon: self._at_epsilon(epsilon).value, math.log(delta))
@@ -142,7 +142,7 @@ class Curve(ABC):
         return self.plus([other])
 
     def plus(self, others: Sequence[Self]) -> Self:
-        """Return the curve of this and all other releases on the same records."""
+        """Return the curve of this and `others` on the same records."""
         for other in others:
             self._check_same(other)
         return self._labelled(self._plus(others)) if others else self
@@ -157,7 +157,7 @@ class Curve(ABC):
         return self * count
 
     def worst_of(self, other: Self) -> Self:
-        """Return the curve of two releases of which each record sees only one."""
+        """Return the curve of two releases on disjoint records."""
         self._check_same(other)
         mechanism = None
         if self.mechanism is not None and other.mechanism is not None:
@@ -165,18 +165,18 @@ class Curve(ABC):
         return self._worst_of(other).labelled(mechanism, self.unit, self.prover)
 
     def moved(self, other: Self) -> Self:
-        """Return the REPLACE_ONE curve of a record that leaves one cell and enters another.
+        """Return the REPLACE_ONE curve of a record that moves from this cell to that of `other`.
 
-        Both curves are of ADD_OR_REMOVE_ONE: removed here, added to `other`.
+        Both curves are under ADD_OR_REMOVE_ONE.
         """
         self._check_same(other)
         return self._labelled(self._moved(other))
 
     def group(self, size: int) -> "Curve":
-        """Return the curve for `size` records that change together.
+        """Return the curve for a group of `size` records that change together.
 
-        A method with a theorem of its own answers by that; the others by their profile, see
-        `GroupCurve`.
+        Each accounting method uses its own group privacy theorem if it has one, else Lemma 2.2 of
+        Vadhan 2017 on its privacy profile.
         """
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:
@@ -185,7 +185,7 @@ class Curve(ABC):
         return self._group(size).labelled(self.mechanism, unit, self.prover)
 
     def labelled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
-        """Return the same curve of a mechanism, for a unit."""
+        """Return this curve with another mechanism, unit and prover."""
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
     def _labelled(self, curve: Self) -> Self:
@@ -193,23 +193,23 @@ class Curve(ABC):
 
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:
-        """Add other releases, at least one, on the same records."""
+        """Return the sum with at least one other release on the same records."""
 
     @abstractmethod
     def _times(self, count: int) -> Self:
-        """Add `count` releases, at least 2."""
+        """Return the sum of `count` >= 2 releases."""
 
     def _worst_of(self, other: Self) -> Self:
         raise UnsupportedMechanism(
-            f"Parallel parts cannot be answered by notion {self.notion!r}.",
+            f"Accounting method {self.notion!r} does not support parallel parts.",
             mechanism=self.mechanism,
             notion=self.notion,
         )
 
     def _moved(self, other: Self) -> Self:
         raise UnsupportedMechanism(
-            f"A replaced record that changes its cell cannot be answered by notion "
-            f"{self.notion!r}.",
+            f"Accounting method {self.notion!r} does not support a replaced record that changes "
+            "its cell.",
             mechanism=self.mechanism,
             notion=self.notion,
         )
@@ -218,17 +218,17 @@ class Curve(ABC):
         return GroupCurve(self.relation, self, size)
 
     def answer(self, *, delta: float | None = None, epsilon: float | None = None) -> Answer:
-        """Return the full answer to one query.
+        """Return the bound for one `delta` or one `epsilon`, with its details.
 
         Parameters
         ----------
         delta, epsilon
-            Exactly one of the two; the other is the answer's value.
+            Exactly one of the two; the other one is the value of the answer.
 
         Returns
         -------
         Answer
-            An upper bound, its relative error bound, the order, the method and its theorem.
+            The upper bound, its relative error bound, the order, the method and its theorem.
         """
         if (delta is None) == (epsilon is None):
             raise ValueError(
@@ -247,15 +247,15 @@ class Curve(ABC):
         return found._replace(value=self._delta(found.value))
 
     def _delta(self, log_delta: float) -> float:
-        """Return the delta of a log, rounded up."""
+        """Return exp(log_delta), rounded up."""
         if log_delta == -math.inf:
             return self._least_delta()
-        # the log itself is rounded: for a claim of 1e-300 that is 4e-14 of delta
+        # includes the rounding of the log: a relative 4e-14 of a delta of 1e-300
         rounding = 4e-16 * (1 + abs(log_delta))
         return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), rounding))
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta proven for `epsilon`: the privacy profile.
+        """Return the smallest delta proven for `epsilon` (the privacy profile).
 
         Parameters
         ----------
@@ -265,12 +265,12 @@ class Curve(ABC):
         Returns
         -------
         float
-            An upper bound in [0, 1]; positive where the truth is, however small.
+            An upper bound in [0, 1]; 0 only if the exact delta is 0.
         """
         return self._asked_delta(epsilon).value
 
     def _least_delta(self) -> float:
-        """Return what a log delta of -inf means: underflow, unless losses are bounded."""
+        """Return the delta for a log delta of -inf: underflow, unless losses are bounded."""
         return math.ulp(0.0)
 
     def epsilon(self, delta: float) -> float:
@@ -279,8 +279,7 @@ class Curve(ABC):
         Parameters
         ----------
         delta
-            Probability in [0, 1). At 0 the answer is infinite unless the
-            privacy loss is bounded.
+            Probability in [0, 1). At 0 the result is infinite unless the privacy loss is bounded.
 
         Returns
         -------
@@ -290,7 +289,7 @@ class Curve(ABC):
         return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
-        """Return the Rényi order that answers for `epsilon` or `delta`.
+        """Return the Rényi order that gives the bound for `epsilon` or `delta`.
 
         Parameters
         ----------
@@ -300,31 +299,31 @@ class Curve(ABC):
         Returns
         -------
         float or None
-            None where the method has no orders, or where no finite epsilon holds.
+            None if the method has no orders or no finite epsilon holds.
         """
         return self.answer(epsilon=epsilon, delta=delta).order
 
     def guarantee(
         self, *, delta: float | None = None, epsilon: float | None = None, certify: bool = False
     ) -> Guarantee:
-        """Return the full guarantee for one `delta` or one `epsilon`.
+        """Return the guarantee for one `delta` or one `epsilon`.
 
         Parameters
         ----------
         delta, epsilon
             Exactly one of the two; the other is computed.
         certify
-            Prove the pair with interval arithmetic (needs python-flint). The
-            answer may move up by a few units in the last place.
+            Verify the pair with interval arithmetic (needs python-flint). The computed value may
+            increase by a few units in the last place.
 
         Raises
         ------
         NotCertified
-            `certify` was asked and no proof exists or was found.
+            ``certify=True``, and no proof exists or was found.
         """
         found = self.answer(delta=delta, epsilon=epsilon)
         if delta is not None:
-            # the float that was asked about is the claim: a Fraction would be another one
+            # the guarantee is stated for the float; a Fraction could differ from it
             pair, move = (found.value, float(delta)), "epsilon"
         else:
             assert epsilon is not None
@@ -334,7 +333,8 @@ class Curve(ABC):
             return guarantee
         if self.prover is None:
             raise NotCertified(
-                f"No mechanism is known for {guarantee}. Account the whole mechanism at once."
+                f"A sum of curves cannot be certified: {guarantee}. "
+                "Account for the composed mechanism at once."
             )
         return self.prover(guarantee, move)
 
@@ -355,7 +355,7 @@ class Curve(ABC):
         if not (same and other.unit == self.unit):
             given: object = other
             shown = given._kind() if isinstance(given, Curve) else given
-            remedy = "Account both mechanisms with one notion, relation and unit, then add."
+            remedy = "Account for both mechanisms with the same notion, relation and unit."
             raise ValueError(checks.expected("other", shown, repr(self._kind()), remedy))
 
     def _kind(self) -> str:
@@ -364,11 +364,11 @@ class Curve(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupCurve(Curve):
-    """The profile of a group from that of one record.
+    """The privacy profile of a group, from that of one record.
 
-    delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e)):
-    the chain from one neighbor to the next, k times (Vadhan 2017, Lemma 2.2). It is taken at
-    several e up to epsilon / k, since a delta_k only falls.
+    delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e))
+    by a chain of k neighboring data sets (Vadhan 2017, Lemma 2.2). Since delta_k is
+    nonincreasing, the bound is the smallest one over several e <= epsilon / k.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ class GroupCurve(Curve):
 
     @property
     def resolution(self) -> float:  # type: ignore[override]
-        """That of one record, and the rounding of the gain."""
+        """The resolution for one record, at least the rounding error of the gain."""
         return max(self.one.resolution, 1e-12)
 
     @property
@@ -403,7 +403,7 @@ class GroupCurve(Curve):
         """Return the log of the bound from delta(each), rounded up."""
         gain, k, last = math.log(self.size), self.size, 0.0
         if each > 0:
-            last = math.log(-math.expm1(-each))  # both logs are large where `each` is tiny
+            last = math.log(-math.expm1(-each))  # both logs are large if `each` is tiny
             gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - last
         found = self.one._at_epsilon(each)
         rounding = 1e-15 * (4 + abs(gain) + k * each + abs(last))
@@ -428,11 +428,11 @@ class GroupCurve(Curve):
 
 
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
-_GROUP_LAST = "A group's profile does not compose. Account the whole plan first, then .group(size)."
+_GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 
 
 def merged(counts: Iterable[tuple[_T, int]]) -> dict[_T, int]:
-    """Return how often each thing is counted in all."""
+    """Return the total count of each item."""
     total: dict[_T, int] = {}
     for thing, count in counts:
         total[thing] = total.get(thing, 0) + count

@@ -1,4 +1,4 @@
-"""The guarantee that a person reads."""
+"""The (epsilon, delta) guarantee that `Curve.guarantee` returns."""
 
 import math
 import re
@@ -13,32 +13,32 @@ ONE_RECORD = "one record"
 
 
 class NotCertified(ValueError):
-    """A proof of the reported number was asked for and none was found."""
+    """No proof of the reported number was found with ``certify=True``."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An (epsilon, delta) guarantee with everything needed to read it.
+    """An (epsilon, delta) guarantee with all its conditions.
 
     Attributes
     ----------
     epsilon, delta
-        The guarantee: P(event) <= e^epsilon P'(event) + delta for every event.
+        P(event) <= e^epsilon P'(event) + delta for every event and all neighboring data sets.
     relation
-        Which data sets count as neighbors.
+        The neighboring relation.
     notion
-        The notion that gave the number; ``"none"`` where nothing protects the data.
+        The accounting method; ``"none"`` if there is no privacy.
     order
-        The Rényi order used, where the notion has one.
+        The Rényi order used, if the method has one.
     theorem
-        Where the formula is proven.
+        Reference for the formula.
     certified
-        Whether interval arithmetic proved this pair of floats. ``guarantee(certify=True)`` sets
-        it; `dataclasses.replace` gives another claim, which is not certified.
+        Whether this pair of floats was verified with interval arithmetic. Set by
+        ``guarantee(certify=True)``; `dataclasses.replace` resets it.
     mechanism
-        What was accounted, where known.
+        The mechanism, if known.
     unit
-        Whose data it hides: one record, a group of them, one user.
+        The unit of privacy: one record, a group of records, or one user.
     """
 
     epsilon: float
@@ -52,7 +52,7 @@ class Guarantee:
     unit: str = ONE_RECORD
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form; an unbounded epsilon is the string ``"inf"``."""
+        """Return a JSON-serializable dict; an infinite epsilon is the string ``"inf"``."""
         return {
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
             "delta": self.delta,
@@ -78,12 +78,12 @@ _GROUP_UNIT = re.compile(r"\s*(\d+)\s+(?:times\b(.*)|records?\s*)", re.IGNORECAS
 
 
 def group_unit(unit: str, size: int) -> str:
-    """Return whose data a guarantee hides if `size` units change together."""
+    """Return the unit of privacy for `size` units that change together."""
     return f"{size} records" if unit == ONE_RECORD else f"{size} times {unit}"
 
 
 def records_in(unit: str) -> float:
-    """Return how many records of the mechanism change together: 1 unless `group_unit` says more."""
+    """Return the group size in a unit written by `group_unit`; 1 for other units."""
     size = 1.0
     while found := _GROUP_UNIT.fullmatch(unit):
         size *= float(found[1])

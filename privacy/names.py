@@ -1,4 +1,4 @@
-"""What other libraries call an argument, told by the name that it has here."""
+"""Suggestions for argument names of other libraries."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -23,9 +23,9 @@ ELSEWHERE = {
     "orders": ("alphas", "alpha"),
     "scale": ("b",),
 }
-"""Our names, each with what other libraries call it."""
+"""Our argument names, each with its names in other libraries."""
 BATCHES = ("batch_size", "epochs", "num_epochs", "dataset_size", "num_examples", "sample_size", "n")
-"""What says nothing without the way in which batches are drawn."""
+"""Batch parameters, which do not determine the sampler."""
 _SAMPLING = (
     "Pass sampling_probability, the expected batch size / number of records, and steps, "
     "epochs * number of records / batch size, if batches are Poisson samples."
@@ -33,14 +33,14 @@ _SAMPLING = (
 
 
 def known(given: Iterable[str], names: Iterable[str]) -> None:
-    """Raise TypeError for a keyword that is none of `names`, and say what it is called here."""
+    """Raise TypeError for a keyword not in `names`, and suggest our name for it."""
     names = list(names)
     for keyword in given:
         if keyword in names:
             continue
         ours = [name for name in names if keyword in ELSEWHERE.get(name, ())]
         remedy = f"Pass {ours[0]}." if ours else "Correct it or leave it out."
-        if ours == ["noise_multiplier"]:  # a sigma in the unit of the data is another number
+        if ours == ["noise_multiplier"]:  # elsewhere, sigma may be in the unit of the data
             remedy = "Pass noise_multiplier, the standard deviation of the noise / clip norm."
         if keyword in BATCHES and "sampling_probability" in names:
             remedy = _SAMPLING
@@ -49,7 +49,7 @@ def known(given: Iterable[str], names: Iterable[str]) -> None:
 
 
 def told_by_ours(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function tell a keyword of other libraries by the name that it has here."""
+    """Make a function suggest our name for a keyword of another library."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = tuple(name for name in names if name not in {"self", "cls"})
@@ -63,6 +63,6 @@ def told_by_ours(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def fields_told_by_ours(kind: type[_T]) -> type[_T]:
-    """Make a dataclass tell a keyword of other libraries by the name of its field."""
+    """Make a dataclass suggest its field for a keyword of another library."""
     kind.__init__ = told_by_ours(kind.__init__)  # type: ignore[method-assign]
     return kind

@@ -1,4 +1,4 @@
-"""Pictures, on matplotlib (extra ``plot``), which is imported when one is drawn."""
+"""Plots with matplotlib (extra ``plot``), imported on first use."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -23,20 +23,20 @@ _LEAST_DELTA = 1e-10
 def plot_privacy_profiles(
     curves: Mapping[str, "Curve"], *, epsilons: Iterable[float] | None = None
 ) -> "Figure":
-    """Draw privacy profiles: delta as a function of epsilon, on a log scale.
+    """Plot privacy profiles: delta as a function of epsilon, on a log scale.
 
     Parameters
     ----------
     curves
-        What to compare, each a line under its name.
+        The curves to compare, by label.
     epsilons
-        Where the curves are asked, each >= 0; unless said, from 0 to where delta is 1e-10.
+        Values of epsilon, each >= 0. By default from 0 to where delta is 1e-10.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, and not part of pyplot's state: ``figure.savefig(path)``. Where all curves have
-        one relation and one unit the axis names them, else the legend does.
+        Not registered with pyplot; save it with ``figure.savefig(path)``. The relation and unit
+        are in the axis label if all curves share them, else in the legend.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def plot_privacy_profiles(
 
     given: object = curves
     if not isinstance(given, Mapping) or not curves:
-        remedy = "Pass some, such as {'one query': account(Gaussian(2.0))}."
+        remedy = "Pass curves by label, such as {'one query': account(Gaussian(2.0))}."
         shown = type(curves).__name__
         raise ValueError(checks.expected("curves", shown, "a mapping of curves", remedy))
     if epsilons is None:
@@ -74,25 +74,25 @@ def plot_privacy_profiles(
 def plot_running_sums(
     factorisations: Iterable["Factorisation"], *, participation: "Participation | None" = None
 ) -> "Figure":
-    """Draw the noise of every release, in units of the noise of one release at the same privacy.
+    """Plot the noise of each prefix sum / the noise of one release at the same privacy.
 
     Parameters
     ----------
     factorisations
-        What to compare, each a line under its name.
+        The factorizations to compare, labeled by their names.
     participation
-        In which releases a record takes part; one of them unless said.
+        The releases in which a record participates; by default one of them.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+        Not registered with pyplot; save it with ``figure.savefig(path)``.
     """
     from matplotlib.figure import Figure
 
     compared = tuple(factorisations)
     if not compared:
-        remedy = "Pass some, such as [Factorisation.square_root(100)]."
+        remedy = "Pass factorizations, such as [Factorisation.square_root(100)]."
         raise ValueError(checks.expected("factorisations", compared, "at least one", remedy))
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes: Any = figure.add_subplot()
@@ -108,25 +108,26 @@ def plot_running_sums(
 
 
 def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "Figure":
-    """Draw the empirical trade-off between both kinds of error against the claimed one.
+    """Plot the empirical trade-off between both error rates and the claimed lower bound.
 
     Parameters
     ----------
     curve
-        The claim. Its region is f(a) = max over epsilon of 1 - delta(epsilon) - e^epsilon a and
-        its mirror image (Dong, Roth and Su 2022): no test may fall below.
+        The claim. It implies the trade-off function f(a) = max over epsilon of
+        1 - delta(epsilon) - e^epsilon a and its mirror image (Dong, Roth and Su 2022): no test
+        lies below.
     scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of outputs on either data set.
+        Shape (runs,) each: log-likelihood ratios of outputs on the two data sets.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+        Not registered with pyplot; save it with ``figure.savefig(path)``.
 
     Raises
     ------
     ValueError
-        The scores are not two arrays of one shape, or hold NaN.
+        The scores are not two arrays of one shape, or contain NaN.
     """
     from matplotlib.figure import Figure
 
@@ -141,7 +142,7 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
     axes: Any = figure.add_subplot()
     axes.plot([0, 1], [1, 0], ":", color="0.6", label="no information")
     axes.plot(rates, claimed_tradeoff(curve, rates), label="claimed: no test below")
-    # straight between two thresholds: that is what a coin's choice between them would give
+    # linear between two thresholds, as attained by a randomized choice between them
     axes.plot([1, *false_alarms, 0], [0, *misses, 1], label="seen")
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("false negative rate")
@@ -154,7 +155,7 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
 def claimed_tradeoff(curve: "Curve", false_alarms: ArrayLike) -> Any:
     """Return the smallest false negative rate that a claim allows, by false positive rate.
 
-    A lower bound of it: the maximum over some epsilons is not above that over all.
+    A lower bound on it: the maximum is taken over finitely many epsilons.
     """
     rates = np.asarray(false_alarms, dtype=float)
     largest = min(curve.epsilon(1e-6), 50.0)

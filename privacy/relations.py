@@ -4,17 +4,17 @@ from enum import StrEnum
 
 
 class NeighboringRelation(StrEnum):
-    """What one record may do between two neighboring data sets.
+    """How two neighboring data sets differ.
 
     Attributes
     ----------
     ADD_OR_REMOVE_ONE
-        One data set holds one record more than the other.
+        One data set has one record more than the other.
     REPLACE_ONE
-        Both hold the same number of records; one record has another value.
+        Both have the same number of records; one record has a different value.
     REPLACE_SPECIAL
-        One record is replaced by a null record whose contribution is exactly
-        zero ("zero-out"); everything public stays as it is.
+        One record is replaced by a null record that contributes exactly zero ("zero-out");
+        public data does not change.
     """
 
     ADD_OR_REMOVE_ONE = "ADD_OR_REMOVE_ONE"

@@ -1,4 +1,4 @@
-"""The inverse of `account`: the smallest noise, or the largest q or T, that meets a target."""
+"""Calibration: the smallest noise, or the largest q or T, that meets a privacy target."""
 
 from privacy.calibration.questions import (
     calibrate,

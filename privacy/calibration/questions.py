@@ -1,7 +1,4 @@
-"""The inverse of `account`: the smallest noise (or largest q, T, ...) that meets a target.
-
-Every answer is on the private side and was evaluated there.
-"""
+"""The public calibration functions."""
 
 import math
 from collections.abc import Callable
@@ -57,41 +54,41 @@ def calibrate(
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     certify: bool = False,
 ) -> float:
-    """Return the smallest (or largest) parameter whose mechanism is private enough.
+    """Return the smallest (or largest) parameter whose mechanism meets (epsilon, delta).
 
     Parameters
     ----------
     make
         Function from the parameter to a mechanism, monotone in privacy.
     epsilon
-        Target privacy loss, > 0.
+        Target epsilon, > 0.
     delta
-        Target probability in [0, 1).
+        Target delta in [0, 1).
     seek
-        ``"smallest"``: larger parameters are more private (noise).
-        ``"largest"``: smaller ones are (sampling probability, steps).
+        ``"smallest"`` if larger parameters are more private (noise), ``"largest"`` if smaller
+        ones are (sampling probability, steps).
     domain
-        Ends of the search, 0 <= low < high. A finite end other than 0 may itself be the
-        answer. Where every value is private, the end is returned (1e-9 stands for 0).
+        Search interval, 0 <= low < high. A finite end other than 0 may be returned. If every
+        value meets the target, the end is returned (1e-9 in place of 0).
     integer
         Whether the parameter is a whole number.
     notion, relation
         As in `account`.
     certify
-        Prove the answer with interval arithmetic (needs python-flint), moving it to the
-        private side by a few units in the last place where needed.
+        Verify the result with interval arithmetic (needs python-flint), making it more private by
+        a few units in the last place if needed.
 
     Returns
     -------
     float or int
-        A parameter on the private side, evaluated there.
+        A parameter that was evaluated and meets the target.
 
     Raises
     ------
     Infeasible
         No value in the domain meets the target.
     NotCertified
-        `certify` was asked and no proof exists or was found.
+        ``certify=True``, and no proof exists or was found.
     ValueError
         The family is not monotone, or an argument is outside its domain.
 
@@ -103,7 +100,7 @@ def calibrate(
     >>> round(dp.calibrate(dp.Laplace, epsilon=0.5, delta=0), 12)
     2.0
     """
-    remedy = "Pass the ends of the search, such as (0, math.inf)."
+    remedy = "Pass the search interval, such as (0, math.inf)."
     try:
         low, high = map(float, domain)
     except (TypeError, ValueError):
@@ -131,7 +128,7 @@ def noise_multiplier(
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     certify: bool = False,
 ) -> float:
-    """Return the smallest Gaussian noise for a (sampled, repeated) release.
+    """Return the smallest noise multiplier of a (sampled, repeated) Gaussian that meets a target.
 
     Parameters
     ----------
@@ -140,14 +137,14 @@ def noise_multiplier(
     sampling_probability
         Poisson sampling probability q in (0, 1].
     steps
-        Number of releases T >= 1, each with a fresh sample.
+        Number of releases T >= 1, each with a new sample.
     notion, relation, certify
         As in `calibrate`.
 
     Returns
     -------
     float
-        Standard deviation over the clip norm of one record, on the private side.
+        Standard deviation of the noise / clip norm of one record; it meets the target.
 
     Examples
     --------
@@ -167,7 +164,7 @@ def noise_multiplier(
     if notion == "rdp" and q < 1 and relation is not REPLACE_ONE:
         from privacy.calibration.starts import sampled_gaussian_start
 
-        with suppress(ArithmeticError):  # a guess that fails is only slower
+        with suppress(ArithmeticError):  # without a start the search is only slower
             start, family.order = sampled_gaussian_start(
                 family.epsilon, family.aim(1.1e-9), q, steps
             )
@@ -177,10 +174,10 @@ def noise_multiplier(
 
 
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
-    """Return a start for the search: 1 / sqrt(log(1 + mu^2 / (q^2 T))).
+    """Return an estimate to start the search: 1 / sqrt(log(1 + mu^2 / (q^2 T))).
 
-    The central limit of sampled releases has mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong, Long and
-    Su 2020, Theorem 5); good to some percent, and a start only.
+    By the central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
+    Long and Su 2020, Theorem 5). The estimate is accurate to some percent.
     """
 
     def excess(log_mu: float) -> float:
@@ -209,7 +206,7 @@ def max_steps(
     epsilon, delta
         The target.
     noise_multiplier
-        Standard deviation over the clip norm of one record.
+        As in `Gaussian`.
     sampling_probability
         Poisson sampling probability q in (0, 1].
     notion, relation, certify
@@ -218,7 +215,7 @@ def max_steps(
     Raises
     ------
     Infeasible
-        One release already loses more.
+        One release already exceeds the target.
     """
     one = _sampled(noise_multiplier, sampling_probability)
     family = Family(
@@ -250,9 +247,9 @@ def max_sampling_probability(
     epsilon, delta
         The target.
     noise_multiplier
-        Standard deviation over the clip norm of one record.
+        As in `Gaussian`.
     steps
-        Number of releases T >= 1, each with a fresh sample.
+        Number of releases T >= 1, each with a new sample.
     notion, relation, certify
         As in `calibrate`.
     """
@@ -280,15 +277,15 @@ def recalibrate(
     notion: Notion = "tightest",
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Return the parameter for the rest of a plan of which a part has already run.
+    """Return the parameter for the rest of a partly executed plan.
 
-    The rest must be chosen without looking at the outputs of `done`: choosing it by them
-    needs a privacy filter.
+    Choose `rest` independently of the outputs of `done`. If it depends on them, use a privacy
+    filter (`Budget`).
 
     Parameters
     ----------
     done
-        What has run.
+        The mechanism that has run.
     rest
         Function from the parameter to the mechanism that is still to run.
     epsilon, delta
@@ -299,7 +296,7 @@ def recalibrate(
     Raises
     ------
     Infeasible
-        What has run leaves no room.
+        `done` leaves too little remaining budget.
     """
     return calibrate(
         lambda value: compose(done, rest(value)),

@@ -1,4 +1,4 @@
-"""A family of mechanisms by one parameter, and the search for the last one that meets a target."""
+"""The search for the parameter of a family of mechanisms that just meets a target."""
 
 import math
 from collections.abc import Callable
@@ -18,11 +18,11 @@ Seek = Literal["smallest", "largest"]
 Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
 _NOISE = 1e-3
-"""How far a log delta may rise before a family counts as not monotone."""
+"""Increase of log delta above which a family is not monotone."""
 _LARGE_EPSILON = 1e-3
-"""Below, a small difference of delta may be a large one of epsilon."""
+"""Below, a small difference in delta may be a large one in epsilon."""
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
-"""Where the search ends when the domain is unbounded."""
+"""Limits of the search in an unbounded domain."""
 
 
 class Infeasible(ValueError):
@@ -31,7 +31,7 @@ class Infeasible(ValueError):
     Attributes
     ----------
     best_epsilon
-        The smallest epsilon that was reached at the target delta.
+        The smallest epsilon found at the target delta.
     """
 
     def __init__(self, message: str, best_epsilon: float) -> None:
@@ -40,7 +40,7 @@ class Infeasible(ValueError):
 
 
 class Family:
-    """Mechanisms by a parameter, and the (epsilon, delta) that they have to meet."""
+    """A one-parameter family of mechanisms with a target (epsilon, delta)."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Family:
         relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     ) -> None:
         if seek not in ("smallest", "largest"):
-            remedy = "Seek the smallest noise, or the largest number of steps."
+            remedy = "Pass 'smallest' for noise, 'largest' for a number of steps."
             raise ValueError(checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
         if not callable(make):
             remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
@@ -65,16 +65,16 @@ class Family:
         self.relation = relation
         self.grows = seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
-        self.sure: list[tuple[float, float]] = []  # those that are tight
+        self.sure: list[tuple[float, float]] = []  # those with a tight bound
         self.order: float | None = None
         self.guided = False
         self.hints = True
         self._asked: dict[float, tuple[Curve, Answer]] = {}
 
     def aim(self, resolution: float) -> float:
-        """Return the log delta to be met by a curve of this resolution.
+        """Return the target log delta for a curve of this resolution.
 
-        A later look at a curve may find the best order or line a little less well.
+        It has a margin, since a later query may find a slightly worse order or line.
         """
         log_delta = math.log(self.delta)
         return log_delta - resolution * (1 - log_delta)
@@ -85,7 +85,7 @@ class Family:
         return account(mechanism, notion=self.notion, relation=self.relation)
 
     def asked(self, value: float) -> tuple[Curve, Answer]:
-        """Return the curve at a value and its answer at the target, asked for once."""
+        """Return the curve at a value and its answer at the target, cached."""
         found = self._asked.get(value)
         if found is None:
             curve = self.account(value)
@@ -100,14 +100,14 @@ class Family:
         return found
 
     def excess(self, value: float) -> float:
-        """Return how far the target is missed, on a log scale; <= 0 where it is met."""
+        """Return the excess over the target, on a log scale; <= 0 if the target is met."""
         curve, answer = self.asked(value)
         if self.delta > 0:
             excess = answer.value - self.aim(curve.resolution)
             self.order = answer.hint
         else:
             excess = math.log(answer.value / self.epsilon) if answer.value > 0 else -math.inf
-        # far on the private side, where rounding rules, all is alike
+        # far below the target, differences are rounding errors
         self.tried.append((value if self.grows else -value, max(excess, -50.0)))
         if answer.error < _NOISE:
             self.sure.append(self.tried[-1])
@@ -124,7 +124,7 @@ class Family:
             found = self._real(low, high, start)
             self.guided = False
             if found is not None and self.asked(found)[1].error > 0:
-                self._asked, self.hints = {}, False  # hints move the line that answers
+                self._asked, self.hints = {}, False  # a hint may change the integration line
                 if self.excess(found) > 0:
                     found = self._real(low, high, found)
         if found is None:
@@ -133,12 +133,12 @@ class Family:
         if certify:
             return self._certified(found, integer=integer)
         found = self._rechecked(found, integer=integer)
-        if not low <= found <= high:  # the last curve in the domain was loose
+        if not low <= found <= high:  # the bound at the end of the domain was loose
             raise self._infeasible()
         return found
 
     def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
-        """Look at a few more values on the private side, and raise where one is not private."""
+        """Evaluate a few more values that should meet the target, and raise if one does not."""
         for factor in (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
             beyond = value * factor if self.grows else value / factor
             if low < beyond < high and beyond >= 1 - (not integer):
@@ -146,11 +146,11 @@ class Family:
         self._check_monotone()
 
     def _rechecked(self, value: float, *, integer: bool) -> float:
-        """Return the value moved until the epsilon that its curve reports meets the target too.
+        """Return the value, made more private until `Curve.epsilon` meets the target too.
 
-        Inverting a profile rounds once more than evaluating it, a line of the contour may be
-        looser for one than for the other, and where delta hardly depends on epsilon a small
-        difference of the one is a large one of the other.
+        `Curve.epsilon` may give a looser bound than `Curve.delta`: it rounds once more, it may
+        use another integration line, and where delta hardly depends on epsilon, a small error in
+        delta is a large one in epsilon.
         """
         curve, answer = self.asked(value)
         step = max(ULP, curve.resolution, min(answer.error, 1e-6))
@@ -168,7 +168,7 @@ class Family:
         return value
 
     def _miss(self, value: float) -> float:
-        """Return by what share of epsilon a curve that took no hint misses; 0 if by no question."""
+        """Return the relative excess of epsilon without hints; 0 if epsilon and delta are met."""
         curve = self.account(value)
         miss = curve.epsilon(self.delta) / self.epsilon - 1
         if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
@@ -183,18 +183,18 @@ class Family:
         point, at_point = start, self.excess(start)
         atol = 30 * self.asked(start)[0].resolution
         upward = (at_point > 0) == self.grows
-        # log delta mostly falls twice as fast as log noise grows, in units of log delta
+        # usually d log(-log delta) / d log noise is about 2
         away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
         step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, towards the other side
         while not -atol <= at_point <= 0:  # log delta falls faster than log noise grows
             factor = math.exp(step)
             beyond = min(point * factor, high) if upward else max(point / factor, low)
-            if beyond == point:  # at the end of the domain, and still on the same side
+            if beyond == point:  # end of the domain reached without a change of sign
                 return point if at_point <= 0 or self._miss(point) == 0 else None
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != (at_point <= 0):
                 break
-            # a straight line's root, if it falls towards one, and a little more
+            # secant step, if the excess shrinks, and a little more
             falls = math.isfinite(at_point) and abs(at_beyond) < abs(at_point)
             aim = step * at_beyond / (at_point - at_beyond) + 0.5 * atol if falls else math.inf
             point, at_point, step = beyond, at_beyond, min(aim, 8 * min(step, 16.0))
@@ -214,10 +214,10 @@ class Family:
         return safe if log_safe == math.log(safe) else math.exp(log_safe)
 
     def _whole(self, low: float, high: float) -> int | None:
-        """Gallop up from the lower end until the side changes, then bisect."""
+        """Search exponentially from the lower end for a change of sign, then bisect."""
         point, last = max(1, math.ceil(low)), int(min(high, 2**53))
         if point > last:
-            remedy = "Widen the domain, or leave integer out."
+            remedy = "Widen the domain, or omit integer."
             raise ValueError(
                 checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
             )
@@ -244,13 +244,12 @@ class Family:
         for (lower, before), (higher, after) in pairwise(ordered):
             if _rises(before, after) and _rises(self._afresh(lower), self._afresh(higher)):
                 other = "largest" if self.grows else "smallest"
-                remedy = "Pass a family that is monotone in privacy; one that gets "
-                remedy += f"{'less' if self.grows else 'more'} private as its parameter grows "
-                remedy += f"needs seek={other!r}."
+                remedy = f"If privacy {'decreases' if self.grows else 'increases'} with the "
+                remedy += f"parameter, pass seek={other!r}."
                 raise ValueError(checks.expected("make", self.make, "monotone", remedy))
 
     def _afresh(self, value: float) -> float:
-        """Return the excess at a value that was tried, by a curve that took no hint."""
+        """Return the excess at a tried value, computed without hints."""
         curve = self.account(abs(value))
         if self.delta > 0:
             log_delta = curve._at_epsilon(self.epsilon).value
@@ -269,7 +268,7 @@ class Family:
         )
 
     def _certified(self, value: float, *, integer: bool) -> float:
-        """Move `value` to the private side until interval arithmetic proves it."""
+        """Make `value` more private until interval arithmetic verifies it."""
         from privacy.certification import nudges, proves_guarantee
 
         away = 1 if self.grows else -1
@@ -281,8 +280,8 @@ class Family:
             if proves_guarantee(found):
                 return moved
         raise NotCertified(
-            f"No proof found near {value!r} for {curve.mechanism!r} in notion {found.notion!r}. "
-            "Leave certify out to take the float result."
+            f"No proof found near {value!r} for {curve.mechanism!r} with notion={found.notion!r}. "
+            "Omit certify to get the float result."
         )
 
 

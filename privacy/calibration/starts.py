@@ -1,10 +1,10 @@
-"""Where the search for the noise of a sampled Gaussian under RDP starts: not a bound."""
+"""Estimates to start the search for the noise of a sampled Gaussian under RDP; not bounds."""
 
 import math
 
 import numpy as np
 
-_GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 to look at first
+_GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
 _MOST_NODES = 10_000
 
@@ -12,15 +12,15 @@ _MOST_NODES = 10_000
 def sampled_gaussian_start(
     epsilon: float, log_delta: float, q: float, steps: int
 ) -> tuple[float, float]:
-    """Return the smallest noise over all orders, and the order, to about nine digits.
+    """Return the smallest noise over all orders, and its order, to about nine digits.
 
-    At the best order two equations hold: log delta is met, and its derivative in the order is
-    zero. Newton's method solves both at once.
+    At the best order, log delta meets the target and its derivative in the order is zero. Newton's
+    method solves both equations.
 
     Raises
     ------
     ArithmeticError
-        The numbers are too extreme, or lie where the best order jumps.
+        The numbers are too extreme, or the best order jumps nearby.
     """
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         log_noise, log_t = _first(epsilon, log_delta, q, steps)
@@ -35,7 +35,7 @@ def sampled_gaussian_start(
             bend = steps * near.variance + 1 / (order * t)
             falls, tilts = steps * order * near.score, steps * (near.score + order * near.mixed)
             if abs(miss) > 1 and allowed > 0 and near.log_moment > 0:
-                # far away a step of log moment, on a log scale, and half a step of the order
+                # far from the root: a step in log noise by log(log moment), and half an order step
                 move = -math.log(steps * near.log_moment / allowed)
                 move *= near.log_moment / (order * near.score)
                 turn = min(max(-0.5 * slope / (bend * t), -0.25), 0.25)
@@ -45,12 +45,12 @@ def sampled_gaussian_start(
                 turn = -(falls * slope - tilts * miss) / determinant
             if abs(move) < 1e-8 and abs(turn) < 1e-5:
                 noise = math.exp(log_noise + move)
-                # the total variation may prove less delta than any order
+                # the total variation bound may be smaller than that of any order
                 nearest = steps * math.log1p(q * q * math.expm1(noise**-2))
                 if nearest < 100 * math.exp(2 * log_delta):
                     break
                 return noise, 1 + math.exp(log_t + turn)
-            # where the moment's last term takes over, steps turn back and forth: shorten them
+            # steps oscillate where the last term of the moment becomes dominant: damp them
             reach = reach / 3 if move * last < 0 else min(1.5 * reach, 0.4)
             damped = min(1.0, reach / max(abs(move), 0.4 * abs(turn), 1e-300))
             last = move
@@ -59,7 +59,7 @@ def sampled_gaussian_start(
 
 
 def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[float, float]:
-    """Return log noise and log(order - 1) from the second and the last term of the moment.
+    """Return log noise and log(order - 1), estimated from two terms of the moment.
 
     M(a) - 1 is about C(a, 2) q^2 (e^(mu^2) - 1) + q^a e^(a (a - 1) mu^2 / 2).
     """
@@ -80,7 +80,7 @@ def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[floa
 
 
 class _Tilted:
-    """The moments of l = log P/Q under ratio^order, and how l falls with log noise."""
+    """Moments of l = log P/Q under Q (P/Q)^order, and the decrease of l with log noise."""
 
     def __init__(self, mu: float, t: float, q: float) -> None:
         order = t + 1

@@ -1,10 +1,9 @@
 """Proofs of reported numbers by interval arithmetic (`arb` of python-flint).
 
-A float solver ends a few units in the last place from the truth, on either side
-of it, and no fixed margin is a proof. Here the reported floats are taken exactly
-and the theorem behind them is evaluated anew, in balls that hold the true value
-whatever was rounded, by formulas that share nothing with the float code. The
-precision rises until the balls decide the inequality.
+A float solver may end a few units in the last place above or below the exact value, and no fixed
+margin is a proof. Here the reported floats are taken as exact, and their theorem is evaluated
+again in balls that contain the exact value despite rounding, by code independent of the float
+code. The precision is increased until the balls decide the inequality.
 
 python-flint is imported by the first proof, not by this module.
 """
@@ -32,8 +31,8 @@ __all__ = [
     "proves_guarantee",
 ]
 
-_ORDER = "Pass the Rényi order at which the pair was found."
-_SIZE = "Pass how many records change together."
+_ORDER = "Pass the Rényi order of the pair."
+_SIZE = "Pass the number of records that change together."
 _LARGEST_SIZE = 2**53
 
 
@@ -45,7 +44,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     mechanism
         What ran.
     relation
-        Neighbouring relation of the guarantee.
+        Neighboring relation of the guarantee.
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not.
         ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP
@@ -54,19 +53,19 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     Returns
     -------
     bool
-        Looks at the tree alone. False too for a part that was proven under another
-        relation, for a claim that is sampled or in a cell by record unless under
-        ADD_OR_REMOVE_ONE, and for sampling under REPLACE_ONE, except of one release of
-        Gaussians at replace_distance 2.
+        Determined by the mechanism tree, without evaluating a formula. Also False for a part
+        proven under another relation; for a claim that is sampled or in a cell by record, except
+        under ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except one release of
+        Gaussians with replace_distance 2.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
 
 def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -> Mechanism | None:
-    """Return the mechanism, built anew with every check, if the notion has a formula for it.
+    """Return the mechanism, rebuilt with validation, if the method has a formula for it.
 
-    The node classes accept any fields: a count of 0 or a misspelled kind of cells would
-    be proven too.
+    The node classes do not validate their fields: without this a count of 0 or a misspelled
+    `cells` could be proven.
     """
     covers = COVERS.get(notion)
     if covers is None:
@@ -88,28 +87,28 @@ def proves(
     order: float | None = None,
     size: int = 1,
 ) -> bool:
-    """Return whether `mechanism` is proven (epsilon, delta)-DP by the notion's theorem.
+    """Return whether `mechanism` is proven (epsilon, delta)-DP by the theorem of `notion`.
 
     Parameters
     ----------
     mechanism, relation, notion
         As in `can_prove`.
     epsilon, delta
-        The reported pair, epsilon >= 0 and delta in [0, 1], both read as the exact
-        binary numbers that they are. Numbers that no float holds are not proven.
+        The reported pair, epsilon >= 0 and delta in [0, 1], taken as exact binary numbers.
+        Numbers that are not floats exactly are not proven.
     order
-        Rényi order > 1 of the conversion to (epsilon, delta). ``"rdp"`` needs it,
-        ``"zcdp"`` finds the best one if none is given, the others ignore it.
+        Rényi order > 1 of the conversion to (epsilon, delta). Required for ``"rdp"``; for
+        ``"zcdp"`` by default the best one; otherwise ignored.
     size
-        How many records change together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise
-        the chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
+        Number of records that change together. Gaussians: size * mu; zCDP: size^2 * rho;
+        otherwise a chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
 
     Returns
     -------
     bool
-        True only if proven. False if the theorem does not give the pair, if 1024 bits
-        do not decide, if the pair is outside its domain (an infinite epsilon, say), or
-        if `can_prove` is False.
+        True only if proven. False if the theorem does not give the pair, if 1024 bits do not
+        decide, if the pair is outside its domain (such as an infinite epsilon), or if `can_prove`
+        is False.
 
     Raises
     ------
@@ -143,7 +142,7 @@ def proves(
         from privacy.certification import _bounds
     except ImportError as error:
         raise ImportError(
-            "A proof needs interval arithmetic. Install it with 'pip install python-flint'."
+            "Certification needs python-flint. Install it with 'pip install python-flint'."
         ) from error
     return _bounds.at_most(
         lambda: _bounds.delta_bound(notion, covered, pair[0], relation, order, size), pair[1]
@@ -151,10 +150,10 @@ def proves(
 
 
 def proves_guarantee(guarantee: Guarantee) -> bool:
-    """Return whether the pair of a guarantee is proven for its own mechanism, notion and unit.
+    """Return whether a guarantee is proven for its mechanism, accounting method and unit.
 
-    The unit is read as `Curve.group` writes it: "3 records" or "3 times one user" is a group of
-    3. Any other unit is the caller's word for what one record of the mechanism is.
+    A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3. Any
+    other unit is taken to be one record of the mechanism.
     """
     size = records_in(guarantee.unit)
     if guarantee.mechanism is None or not 1 <= size <= _LARGEST_SIZE:
@@ -167,14 +166,14 @@ def proves_guarantee(guarantee: Guarantee) -> bool:
         delta=guarantee.delta,
         relation=guarantee.relation,
         notion=guarantee.notion,
-        # zCDP finds the best order anew; its float order can round to 1
+        # for zCDP the best order is computed again; the float order may round to 1
         order=guarantee.order if guarantee.notion == "rdp" else None,
         size=int(size),
     )
 
 
 def as_proven(guarantee: Guarantee) -> Guarantee | None:
-    """Return the guarantee marked as certified if `proves_guarantee`, else None."""
+    """Return the guarantee marked as certified if it is proven, else None."""
     if not proves_guarantee(guarantee):
         return None
     marked = replace(guarantee)
@@ -183,7 +182,7 @@ def as_proven(guarantee: Guarantee) -> Guarantee | None:
 
 
 def nudges() -> Iterator[float]:
-    """Yield relative steps to the safe side: none, an ulp, and four times more each, to 1e-9."""
+    """Yield relative steps 0, one ulp, 4 ulps, 16 ulps, ... below 1e-9."""
     yield 0.0
     step = ULP
     while step < 1e-9:
@@ -192,7 +191,7 @@ def nudges() -> Iterator[float]:
 
 
 def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guarantee:
-    """Return the guarantee with a proof, `move` raised by as little as that takes.
+    """Return the guarantee with a proof, `move` increased by the first step that is proven.
 
     Raises
     ------
@@ -211,13 +210,13 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
             break
     of = "" if guarantee.mechanism is None else f" for {told(guarantee.mechanism)}"
     raise NotCertified(
-        f"No proof of {guarantee}{of}. Account the whole mechanism in "
-        f"{_provable(guarantee)}, or leave certify out to take the float result."
+        f"No proof of {guarantee}{of}. Account for the whole mechanism with "
+        f"{_provable(guarantee)}, or omit certify to get the float result."
     )
 
 
 def _provable(guarantee: Guarantee) -> str:
-    """Return which other notions have a formula for the mechanism, in words."""
+    """Return the other accounting methods that have a formula for the mechanism, in words."""
     mechanism, relation = guarantee.mechanism, guarantee.relation
     others = [
         f"notion={notion!r}"
@@ -226,4 +225,4 @@ def _provable(guarantee: Guarantee) -> str:
         and mechanism is not None
         and can_prove(mechanism, relation=relation, notion=notion)
     ]
-    return " or ".join(others) if others else "a notion with a proof"
+    return " or ".join(others) if others else "another accounting method"

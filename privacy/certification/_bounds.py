@@ -1,8 +1,8 @@
-"""The theorems in ball arithmetic: the delta of a mechanism at an exact epsilon.
+"""The delta of a mechanism at an exact epsilon, in ball arithmetic.
 
-Every function returns a ball that holds the true value at the working precision
-of `flint.ctx`; a ball that could not be computed is NaN or infinite and proves
-nothing. The trees come checked by `privacy.certification.can_prove`.
+Every function returns a ball that contains the exact value, at the working precision of
+`flint.ctx`. A ball that could not be computed is NaN or infinite and proves nothing. The caller
+checks the mechanism with `privacy.certification.can_prove`.
 """
 
 import math
@@ -64,7 +64,7 @@ def delta_bound(
             lambda each: delta_bound(notion, mechanism, each, relation, order, 1), epsilon, size
         )
         if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
-            # divergences that are linear in the order have the group's rho as well
+            # divergences linear in the order also have a group rho
             return chained.min(delta_bound("zcdp", mechanism, epsilon, relation, order, size))
         return chained
     if notion == "approximate":
@@ -81,9 +81,9 @@ def delta_bound(
 
 
 def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
-    """Return the least delta(e) (1 + e^e + ... + e^((size - 1) e)) of some e <= epsilon / size.
+    """Return the smallest delta(e) (1 + e^e + ... + e^((size - 1) e)) at some e <= epsilon / size.
 
-    Vadhan 2017, Lemma 2.2: from one neighbor to the next, `size` times.
+    Vadhan 2017, Lemma 2.2, for a chain of `size` neighboring data sets.
     """
     bounds = []
     for share in (1.0, 0.75, 0.5, 0.25, 0.0):
@@ -96,7 +96,7 @@ def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
 
 
 def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> arb:
-    """Add up a loss that composes by addition."""
+    """Return the total over a mechanism tree of a loss that is additive under composition."""
     match mechanism:
         case Repeated():
             return _total(mechanism.mechanism, relation, leaf) * mechanism.count
@@ -108,7 +108,7 @@ def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> 
 
 
 def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> arb:
-    """Return the loss of the worst cell, or of the worst two between which a record moves."""
+    """Return the loss of the worst cell, or of the worst two if a record can move."""
     parts = dict.fromkeys(cells.parts)
     worst = reduce(arb.max, (_total(part, relation, leaf) for part in parts))
     if not record_can_move(cells, relation):
@@ -121,15 +121,15 @@ def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> 
 
 
 def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
-    """Return how far one record moves the query, in clip norms."""
+    """Return the sensitivity to one record, in clip norms."""
     return arb(mechanism.replace_distance if relation is REPLACE_ONE else 1)
 
 
 def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
-    """Return mu^2 of the one Gaussian that a tree of Gaussians is.
+    """Return mu^2 of the Gaussian that is equivalent to a tree of Gaussians.
 
-    A larger mu is worse at every epsilon, so that the worst parallel cell stays the worst
-    inside a composition.
+    A larger mu is worse at every epsilon, so that the worst parallel cell is also the worst in a
+    composition.
     """
     return 2 * _total(mechanism, relation, _rho)
 
@@ -138,14 +138,14 @@ def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 
 
 def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) -> arb:
-    """Return delta(epsilon) of a Gaussian tree or of one release, larger of both directions.
+    """Return delta(epsilon) of a Gaussian tree or of one release, in the worse direction.
 
-    Poisson sampling, add/remove and zero-out: let u = e^epsilon - 1, P the output on a
+    Poisson sampling under add/remove and zero-out: let u = e^epsilon - 1, P the output on a
     sample with the record and Q on the same sample without it. Removing the record gives
-    sup_E w (P(E) - Q(E)) - u Q(E) with w = q; adding it gives the same with P and Q
-    exchanged, which changes none of these profiles, and w = q - u (1 - q). The supremum
-    grows with w, so removing is the worse: q times the unsampled delta at log(1 + u / q)
-    (Balle, Barthe and Gaboardi 2018, Theorem 8).
+    sup_E w (P(E) - Q(E)) - u Q(E) with w = q. Adding it gives the same with P and Q exchanged,
+    which does not change these profiles, and w = q - u (1 - q). The supremum increases with w, so
+    removing is worse: q times the unsampled delta at log(1 + u / q) (Balle, Barthe and Gaboardi
+    2018, Theorem 8).
     """
     match mechanism:
         case Parallel() if not record_can_move(mechanism, relation):
@@ -179,12 +179,12 @@ def _gaussian_delta(epsilon: arb, mu: arb) -> arb:
 def _antipodal_delta(epsilon: arb, q: arb, mu_squared: arb) -> arb:
     """Return delta of (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
 
-    Worst pair of a sampled Gaussian whose record is replaced (Lebeda, Regehr, Kamath and
-    Steinke 2024, arXiv 2405.20769): with P, N, R the outputs for the record, for none,
-    and for its replacement, delta = sup_E q P(E) - q e^epsilon R(E)
+    The dominating pair of a sampled Gaussian with a replaced record (Lebeda, Regehr, Kamath and
+    Steinke 2024, arXiv 2405.20769). With P, N, R the outputs with the record, without it, and
+    with its replacement, delta = sup_E q P(E) - q e^epsilon R(E)
     - (1 - q)(e^epsilon - 1) N(E). Given P(E) = p, N(E) >= Phi(Phi^-1(p) - mu) and
-    R(E) >= Phi(Phi^-1(p) - 2 mu), and E = {x > t} meets both for the antipodal pair.
-    The supremum is where q e^(-mu^2/2) (y - e^epsilon / y) = (1 - q)(e^epsilon - 1),
+    R(E) >= Phi(Phi^-1(p) - 2 mu); E = {x > t} attains both for the antipodal pair.
+    The supremum is attained where q e^(-mu^2/2) (y - e^epsilon / y) = (1 - q)(e^epsilon - 1),
     y = e^(mu t).
     """
     mu, gamma, u = mu_squared.sqrt(), epsilon.exp(), epsilon.expm1()
@@ -203,11 +203,11 @@ def _laplace_delta(epsilon: arb, loss: arb) -> arb:
 
 
 def _response_delta(epsilon: arb, mechanism: RandomizedResponse | PureDP | ApproximateDP) -> arb:
-    """Return d + (1 - d) (e^c - e^epsilon) / (e^c + k - 1), where epsilon < c, d beyond.
+    """Return d + (1 - d) (e^c - e^epsilon) / (e^c + k - 1) if epsilon < c, else d.
 
-    c is the mechanism's own epsilon, d its delta, and k its categories. For a claim k = 2:
-    P(E) <= e^c Q(E) + d and 1 - Q(E) <= e^c (1 - P(E)) + d bound P(E) - e^epsilon Q(E) so,
-    which randomized response reaches (Kairouz, Oh and Viswanath 2015).
+    c is the epsilon of the mechanism, d its delta, and k its number of categories. For a claim
+    k = 2: P(E) <= e^c Q(E) + d and 1 - Q(E) <= e^c (1 - P(E)) + d imply this bound on
+    P(E) - e^epsilon Q(E), which randomized response attains (Kairouz, Oh and Viswanath 2015).
     """
     claim = arb(mechanism.epsilon)
     failed = arb(mechanism.delta if isinstance(mechanism, ApproximateDP) else 0)
@@ -232,10 +232,10 @@ def _delta_from_divergence(divergence: arb, excess: arb, epsilon: arb) -> arb:
 
 
 def _best_excess(rho: float, epsilon: float) -> float:
-    """Return about the a - 1 that gives the smallest delta under rho-zCDP.
+    """Return approximately the a - 1 that gives the smallest delta under rho-zCDP.
 
-    There (2a - 1) rho - epsilon + log(1 - 1/a), which grows with a, is 0. Any order is
-    sound; a float's distance from the best one changes delta in second order only.
+    It is the root of (2a - 1) rho - epsilon + log(1 - 1/a), which increases with a. Any order is
+    valid; the rounding of the best one to a float has only a second-order effect on delta.
     """
     low, high = 1e-300, 1e300
     for _ in range(80):
@@ -250,9 +250,9 @@ def _best_excess(rho: float, epsilon: float) -> float:
 def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     """Return rho of one release: the supremum over orders of its divergence / order.
 
-    mu^2 / 2 of a Gaussian (Bun and Steinke 2016, Proposition 1.6). A pure claim and Laplace noise
-    reach it as the order falls to 1, where the divergence is that of Kullback and Leibler:
-    epsilon tanh(epsilon / 2), and d - 1 + e^-d at d scales.
+    For a Gaussian mu^2 / 2 (Bun and Steinke 2016, Proposition 1.6). For a pure claim and Laplace
+    noise it is the limit at order 1, the Kullback-Leibler divergence: epsilon tanh(epsilon / 2),
+    and d - 1 + e^-d at a distance of d scales.
     """
     match mechanism:
         case ZeroConcentratedDP():
@@ -270,9 +270,9 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 
 
 def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelation) -> arb:
-    """Return the Rényi divergence of one release at `order`, larger of both directions.
+    """Return the Rényi divergence of one release at `order`, in the worse direction.
 
-    Sampled Gaussians: removing is the worse (Mironov, Talwar and Zhang 2019, Theorem 5).
+    Sampled Gaussians: removing is worse (Mironov, Talwar and Zhang 2019, Theorem 5).
     Laplace, and responses with two categories: Mironov 2017, Propositions 5 and 6.
     """
     a = arb(order)

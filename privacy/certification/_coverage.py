@@ -1,4 +1,4 @@
-"""Which trees have a formula in `privacy.certification._bounds`; read off the tree alone."""
+"""Which mechanism trees have a formula in `privacy.certification._bounds`."""
 
 from collections.abc import Callable
 
@@ -28,18 +28,17 @@ def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
 def _relations_inside(
     node: Parallel | PoissonSampled, relation: NeighboringRelation
 ) -> set[NeighboringRelation]:
-    """Return the relations in which the parts are compared.
+    """Return the relations under which the parts must be private.
 
-    A zeroed or replaced record can leave a cell that is read off it, or was not sampled: there
-    the parts are run with the record and without it. A claim for one relation alone says nothing
-    of that.
+    A zeroed or replaced record may leave a cell that depends on it, or may not be sampled. Then
+    the parts run with and without the record, which a claim for another relation does not cover.
     """
     alone = isinstance(node, Parallel) and node.cells != "by_record"
     return {relation} if alone else {relation, ADD_OR_REMOVE_ONE}
 
 
 def _trees_of(covers: Covers) -> Covers:
-    """Return the test that each leaf of a tree is covered, in every relation it is used in."""
+    """Return a test that every leaf of a tree is covered, under every relation that it needs."""
 
     def every(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         match mechanism:

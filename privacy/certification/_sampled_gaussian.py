@@ -1,11 +1,10 @@
 """Moments of the Poisson-sampled Gaussian, enclosed in balls.
 
 The moment of order a is A = E (1 - q + q e^(mu z - mu^2/2))^a over z ~ N(0, 1), and
-log(A) / (a - 1) the Rényi divergence of (1-q) N(0,1) + q N(mu,1) from N(0,1)
-(Mironov, Talwar and Zhang 2019). Three enclosures, each the cheapest somewhere: the
-binomial sum at whole orders, the trapezoid rule where the noise is not tiny, and the
-binomial series at fractional orders where it is. The times in `moment` are only a
-choice; every enclosure holds for every argument.
+log(A) / (a - 1) is the Rényi divergence of (1-q) N(0,1) + q N(mu,1) from N(0,1)
+(Mironov, Talwar and Zhang 2019). There are three enclosures: the binomial sum at whole orders, the
+trapezoid rule if the noise is not tiny, and the binomial series at fractional orders if it is.
+`moment` chooses the cheapest; each enclosure is valid for all its arguments.
 """
 
 import math
@@ -13,13 +12,13 @@ import math
 from flint import arb, ctx
 
 _MOST_NODES = 100_000
-# measured costs, in nodes of the trapezoid rule
+# measured times, relative to one node of the trapezoid rule
 _BINOMIAL_TERM = 0.3
 _SERIES_TERM = 4
 
 
 def moment(order: float, q: float, mu_squared: arb) -> arb:
-    """Return a ball that holds A, or infinity where every way would take too long."""
+    """Return a ball that contains A, or infinity if every enclosure would take too long."""
     grid = _Grid(order, float(mu_squared.sqrt()))
     if order.is_integer():
         other, cost = _binomial, _BINOMIAL_TERM * order
@@ -48,10 +47,10 @@ def _binomial(order: float, q: arb, mu_squared: arb) -> arb:
 class _Grid:
     """Nodes of the trapezoid rule: half-width of the strip, step, and span.
 
-    In the strip |Im z| <= b < pi / mu the base 1 - q + q e^(mu z - mu^2/2) keeps off the
-    negative axis, so that the integrand is analytic. Its modulus there is at most e^(b^2/2),
-    from the normal density, times its value at Re z. Hence the rule's relative error is
-    below 2 e^(b^2/2) / (e^(2 pi b / h) - 1) (Trefethen and Weideman 2014, Theorem 5.1).
+    In the strip |Im z| <= b < pi / mu the base 1 - q + q e^(mu z - mu^2/2) avoids the negative
+    axis, so that the integrand is analytic. Its modulus there is at most e^(b^2/2), from the
+    normal density, times its value at Re z. Hence the relative error of the rule is below
+    2 e^(b^2/2) / (e^(2 pi b / h) - 1) (Trefethen and Weideman 2014, Theorem 5.1).
     """
 
     def __init__(self, order: float, mu: float) -> None:
@@ -63,18 +62,18 @@ class _Grid:
         self.nodes = (self.high - self.low) / self.step if self.step else math.inf
 
     def relative_error(self) -> arb:
-        """Return a ball round 0 that holds (rule - integral) / integral."""
+        """Return a ball around 0 that contains (rule - integral) / integral."""
         b = arb(self.half_width)
         bound = 2 * (b * b / 2).exp() / (2 * arb.pi() * b / self.step).expm1()
         return bound * arb(0, 1)
 
 
 def _trapezoid(order: float, q: arb, mu_squared: arb, grid: _Grid) -> arb:
-    """Return A by the trapezoid rule with its error and both tails enclosed.
+    """Return A by the trapezoid rule, including its error and both tails.
 
-    The log of the integrand f has a slope between -z and a mu - z. So beyond the last
-    nodes r > a mu and l < 0 the terms fall at least geometrically, by exp(-(r - a mu) h)
-    and exp(-|l| h) a step.
+    The slope of the log of the integrand is between -z and a mu - z. So beyond the last nodes
+    r > a mu and l < 0 the terms decrease at least geometrically, by factors exp(-(r - a mu) h)
+    and exp(-|l| h) per step.
     """
     a, h, mu = arb(order), arb(grid.step), mu_squared.sqrt()
     first, last = math.floor(grid.low / grid.step), math.ceil(grid.high / grid.step)
@@ -92,8 +91,8 @@ def _trapezoid(order: float, q: arb, mu_squared: arb, grid: _Grid) -> arb:
 def _series(order: float, q: arb, mu_squared: arb) -> arb:
     """Return A at a fractional order a by the binomial series on each side of z0.
 
-    At z0 both parts of the base are equal; below it expand in powers k of the second,
-    above it in powers of the first, k = a - e. Term e is C(a, k) times the integral of
+    At z0 both parts of the base are equal. Below z0 the series is in powers k of the second part,
+    above z0 in powers of the first, k = a - e. Term e is C(a, k) times the integral of
     (1 - q)^(a - e) q^e e^(e (mu z - mu^2/2)) (Mironov, Talwar and Zhang 2019, Section 3.3).
     """
     a, mu = arb(order), mu_squared.sqrt()
@@ -119,12 +118,12 @@ def _accelerated_terms() -> int:
 
 
 def _alternating(terms: list[arb]) -> arb:
-    """Return sum_k (-1)^k terms_k, infinite, from its first n terms.
+    """Return the infinite sum of (-1)^k terms_k from its first n terms.
 
-    If the terms are the moments of a positive measure on [0, 1], the error is at most
-    the sum over d, d = ((3 + sqrt 8)^n + (3 - sqrt 8)^n) / 2 (Cohen, Rodriguez Villegas
-    and Zagier 2000, Proposition 1). |C(a, k)|, k > a, are moments (a Beta integral), the
-    integrals of powers of a ratio <= 1 are, and so are their products.
+    If the terms are the moments of a positive measure on [0, 1], the error is at most the sum / d,
+    d = ((3 + sqrt 8)^n + (3 - sqrt 8)^n) / 2 (Cohen, Rodriguez Villegas and Zagier 2000,
+    Proposition 1). |C(a, k)|, k > a, are such moments (a Beta integral), and so are the integrals
+    of powers of a ratio <= 1, and products of moments.
     """
     n = len(terms)
     power = (3 + arb(8).sqrt()) ** n

@@ -1,1 +1,1 @@
-"""Privacy losses of one application of a mechanism: dominating pairs, and transforms of them."""
+"""Dominating pairs of one application of a mechanism, and their transforms."""

@@ -1,11 +1,12 @@
-"""Rényi divergences of a group of records, from one neighbour to the next.
+"""Rényi divergences for a group of records, by a chain of neighboring data sets.
 
 For 1/p + 1/p' = 1, p > 1,
 
     D_a(P || R) <= (a - 1/p) / (a - 1) D_{p a}(P || Q) + D_{p' (a - 1/p)}(Q || R)
 
-(Mironov 2017, Proposition 11). A chain of k neighbours is cut in halves, and p searched at each
-cut. k^2 times a divergence is no bound in general; for a Gaussian, p = 2 - 1/a attains it.
+(Mironov 2017, Proposition 11). A chain of k steps is split in halves recursively, with a search
+over p at each split. k^2 times a divergence is not a bound in general; for a Gaussian, p = 2 - 1/a
+attains it.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from privacy.numerics.rounding import U
 
 def _grid() -> Array:
     near = 1 + np.exp(np.linspace(np.log(1e-3), np.log(15.0), 200))
-    # whole orders are summed faster than others are integrated
+    # the sum at a whole order is faster than quadrature
     far = np.unique(np.rint(np.exp(np.linspace(np.log(16.0), np.log(2.0**13), 120))))
     return np.unique(np.concatenate([near, far]))
 
@@ -31,12 +32,12 @@ _SHARES = 4.0 ** np.linspace(-1, 1, 25)
 
 @dataclass(frozen=True)
 class GroupDivergence(Divergence):
-    """The divergence of `size` records that change one after the other, any way each.
+    """The divergence for `size` records, each changed in either direction.
 
     Parameters
     ----------
     parts
-        How often each divergence of one record is released.
+        The number of releases of each divergence of one record.
     size
         Number of records k >= 2.
     """
@@ -45,13 +46,13 @@ class GroupDivergence(Divergence):
     size: int
 
     def at(self, orders: Array) -> Array:
-        """Return the bound, infinite where it needs orders beyond 2^13."""
-        if self.size > _ORDERS[-1]:  # near order 1 already, the last record needs order `size`
+        """Return the bound, infinite if it needs orders above 2^13."""
+        if self.size > _ORDERS[-1]:  # even near order 1, the last record needs order `size`
             return np.full(orders.size, np.inf)
         return _cut(_table(self, self.size - self.size // 2), self.size, orders, self)
 
     def of_one(self) -> Array:
-        """Return the worst divergence of one record at `_ORDERS`."""
+        """Return the divergence of one record at `_ORDERS`, in the worse direction."""
         total = sum(
             (count * part.at(_ORDERS) for part, count in self.parts), start=np.zeros(_ORDERS.size)
         )
@@ -68,11 +69,11 @@ def _table(group: GroupDivergence, size: int) -> Array:
 
 
 def _cut(longer: Array, size: int, orders: Array, group: GroupDivergence) -> Array:
-    """Return the bound of a chain from those of its halves, over several p."""
+    """Return the bound for a chain from those of its halves, the smallest over several p."""
     half = size // 2
     a, above = orders[:, None], orders[:, None] - 1
-    # x = p - 1 is best at half (a - 1) / ((size - half) a) for a Gaussian; a - 1 is exact, and
-    # all else is a sum of what is > 0: orders near 1 keep their digits
+    # for a Gaussian the best x = p - 1 is half (a - 1) / ((size - half) a); a - 1 is exact and
+    # all other terms are sums of positive numbers, so that orders near 1 are accurate
     x = half * above / ((size - half) * a) * _SHARES
     gain = above + x * a
     first = gain / ((1 + x) * above) * _between(longer, gain)
@@ -81,7 +82,7 @@ def _cut(longer: Array, size: int, orders: Array, group: GroupDivergence) -> Arr
 
 
 def _between(values: Array, above: Array) -> Array:
-    """Return a bound at orders 1 + above: (a - 1) D is convex in the order a, and 0 at 1.
+    """Return a bound at orders 1 + above, by chords: (a - 1) D is convex in a, and 0 at 1.
 
     van Erven and Harremoës 2014, Corollary 2.
     """

@@ -1,4 +1,4 @@
-"""Characteristic function of a discrete loss at equal steps of frequency, nothing cancelling."""
+"""Characteristic function of a discrete loss on an even grid, without cancellation."""
 
 import math
 
@@ -7,9 +7,9 @@ import numpy as np
 from privacy.losses.quadrature import Array, Complex
 from privacy.losses.quadrature import psi as real_psi
 
-_TABLE = 9000  # entries of a table at a time: small enough for a cache
-_PRODUCT = 2**16  # below, BLAS stays on one thread: waking more costs more than the product
-# of (x - sin x) / x^3 in powers of -x^2
+_TABLE = 9000  # entries of a table, small enough for the CPU cache
+_PRODUCT = 2**16  # products below this size stay on one BLAS thread, which is faster
+# coefficients of (x - sin x) / x^3 in powers of -x^2
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
 
 
@@ -61,7 +61,7 @@ def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, C
         return psi, growth
     fall = -frequency * loss.imag
     shrink = np.expm1(fall)
-    # e^(a + i b) = e^a (cos b + i sin b), each difference from 1 kept apart
+    # e^(a + i b) = e^a (cos b + i sin b), from differences to 1
     psi.imag += shrink * sine
     growth.imag = sine + shrink * sine
     psi.real += shrink * psi.real

@@ -1,4 +1,4 @@
-"""Pairs of claims: randomized response is the worst mechanism that keeps one."""
+"""Dominating pairs of privacy claims: randomized response."""
 
 import math
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimPair(DiscretePair):
-    """Randomized response with odds e^epsilon : 1 among `categories`, failing with `mass`.
+    """Randomized response with odds e^epsilon : 1 that reveals its input with probability `mass`.
 
-    With 2 categories the worst (epsilon, mass)-DP mechanism (Kairouz, Oh and Viswanath 2015,
-    Theorem 3.3).
+    With 2 categories it dominates every (epsilon, mass)-DP mechanism (Kairouz, Oh and Viswanath
+    2015, Theorem 3.3).
     """
 
     epsilon: float
@@ -25,7 +25,7 @@ class ClaimPair(DiscretePair):
     categories: int = 2
 
     def atoms(self) -> Atoms:
-        """Return the true answer, the other one, and the rest, which loses nothing."""
+        """Return the atoms of both answers, and of the remaining ones, whose loss is 0."""
         epsilon, rest = self.epsilon, self.categories - 2
         log_whole = math.log1p((self.categories - 1) * math.exp(-epsilon))
         log_p, loss = [-log_whole, -epsilon - log_whole], [epsilon, -epsilon]
@@ -66,7 +66,7 @@ class ClaimPair(DiscretePair):
         """Epsilon tanh(epsilon / 2) with 2 categories: the Kullback-Leibler divergence.
 
         With order - 1/2 = u, log E_Q (P/Q)^order = log(cosh(epsilon u) / cosh(epsilon / 2)) is
-        concave in u^2, so that divergence / order falls as the order grows.
+        concave in u^2, so that divergence / order decreases with the order.
         """
         if self.mass or self.categories > 2:
             return None if self.mass else super().rho

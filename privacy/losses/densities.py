@@ -1,4 +1,4 @@
-"""Logs of mixtures, real and complex, that keep their digits near 0."""
+"""Logs of mixtures, real and complex, with relative accuracy near 0."""
 
 import math
 from typing import Any
@@ -9,9 +9,9 @@ from privacy.losses.quadrature import Array, Complex
 
 
 def refuse_beyond(limit: int, count: float) -> None:
-    """Raise OverflowError where a quadrature needs too many nodes."""
+    """Raise OverflowError if a quadrature needs more than `limit` nodes."""
     if count > limit:
-        raise OverflowError(f"the privacy loss is spread too widely: {count:.1e} nodes needed")
+        raise OverflowError(f"the privacy loss spreads too widely: {count:.1e} nodes needed")
 
 
 def log_sum(exponent: Array) -> Array:
@@ -21,18 +21,18 @@ def log_sum(exponent: Array) -> Array:
 
 
 def log_mixture(y: Array, q: Any) -> Array:
-    """Return log(1 - q + q e^y), relatively accurate where it is near 0."""
+    """Return log(1 - q + q e^y), relatively accurate near 0."""
     if unsampled(q):
         return y
     excess = q * np.expm1(np.minimum(y, 700.0))
-    # far from 1 the two parts are added as they are: 1 - q may be all that is left
+    # far from 1 the parts are added in logs, since q e^y may be negligible
     far = np.logaddexp(np.log1p(-q), np.log(q) + y)
     near = np.log1p(np.clip(excess, -0.5, 0.5))
     return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
 
 
 def unsampled(q: Any) -> bool:
-    """Return whether q is 1, which no entry of a column is."""
+    """Return whether q is the float 1; no entry of a column of several q is 1."""
     return isinstance(q, float) and q == 1
 
 
@@ -47,7 +47,7 @@ def log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
 def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
     """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1.
 
-    Relatively accurate near 0, as the losses of much noise are tiny.
+    It is relatively accurate near 0, which tiny losses (large noise) need.
     """
     out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
     if q == 1:
@@ -59,7 +59,7 @@ def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
     low = np.minimum(y, 300.0)
     growth, cosine = np.expm1(low), np.cos(angle)
     r = q * (1 + growth)
-    # e^(y + i angle) - 1, no part of which cancels where both are small
+    # q (e^(y + i angle) - 1), without cancellation if both are small
     real = q * (growth * cosine - 2 * np.sin(0.5 * angle) ** 2)
     imaginary = r * np.sin(angle)
     square = 2 * real + real * real + imaginary * imaginary

@@ -1,7 +1,7 @@
-"""Pairs of finite distributions: all that accounting needs follows from their atoms.
+"""Dominating pairs of finite distributions, described by their atoms.
 
-Atoms are log probabilities under P and losses log P/Q, each right to some units in the last
-place. They serve the reverse direction too: under Q, log q = log p - loss, with the loss negated.
+Atoms are log probabilities under P and losses log P/Q, each accurate to some units in the last
+place. In the reverse direction, log q = log p - loss and the loss is negated.
 """
 
 import math
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
     from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
 
-_LARGEST_LOSS = 600.0  # beyond, exp(loss) is out of reach of the contour
-_ROUNDING = 32  # units in the last place by which a log probability or a loss may be off
+_LARGEST_LOSS = 600.0  # the contour method does not support larger losses
+_ROUNDING = 32  # error bound on a log probability or a loss, in units in the last place
 
 
 class Atoms(NamedTuple):
-    """The finite losses of a pair, P and Q both normalized on them.
+    """The finite losses of a pair; P and Q are both normalized on them.
 
     Attributes
     ----------
     log_probability
         Log of each atom's probability under P.
     loss
-        log P/Q of each atom. The largest one is an upper bound.
+        log P/Q of each atom. The largest one is rounded up, an upper bound.
     """
 
     log_probability: tuple[float, ...]
@@ -43,21 +43,21 @@ class Atoms(NamedTuple):
 
 
 class DiscretePair(LossPair):
-    """A pair of distributions with finitely many losses.
+    """A dominating pair with finitely many losses.
 
-    A subclass is a frozen dataclass of parameters that gives the `atoms`, and the mass at
-    infinity where one output gives the data set away.
+    A subclass is a frozen dataclass that defines `atoms` and, if some output identifies the data
+    set with certainty, `mass_at_infinity`.
     """
 
     __slots__ = ()
 
     def atoms(self) -> Atoms:
-        """Return the finite losses when a record is removed."""
+        """Return the finite losses in direction "remove"."""
         raise NotImplementedError
 
     @property
     def mass_at_infinity(self) -> float:
-        """Probability of an infinite loss, the same in both directions."""
+        """Probability of an infinite loss; the same in both directions."""
         return 0.0
 
     @property
@@ -67,12 +67,12 @@ class DiscretePair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """The sum over the atoms, the larger of both directions."""
+        """The sum over the atoms, in the worse direction."""
         return DiscreteProfile(self)
 
     @property
     def divergence(self) -> "Divergence | None":
-        """From the atoms, both directions; None with a mass at infinity."""
+        """From the atoms, in both directions; None if there is a mass at infinity."""
         from privacy.losses.divergences import Linear, SampledNoise
 
         return (
@@ -81,7 +81,7 @@ class DiscretePair(LossPair):
 
     @property
     def rho(self) -> float | None:
-        """The supremum over orders, bracketed."""
+        """An upper bound on the supremum over orders."""
         from privacy.losses.divergences import largest_rho
 
         divergence = self.divergence
@@ -89,7 +89,7 @@ class DiscretePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The atoms as they are."""
+        """The atoms as nodes."""
         return DiscreteModel(self) if _largest(self) < _LARGEST_LOSS else None
 
     def sampled(self, sampling_probability: float) -> "DiscretePair":
@@ -105,7 +105,7 @@ class SampledDiscretePair(DiscretePair):
     q: float
 
     def atoms(self) -> Atoms:
-        """Return log(1 - q + q e^loss), with its probability under the mixture."""
+        """Return the losses log(1 - q + q e^loss) and their log probabilities."""
         inner, q = self.inner.atoms(), self.q
         losses = tuple(_rounded_out(log_mixture(loss, q), loss) for loss in inner.loss)
         each = zip(inner.reversed().log_probability, losses, strict=True)
@@ -113,10 +113,10 @@ class SampledDiscretePair(DiscretePair):
 
     @property
     def mass_at_infinity(self) -> float:
-        """Q times the mass of the inner pair.
+        """The sampling probability q times the mass m of the inner pair.
 
-        With P = m P1 + (1 - m) P0 and Q alike, the profiles of both directions are at most
-        q m + (1 - q m) times those of the finite parts' sampled pair.
+        With P = m P1 + (1 - m) P0 and likewise Q, the profile in each direction is at most
+        q m + (1 - q m) times that of the sampled pair of the finite parts.
         """
         mass = self.inner.mass_at_infinity
         return math.nextafter(self.q * mass, 1.0) if mass else 0.0
@@ -127,13 +127,13 @@ class SampledDiscretePair(DiscretePair):
 
 
 def _rounded_out(sampled: float, loss: float) -> float:
-    """Return a sampled loss rounded away from 0, where it bounds the exact one."""
+    """Return a sampled loss rounded away from 0, which bounds the exact one in absolute value."""
     away = sampled * (1 + 16 * U)
     return math.copysign(max(abs(away), math.ulp(0.0)), loss) if loss else 0.0
 
 
 def log_mixture(loss: float, q: float) -> float:
-    """Return log(1 - q + q e^loss) to a few units in the last place."""
+    """Return log(1 - q + q e^loss), accurate to a few units in the last place."""
     if loss > 700:
         small = (1 - q) / q if q > 1e-300 else 1 / q
         return max(0.0, loss + math.log(q)) + math.log1p(small * math.exp(-700.0))
@@ -142,7 +142,7 @@ def log_mixture(loss: float, q: float) -> float:
 
 
 def _largest(pair: DiscretePair) -> float:
-    """Return the largest finite loss of both directions."""
+    """Return the largest finite loss over both directions."""
     return max(_directed(pair, "remove").loss + _directed(pair, "add").loss)
 
 
@@ -160,11 +160,11 @@ class DiscreteProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The largest loss; infinite with a mass at infinity."""
+        """The largest loss; infinite if there is a mass at infinity."""
         return math.inf if self.pair.mass_at_infinity else _largest(self.pair)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the larger of both directions."""
+        """Return an upper bound on log delta in the worse direction."""
         finite = max(_sum(_directed(self.pair, way), epsilon) for way in ("remove", "add"))
         mass = self.pair.mass_at_infinity
         delta = mass + (1 - mass) * finite
@@ -174,7 +174,7 @@ class DiscreteProfile(Profile):
 
 
 def _sum(atoms: Atoms, epsilon: float) -> float:
-    """Return an upper bound of sum p (1 - e^(epsilon - loss))+."""
+    """Return an upper bound on sum p (1 - e^(epsilon - loss))+."""
     beyond = [(p, loss) for p, loss in zip(*atoms, strict=True) if loss > epsilon]
     total = math.fsum(
         math.exp(p + U * _ROUNDING * (1 + abs(p)))
@@ -186,7 +186,7 @@ def _sum(atoms: Atoms, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class DiscreteModel:
-    """The atoms of a pair as nodes: exact, and not decaying."""
+    """The atoms of a pair as exact nodes; their transform need not decay."""
 
     pair: DiscretePair
 
@@ -203,17 +203,17 @@ class DiscreteModel:
         return _nodes(self.pair, direction)
 
     def shared_nodes(self, direction: "Direction", t: float) -> "LossNodes":
-        """Return the atoms, which serve every t."""
+        """Return the atoms, which are valid for every t."""
         return _nodes(self.pair, direction)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return the model itself: no two share atoms."""
+        """Return the model itself: different models share no atoms."""
         return self
 
     def stacked_nodes(
         self, models: Sequence[Any], direction: "Direction", t: float
     ) -> "LossNodes | None":
-        """Return None: no two share atoms."""
+        """Return None: different models share no atoms."""
         return None
 
     def line_nodes(
@@ -237,7 +237,7 @@ class DiscreteModel:
         log_moment: float,
         depth: "Array",
     ) -> "Array":
-        """Return 0: atoms need not decay."""
+        """Return 0: the transform of atoms need not decay."""
         import numpy as np
 
         return np.zeros_like(frequency)

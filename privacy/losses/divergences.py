@@ -1,7 +1,7 @@
 """Rényi divergences of one release, at many orders at once.
 
-Every divergence is an upper bound of max over both directions' truth or, where the two
-directions differ and may cross, one row a direction: "remove" first, "add" second.
+Every divergence is an upper bound on the maximum over both directions or, if the directions differ
+and may cross, has one row per direction: "remove" first, "add" second.
 """
 
 import math
@@ -26,35 +26,35 @@ from privacy.losses.quadrature import (
 )
 from privacy.numerics.rounding import U
 
-FRACTIONAL = 16  # from this order on only integers are searched: their steps are small enough
-_EXACT = 64  # orders up to which binomial coefficients are taken from whole numbers
-_LAST_SUM = 2**17  # orders up to which the finite sum is taken; a bound beyond
-_SUMMANDS = 2**15  # taken together, unless one order alone has more
+FRACTIONAL = 16  # from this order on only integers are searched, as their spacing suffices
+_EXACT = 64  # largest order with exact integer binomial coefficients
+_LAST_SUM = 2**17  # largest order for the finite sum; larger orders use quadrature or a bound
+_SUMMANDS = 2**15  # most summands computed at once, unless one order has more
 
 
 class Divergence:
-    """The Rényi divergence of one release as a function of the order."""
+    """An upper bound on the Rényi divergence of one release as a function of the order."""
 
     __slots__ = ()
 
     def at(self, orders: Array) -> Array:
-        """Return upper bounds at `orders` > 1, shape (n,), or (2, n) by direction."""
+        """Return upper bounds at `orders` > 1, shape (n,), or (2, n) per direction."""
         raise NotImplementedError
 
     @classmethod
     def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
-        """Return the bounds of several of this class, shape (..., m, n)."""
+        """Return the bounds of m instances of this class, shape (..., m, n)."""
         return np.stack([one.at(orders) for one in several], axis=-2)
 
 
 class Formula(Divergence):
-    """A divergence whose fields may be columns of numbers, for several at once."""
+    """A divergence whose fields may be columns, to evaluate several instances at once."""
 
     __slots__ = ()
 
     @classmethod
     def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
-        """Return the bounds of several of this class, shape (m, n)."""
+        """Return the bounds of m instances of this class, shape (m, n)."""
         if len(several) == 1:
             return several[0].at(orders)[None, :]
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class Formula(Divergence):
 
 @dataclass(frozen=True)
 class Linear(Divergence):
-    """order * rho: the Gaussian mechanism exactly, any zCDP claim as a bound."""
+    """order * rho: exact for the Gaussian mechanism, an upper bound for a zCDP claim."""
 
     rho: float
 
@@ -75,7 +75,7 @@ class Linear(Divergence):
 
 @dataclass(frozen=True)
 class Response(Formula):
-    """Randomized response among `categories`: the worst pure-DP mechanism when 2.
+    """Randomized response; with 2 `categories` it dominates every pure-DP mechanism.
 
     log(p^a r^(1-a) + r^a p^(1-a) + (categories - 2) r) / (a - 1) with
     p = e^loss / (e^loss + categories - 1), r = p e^-loss (Mironov 2017, Proposition 5).
@@ -85,7 +85,7 @@ class Response(Formula):
     categories: int = 2
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence, from M - 1 >= 0 so that small losses keep their digits."""
+        """Return the divergence, from M - 1 >= 0 for relative accuracy at small losses."""
         loss, t = self.loss, orders - 1
         # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
         # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
@@ -97,9 +97,10 @@ class Response(Formula):
 
 
 def _log1p_exp(log_sum: Array, size: Array) -> Array:
-    """Return an upper bound of log(1 + e^log_sum), whose summands add up to `size` in absolute.
+    """Return an upper bound on log(1 + e^log_sum).
 
-    Each summand is right to a few units in the last place of 1 + its own size.
+    `size` is the sum of the absolute values of the summands of `log_sum`, each of which is
+    accurate to a few units in the last place of 1 + its absolute value.
     """
     value = np.logaddexp(0.0, log_sum)
     rounding = U * (32 + 4 * size + 4 * np.abs(log_sum))
@@ -108,19 +109,19 @@ def _log1p_exp(log_sum: Array, size: Array) -> Array:
 
 
 def _log_expm1(x: Array) -> Array:
-    """Return log(e^x - 1), x > 0, also where e^x overflows."""
+    """Return log(e^x - 1), x > 0, also if e^x overflows."""
     return np.asarray(x + np.log(-np.expm1(-x)))
 
 
 def largest_rho(divergence: Divergence, supremum: float) -> float:
-    """Return an upper bound of divergence / order over all orders > 1.
+    """Return an upper bound on divergence / order over all orders > 1.
 
     Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one.
 
     With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
     2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
     (A + B t) / (t (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels whose bound exceeds the
-    largest value found are halved.
+    largest computed value are split.
     """
     if not supremum < 1e150:
         return math.inf
@@ -150,13 +151,13 @@ def largest_rho(divergence: Divergence, supremum: float) -> float:
         low, high = np.append(low[open_], middle), np.append(middle, high[open_])
         k_low, k_high = np.append(k_low[open_], k_middle), np.append(k_middle, k_high[open_])
     below = float(k[0] / t[0])  # orders nearer to 1 than the first
-    # a panel that was closed may exceed the largest value found by 1e-12
+    # a discarded panel may exceed the largest computed value by a relative 1e-12
     return max(best * (1 + 1e-12), below, float(bound.max())) * (1 + 16 * U)
 
 
 @dataclass(frozen=True)
 class LaplaceNoise(Formula):
-    """Two Laplace distributions `loss` scales apart (Mironov 2017, Proposition 6).
+    """Two Laplace distributions at a distance of `loss` scales (Mironov 2017, Proposition 6).
 
     log(a / (2a - 1) e^((a-1) loss) + (a - 1) / (2a - 1) e^(-a loss)) / (a - 1)
     """
@@ -164,7 +165,7 @@ class LaplaceNoise(Formula):
     loss: float
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence, from M - 1 >= 0 where the closed form would cancel.
+        """Return the divergence, from M - 1 >= 0 if the closed form would cancel.
 
         With psi(y) = e^y - 1 - y, M - 1 = (a psi(t loss) + t psi(-a loss)) / (2a - 1).
         """
@@ -173,7 +174,7 @@ class LaplaceNoise(Formula):
         value += np.log1p(t / orders * np.exp(-(2 * orders - 1) * self.loss)) / t
         value = value * (1 + 16 * U) + 16 * U / t
         reach = self.loss * orders
-        near = np.clip(reach, 1e-150, 30.0)  # psi's condition there is at most 32
+        near = np.clip(reach, 1e-150, 30.0)  # the condition number of psi there is at most 32
         excess = orders * psi(near * (t / orders)) + t * psi(-near)
         small = np.log1p(excess / (2 * orders - 1)) / t * (1 + 192 * U)
         return np.asarray(np.minimum(np.where(reach < 30, small, value), self.loss))
@@ -181,7 +182,7 @@ class LaplaceNoise(Formula):
 
 @dataclass(frozen=True)
 class SampledPair(Formula):
-    """A bound for any two mixtures (1 - q) R + q N(0, 1), (1 - q) R + q N(mu, 1).
+    """An upper bound for two mixtures (1 - q) R + q N(0, 1), (1 - q) R + q N(mu, 1).
 
     e^((a-1) D) is jointly convex in the pair: 1 + q (e^(a (a-1) mu^2 / 2) - 1).
     """
@@ -190,7 +191,7 @@ class SampledPair(Formula):
     q: float
 
     def at(self, orders: Array) -> Array:
-        """Return the bound, loose by a factor 1 / q where the signal is small."""
+        """Return the bound, which is loose by a factor 1 / q for small mu."""
         x = np.maximum(0.5 * self.mu * self.mu * orders * (orders - 1), 1e-300)
         log_q, growth = np.log(self.q), _log_expm1(x)
         value = _log1p_exp(log_q + growth, np.abs(log_q) + np.abs(growth))
@@ -199,19 +200,19 @@ class SampledPair(Formula):
 
 @dataclass(frozen=True)
 class SampledNoise(Divergence):
-    """Poisson-sampled noise whose log moments come from quadrature, both directions."""
+    """Poisson-sampled noise with log moments by quadrature, in both directions."""
 
     model: LossModel
     unsampled: Divergence
-    """A bound for orders that quadrature does not reach: sampling only lowers a divergence."""
+    """An upper bound for orders at which the quadrature fails, such as that without sampling."""
 
     def at(self, orders: Array) -> Array:
-        """Return one row a direction."""
+        """Return the bounds, one row per direction."""
         return self.at_once([self], orders)[:, 0]
 
     @classmethod
     def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
-        """Return the bounds of several, shape (2, m, n)."""
+        """Return the bounds of m instances, shape (2, m, n)."""
         models = [one.model for one in several]
         bounds = [one.unsampled.at for one in several]
         return np.stack([_by_moments(models, orders, way, bounds) for way in ("remove", "add")])
@@ -219,12 +220,12 @@ class SampledNoise(Divergence):
 
 @dataclass(frozen=True)
 class SampledGaussianNoise(Formula):
-    """The Poisson-sampled Gaussian mechanism when a record is removed.
+    """The Poisson-sampled Gaussian mechanism in direction "remove".
 
-    At integer orders a the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
+    At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
     A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
-    in which nothing cancels; at fractional ones quadrature of the same expectation.
-    Removing is never below adding, at any order (their Theorem 5).
+    without cancellation; at fractional orders the same expectation by quadrature. Removing is at
+    least as bad as adding at every order (their Theorem 5).
     """
 
     mu: float
@@ -232,7 +233,7 @@ class SampledGaussianNoise(Formula):
 
     def at(self, orders: Array) -> Array:
         """Return the divergence at integer and fractional orders."""
-        value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # an order a row
+        value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # one row per order
         whole = orders == np.floor(orders)
         if not whole.all():
             value[~whole] = self._integrated(orders[~whole], SampledGaussianNoise._chord).T
@@ -254,7 +255,7 @@ class SampledGaussianNoise(Formula):
         return odds + growth, np.abs(odds) + np.abs(growth)
 
     def _by_sum(self, orders: Array) -> Array:
-        """Return the divergence at integer orders from one vector of all their summands."""
+        """Return the divergence at integer orders, with all summands in one vector."""
         table = _binomials(tuple(orders.tolist()))
         terms, size = self._log_odds_terms(int(orders.max()))
         exponents = terms.take(table.place, axis=-1)
@@ -264,14 +265,14 @@ class SampledGaussianNoise(Formula):
         total = np.add.reduceat(np.exp(exponents, out=exponents), table.start, axis=-1)
         rest = orders * np.log1p(-self.q)
         log_sum = top + np.log(total) + rest
-        # the summands of an exponent, each right to an ulp: coefficient, odds and growth, rest
+        # total size of the terms of an exponent, each accurate to an ulp
         scale = table.size + size.take(table.length - 1, axis=-1) + np.abs(rest)
         return np.asarray(_log1p_exp(log_sum, scale) / (orders - 1))
 
     def _integrated(
         self, orders: Array, bound: "Callable[[SampledGaussianNoise, Array], Array]"
     ) -> Array:
-        """Return the divergence by quadrature, and the bound where that does not reach."""
+        """Return the divergence by quadrature, or `bound` if that fails."""
         if np.ndim(self.mu) == 0:
             model = SampledGaussian(self.q, 1 / self.mu)
             return _by_moment(model, orders, "remove", partial(bound, self))
@@ -286,7 +287,7 @@ class SampledGaussianNoise(Formula):
         return SampledPair(self.mu, self.q).at(orders)
 
     def _chord(self, orders: Array) -> Array:
-        """Return a bound between integers: (a - 1) D is convex in a and 0 at 1.
+        """Return a bound between integer orders: (a - 1) D is convex in a and 0 at 1.
 
         van Erven and Harremoës 2014, Corollary 2.
         """
@@ -303,7 +304,7 @@ def _by_moments(
     direction: Direction,
     bounds: Sequence[Callable[[Array], Array]],
 ) -> Array:
-    """Return each model's divergence, shape (m, n): its bound where quadrature does not reach."""
+    """Return the divergence of each model, or its bound if quadrature fails, shape (m, n)."""
     value = np.empty((len(models), orders.size))
     for rows, nodes in stacked_nodes(models, float(orders.max()) - 1, direction):
         if nodes is not None:
@@ -317,7 +318,7 @@ def _by_moments(
 def _by_moment(
     model: LossModel, orders: Array, direction: Direction, bound: Callable[[Array], Array]
 ) -> Array:
-    """Return one model's divergence, and the bound at those orders alone that fail."""
+    """Return the divergence of one model, or the bound at the orders at which quadrature fails."""
     try:
         return _from_moments(*log_moment(model, orders - 1, direction), orders)
     except OverflowError:
@@ -332,19 +333,19 @@ def _from_moments(value: Array, error: Array, orders: Array) -> Array:
 
 
 def antipodal(mu: float, q: float) -> SampledNoise:
-    """Return the divergence of the sampled Gaussian when one record is replaced."""
+    """Return the divergence of the sampled Gaussian with one replaced record."""
     return SampledNoise(AntipodalGaussian(q, 1 / mu), SampledPair(2 * mu, q))
 
 
 def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
-    """Return the divergence of the sampled Gaussian for `size` records, each sampled alone."""
+    """Return the divergence of the sampled Gaussian for `size` independently sampled records."""
     whole = size * mu * (1 + 2 * U)
     return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
 
 
 def sampled_laplace(loss: float, q: float) -> Divergence:
-    """Return the divergence of sampled Laplace noise `loss` scales from the record."""
-    if math.isinf(loss):  # no noise to sample
+    """Return the divergence of sampled Laplace noise at a distance of `loss` scales."""
+    if math.isinf(loss):  # no noise
         return LaplaceNoise(loss)
     return SampledNoise(SampledLaplace(q, 1 / loss), LaplaceNoise(loss))
 
@@ -356,7 +357,7 @@ def counts(last: int) -> Array:
 
 
 def _groups(rows: Index, orders: Array) -> list[Index]:
-    """Split the rows into runs of orders that have not too many summands together."""
+    """Split the rows into runs of orders with at most about `_SUMMANDS` summands."""
     ends = np.cumsum(orders)
     if not rows.size or ends[-1] <= _SUMMANDS:
         return [rows] if rows.size else []
@@ -365,16 +366,17 @@ def _groups(rows: Index, orders: Array) -> list[Index]:
 
 @dataclass(frozen=True)
 class _Binomials:
-    """log C(a, k) for k = 2 .. a, one order a after another.
+    """log C(a, k) for k = 2 .. a, concatenated over the orders a.
 
     Attributes
     ----------
     log_binomial, place
-        The logs, and each one's k - 2.
+        The logs, and k - 2 of each.
     start, length
-        Where each order's run starts, and how long it is.
+        Start and length of the run of each order.
     size
-        What the logs were computed from, by order; the sum of a run rounds less than that.
+        Size of the numbers that the logs were computed from, per order, which bounds their
+        rounding and that of the sum of a run.
     """
 
     log_binomial: Array

@@ -1,4 +1,4 @@
-"""Pairs of Gaussian noise: alone, Poisson-sampled, with a replaced record, for a group."""
+"""Gaussian pairs: unsampled, Poisson-sampled, with a replaced record, for a group."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
     from privacy.losses.quadrature import LossModel
 
-_LARGEST_MU = 1e60  # beyond, the noise counts as none: every divergence is infinite
-_LARGEST_REACHED = 1e12  # mu up to which the contour's nodes reach
-_LEAST = 1e-70  # less q or mu counts as this: less noise and more records lose more
+_LARGEST_MU = 1e60  # above, every divergence is taken to be infinite
+_LARGEST_REACHED = 1e12  # largest mu that the contour method supports
+_LEAST = 1e-70  # smaller q or mu are increased to this, which is conservative
 
 
 @dataclass(frozen=True)
 class GaussianPair(LossPair):
-    """N(mu, 1) against N(0, 1); its log moment is mu^2 t (t + 1) / 2, which needs no nodes."""
+    """N(mu, 1) against N(0, 1), with log moment mu^2 t (t + 1) / 2."""
 
     mu_squared: float
 
@@ -57,19 +57,22 @@ class GaussianPair(LossPair):
 
 @dataclass(frozen=True)
 class SampledGaussianPair(LossPair):
-    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1) (Zhu, Dong and Wang 2022, Theorem 11)."""
+    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1).
+
+    It dominates (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
+    """
 
     mu: float
     q: float
 
     @property
     def profile(self) -> Profile:
-        """From the Gaussian's own profile, in both directions."""
+        """From the profile of the Gaussian, in both directions."""
         return SampledProfile(GaussianProfile(self.mu), self.q)
 
     @property
     def divergence(self) -> "Divergence":
-        """Removing, which is never below adding (Mironov, Talwar and Zhang 2019, Theorem 5)."""
+        """Removing, which is at least adding (Mironov, Talwar and Zhang 2019, Theorem 5)."""
         from privacy.losses.divergences import Linear, SampledGaussianNoise
 
         if self.mu > _LARGEST_MU:
@@ -109,7 +112,7 @@ class AntipodalPair(LossPair):
 
     @property
     def divergence(self) -> "Divergence":
-        """By quadrature, and by joint convexity at orders that it does not reach."""
+        """By quadrature, or by joint convexity at orders at which that fails."""
         from privacy.losses.divergences import Linear, antipodal
 
         if self.mu > _LARGEST_MU:
@@ -132,7 +135,10 @@ class AntipodalPair(LossPair):
 
 @dataclass(frozen=True)
 class GroupSampledPair(LossPair):
-    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1) (Ganesh 2024, arXiv 2401.10294)."""
+    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1).
+
+    It dominates, also under adaptive composition (Ganesh 2024, arXiv 2401.10294).
+    """
 
     mu: float
     q: float
@@ -140,7 +146,7 @@ class GroupSampledPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """In closed form, the larger of both directions."""
+        """In closed form, in the worse direction."""
         from privacy.losses.groups import GroupSampledProfile
 
         return GroupSampledProfile(self.mu, self.q, self.size)

@@ -1,6 +1,6 @@
-"""The sampled Gaussian as a group of records sees it: each of them is sampled alone.
+"""The sampled Gaussian for a group of independently sampled records.
 
-docs/theory/contour.md says what the quadrature needs of the pair.
+docs/theory/contour.md states the requirements of the quadrature.
 """
 
 import math
@@ -19,27 +19,23 @@ from privacy.losses.quadrature import Array, Complex, Direction
 from privacy.numerics.normal import log_tail
 from privacy.numerics.rounding import U
 
-_LEAST = 1e-60  # probability of the numbers of records that `likely` leaves out
-_ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # of a table of nodes and centres: at a time, in all
+_LEAST = 1e-60  # total probability of the numbers of records that `likely` omits
+_ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # of a table of nodes and centers: at once, in total
 _A = TypeVar("_A", Array, Complex)
 
 
 @dataclass(frozen=True)
 class GroupSampledGaussian(AgainstNormal):
-    """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k records, each sampled alone.
+    """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k independently sampled records.
 
-    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0, whose terms
-    at arg u = a have args from 0 to (its degree) a, as has their sum while that is below pi.
+    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. At arg u = a
+    the args of its terms, and of its sum, are between 0 and (its degree) a, if that is below pi.
 
     Attributes
     ----------
     most
-        The largest j in the mixture, k unless said. The mass beyond is left out: `lost` where
-        the mixture is P, and nothing where it is Q, since a smaller Q only raises delta.
-
-    References
-    ----------
-    Ganesh 2024 (arXiv 2401.10294): the pair dominates, also when composed adaptively.
+        The largest j in the mixture, by default k. The mass beyond is omitted. `lost` accounts for
+        it if the mixture is P; if it is Q, a smaller Q only increases delta.
     """
 
     sampling_probability: float
@@ -51,11 +47,11 @@ class GroupSampledGaussian(AgainstNormal):
         object.__setattr__(self, "most", self.most or self.size)
 
     def likely(self) -> "GroupSampledGaussian":
-        """Return the model without the numbers of records that have a probability of 1e-60."""
+        """Return the model without the largest numbers of records, of total probability 1e-60."""
         return replace(self, most=_likely(self.size, self.sampling_probability))
 
     def lost(self, direction: Direction) -> float:
-        """Return P(j > most), rounded up, where the mixture is P."""
+        """Return an upper bound on P(j > most) if the mixture is P, else 0."""
         if direction == "add" or self.most == self.size:
             return 0.0
         return _LEAST
@@ -73,26 +69,26 @@ class GroupSampledGaussian(AgainstNormal):
         return self.most * self.shift
 
     def stack_key(self, t: float) -> Hashable:
-        """Return the model itself: no two share nodes."""
+        """Return the model itself: different models share no nodes."""
         return self
 
     def _rounded_probability(self, t: float) -> float:
-        """Return the probability itself, whose weights are known."""
+        """Return the probability itself, for which the weights are cached."""
         return self.sampling_probability
 
     def supremum(self, direction: Direction) -> float:
-        """Return k log(1 / (1 - q)) when adding: none of the records was sampled."""
+        """Return k log(1 / (1 - q)) when adding, for an output with no sampled record."""
         q = self.sampling_probability
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
     def _centres(self) -> tuple[Array, Array, Array]:
-        """Return each centre's place, weight and log weight."""
+        """Return the position, weight and log weight of each center."""
         kept = slice(self.most + 1)
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)
         return j[kept] * self.shift, weight[kept], log_weight[kept]
 
     def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the centres, and each one's log density ratio at z."""
+        """Return the centers, and the log density ratio of each at z."""
         place, weight, log_weight = self._centres()
         return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
 
@@ -102,7 +98,7 @@ class GroupSampledGaussian(AgainstNormal):
         return float(tilted @ place / tilted.sum())
 
     def log_ratio(self, z: Array) -> Array:
-        """Return log dR/dN, relatively accurate where it is near 0."""
+        """Return log dR/dN, relatively accurate near 0."""
         return self._in_blocks(self._log_ratio, z, 1)
 
     def _log_ratio(self, z: Array) -> Array:
@@ -123,12 +119,12 @@ class GroupSampledGaussian(AgainstNormal):
         return self._in_blocks(lambda some: self._ratio_at(some, y), x, np.size(y))
 
     def _in_blocks(self, function: Callable[[Array], _A], x: Array, depths: int) -> _A:
-        """Return the function of x, a table of few entries at a time.
+        """Return the function of x, computed in blocks of limited size.
 
         Raises
         ------
         OverflowError
-            The table of all places, depths and centres has too many entries.
+            The table of all positions, depths and centers has too many entries.
         """
         entries = x.size * depths * (self.most + 1)
         refuse_beyond(_MOST_ENTRIES, entries)
@@ -141,7 +137,7 @@ class GroupSampledGaussian(AgainstNormal):
         real = log_weight + exponent
         top = real.max(axis=-1, keepdims=True)
         out: Complex = np.log((np.exp(real - top) * np.exp(1j * turn)).sum(axis=-1)) + top[..., 0]
-        # near the real line, where the ratio is near 1, log |ratio| from the sum less 1
+        # if the ratio is near 1, log |ratio| is computed from the sum minus 1
         near = np.exp(np.minimum(exponent, 300.0))
         excess = (np.expm1(np.minimum(exponent, 300.0)) - near * 2 * np.sin(turn / 2) ** 2) @ weight
         square = 2 * excess + excess**2 + ((near * np.sin(turn)) @ weight) ** 2
@@ -152,9 +148,9 @@ class GroupSampledGaussian(AgainstNormal):
 
 @lru_cache(maxsize=64)
 def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
-    """Return j = 0 .. size, Bin(j; size, q) right to an ulp, and its log."""
+    """Return j = 0 .. size, Bin(j; size, q) accurate to an ulp, and its log."""
     numerators, bits = _numerators(size, q)
-    # 64 bits of each and a power of 2, which may be beyond the floats
+    # the leading 64 bits of each, and a power of 2 that may exceed the float range
     powers = [max(n.bit_length() - 64, 0) for n in numerators]
     digits = [n >> power for n, power in zip(numerators, powers, strict=True)]
     scales = [power - bits for power in powers]
@@ -190,18 +186,18 @@ def _numerators(size: int, q: float) -> tuple[list[int], int]:
 
 @lru_cache(maxsize=64)
 def _sampled(size: int, q: float) -> float:
-    """Return 1 - (1 - q)^size right to an ulp."""
+    """Return 1 - (1 - q)^size, accurate to an ulp."""
     return float(1 - (1 - Fraction(q)) ** size)
 
 
 @dataclass(frozen=True)
 class GroupSampledProfile(Profile):
-    """One release of `GroupSampledGaussian`, the larger of both directions.
+    """The profile of one release of `GroupSampledGaussian`, in the worse direction.
 
-    The loss L grows with x. Removing: R(X > x) - e^epsilon N(X > x) where L(x) = epsilon.
-    Adding: N(X < x) - e^epsilon R(X < x) where L(x) = -epsilon. Both are flat in x there, so that
-    x needs no bound, and 0 where there is no such x. The centre that R shares with N is taken off
-    both before anything is subtracted, so that a rare sample keeps its digits.
+    The loss L increases with x. Removing: R(X > x) - e^epsilon N(X > x) at L(x) = epsilon.
+    Adding: N(X < x) - e^epsilon R(X < x) at L(x) = -epsilon. Both are stationary in x, so that x
+    needs no error bound, and 0 if there is no such x. The center that R and N share is removed
+    from both before subtraction, for relative accuracy at small q.
     """
 
     mu: float
@@ -209,11 +205,11 @@ class GroupSampledProfile(Profile):
     size: int
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound."""
+        """Return an upper bound on log delta."""
         return max(self._removing(epsilon), self._adding(epsilon))
 
     def _removing(self, epsilon: float) -> float:
-        # R - e^epsilon N is the other centres' part less e^epsilon - w_0 of N
+        # R - e^epsilon N is the part of the other centers minus (e^epsilon - w_0) N
         rest = -math.expm1(-epsilon) + self._some * math.exp(-epsilon)
         level = math.log(rest) + epsilon
         x = self._place(level)
@@ -223,7 +219,7 @@ class GroupSampledProfile(Profile):
         _, weight, _ = _binomial(self.size, self.q)
         kept, none = math.exp(-epsilon), float(weight[0])
         some, drop = self._some, -math.expm1(-epsilon)
-        # e^-epsilon - w_0, rounded up: a larger one has a larger delta
+        # e^-epsilon - w_0, rounded up, which increases delta
         gap = min(kept - none + 4 * U * (kept + none), some - drop + 4 * U * (some + drop))
         if gap <= 0:
             return -math.inf
@@ -233,21 +229,21 @@ class GroupSampledProfile(Profile):
 
     @property
     def _some(self) -> float:
-        """Return the probability that any of the records is sampled, right to an ulp."""
+        """Return the probability that any record is sampled, accurate to an ulp."""
         return _sampled(self.size, self.q)
 
     def _log_mass(self, x: float, *, below: bool = False) -> float:
-        """Return log of the mass beyond x of the centres other than 0."""
+        """Return the log mass beyond x of the components with centers other than 0."""
         j, _, log_weight = _binomial(self.size, self.q)
         side = -1 if below else 1
         tails = [log_tail(side * (x - centre)) for centre in (j[1:] * self.mu).tolist()]
         return float(log_sum(log_weight[1:] + np.array(tails)))
 
     def _place(self, level: float) -> float:
-        """Return the x at which the other centres' part of dR/dN has the log `level`.
+        """Return the x at which the part of dR/dN from centers other than 0 has log `level`.
 
-        By bisection, from two places between which it is: there the part is at most
-        P(some are sampled) e^(mu x), x <= 0, and at least its last summand.
+        By bisection. The initial bracket holds since this part is at most
+        P(some are sampled) e^(mu x) for x <= 0, and at least its last summand.
         """
         j, _, log_weight = _binomial(self.size, self.q)
         place = j[1:] * self.mu

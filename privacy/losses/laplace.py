@@ -1,4 +1,4 @@
-"""Pairs of Laplace noise: alone and Poisson-sampled."""
+"""Laplace pairs: unsampled and Poisson-sampled."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaplacePair(LossPair):
-    """Two Laplace distributions of scale 1, `loss` apart."""
+    """Two Laplace distributions of scale 1 at a distance of `distance`."""
 
     distance: float
 
@@ -42,24 +42,24 @@ class LaplacePair(LossPair):
 
         With order - 1/2 = u, log E_Q (P/Q)^order = log(cosh(d u) + sinh(d u) / (2 u)) - d / 2 is
         concave in u^2, since all zeros of that entire function of u^2, of order 1/2, are real and
-        negative. Divergence / order = (its difference to u = 1/2) / (u^2 - 1/4) then falls as the
-        order grows, from its limit at order 1.
+        negative. Divergence / order = (its difference to u = 1/2) / (u^2 - 1/4) therefore
+        decreases with the order, from its limit at order 1.
         """
         d = self.distance
         if d > 0.5:
             return round_up(d + math.expm1(-d), 8 * U)
-        # d^2/2 - d^3/6 + ..., alternating and falling; ends with a positive term
+        # d^2/2 - d^3/6 + ..., alternating and decreasing; ends with a positive term
         terms = [math.exp(k * math.log(d) - math.lgamma(k + 1)) for k in range(2, 19)] if d else []
         exact = math.fsum((-1) ** k * term for k, term in enumerate(terms))
         return round_up(exact, 128 * U)
 
     @property
     def model(self) -> "LossModel | None":
-        """Two atoms, and panels between them."""
+        """Two atoms, and quadrature panels between them."""
         return _model(1.0, self.distance)
 
     def sampled(self, sampling_probability: float) -> "SampledLaplacePair":
-        """Return the mixture with the distribution without the record."""
+        """Return the pair on a Poisson sample."""
         return SampledLaplacePair(self.distance, sampling_probability)
 
 

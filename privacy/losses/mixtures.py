@@ -1,4 +1,4 @@
-"""Dominating pairs of Gaussian noise on a sample, as functions of the noise."""
+"""Dominating pairs of Poisson-sampled Gaussians, as functions of the noise."""
 
 import math
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from privacy.losses.trapezoid import NARROW, TAIL, NormalMixtures
 
 
 def _right_end(pull: Callable[[float], float], span: float, p: float, extra: float = 0.0) -> float:
-    """Bound the mass of exp(-z^2/2 + extra z) mixture(z)^p from the right.
+    """Return a right end beyond which exp(-z^2/2 + extra z) mixture(z)^p has negligible mass.
 
-    `pull` is the increasing slope of log mixture(z) - log normal(z), at most `span`. Where the
-    exponent's slope is at most z0 - z beyond z0, the mass beyond z0 + 9 is negligible; a bound
-    of z tightens the bound of the slope.
+    `pull` is the increasing slope of log mixture(z) - log normal(z), at most `span`. If the slope
+    of the exponent is at most z0 - z beyond z0, the mass beyond z0 + 9 is negligible. Each end
+    gives a tighter bound on the slope, and so a tighter end.
     """
     end = math.inf
     for _ in range(8):
@@ -32,14 +32,14 @@ def _right_end(pull: Callable[[float], float], span: float, p: float, extra: flo
 
 
 class AgainstNormal(NormalMixtures):
-    """A mixture R of normals right of 0 against the standard normal N.
+    """A mixture R of normals with centers >= 0 against the standard normal N.
 
     "remove" is the mixture against the normal, "add" the reverse.
     """
 
     @property
     def _span(self) -> float:
-        """Return the place of the last centre."""
+        """Return the position of the last center."""
         return self.shift
 
     def _pull(self, z: float) -> float:
@@ -74,7 +74,7 @@ class AgainstNormal(NormalMixtures):
         return low - TAIL, TAIL + 2 * self._span
 
     def _bend(self, direction: Direction, t: float, low: float) -> float:
-        # log dR/dN is convex, its second derivative a variance of centres
+        # log dR/dN is convex; its second derivative is a variance of the centers
         return 1.0 if direction == "remove" else 1 + t * self._span**2 / 4
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
@@ -90,18 +90,13 @@ class AgainstNormal(NormalMixtures):
 
 @dataclass(frozen=True)
 class SampledGaussian(AgainstNormal):
-    """Poisson-subsampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
-
-    References
-    ----------
-    Zhu, Dong and Wang 2022 (arXiv 2106.08567), theorem 11: the pair dominates.
-    """
+    """Poisson-sampled Gaussian: (1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2)."""
 
     sampling_probability: float
     noise_multiplier: float
 
     def supremum(self, direction: Direction) -> float:
-        """Return log(1 / (1 - q)) when adding: a record that was not sampled."""
+        """Return log(1 / (1 - q)) when adding, for an output without the record."""
         q = self.sampling_probability
         return math.inf if direction == "remove" or q == 1 else -math.log1p(-q)
 
@@ -126,12 +121,8 @@ class SampledGaussian(AgainstNormal):
 class AntipodalGaussian(NormalMixtures):
     """(1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2).
 
-    One replaced record, v against -v, under Poisson sampling. Both directions
-    are the same by symmetry.
-
-    References
-    ----------
-    Lebeda, Regehr, Kamath and Steinke 2024 (arXiv 2405.20769).
+    One replaced record, v against -v, with Poisson sampling. Both directions are equal by
+    symmetry.
     """
 
     sampling_probability: float
@@ -139,7 +130,7 @@ class AntipodalGaussian(NormalMixtures):
 
     def _range(self, direction: Direction, t: float) -> tuple[float, float]:
         m, q = self.shift, self.sampling_probability
-        # Q's own density has slope <= m slope(...) in log, to the power -t
+        # the log density of Q has a slope of at most m slope(...), to the power -t
 
         def pull(z: float) -> float:
             return m * slope(m * (z - m / 2), q)
@@ -147,7 +138,7 @@ class AntipodalGaussian(NormalMixtures):
         return -TAIL - 2 * m, _right_end(pull, m, t + 1, t * pull(0.0))
 
     def _bend(self, direction: Direction, t: float, low: float) -> float:
-        # of -t log Q, whose centre -shift has at most this share right of `low`
+        # for -t log Q: the weight of the center -shift is at most this right of `low`
         share = slope(self.shift * (-low - self.shift / 2), self.sampling_probability)
         return 1 + t * self.shift**2 * (share * (1 - share) if share < 0.5 else 0.25)
 
@@ -169,5 +160,5 @@ class AntipodalGaussian(NormalMixtures):
         return down, up - down
 
     def _side(self, direction: Direction) -> int:
-        """Return 1: both directions are the same pair."""
+        """Return 1: both directions are equal."""
         return 1

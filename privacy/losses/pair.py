@@ -1,8 +1,4 @@
-"""What one application of a mechanism loses: a dominating pair (P, Q), or bounds on moments.
-
-A mechanism names its loss once, and every accounting method reads it: the closed-form profile,
-the Rényi divergences, and the nodes of the contour integral. What a loss does not have is None.
-"""
+"""The privacy loss of one application: a dominating pair (P, Q), or bounds on its moments."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +9,10 @@ if TYPE_CHECKING:  # the closed forms run without numpy
 
 
 class Loss:
-    """Bounds on the moments of a privacy loss; a frozen, hashable dataclass."""
+    """Bounds on the moments of a privacy loss; a frozen, hashable dataclass.
+
+    A property that is not available is None.
+    """
 
     __slots__ = ()
 
@@ -24,31 +23,31 @@ class Loss:
 
     @property
     def rho(self) -> float | None:
-        """The supremum of divergence / order over all orders > 1, rounded up: zCDP."""
+        """The zCDP parameter: supremum of divergence / order over all orders > 1, rounded up."""
         return None
 
     def sampled(self, sampling_probability: float) -> "Loss | None":
-        """Return the loss on a Poisson sample under add/remove, None where none is known."""
+        """Return the loss on a Poisson sample under ADD_OR_REMOVE_ONE, None if not known."""
         return None
 
 
 class LossPair(Loss):
     """A dominating pair (P, Q) of one application, in both directions.
 
-    "remove" has P for the output with the record and Q for the output without it; "add" the
-    reverse. A symmetric pair loses the same in both.
+    In direction "remove", P is the output with the record and Q the output without it; "add" is
+    the reverse.
     """
 
     __slots__ = ()
 
     @property
     def symmetric(self) -> bool:
-        """Whether the loss has one distribution in both directions."""
+        """Whether the loss has the same distribution in both directions."""
         return False
 
     @property
     def claim(self) -> tuple[float, float]:
-        """The (epsilon, delta) claim that the pair meets: how it enters sums of claims."""
+        """The (epsilon, delta) claim that the pair satisfies, for sums of claims."""
         return self.profile.supremum, 0.0
 
     @property
@@ -58,12 +57,12 @@ class LossPair(Loss):
 
     @property
     def model(self) -> "LossModel | None":
-        """Nodes of the loss, for its moments on a line in the complex plane."""
+        """Quadrature nodes of the loss, for its moments on a line in the complex plane."""
         return None
 
     @property
     def exact_model(self) -> bool:
-        """Whether `model` is the pair's own; else it is that of a pair that loses a little more."""
+        """Whether `model` is that of this pair, not of a slightly worse one."""
         return True
 
     def sampled(self, sampling_probability: float) -> "LossPair | None":
@@ -72,7 +71,7 @@ class LossPair(Loss):
 
 
 class MomentBound(Loss):
-    """rho-zCDP: divergence at most order * rho. No pair follows from it."""
+    """rho-zCDP: divergence at most order * rho. It implies no dominating pair."""
 
     def __init__(self, rho: float) -> None:
         self._rho = rho

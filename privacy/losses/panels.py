@@ -1,4 +1,4 @@
-"""Laplace noise turned into nodes: Gauss-Legendre panels and two atoms.
+"""Quadrature nodes of Laplace noise: Gauss-Legendre panels and two atoms.
 
 docs/theory/contour.md derives the panels and the errors.
 """
@@ -15,31 +15,31 @@ from privacy.losses.densities import complex_log_mixture, log_mixture, refuse_be
 from privacy.losses.quadrature import Array, Direction, LineNodes, LossNodes
 from privacy.losses.trapezoid import MOST_NODES, columns
 
-_DIGITS = 42.0  # of the exponent, beyond which a panel does not count
-_LARGEST = 600.0  # exponents up to which weights are taken
-_EVEN = 64  # panels up to which all are of one width
+_DIGITS = 42.0  # decrease of the exponent beyond which a panel is negligible
+_LARGEST = 600.0  # largest exponent of a weight
+_EVEN = 64  # largest number of panels of equal width
 
 
 @dataclass(frozen=True)
 class SampledLaplace:
-    """Poisson-subsampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
+    """Poisson-sampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
 
-    The densities' ratio is constant for noise x below 0 and above 1, so that the
-    loss has two atoms, and a density between them.
+    The ratio of the densities is constant for noise x < 0 and x > 1, so that the loss has two
+    atoms, and a density between them.
     """
 
     sampling_probability: float
     scale: float
 
     def supremum(self, direction: Direction) -> float:
-        """Return the loss of one of the two atoms."""
+        """Return the larger loss of the two atoms."""
         side = 1 if direction == "remove" else -1
         return side * float(
             log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
         )
 
     def lost(self, direction: Direction) -> float:
-        """Return the mass of P that is left out."""
+        """Return 0: no mass of P is omitted."""
         return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
@@ -47,7 +47,7 @@ class SampledLaplace:
         return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
 
     def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
-        """Return the nodes of this model, or of all that have columns of its parameters."""
+        """Return the nodes of this model, or of several whose parameters are columns."""
         rate = 1 / scale
         x, weight = self._graded(direction, t)
         left = np.full(rate.shape, -math.log(2))
@@ -60,22 +60,22 @@ class SampledLaplace:
         return LossNodes(log_base, -ratio)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return what fixes the panels, and whether all records are sampled."""
+        """Return the number of panels and whether q = 1, or the model itself."""
         count = self._panel_count(t, 0.0)
         return (count, self.sampling_probability == 1) if count <= _EVEN else self
 
     def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
-        """Return shared nodes of models of one key, a row for each."""
+        """Return shared nodes of models with one key, one row per model."""
         q, scale = columns((one.sampling_probability, one.scale) for one in models)
         return self._nodes_at(direction, t, q, np.atleast_1d(scale))
 
     def _graded(self, direction: Direction, t: float) -> tuple[Array, Array]:
-        """Return panels of [0, 1] for all of (0, t], wider where the loss is far from its largest.
+        """Return panels of [0, 1] for all of (0, t], wider at losses far below the largest one.
 
-        With D how far a panel's losses are below that at least, and S the steepest loss in it,
-        a width of 8 D / (S digits) lets the exponent s L grow by 8 at most while s D < digits,
-        and beyond that e^(s L) does not count. In distance u from the largest loss,
-        D >= S e^(-2 h / b) (1 - e^(-2 u / b)) b / 2, as log S changes by 2 / b at most.
+        Let the losses of a panel be at least D below the largest one, and S their steepest slope.
+        With a width of 8 D / (S digits) the exponent s L increases by at most 8 while
+        s D < digits; for larger s, e^(s L) is negligible. At distance u from the largest loss,
+        D >= S e^(-2 h / b) (1 - e^(-2 u / b)) b / 2, since the slope of log S is at most 2 / b.
         """
         count, rate = self._panel_count(t, 0.0), 2 / self.scale
         refuse_beyond(MOST_NODES, count * 16)
@@ -90,19 +90,19 @@ class SampledLaplace:
 
     def _panel_count(self, t: float, more: float) -> int:
         count = 2 / self.scale + (t + 1) * self._steepest() / 8 + more
-        return math.ceil(min(count, MOST_NODES))  # which is refused
+        return math.ceil(min(count, MOST_NODES))  # MOST_NODES panels are refused
 
     def _across(self, t: float, more: float) -> tuple[Array, Array]:
-        """Return panels of [0, 1] over which the exponent grows by 8 at most.
+        """Return panels of [0, 1] over each of which the exponent increases by at most 8.
 
-        Then 16 points are exact to 1e-25.
+        Then 16 points are accurate to 1e-25.
         """
         count = self._panel_count(t, more)
         refuse_beyond(MOST_NODES, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))
 
     def _steepest(self) -> float:
-        """Return a bound of |dL/dx| on [0, 1] and, but for a factor near 1, on the path."""
+        """Return a bound on |dL/dx| on [0, 1] and, up to a factor near 1, on the path."""
         return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
@@ -114,12 +114,12 @@ class SampledLaplace:
     ) -> LineNodes:
         """Return the atoms, and panels along 0, i d, 1 + i d, 1.
 
-        On that path exp(i w L) falls off, so that the panels need not be finer as w grows: the
-        legs' panels double in length from 1 / w on.
+        On that path exp(i w L) decays, so that the top panels need not be finer for larger w. The
+        panels of the legs double in length, starting at 1 / w.
         """
         rate, q = 1 / self.scale, self.sampling_probability
         depth = min(0.25 * math.pi * self.scale, 1.0)
-        # panels of length 1 / w near the real line, doubling up to what exp(t L) asks for
+        # panels of length 1 / w near the real line, doubling up to the length for exp(t L)
         even = depth * np.linspace(0.0, 1.0, math.ceil(depth * self._steepest() * (t + 1) / 8) + 1)
         finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + frequency) / 8, 1)))
         halves = even[1] * 2.0 ** np.arange(-finest, 0)
@@ -132,8 +132,8 @@ class SampledLaplace:
         ratio = complex_log_mixture(rate * (2 * place.real - 1), 2 * rate * place.imag, q)
         log_p = ratio * (t + 1) if direction == "remove" else -t * ratio
         exponent = log_p - rate * place - log_moment
-        if exponent.real.max() > _LARGEST:  # an order so large that the path is no good
-            raise OverflowError("the path round the integral is too far from the real line")
+        if exponent.real.max() > _LARGEST:  # the order is too large for this path
+            raise OverflowError("the integration path is too far from the real line")
         weight = np.exp(exponent)
         weight[:-2] *= measure
         weight[-2:] *= 0.5
@@ -143,10 +143,10 @@ class SampledLaplace:
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
     ) -> Array:
-        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+        """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
-        The atoms do not decay, the panels do. Where |M(t + i w)| / M(t) <= b < 1 for all
-        w >= a, it is at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
+        The panels decay, the atoms do not. If |M(t + i w)| / M(t) <= b < 1 for all w >= a, it is
+        at most 1 - (1 - b^2) w^2 / (8 a^2) for w < a (Petrov 1975, lemma I.1).
         """
         spread = 2 / self.scale
         size = min(spread, self.sampling_probability * math.expm1(spread))

@@ -1,6 +1,6 @@
-"""Privacy profiles in closed form: delta as a function of epsilon for ONE release.
+"""Privacy profiles of ONE release in closed form: delta as a function of epsilon.
 
-Each `log_delta` is an upper bound: the rounding of the formula is bounded and added.
+Each `log_delta` is an upper bound that includes a bound on rounding errors.
 """
 
 import math
@@ -11,15 +11,15 @@ from privacy.numerics.rounding import U
 
 
 class Profile:
-    """The privacy profile of one release, worst of both directions."""
+    """The privacy profile of one release, in the worse direction."""
 
     __slots__ = ()
 
     supremum = math.inf
-    """The largest privacy loss: delta is 0 from here on."""
+    """The largest privacy loss; delta is 0 for epsilon >= supremum."""
 
     def log_delta(self, epsilon: float) -> float:
-        """Return an upper bound of log delta at `epsilon` >= 0; -inf for zero."""
+        """Return an upper bound on log delta at `epsilon` >= 0; -inf if delta is 0."""
         raise NotImplementedError
 
 
@@ -30,7 +30,7 @@ class GaussianProfile(Profile):
     mu: float
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound; a mu beyond 1e150 hides nothing."""
+        """Return the bound, which is 0 (delta = 1) for mu > 1e150."""
         if self.mu > 1e150:
             return 0.0
         log_delta, error = log_gaussian_delta(epsilon, self.mu)
@@ -39,7 +39,7 @@ class GaussianProfile(Profile):
 
 @dataclass(frozen=True)
 class LaplaceProfile(Profile):
-    """Two Laplace distributions `loss` scales apart: 1 - exp((epsilon - loss) / 2)."""
+    """Two Laplace distributions at `loss` scales: delta = 1 - exp((epsilon - loss) / 2)."""
 
     loss: float
 
@@ -57,10 +57,11 @@ class LaplaceProfile(Profile):
 
 @dataclass(frozen=True)
 class ClaimProfile(Profile):
-    """The worst (loss, mass)-DP mechanism: randomized response, or failure with `mass`.
+    """Randomized response that reveals its input with probability `mass`.
 
-    (e^loss - e^epsilon) / (e^loss + categories - 1) (Kairouz, Oh and Viswanath 2015,
-    Theorem 3.3, for 2 categories).
+    delta = mass + (1 - mass) (e^loss - e^epsilon) / (e^loss + categories - 1) for epsilon < loss.
+    With 2 categories it dominates every (loss, mass)-DP mechanism (Kairouz, Oh and Viswanath 2015,
+    Theorem 3.3).
     """
 
     loss: float
@@ -69,11 +70,11 @@ class ClaimProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The claimed epsilon; infinite when there is a mass at infinity."""
+        """The claimed epsilon; infinite if there is a mass at infinity."""
         return math.inf if self.mass else self.loss
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound of both parts together."""
+        """Return the bound, including the mass at infinity."""
         if epsilon >= self.loss:
             return math.log(self.mass) if self.mass else -math.inf
         rest = -math.expm1(epsilon - self.loss)
@@ -83,11 +84,11 @@ class ClaimProfile(Profile):
 
 @dataclass(frozen=True)
 class SampledProfile(Profile):
-    """A symmetric pair P, Q under Poisson sampling: (1 - q) Q + q P against Q, and back.
+    """A symmetric pair (P, Q) under Poisson sampling: (1 - q) Q + q P against Q, and reversed.
 
     Removing: q delta(log(1 + (e^epsilon - 1) / q)) (Balle, Barthe and Gaboardi 2018,
     Theorem 2). Adding, with c = q - (1 - q)(e^epsilon - 1) > 0: c delta(log(q e^epsilon / c)),
-    and 0 for c <= 0. Both follow from the hockey-stick divergence's definition.
+    and 0 for c <= 0. Both follow from the definition of the hockey-stick divergence.
     """
 
     inner: Profile
@@ -95,7 +96,7 @@ class SampledProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """log(1 + q (e^loss - 1)), reached when removing."""
+        """log(1 + q (e^loss - 1)), attained when removing."""
         return _amplified(self.inner.supremum, self.q)
 
     def log_delta(self, epsilon: float) -> float:
@@ -116,7 +117,7 @@ class SampledProfile(Profile):
         weight += 8 * U * (self.q + (1 - self.q) * math.expm1(epsilon))
         if weight <= 0:
             return -math.inf
-        # log(q e^epsilon / weight), whose rounding must not raise it
+        # log(q e^epsilon / weight), which must not be rounded up
         deep = math.log1p(max(0.0, (self.q * math.exp(epsilon) - weight) / weight))
         return _add_log(self.inner.log_delta(deep * (1 - 8 * U)), math.log(weight))
 
@@ -125,8 +126,8 @@ class SampledProfile(Profile):
 class AntipodalProfile(Profile):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
 
-    The dominating pair of the Poisson-sampled Gaussian mechanism when one record is replaced
-    (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769). Its loss grows with x, so delta is
+    The dominating pair of the Poisson-sampled Gaussian mechanism with one replaced record (Lebeda,
+    Regehr, Kamath and Steinke 2024, arXiv 2405.20769). The loss increases with x, so that delta is
     P(X > x) - e^epsilon Q(X > x) at the x where the loss is epsilon.
     """
 
@@ -134,7 +135,7 @@ class AntipodalProfile(Profile):
     q: float
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound; delta is flat in x at its x, so that x needs no bound."""
+        """Return the bound; delta is stationary in x, so that x needs no error bound."""
         mu, q = self.mu, self.q
         if mu > 1e100:
             return 0.0 if q > 0 else -math.inf
@@ -143,7 +144,7 @@ class AntipodalProfile(Profile):
         b = (1 - q) * -math.expm1(-epsilon)
         root = b + math.hypot(b, 2 * math.exp(log_k - 0.5 * epsilon))
         x = (epsilon + math.log(0.5 * root) - log_k) / mu if epsilon > 0 and root > 0 else 0.0
-        if x > 1e6:  # the rounding of x^2 counts: P(X > x) alone bounds delta
+        if x > 1e6:  # x^2 is rounded too much; P(X > x) alone bounds delta
             return min(0.0, log_tail((x - mu) * (1 - 16 * U)))
         ours = math.log(q) + log_tail(x - mu)
         theirs = math.log(q) + epsilon + log_tail(x + mu)
@@ -158,7 +159,7 @@ class AntipodalProfile(Profile):
 
 @dataclass(frozen=True)
 class WorstProfile(Profile):
-    """The pointwise maximum of profiles: releases of which a record sees one."""
+    """The pointwise maximum of the profiles of parallel releases."""
 
     profiles: tuple[Profile, ...]
 

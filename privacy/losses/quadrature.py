@@ -4,14 +4,13 @@ For a dominating pair (P, Q) put L = log dP/dQ and, for t > 0,
 
     M(t) = E_P exp(t L),   K(t) = log M(t) = t D_{t+1}(P || Q),
 
-with D the Renyi divergence. Since E_P exp(-L) = 1,
+with D the Rényi divergence. Since E_P exp(-L) = 1,
 
     M(t) - 1 = E_P[psi(t L) + t psi(-L)],   psi(y) = e^y - 1 - y,
 
-where every term is >= 0 at real t: nothing cancels, and M - 1 keeps its
-relative accuracy when it is 1e-16 or t is 1e-8. A model (`mixtures`) turns
-P into weighted nodes, `LossNodes`. docs/theory/contour.md derives the spacing
-of the nodes and the errors.
+where every term is >= 0 at real t. So there is no cancellation, and M - 1 is relatively accurate
+even if it is 1e-16 or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
+docs/theory/contour.md derives the spacing of the nodes and the errors.
 """
 
 import math
@@ -31,13 +30,13 @@ Complex = NDArray[np.complex128]
 Index = NDArray[np.intp]
 Direction = Literal["remove", "add"]
 
-_SMALL = 0.125  # below, psi by its series
+_SMALL = 0.125  # below this, psi is computed by its series
 _SERIES = [1 / math.factorial(k) for k in range(10, 1, -1)]
-_LARGE = 600.0  # above, sums of exp(y) are done in logs
+_LARGE = 600.0  # above this, sums of exp(y) are computed in logs
 
 
 def psi(y: Array) -> Array:
-    """Return e^y - 1 - y to a relative accuracy of 4e-15 (y <= 700)."""
+    """Return e^y - 1 - y with a relative accuracy of 4e-15 (y <= 700)."""
     series = np.full_like(y, _SERIES[0])
     for coefficient in _SERIES[1:]:
         series *= y
@@ -48,7 +47,7 @@ def psi(y: Array) -> Array:
 
 
 def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
-    """Return exp(log_weight) psi(y), also where exp(y) alone would overflow."""
+    """Return exp(log_weight) psi(y), also if exp(y) alone would overflow."""
     if y.max() <= _LARGE:
         return np.asarray(weight * psi(y))
     far = np.exp(log_weight + np.maximum(y, 1.0)) - weight * (1 + y)
@@ -59,16 +58,16 @@ def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
 class LossNodes:
     """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L).
 
-    Of several P at once, with the nodes on the last axis, for `log_moment`.
+    For `log_moment`, several P may be stacked, with the nodes on the last axis.
     """
 
     log_weight: Array
     loss: Array
     ulps: float = 16.0
-    """What the rounding of a weight and a loss may cost, beside that of their logs."""
+    """Rounding error of a weight and a loss, in addition to that of their logs."""
 
     def log_moment(self, t: Array) -> tuple[Array, Array]:
-        """Return K(t) and a bound of its rounding error, for each real t > 0, shape (..., n)."""
+        """Return K(t) and a bound on its rounding error, for each real t > 0, shape (..., n)."""
         large = t * self._largest > _LARGE
         if not large.any():
             return self._moderate(t)
@@ -79,7 +78,7 @@ class LossNodes:
         return value, error
 
     def rough_log_moment(self, t: Array) -> tuple[Array, Array]:
-        """Return K(t) to an absolute accuracy of 1e-11 only, several times faster."""
+        """Return K(t) with an absolute accuracy of only 1e-11, several times faster."""
         exponent = self.log_weight + np.multiply.outer(t, self.loss)
         shift = exponent.max(axis=1)
         exponent -= shift[:, None]
@@ -91,7 +90,7 @@ class LossNodes:
         terms = psi(y)
         terms *= self._weight[..., None, :]
         excess = terms.sum(axis=-1) + t * self._back
-        # the condition of a term in y is y psi'(y) / psi(y) <= 2 + |y|
+        # the condition number of a term in y is y psi'(y) / psi(y) <= 2 + |y|
         scale = self.ulps * excess + np.einsum("...ij,...j->...i", terms, np.abs(self.log_weight))
         scale += np.einsum("...ij,...ij->...i", terms, np.abs(y, out=y))
         return np.log1p(excess), 4 * ULP * scale / (1 + excess)
@@ -122,7 +121,7 @@ class LossNodes:
     def cumulants(self, t: float) -> tuple[float, float, float]:
         """Return K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss.
 
-        The derivatives are relatively accurate; K only absolutely.
+        The derivatives are relatively accurate, K only absolutely.
         """
         y = t * self.loss
         if t * self._largest <= _LARGE:
@@ -168,9 +167,9 @@ class LineNodes:
     weight, loss
         The sum of weight * exp(i w loss) is M(t + i w) / M(t).
     rounding
-        Bound of each weight's relative error, in units in the last place.
+        Bound on the relative error of each weight, in units in the last place.
     quadrature
-        The sum's error is at most ``quadrature * |s (s + 1)|``.
+        The error of the sum is at most ``quadrature * |s (s + 1)|``.
     """
 
     weight: Array | Complex
@@ -180,10 +179,10 @@ class LineNodes:
 
 
 class LossModel(Protocol):
-    """The dominating pair of one step, in both directions; hashable, to be remembered.
+    """The dominating pair of one step, in both directions; hashable, for caching.
 
-    Every method may raise OverflowError: the loss is spread too widely for a
-    hundred thousand nodes.
+    Every method may raise OverflowError if the loss spreads too widely for a hundred thousand
+    nodes.
     """
 
     def __hash__(self) -> int: ...
@@ -193,25 +192,25 @@ class LossModel(Protocol):
         ...
 
     def lost(self, direction: Direction) -> float:
-        """Return the mass of P that is left out, to be counted as an infinite loss."""
+        """Return the omitted mass of P, which counts as an infinite loss."""
         ...
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return nodes that serve K(t)."""
+        """Return nodes for K(t)."""
         ...
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return nodes that serve K on all of (0, t], None where they would be many."""
+        """Return nodes for K on all of (0, t], None if there would be too many."""
         ...
 
     def stack_key(self, t: float) -> Hashable:
-        """Return what models have in common whose nodes for (0, t] are at the same noise."""
+        """Return a key that models share if their nodes for (0, t] are at the same noise."""
         ...
 
     def stacked_nodes(
         self, models: Sequence[Any], direction: Direction, t: float
     ) -> LossNodes | None:
-        """Return shared nodes of models of this one's class and key, a row for each."""
+        """Return shared nodes of models with this class and key, one row per model."""
         ...
 
     def line_nodes(
@@ -223,9 +222,9 @@ class LossModel(Protocol):
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
     ) -> Array:
-        """Return log bounds of |M(t + i w)| / M(t) that hold for every w >= frequency.
+        """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
-        `depth` lists distances from the real line, of the noise, to be tried.
+        `depth` lists the distances from the real line (of the noise) to try.
         """
         ...
 
@@ -233,15 +232,15 @@ class LossModel(Protocol):
 def log_moment(
     model: LossModel, t: Array, direction: Direction, *, rough: bool = False
 ) -> tuple[Array, Array]:
-    """Return K(t) and a bound of its error, for each real t > 0.
+    """Return K(t) and an error bound, for each real t > 0.
 
-    K(t) / t is the Renyi divergence of order t + 1 of the direction: P || Q for
-    "remove", Q || P for "add". The bound is about 1e-14 relative; a rough K is right to 1e-11.
+    K(t) / t is the Rényi divergence of order t + 1: of P || Q for "remove", of Q || P for "add".
+    The error bound is about 1e-14 relative; a rough K is accurate to 1e-11.
 
     Raises
     ------
     OverflowError
-        The loss is spread too widely for a hundred thousand nodes.
+        The loss spreads too widely for a hundred thousand nodes.
     """
     t = np.atleast_1d(np.asarray(t, dtype=float))
     nodes = nodes_up_to(model, float(t.max()), direction)
@@ -254,8 +253,8 @@ def log_moment(
 
 
 def nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
-    """Return nodes that serve all smaller t too, None where there would be many."""
-    # rounded up, so that a search over t finds them again
+    """Return nodes for (0, t], None if there would be too many."""
+    # t is rounded up, so that a search over t reuses cached nodes
     return _nodes_up_to(model, 2.0 ** max(math.ceil(math.log2(t)), -30), direction)
 
 
@@ -269,7 +268,7 @@ def _nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes 
 def stacked_nodes(
     models: Sequence[LossModel], t: float, direction: Direction
 ) -> Iterator[tuple[list[int], LossNodes | None]]:
-    """Yield rows of models, and nodes that serve them all for (0, t], None where they do not."""
+    """Yield rows of models, and their shared nodes for (0, t], None if they have none."""
     t = 2.0 ** math.ceil(math.log2(max(t, 16.0)))
     alike: dict[Hashable, list[int]] = {}
     for row, model in enumerate(models):

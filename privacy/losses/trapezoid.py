@@ -1,4 +1,4 @@
-"""Gaussian pairs turned into nodes by the trapezoid rule.
+"""Quadrature nodes of Gaussian pairs, by the trapezoid rule.
 
 docs/theory/contour.md derives the spacing of the nodes and the errors.
 """
@@ -16,46 +16,46 @@ from privacy.losses.densities import log_sum, refuse_beyond
 from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossNodes
 
 TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
-NARROW = 0.1  # sigmas within which an end of a range is looked for
-MOST_NODES = 2**17  # beyond, a quadrature is refused
+NARROW = 0.1  # accuracy of the end of a range, in sigmas
+MOST_NODES = 2**17  # most nodes of a quadrature
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
-_EDGE = 0.95  # how much of the strip of analyticity is used
-_CELL = 0.5  # cells of the scan that finds where an integrand lives, in sigmas
-_WIDE, _BLOCK = 2000, 16  # cells of a scan beyond which blocks of them are looked at first
-_FEW = 1500  # nodes below which one set may serve all t
-_MOST_CELLS = 2**14  # of a scan; a wider one means deltas below any float
+_EDGE = 0.95  # fraction of the strip of analyticity that is used
+_CELL = 0.5  # cell width, in sigmas, of the scan for the support of an integrand
+_WIDE, _BLOCK = 2000, 16  # scans of more cells first evaluate blocks of them
+_FEW = 1500  # most nodes of a set that is shared by all t
+_MOST_CELLS = 2**14  # of a scan; a wider one means deltas below any positive float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
 
 
 class NormalMixtures:
     """Two mixtures of shifted standard normals, as functions of the noise z.
 
-    The trapezoid rule in z with spacing h, along Im z = d0, errs by at most
-    F(d) / (exp(2 pi |d - d0| / h) - 1) summed over one d above and one below d0, where F(d) is
-    the integral of |integrand| along Im z = d, inside the strip where a mixture has no zero:
-    |Im z| < pi / shift.
+    The error of the trapezoid rule in z with spacing h on Im z = d0 is at most
+    F(d) / (exp(2 pi |d - d0| / h) - 1), summed over one d above and one below d0. F(d) is the
+    integral of |integrand| on Im z = d, in the strip |Im z| < pi / shift, where a mixture has no
+    zero.
     """
 
     sampling_probability: float
     noise_multiplier: float
-    _ulps = 16.0  # what the rounding of a density may cost, beside that of its logs
+    _ulps = 16.0  # rounding error of a density, in addition to that of its logs
 
     @property
     def shift(self) -> float:
-        """Distance of the mixtures' centres, in standard deviations."""
+        """Distance of the centers of the mixtures, in standard deviations."""
         return 1 / self.noise_multiplier
 
     def supremum(self, direction: Direction) -> float:
-        """Return infinity: normal tails."""
+        """Return infinity: the tails are normal."""
         return math.inf
 
     def lost(self, direction: Direction) -> float:
-        """Return the mass of P that is left out."""
+        """Return 0: no mass of P is omitted."""
         return 0.0
 
     @property
     def _reach(self) -> float:
-        """Return the distance from the real line up to which |arg dP/dQ| < pi, one mixture."""
+        """Return the distance from the real line up to which |arg dP/dQ| < pi for one mixture."""
         return math.pi / self.shift
 
     @property
@@ -67,36 +67,36 @@ class NormalMixtures:
         return 1 if direction == "remove" else -1
 
     def _range(self, direction: Direction, t: float) -> tuple[float, float]:
-        """Return z outside of which the integrand is negligible."""
+        """Return the range of z outside of which the integrand is negligible."""
         raise NotImplementedError
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
-        """Return P's log density, up to log sqrt(2 pi), and log dP/dQ at z."""
+        """Return the log density of P, up to log sqrt(2 pi), and log dP/dQ at z."""
         raise NotImplementedError
 
     def _on_line(
         self, direction: Direction, x: Array, depth: Array | float
     ) -> tuple[Complex, Complex]:
-        """Return log dQ/dN and log dP/dQ at z = x + i side depth, N the standard normal law."""
+        """Return log dQ/dN and log dP/dQ at z = x + i side depth, N the standard normal."""
         raise NotImplementedError
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return the trapezoid rule's nodes for K(t)."""
+        """Return the nodes of the trapezoid rule for K(t)."""
         return self._nodes_at(direction, *self._pruned_grid(direction, t))
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return nodes for (0, t], None when they would be more than some hundred."""
+        """Return nodes for (0, t], None if there would be too many."""
         grid = self._shared_grid(direction, t)
         return None if grid is None else self._nodes_at(direction, *grid)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return what fixes the shared grid."""
+        """Return the parameters that determine the shared grid."""
         return self._rounded_probability(t), _octave(self.noise_multiplier)
 
     def stacked_nodes(
         self, models: Sequence[Self], direction: Direction, t: float
     ) -> LossNodes | None:
-        """Return shared nodes of models of one key, a row for each."""
+        """Return shared nodes of models with one key, one row per model."""
         grid = self._shared_grid(direction, t)
         if grid is None:
             return None
@@ -108,7 +108,7 @@ class NormalMixtures:
         low, high = self._range(direction, t)
         if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
             return None
-        # a grid for slightly less noise is a little finer and wider: it serves this noise too
+        # a grid for slightly less noise is finer and wider, so it is valid for this noise too
         return _whole_grid(self._rounded(t), direction, t)
 
     def _rounded(self, t: float) -> Self:
@@ -116,11 +116,11 @@ class NormalMixtures:
         return replace(self, sampling_probability=q, noise_multiplier=step)  # type: ignore[type-var]
 
     def _rounded_probability(self, t: float) -> float:
-        """Return a probability, as large or a little larger, whose grid for (0, t] serves too.
+        """Return a probability >= q whose grid for (0, t] is valid for q too.
 
-        It is as wide or wider. For q <= 1/2 a change of log q by x changes log |dP/dQ| by at most
-        2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip, and by t + 1 times that the
-        log of the rule's error, which stays below e^-30.
+        That grid is at least as wide. For q <= 1/2 a change of log q by x changes log |dP/dQ| by
+        at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip. The log of the
+        error of the rule changes by at most t + 1 times that, and the error stays below e^-30.
         """
         q, fine = self.sampling_probability, 2 * max(t, 16.0)
         rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
@@ -131,7 +131,7 @@ class NormalMixtures:
         return LossNodes(log_weight + math.log(h / math.sqrt(2 * math.pi)), loss, self._ulps)
 
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
-        """Return nodes on the real line for t alone, and their spacing."""
+        """Return nodes on the real line for this t, and their spacing."""
         scan, size = self._scan(direction, t)
         h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
         return self._spaced(direction, t, scan, size, h)
@@ -139,15 +139,15 @@ class NormalMixtures:
     def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for (0, t], and their spacing."""
         scan, _ = self._scan(direction, t)
-        # a large t lives where the integrand is smooth, and may ask for less than a small one
+        # for a large t the integrand may be smoother than for a smaller one
         some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
         h = self._spacing(direction, some, scan)
         low, high = float(scan[0]), float(scan[-1])
-        # not arange(low, high, h): its step is rounded to an ulp of `low`
+        # the step of arange(low, high, h) would be rounded to an ulp of `low`
         return low + h * np.arange(math.ceil((high - low) / h) + 1), h
 
     def _spacing(self, direction: Direction, t: Array, scan: Array) -> float:
-        """Return the distance of nodes that serves all of several t."""
+        """Return a node spacing that is valid for all of `t`."""
         depth = self._strip * _DEPTHS
         base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
         size = base[:, :1]
@@ -155,7 +155,7 @@ class NormalMixtures:
         if not scan.size or not np.isfinite(kept.max(axis=-1)).all():
             raise OverflowError("the privacy loss is too small for the quadrature")
         strip = log_sum(kept)
-        # no credit for an integral that is smaller off the real line than on it
+        # conservative: an integral that is smaller off the real line is not used
         rise = np.maximum(strip - strip[:, :1], 0.0)
         return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
@@ -164,8 +164,8 @@ class NormalMixtures:
     ) -> LineNodes:
         """Return nodes on the real line or, at high frequencies, above it.
 
-        There the integrand of M(t + i w) carries exp(-w arg(dP/dQ)), which is at most 1, while
-        an error bound that looks below the real line pays exp(w arg).
+        Above it the integrand of M(t + i w) has the factor exp(-w arg(dP/dQ)) <= 1; below it the
+        error bound has the factor exp(w arg).
         """
         scan, size = self._scan(direction, t, math.pi * frequency)
         depth = self._strip * _DEPTHS
@@ -186,7 +186,7 @@ class NormalMixtures:
         z = x + 1j * self._side(direction) * lift
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
         weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
-        # twice F(d) / exp(2 pi d / h), F(d) by the scan's sum
+        # twice F(d) / exp(2 pi d / h), with F(d) from the sum over the scan
         error = 2 * math.exp(min(float(strip[0]) - _DIGITS - log_moment, 700.0)) * _CELL
         rounding = (
             self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
@@ -198,7 +198,8 @@ class NormalMixtures:
     def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
         """Return a coarse grid, and the log of the integrand there.
 
-        A wide one is left out where the integrand is some e^-200 of its largest, or `spare` less.
+        A wide grid omits cells in which the log of the integrand is about 200 + `spare` below its
+        maximum.
         """
         low, high = self._range(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
@@ -211,10 +212,10 @@ class NormalMixtures:
     def _live(
         self, direction: Direction, t: float, low: float, count: int, spare: float
     ) -> NDArray[np.bool_]:
-        """Return which cells may matter, from bounds of whole blocks of them.
+        """Return which cells may matter, from bounds on blocks of cells.
 
-        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which lies
-        above a chord by at most width^2 / 8 times a bound of minus its second derivative.
+        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which exceeds
+        a chord by at most width^2 / 8 times a bound on minus its second derivative.
         """
         above = (_BLOCK * _CELL) ** 2 / 8 * self._bend(direction, t, low)
         if above > 100:
@@ -226,22 +227,22 @@ class NormalMixtures:
         size = self._log_integrand(direction, z, 0.0, t)[0].max() - 220 - spare
         mass = (base + (t + 1) * log_ratio.real).max() - 2 * _DIGITS
         live = np.maximum(bound[:-1], bound[1:]) + above >= min(size, mass)
-        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next
+        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next one
         return np.repeat(live, _BLOCK)[:count]
 
     def _bend(self, direction: Direction, t: float, low: float) -> float:
-        """Return a bound of minus the second derivative of the log mass, right of `low`."""
+        """Return a bound on minus the second derivative of the log mass, right of `low`."""
         raise NotImplementedError
 
     def _spaced(
         self, direction: Direction, t: float, scan: Array, size: Array, h: float
     ) -> tuple[Array, float]:
-        """Return nodes at most h apart: all along the scan or, if many, where something is."""
+        """Return nodes with spacing <= h: everywhere or, if many, where they are not negligible."""
         low, high = float(scan[0]), float(scan[-1])
         count = math.ceil((high - low) / h) + 1
         if count <= _FEW // 3:
             return low + h * np.arange(count), h
-        # the integrand of M - 1 lives here, the mass of P tilted by exp(t L) there
+        # keep the cells of the integrand of M - 1, and those of P tilted by exp(t L)
         log_q, log_ratio = self._on_line(direction, scan, 0.0)
         mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
         rank = np.maximum(size - size.max(), mass - mass.max())
@@ -256,12 +257,11 @@ class NormalMixtures:
     def _log_integrand(
         self, direction: Direction, x: Array, depth: Array | float, t: Array | float
     ) -> tuple[Array, Array]:
-        """Return log of a bound of the integrand of M(t) - 1, and arg dP/dQ, at x + i depth.
+        """Return the log of a bound on the integrand of M(t) - 1, and |arg dP/dQ|, at x + i depth.
 
-        With r = dP/dQ, M(s) - 1 = E_Q[r^p - 1 - p (r - 1)] at p = s + 1, and the
-        bracket is p (p - 1) times the integral over v in [0, 1] of
-        (1 - v) (r - 1)^2 (1 + v (r - 1))^(p - 2). Constant factors are left out;
-        s = t + i w has the factor exp(w |arg|).
+        With r = dP/dQ, M(s) - 1 = E_Q[r^p - 1 - p (r - 1)] at p = s + 1, and the bracket is
+        p (p - 1) times the integral over v in [0, 1] of (1 - v) (r - 1)^2 (1 + v (r - 1))^(p - 2).
+        Constant factors are omitted; s = t + i w has the factor exp(w |arg|).
         """
         log_q, log_ratio = self._on_line(direction, x, depth)
         log_r, arg = log_ratio.real, np.abs(log_ratio.imag)
@@ -278,10 +278,10 @@ class NormalMixtures:
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
     ) -> Array:
-        """Return log bounds of |M(t + i w)| / M(t) for every w >= frequency.
+        """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
-        On the line Im z = d, where arg(dP/dQ) > 0, the integrand of M carries
-        exp(-w arg), which falls in w; any d inside the strip will do.
+        On the line Im z = d, where arg(dP/dQ) > 0, the integrand of M has the factor exp(-w arg),
+        which decreases with w. Any d inside the strip is valid.
         """
         shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
         z, h = shared or self._pruned_grid(direction, t)
@@ -294,7 +294,7 @@ class NormalMixtures:
 
 
 def columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
-    """Return a column of each of two parameters, or the one number where they are all equal."""
+    """Return a column of each of two parameters, or a number if all its values are equal."""
     both = zip(*pairs, strict=True)
     q, noise = (np.array(p)[:, None] if len(set(p)) > 1 else p[0] for p in both)
     return q, noise

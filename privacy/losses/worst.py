@@ -1,4 +1,4 @@
-"""The worst of several pairs, of which a record sees one."""
+"""The worst of several pairs of parallel releases."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from privacy.losses.profiles import Profile, WorstProfile
 
 @dataclass(frozen=True)
 class WorstPair(LossPair):
-    """A pair whose profile is the pointwise maximum of several."""
+    """A pair whose profile is the pointwise maximum of several profiles."""
 
     pairs: tuple[LossPair, ...]
 
     @classmethod
     def of(cls, *pairs: LossPair) -> LossPair:
-        """Return the worst of all, flat; one pair is itself."""
+        """Return the worst of all pairs, flattened; a single pair is returned itself."""
         flat: dict[LossPair, None] = {}
         for pair in pairs:
             flat.update(dict.fromkeys(pair.pairs if isinstance(pair, cls) else (pair,)))

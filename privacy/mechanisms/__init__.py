@@ -1,8 +1,7 @@
 """Mechanisms: frozen, hashable, validated descriptions of what ran.
 
-A leaf says what one release did and what it loses (`noise`, `claims`); `sampling` says on which
-records it ran; `combinators` say how releases were put together. A description holds no
-accounting: `privacy.accounting` folds it into a curve.
+`noise` and `claims` describe single releases, `sampling` the records that they ran on, and
+`combinators` their composition. `privacy.accounting` computes the privacy curve.
 """
 
 from privacy.mechanisms.base import (

@@ -1,4 +1,4 @@
-"""The base of every mechanism, the registry of their names, and the error for what has no proof."""
+"""The base class of mechanisms, the registry of their names, and `UnsupportedMechanism`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -15,9 +15,9 @@ class UnsupportedMechanism(NotImplementedError):
     Attributes
     ----------
     mechanism
-        The part that has no proven bound, where known.
+        The part that has no proven bound, if known.
     notion
-        The accounting method that was asked, where one was.
+        The accounting method that was used, if any.
     alternatives
         Accounting methods that have a proven bound for the whole mechanism.
     """
@@ -37,20 +37,20 @@ class UnsupportedMechanism(NotImplementedError):
 
 
 class Mechanism:
-    """Base of every description of what ran.
+    """Base class of all mechanisms.
 
-    A subclass is a frozen dataclass that validates its fields. It says what ONE application
-    loses (`loss`), and what a group of records that change together sees (`for_group`).
-    `register_mechanism` makes its JSON form readable.
+    A subclass is a frozen dataclass that validates its fields. It defines the privacy loss of ONE
+    application (`loss`) and, optionally, group privacy (`for_group`). Call `register_mechanism`
+    so that its JSON form can be read.
     """
 
     __slots__ = ()
 
     null_is_absent: ClassVar[bool] = False
-    """Whether a null record leaves the same output distribution as an absent one.
+    """Whether a null record gives the same output distribution as an absent one.
 
-    True for noise added to a sum. Poisson sampling then amplifies under REPLACE_SPECIAL as it
-    does under ADD_OR_REMOVE_ONE.
+    True for noise added to a sum. Poisson sampling then amplifies privacy under REPLACE_SPECIAL
+    as under ADD_OR_REMOVE_ONE.
     """
 
     def loss(self, relation: NeighboringRelation) -> Loss:
@@ -62,15 +62,15 @@ class Mechanism:
             No bound is proven under `relation`.
         """
         raise UnsupportedMechanism(
-            f"{type(self).__name__} does not state a loss pair. Define loss(relation).",
+            f"{type(self).__name__} has no dominating pair. Define loss(relation).",
             mechanism=self,
         )
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Return the loss of one application to a Poisson sample.
 
-        The pair (P, Q) of a removed record becomes ((1 - q) Q + q P, Q), that of an added one
-        (P, (1 - q) P + q Q) (Zhu, Dong and Wang 2022, Theorem 11).
+        The pair (P, Q) becomes ((1 - q) Q + q P, Q) if a record is removed, and
+        (P, (1 - q) P + q Q) if one is added (Zhu, Dong and Wang 2022, Theorem 11).
         """
         amplifies = relation is ADD_OR_REMOVE_ONE or (
             relation is REPLACE_SPECIAL and self.null_is_absent
@@ -85,7 +85,7 @@ class Mechanism:
         return found
 
     def for_group(self, size: int) -> "Mechanism":
-        """Return the mechanism as `size` >= 2 records that change together see it."""
+        """Return the mechanism whose "one record" is a group of `size` >= 2 records."""
         raise UnsupportedMechanism(
             f"No proven bound for {size} records of one user in {told(self)}. "
             "Try account(mechanism).group(size).",
@@ -93,7 +93,7 @@ class Mechanism:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `mechanism_from_json` reads back."""
+        """Return a JSON-serializable dict that `mechanism_from_json` reads back."""
         out: dict[str, Any] = {"type": type(self).__name__}
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             out[field.name] = _to_json(getattr(self, field.name))
@@ -112,13 +112,13 @@ _LONGEST_TOLD = 120
 
 
 def told(mechanism: Mechanism) -> str:
-    """Return a mechanism as it is written, in the length that a message has room for."""
+    """Return a mechanism as text, shortened for error messages."""
     text = _written(mechanism, 2)
     return text if len(text) <= _LONGEST_TOLD else f"{type(mechanism).__name__}(...)"
 
 
 def _written(mechanism: Mechanism, levels: int) -> str:
-    """Return the kind, the fields that are no defaults, and some levels of what is inside."""
+    """Return the class name and the non-default fields, nested to `levels`."""
     given = []
     for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
         value = getattr(mechanism, field.name)
@@ -134,7 +134,7 @@ def _written(mechanism: Mechanism, levels: int) -> str:
 def unproven(
     mechanism: Mechanism, relation: NeighboringRelation, reason: str
 ) -> UnsupportedMechanism:
-    """Return the error for a mechanism that has no proof under `relation`."""
+    """Return the error for a mechanism without a proven bound under `relation`."""
     return UnsupportedMechanism(
         f"No proven bound for {told(mechanism)} under {relation}. {reason}", mechanism=mechanism
     )
@@ -142,16 +142,16 @@ def unproven(
 
 @dataclass(frozen=True)
 class Registered:
-    """A kind of mechanism by its name on disk.
+    """A registered mechanism class.
 
     Attributes
     ----------
     kind
         The class.
     build
-        What builds one from the fields of its JSON form.
+        Function from the fields of the JSON form to a mechanism.
     example
-        One of them; None for the nodes that `account` folds itself.
+        An instance; None for the composition nodes that `account` handles.
     """
 
     kind: type[Mechanism]
@@ -160,20 +160,20 @@ class Registered:
 
 
 REGISTRY: dict[str, Registered] = {}
-"""Kinds of mechanisms by their name on disk, in the order of registration."""
+"""Mechanism classes by their name in JSON, in the order of registration."""
 
 
 def register_mechanism(
     example: Mechanism, *, build: Callable[..., Mechanism] | None = None
 ) -> None:
-    """Make a kind of mechanism known by its class name: to JSON, plans and the support matrix.
+    """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
     Parameters
     ----------
     example
-        A mechanism of that kind, a frozen dataclass.
+        An instance of the class, a frozen dataclass.
     build
-        Function from the fields of the JSON form to a mechanism; the class unless given.
+        Function from the fields of the JSON form to a mechanism; by default the class.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def register_mechanism(
 def add_to_registry(
     kind: type[Mechanism], build: Callable[..., Mechanism], example: Mechanism | None = None
 ) -> None:
-    """Register a class, whose name must not belong to another one."""
+    """Register a class; raise if another class has its name."""
     name = kind.__name__
     known = REGISTRY.get(name)
     if known is not None and known.kind is not kind:
@@ -197,11 +197,11 @@ def add_to_registry(
 
 
 def checked(value: object, where: str) -> Mechanism:
-    """Return the value if it is a mechanism; `where` names it in the error."""
+    """Return `value` if it is a mechanism, else raise; the error names it `where`."""
     if not isinstance(value, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
         if isinstance(value, list | tuple) and where == "mechanisms":
-            remedy = "Pass them one by one: compose(*mechanisms)."
+            remedy = "Unpack the list: compose(*mechanisms)."
         raise TypeError(checks.expected(where, value, "a mechanism", remedy))
     return value
 

@@ -1,4 +1,4 @@
-"""Guarantees that were proven elsewhere, and randomized response."""
+"""Privacy claims proven elsewhere, and randomized response."""
 
 import math
 from dataclasses import dataclass, replace
@@ -23,18 +23,18 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 @fields_told_by_ours
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
-    """One report that keeps the true answer with odds e^epsilon : 1 each other.
+    """k-ary randomized response.
 
     The true one of `categories` answers is reported with probability
-    e^epsilon / (e^epsilon + categories - 1), each other one with
-    1 / (e^epsilon + categories - 1). The guarantee holds in every relation,
-    where an absent or null record reports through the same randomizer. On a Poisson sample it
-    holds under ADD_OR_REMOVE_ONE alone: a null record may report another answer than an absent one.
+    e^epsilon / (e^epsilon + categories - 1), each other answer with probability
+    1 / (e^epsilon + categories - 1). The guarantee holds under every relation if an absent or null
+    record also reports through this randomizer. With Poisson sampling it holds only under
+    ADD_OR_REMOVE_ONE, since a null record may report a different answer than an absent one.
 
     Parameters
     ----------
     epsilon
-        Log of the odds, > 0.
+        Log of the odds of the true answer against each other one, > 0.
     categories
         Number of possible answers, >= 2.
     """
@@ -51,11 +51,11 @@ class RandomizedResponse(Mechanism):
         freeze(self, epsilon=checks.epsilon(self.epsilon), categories=categories)
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
-        """Return the reports of two answers."""
+        """Return the report distributions of two different true answers."""
         return ClaimPair(self.epsilon, categories=self.categories)
 
     def for_group(self, size: int) -> Mechanism:
-        """Return `size` reports: at worst each of the records sends one."""
+        """Return `size` reports, one for each record."""
         return repeat(self, size)
 
 
@@ -75,7 +75,7 @@ class PureDP(Mechanism):
         )
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
-        """Return randomized response, the worst epsilon-DP mechanism."""
+        """Return randomized response, which dominates every epsilon-DP mechanism."""
         check_relation(self, relation)
         return ClaimPair(self.epsilon)
 
@@ -103,7 +103,7 @@ class ApproximateDP(Mechanism):
         )
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
-        """Return randomized response that fails with probability delta."""
+        """Return randomized response that reveals its input with probability delta."""
         check_relation(self, relation)
         return ClaimPair(self.epsilon, self.delta)
 
@@ -119,13 +119,13 @@ class ApproximateDP(Mechanism):
             log_gain = last + math.log(steps)
         log_gain += 1e-15 * (4 + last + log_gain)
         delta = 1.0
-        if log_gain < 1000:  # else more than any float delta has room for
-            # the root of the gain is a float where the gain is none
+        if log_gain < 1000:  # beyond, delta exceeds 1 for every positive float
+            # exp(log_gain) may overflow; its square root does not
             delta = _scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:
             raise UnsupportedMechanism(
-                f"{size} records of one user under {told(self)} have a delta of 1 or more. "
-                "Bound the records of a user, or prove the claim for a smaller delta.",
+                f"{told(self)} has delta >= 1 for {size} records of one user. "
+                "Bound the number of records of one user.",
                 mechanism=self,
             )
         return replace(self, epsilon=_scaled(self.epsilon, size), delta=delta)
@@ -148,7 +148,7 @@ class ZeroConcentratedDP(Mechanism):
         )
 
     def loss(self, relation: NeighboringRelation) -> MomentBound:
-        """Return order * rho for every Rényi order: no pair is known."""
+        """Return the bound order * rho on the Rényi divergence; no pair is known."""
         check_relation(self, relation)
         return MomentBound(self.rho)
 
@@ -160,18 +160,21 @@ class ZeroConcentratedDP(Mechanism):
 def check_relation(
     claim: PureDP | ApproximateDP | ZeroConcentratedDP, relation: NeighboringRelation
 ) -> None:
-    """Refuse a claim that was proven for another relation than the one asked."""
+    """Raise if the claim was proven for another relation."""
     if claim.relation is not relation:
         raise unproven(
             claim,
             relation,
-            f"It was proven for {claim.relation}: ask for that relation, or state the claim that "
-            "group privacy gives for this one.",
+            f"It was proven for {claim.relation}. Use that relation, or restate the claim for "
+            "this one by group privacy.",
         )
 
 
 def _scaled(value: float, size: int | Fraction) -> float:
-    """Return value * size, rounded up: both as floats and, as a budget reads them, as written."""
+    """Return value * size, rounded up, for the binary value and for its decimal repr.
+
+    Budgets read floats by their decimal repr.
+    """
     least = size * max(Fraction(value), Fraction(repr(value)))
     try:
         product = float(least)

@@ -1,7 +1,7 @@
-"""How releases are put together: on the same records, repeated, or on disjoint ones.
+"""Composition: repeated, on the same records, or on disjoint records.
 
-The builders `repeat`, `compose` and `parallel` normalize what they build, so that equal plans
-compare equal; the node classes are for matching and for JSON. `account` folds these nodes.
+`repeat`, `compose` and `parallel` normalize their result, so that equal plans compare equal. The
+node classes are for pattern matching and JSON.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Repeated(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the mechanism that is repeated."""
+        """As in the repeated mechanism."""
         return self.mechanism.null_is_absent
 
 
@@ -62,10 +62,10 @@ class Parallel(Mechanism):
         return all(part.null_is_absent for part in self.parts)
 
     def leaves_cell(self, part: Mechanism, relation: NeighboringRelation) -> bool:
-        """Return whether the changed record can leave the cell of `part` as if it were removed.
+        """Return whether the changed record can leave the cell of `part`, as if removed.
 
-        A cell that is read off the record is another one for its new value. A null record is in
-        no cell, which is the same as a zero contribution for mechanisms that say so alone.
+        If the cell depends on the record, a new value may be in another cell. A null record is in
+        no cell, which equals a zero contribution only if `part.null_is_absent`.
         """
         if self.cells != "by_record":
             return False
@@ -74,18 +74,18 @@ class Parallel(Mechanism):
     def in_cells(
         self, relation: NeighboringRelation, ask: Callable[[Mechanism, NeighboringRelation], _T]
     ) -> tuple[list[_T], dict[Mechanism, _T]]:
-        """Ask about each distinct part, in every relation in which its cell is compared.
+        """Evaluate `ask` for each distinct part, under every relation that its cell needs.
 
         Returns
         -------
         answers, left
-            What `ask` answers under `relation`; and under ADD_OR_REMOVE_ONE, for the parts whose
+            The results under `relation`, and those under ADD_OR_REMOVE_ONE for the parts whose
             cell the record can leave.
 
         Raises
         ------
         UnsupportedMechanism
-            As `ask`. A claim for one relation says nothing of a record that leaves the cell.
+            As `ask`. A claim proven for one relation does not cover a record that leaves the cell.
         """
         parts = dict.fromkeys(self.parts)
         answers = [ask(part, relation) for part in parts]
@@ -108,19 +108,19 @@ class Parallel(Mechanism):
 
 @told_by_ours
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
-    """Describe `count` runs of `mechanism` with fresh randomness each time.
+    """Return `count` runs of `mechanism`, each with independent randomness.
 
     Parameters
     ----------
     mechanism
-        What one run is.
+        One run.
     count
         Number of runs (the steps T), a whole number >= 1.
 
     Returns
     -------
     Mechanism
-        Repeating once gives `mechanism` itself; repetitions multiply.
+        With ``count=1``, `mechanism` itself. Nested repetitions multiply.
     """
     mechanism = checked(mechanism, "mechanism")
     count = checks.count("count", count, "Pass the number of runs (steps), at least 1.")
@@ -131,16 +131,16 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
 
 
 def compose(*mechanisms: Mechanism) -> Mechanism:
-    """Describe all of `mechanisms` run on the same records.
+    """Return the composition of `mechanisms` on the same records.
 
-    Later mechanisms may be chosen by looking at earlier outputs as long as the
-    plan itself (this list) was fixed in advance.
+    The composition may be adaptive: later queries may depend on earlier outputs if this list of
+    mechanisms was fixed in advance.
 
     Returns
     -------
     Mechanism
-        Nested compositions are flattened, equal parts merged into one repetition,
-        and the parts sorted; composing one mechanism gives that mechanism.
+        Nested compositions are flattened, equal parts merged into one repetition, and parts
+        sorted. A single mechanism is returned itself.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
@@ -163,27 +163,26 @@ def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
 
 
 def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
-    """Describe `mechanisms` run on disjoint cells of the records.
+    """Return the parallel composition of `mechanisms` on disjoint cells of the records.
 
-    A record's cell depends on that record or on public data alone, never on
-    other records (no quantile cells).
+    A record's cell must depend only on that record or on public data, never on other records
+    (no quantile cells).
 
     Parameters
     ----------
     mechanisms
-        One mechanism a cell.
+        One mechanism per cell.
     cells
-        ``"by_record"``: the cell is read off the record, so that a replaced
-        record can leave one cell and enter another. ``"by_public_index"``: the
-        cell is fixed by public data (a round number) and does not change.
+        ``"by_record"``: the cell depends on the record, so that a replaced record can move to
+        another cell. ``"by_public_index"``: the cell is fixed by public data (a round number).
 
     Returns
     -------
     Mechanism
-        One mechanism gives itself, where its cell is the whole data set.
+        A single mechanism is returned itself; its cell is the whole data set.
     """
     if cells not in Parallel.CELLS:
-        remedy = "Say whether a replaced record can change its cell ('by_record') or not."
+        remedy = "Pass 'by_record' if a replaced record can change its cell."
         raise ValueError(checks.expected("cells", cells, f"one of {Parallel.CELLS}", remedy))
     if not mechanisms:
         raise ValueError(

@@ -17,17 +17,16 @@ _LARGEST = 10_000  # a pair has one atom more than its distance
 @fields_told_by_ours
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
-    """Integer noise of probability proportional to ``exp(-|x| / scale)`` on an integer query.
+    """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.
 
     Parameters
     ----------
     scale
-        Scale b of the noise, in the unit of the query, > 0.
+        Scale b of the noise, in the unit of the query, >= 1e-9.
     sensitivity
-        How far adding or removing one record moves the query, an integer in [1, 10,000].
+        Sensitivity to adding or removing one record, an integer in [1, 10,000].
     replace_sensitivity
-        How far replacing one record moves it, an integer up to 2 * sensitivity, which is the
-        default.
+        Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
 
     References
     ----------
@@ -44,18 +43,18 @@ class DiscreteLaplace(Mechanism):
         scale = checks.real(
             "scale", self.scale, "Pass the scale of the noise, in the query's unit.", at_least=1e-9
         )
-        remedy = "Pass an integer; for a finer lattice, account Laplace noise instead."
+        remedy = "Pass an integer, or use Laplace for a non-integer query."
         sensitivity = checks.count("sensitivity", self.sensitivity, remedy)
         checks.real("sensitivity", sensitivity, remedy, at_most=_LARGEST)
         replaced = 2 * sensitivity
         if self.replace_sensitivity is not None:
-            remedy = "Pass how far a replaced record moves the query; 2 * sensitivity is safe."
+            remedy = "Pass the sensitivity to replacing a record; 2 * sensitivity is always valid."
             replaced = checks.count("replace_sensitivity", self.replace_sensitivity, remedy)
             checks.real("replace_sensitivity", replaced, remedy, at_most=2 * sensitivity)
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 
     def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
-        """Return two discrete Laplace distributions, one sensitivity apart."""
+        """Return two discrete Laplace distributions, shifted by the sensitivity."""
         assert self.replace_sensitivity is not None  # set when validated
         replaced = relation is REPLACE_ONE
         return DiscreteLaplacePair(
@@ -71,7 +70,7 @@ class DiscreteLaplace(Mechanism):
 
 @dataclass(frozen=True)
 class DiscreteLaplacePair(DiscretePair):
-    """Discrete Laplace noise around `distance`, against the same around 0."""
+    """Discrete Laplace noise centered at `distance` against the same noise centered at 0."""
 
     scale: float
     distance: int
@@ -84,8 +83,8 @@ class DiscreteLaplacePair(DiscretePair):
     def atoms(self) -> Atoms:
         """Return the losses (2 x - distance) / scale of the outputs x = 0 .. distance.
 
-        All outputs below 0 lose what 0 does, and all above the distance what it does. With
-        a = e^(-1 / scale), P(x) = (1 - a) / (1 + a) a^|x - distance|.
+        All outputs below 0 have the loss of 0, and all above `distance` the loss of `distance`.
+        With a = e^(-1 / scale), P(x) = (1 - a) / (1 + a) a^|x - distance|.
         """
         scale, distance = self.scale, self.distance
         log_end = -math.log1p(math.exp(-1 / scale))

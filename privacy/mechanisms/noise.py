@@ -17,17 +17,17 @@ from privacy.relations import REPLACE_ONE, NeighboringRelation
 @fields_told_by_ours
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
-    """Gaussian noise on a sum (or any query) whose records are clipped.
+    """Gaussian noise on a sum (or another query) of clipped records.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise over the L2 norm bound of ONE record's
-        contribution, whatever the relation. No unit, > 0.
+        Standard deviation of the noise / L2 norm bound (clip norm) of ONE record's contribution,
+        for every relation. No unit, > 0.
     replace_distance
-        How far a replaced record can move the query, in clip norms, in
-        (0, 2]. Used under REPLACE_ONE alone; 2 (v against -v) unless the query
-        is known to move less (a reward in [0, 1] of a public round: 1).
+        Sensitivity to replacing one record, in clip norms, in (0, 2]. Used only under
+        REPLACE_ONE. The default 2 (v against -v) is always valid; pass less only if the query
+        changes less (1 for a reward in [0, 1] in a public round).
 
     Raises
     ------
@@ -51,30 +51,30 @@ class Gaussian(Mechanism):
     null_is_absent: ClassVar[bool] = True
 
     def shift(self, relation: NeighboringRelation) -> float:
-        """Return how far one record moves the query, in clip norms."""
+        """Return the sensitivity to one record, in clip norms."""
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1)."""
-        # noise beyond 1e150 counts as 1e150: the square must not underflow
+        # noise above 1e150 is treated as 1e150, so that the square does not underflow
         ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
         return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)
 
     def for_group(self, size: int) -> "Gaussian":
-        """Return 1 / size of the noise (Dong, Roth and Su 2022, Theorem 2.14)."""
+        """Divide the noise multiplier by `size` (Dong, Roth and Su 2022, Theorem 2.14)."""
         return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
 
 
 @fields_told_by_ours
 @dataclass(frozen=True)
 class Laplace(Mechanism):
-    """Laplace noise on a query whose records are clipped in L1 norm.
+    """Laplace noise on a query of records clipped in L1 norm.
 
     Parameters
     ----------
     scale
-        Scale b of the noise (density ``exp(-|x| / b) / 2b``) over the L1 norm bound
-        of one record's contribution. No unit, > 0.
+        Scale b of the noise (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's
+        contribution. No unit, > 0.
     replace_distance
         As in `Gaussian`, in L1 clip norms.
     """
@@ -93,20 +93,20 @@ class Laplace(Mechanism):
     null_is_absent: ClassVar[bool] = True
 
     def shift(self, relation: NeighboringRelation) -> float:
-        """Return how far one record moves the query, in clip norms."""
+        """Return the sensitivity to one record, in clip norms."""
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> LaplacePair:
-        """Return two Laplace distributions, shift / scale apart."""
+        """Return two Laplace distributions, shifted by shift / scale."""
         return LaplacePair(ratio_up(self.shift(relation), self.scale))
 
     def for_group(self, size: int) -> "Laplace":
-        """Return 1 / size of the scale: the records' contributions add up."""
+        """Divide the scale by `size`: the records' contributions add up."""
         return replace(self, scale=divided(self.scale, size))
 
 
 def _replace_distance(value: float) -> float:
-    remedy = "Pass how far replacing one record moves the query, in clip norms; 2 is always safe."
+    remedy = "Pass the sensitivity to replacing one record, in clip norms; 2 is always valid."
     return checks.real("replace_distance", value, remedy, above=0, at_most=2)
 
 
@@ -115,7 +115,7 @@ def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> floa
 
 
 def divided(value: float, size: int) -> float:
-    """Return value / size, rounded down: less noise than there is."""
+    """Return value / size, rounded down, which is conservative for noise."""
     ratio = value / size
     return ratio if Fraction(ratio) * size <= Fraction(value) else math.nextafter(ratio, 0.0)
 

@@ -1,4 +1,4 @@
-"""Poisson sampling: each record is kept independently, once for the whole inner mechanism."""
+"""Poisson sampling: one independent draw per record for the whole inner mechanism."""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from privacy.names import told_by_ours
 from privacy.numerics.rounding import sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-_GROUP = "Let user_level(PoissonSampled(...), max_contributions=...) build it."
+_GROUP = "Use user_level(PoissonSampled(...), max_contributions=...)."
 _LARGEST_GROUP = 1000
 
 
 class _Unsampled(type):
-    """Lets ``PoissonSampled(m, sampling_probability=1)`` be `m` itself."""
+    """Make ``PoissonSampled(m, sampling_probability=1)`` return `m`."""
 
     @told_by_ours
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
@@ -27,7 +27,7 @@ class _Unsampled(type):
         q = checks.probability(sampling_probability)
         if q == 1:
             return mechanism
-        if isinstance(mechanism, PoissonSampled):  # each record passes both coins
+        if isinstance(mechanism, PoissonSampled):  # nested sampling probabilities multiply
             q = math.nextafter(q * mechanism.sampling_probability, 1.0)
             mechanism = mechanism.mechanism
         return super().__call__(mechanism, q)
@@ -37,18 +37,17 @@ class _Unsampled(type):
 class PoissonSampled(Mechanism, metaclass=_Unsampled):
     """`mechanism` run once on a Poisson sample of the records.
 
-    Every record is kept independently with `sampling_probability`, ONCE, for
-    all of `mechanism`: a sampled repetition uses one sample again and again.
-    A training run of T fresh samples is ``repeat(PoissonSampled(m, ...), T)``.
-    Which records were kept stays secret.
+    Each record is included independently with `sampling_probability`. One sample is drawn for all
+    of `mechanism`, so that a sampled repetition reuses it. For T steps with a new sample each, use
+    ``repeat(PoissonSampled(m, ...), T)``. The sample must stay secret.
 
     Parameters
     ----------
     mechanism
-        What runs on the sample.
+        The mechanism that runs on the sample.
     sampling_probability
-        Probability q in (0, 1] that a record is kept; 1 gives `mechanism`
-        itself, and nested samplings multiply.
+        Probability q in (0, 1] that a record is included. With 1 the result is `mechanism`
+        itself. Nested probabilities multiply.
     """
 
     mechanism: Mechanism
@@ -56,14 +55,14 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the mechanism that is sampled."""
+        """As in the sampled mechanism."""
         return self.mechanism.null_is_absent
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the loss of the inner mechanism on one sample.
 
-        Under REPLACE_ONE a dominating pair is known for Gaussians at distance 2 alone: the
-        antipodal one (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769).
+        Under REPLACE_ONE a dominating pair is known only for Gaussians with replace_distance 2:
+        the antipodal one (Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769).
         """
         inner, q = self.mechanism, self.sampling_probability
         squared = mu_squared(inner, ADD_OR_REMOVE_ONE)
@@ -72,8 +71,8 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
                 raise unproven(
                     self,
                     relation,
-                    "Several releases on ONE sample are proven for Gaussians alone. If each draws "
-                    "a sample of its own, sample each: repeat(PoissonSampled(...), count).",
+                    "Several releases on ONE sample have a proven bound only for Gaussians. If "
+                    "each draws its own sample, use repeat(PoissonSampled(...), count).",
                 )
             return inner.sampled_loss(q, relation)
         joint = GaussianPair(squared)
@@ -85,7 +84,7 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
             raise unproven(
                 self,
                 relation,
-                "Under sampling the dominating pair is known for replace_distance=2 alone.",
+                "With sampling, the dominating pair is known only for replace_distance=2.",
             )
         return AntipodalPair(joint.mu, q)
 
@@ -98,10 +97,10 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
 
 @dataclass(frozen=True)
 class GroupSampled(Mechanism):
-    """`mechanism` on a Poisson sample, as seen by a group of records. Built by `user_level`.
+    """`mechanism` on a Poisson sample, for a group of records. Built by `user_level`.
 
-    Each of the group's `size` records is kept independently with `sampling_probability`; all of
-    them are there, or none is.
+    Neighboring data sets differ in all `size` records of the group. Each record is included
+    independently with `sampling_probability`.
     """
 
     mechanism: Mechanism
@@ -110,7 +109,7 @@ class GroupSampled(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the mechanism that is sampled."""
+        """As in the sampled mechanism."""
         return self.mechanism.null_is_absent
 
     def __post_init__(self) -> None:
@@ -132,16 +131,18 @@ class GroupSampled(Mechanism):
             raise unproven(
                 self,
                 relation,
-                "Several records of one user under sampling are proven for Gaussians, where the "
-                "records are added, removed or zeroed.",
+                "With sampling, several records of one user have a proven bound only for "
+                "Gaussians under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL.",
             )
         if self.size > _LARGEST_GROUP:
-            raise unproven(self, relation, f"Groups have at most {_LARGEST_GROUP} records.")
+            raise unproven(
+                self, relation, f"A sampled group may have at most {_LARGEST_GROUP} records."
+            )
         return GroupSampledPair(GaussianPair(squared).mu, self.sampling_probability, self.size)
 
 
 def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | None:
-    """Return mu^2 of a tree of Gaussians on the same records, None for any other tree."""
+    """Return mu^2 of a composition of Gaussians on the same records, else None."""
     match mechanism:
         case Gaussian():
             return mechanism.loss(relation).mu_squared

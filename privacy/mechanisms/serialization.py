@@ -8,18 +8,18 @@ from privacy.mechanisms.base import REGISTRY, Mechanism
 
 
 def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
-    """Build the mechanism that `Mechanism.to_json` wrote, with every check.
+    """Build a mechanism from the output of `Mechanism.to_json`; every field is validated.
 
     Parameters
     ----------
     form
-        A mapping with the key ``"type"`` (a class name) and that class's
-        fields, such as ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
+        A mapping with the key ``"type"`` (a class name) and the fields of that class, such as
+        ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
 
     Raises
     ------
     ValueError, TypeError
-        The type or a field is not known, missing, or outside its domain.
+        The type or a field is unknown, missing, or outside its domain.
     """
     if not isinstance(form, Mapping):
         raise TypeError(checks.expected("mechanism", form, "an object", _FORM))
@@ -45,4 +45,4 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
         raise ValueError(checks.expected("mechanism", dict(form), f"a {kind}", _FORM)) from error
 
 
-_FORM = 'Pass {"type": ..., fields ...}, as to_json() writes it.'
+_FORM = 'Pass {"type": ..., fields ...}, as returned by to_json().'

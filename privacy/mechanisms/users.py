@@ -1,8 +1,6 @@
-"""The user as the unit of privacy: one person's records change together.
+"""User-level privacy: all records of one user change together.
 
-`user_level` rewrites a mechanism that was described record by record. What comes out is an
-ordinary mechanism whose "one record" is all that a user owns, so that every notion, calibration
-and budget serves it. (`Curve.group` asks for less structure, and answers with more loss.)
+`Curve.group` applies to any mechanism, with looser bounds than `user_level`.
 """
 
 from collections.abc import Iterable
@@ -20,39 +18,38 @@ def user_level(
     max_contributions: int | None = None,
     spread: Iterable[int] | None = None,
 ) -> Mechanism:
-    """Describe `mechanism` with one user, who owns several records, as the unit of privacy.
+    """Return `mechanism` with one user, who owns several records, as the unit of privacy.
 
-    Whatever the relation, all the user's records change together: all are removed (or added),
-    all replaced, or all zeroed. With k records of one user
+    All records of the user are removed (or added), replaced, or zeroed together. With k records:
 
-    - Gaussian and Laplace noise hides them like noise 1 / k as large (Dong, Roth and Su 2022,
-      Theorem 2.14);
-    - a pure claim costs k epsilon, an (epsilon, delta) one (k epsilon,
-      delta (e^(k epsilon) - 1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2), a zCDP one k^2 rho
-      (Bun and Steinke 2016, Proposition 1.9), a randomized response k reports;
-    - Gaussian noise on a Poisson sample of the records sees a binomial number of them (Ganesh
-      2024, arXiv 2401.10294); not under REPLACE_ONE.
+    - Gaussian and Laplace: the noise is divided by k (Dong, Roth and Su 2022, Theorem 2.14).
+    - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon,
+      delta (e^(k epsilon) - 1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho
+      (Bun and Steinke 2016, Proposition 1.9).
+    - Randomized response: k reports.
+    - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024,
+      arXiv 2401.10294). Not under REPLACE_ONE.
 
     Parameters
     ----------
     mechanism
-        What runs, described for one record.
+        The mechanism, described for one record.
     max_contributions
-        Most records of one user, whichever releases they enter.
+        Contribution bound: the most records of one user, in any releases.
     spread
-        Most records of one user in each of several releases: `mechanism` is ONE release, run
-        ``len(spread)`` times with independent noise, and the user owns ``spread[b]`` of the
-        records of release b. For Gaussian noise the cost is rho * sum of squares.
+        Contribution bounds of several releases. `mechanism` is ONE release, run ``len(spread)``
+        times with independent noise; a user owns at most ``spread[b]`` records of release b. For
+        Gaussian noise the cost is rho * sum of squares.
 
     Returns
     -------
     Mechanism
-        What to account, with ``unit="one user"``. One record a user gives `mechanism`.
+        Pass it to `account` with ``unit="one user"``. With one record per user, `mechanism`.
 
     Raises
     ------
     UnsupportedMechanism
-        A part of the mechanism has no theorem for several records.
+        A part of the mechanism has no proven bound for several records.
 
     Examples
     --------
@@ -74,7 +71,7 @@ def user_level(
     except TypeError:
         counts = []
     if not counts:
-        rule = "counts of records, one a release"
+        rule = "counts of records, one per release"
         raise ValueError(checks.expected("spread", spread, rule, _CONTRIBUTIONS))
     return compose(*(_for_user(mechanism, count) for count in counts))
 
@@ -83,7 +80,7 @@ _CONTRIBUTIONS = "Pass the most records that one user owns, a whole number >= 1.
 
 
 def _for_user(node: Mechanism, size: int) -> Mechanism:
-    """Return the mechanism as `size` records that change together see it."""
+    """Return the mechanism for a group of `size` records."""
     if size == 1:
         return node
     match node:
@@ -92,14 +89,14 @@ def _for_user(node: Mechanism, size: int) -> Mechanism:
         case Composed():
             return compose(*(_for_user(part, size) for part in node.parts))
         case Parallel() if _only(node, Gaussian, ZeroConcentratedDP) or _only(node, PureDP):
-            # However the records fall into cells, the sum of c_i^2 rho_i (of c_i epsilon_i) is
-            # largest with all of them in one cell.
+            # With c_i records in cell i, the sum of c_i^2 rho_i (of c_i epsilon_i) is largest
+            # if all records are in one cell.
             return parallel(*(_for_user(part, size) for part in node.parts), cells=node.cells)
     return node.for_group(size)
 
 
 def _only(node: Mechanism, *kinds: type[Mechanism]) -> bool:
-    """Return whether all leaves are of these kinds, and none is sampled."""
+    """Return whether all leaves are of these kinds and none is sampled."""
     if isinstance(node, Repeated):
         return _only(node.mechanism, *kinds)
     if isinstance(node, Composed | Parallel):

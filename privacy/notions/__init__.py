@@ -1,1 +1,1 @@
-"""One file a notion: its curve and its rules, which register themselves when imported."""
+"""Accounting methods, one per module."""

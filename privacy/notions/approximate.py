@@ -1,10 +1,9 @@
-"""(epsilon, delta): exact profiles of one release, and sums of claims.
+"""Approximate DP: exact profiles of one release, and optimal composition of claims.
 
-One release in closed form is exact. Several pure or approximate claims compose by the
-optimal sum of Kairouz, Oh and Viswanath 2015 (Theorem 3.3): exactly when their epsilons are equal,
-else with the epsilons rounded up to a lattice (the exact sum is #P-hard; `ApproximateCurve.gap`
-states what that costs at most). A bounded loss composes as the pure claim that it meets; an
-unbounded one does not compose in this notion.
+Claims compose by the optimal composition theorem of Kairouz, Oh and Viswanath 2015 (Theorem 3.3):
+exactly if their epsilons are equal, else with the epsilons rounded up to a lattice (exact
+composition is #P-hard; `ApproximateCurve.gap` bounds the excess). A bounded loss composes as a pure
+claim; an unbounded one does not compose.
 """
 
 import math
@@ -34,21 +33,21 @@ from privacy.relations import REPLACE_ONE, NeighboringRelation
 Composition = Literal["optimal", "advanced", "basic"]
 
 _LARGEST_SUM = 1_000_000
-"""Releases up to which the optimal sum is taken; beyond, basic composition."""
+"""Most releases for the optimal sum of claims of one epsilon."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ApproximateCurve(Curve):
-    """The profile of one release, or of several (epsilon, delta) claims together.
+    """The privacy profile of one release, or of composed (epsilon, delta) claims.
 
     Parameters
     ----------
     relation
         The neighboring relation.
     parts
-        How often each pair is released on the same records.
+        The number of releases of each pair on the same records.
     known
-        Whether the profile of each part is the truth, not only a bound.
+        Whether the profile of each part is exact, not only an upper bound.
     """
 
     notion: ClassVar[str] = "approximate"
@@ -60,7 +59,7 @@ class ApproximateCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """Whether it is one known profile, or equal claims."""
+        """Whether it is one exact profile, or claims of one epsilon."""
         return self.known and (self._total() == 1 or self._equal())
 
     def _total(self) -> int:
@@ -75,8 +74,8 @@ class ApproximateCurve(Curve):
     def _mass(self) -> float:
         """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up.
 
-        It is at most the sum of the deltas, which is taken as they are written: the sum of
-        decimals is the float that is written so, not one above.
+        It is at most the sum of the deltas, computed exactly from their decimal representations,
+        so that the result is not rounded up past that decimal sum.
         """
         claims = [(p.claim[1], n) for p, n in self.parts.items()]
         total = sum((n * Fraction(repr(mass)) for mass, n in claims if mass), start=Fraction(0))
@@ -93,7 +92,7 @@ class ApproximateCurve(Curve):
 
     @cached_property
     def _basic(self) -> float:
-        """Return the sum of the largest losses, but for the masses at infinity, rounded up."""
+        """Return the sum of the largest finite losses, rounded up."""
         suprema = [(p.claim[0], n) for p, n in self.parts.items()]
         total = sum(n * supremum for supremum, n in suprema)
         if math.isinf(total):
@@ -148,14 +147,14 @@ class ApproximateCurve(Curve):
         delta
             Probability in [0, 1).
         composition
-            How claims add up. ``"optimal"``: the module's rule. ``"advanced"``: the closed form
-            sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2) (Kairouz, Oh and
-            Viswanath 2015, Theorem 3.5) or the basic one, if smaller. ``"basic"``: the sum. Both
-            are valid, and looser.
+            Composition theorem. ``"optimal"``: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
+            ``"advanced"``: sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2)
+            (their Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. The last
+            two are valid but looser.
         """
         delta = checks.query_delta(delta)
         if composition not in get_args(Composition):
-            remedy = "Use 'optimal' unless you must match a printed closed form."
+            remedy = "Use 'optimal' unless you must match a published closed form."
             rule = f"one of {get_args(Composition)}"
             raise ValueError(checks.expected("composition", composition, rule, remedy))
         if composition == "optimal":
@@ -173,11 +172,11 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, self._claims())._losses()
 
     def gap(self, delta: float) -> float:
-        """Return by how much `epsilon` may exceed the optimal sum's answer at most.
+        """Return an upper bound on the excess of `epsilon` over exact optimal composition.
 
-        0 for one release and for claims of one epsilon. Else the difference to the answer with
-        every epsilon rounded down to the lattice, and all of it where there are too many claims
-        for a lattice.
+        0 for one release and for claims of one epsilon. Otherwise the difference to the result
+        with every epsilon rounded down to the lattice, or `epsilon` itself if there are too many
+        claims for a lattice.
         """
         found = self.epsilon(delta)
         if self._total() == 1 or self._equal() or found == 0:
@@ -195,20 +194,20 @@ class ApproximateCurve(Curve):
     def _at_delta(self, delta: float) -> Answer:
         if delta == 0:
             return self._answer(self._supremum)
-        if self._mass > delta:  # their logs may be equal
+        if self._mass > delta:  # compared here, since their logs may be equal
             return self._answer(math.inf)
         found = invert(self._log_delta, math.log(delta))
         return self._answer(min(self._basic, found))
 
     def _claims(self) -> dict[LossPair, int]:
-        """Return the parts as claims that compose: a bounded loss is a pure claim."""
+        """Return the parts as claims; a bounded loss becomes a pure claim."""
         claims: dict[LossPair, int] = {}
         for pair, count in self.parts.items():
             epsilon, mass = pair.claim
             if math.isinf(epsilon):
                 raise UnsupportedMechanism(
-                    f"Only (epsilon, delta) claims compose in notion {self.notion!r}; a part has "
-                    "an unbounded loss.",
+                    f"Accounting method {self.notion!r} composes only (epsilon, delta) claims; a "
+                    "part has an unbounded loss.",
                     mechanism=self.mechanism,
                     notion=self.notion,
                 )
@@ -221,23 +220,22 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, parts, known and claims)
 
     def _plus(self, others: Sequence["ApproximateCurve"]) -> "ApproximateCurve":
-        """Return the curve of all claims."""
         curves = (self, *others)
         claims = merged(pair for curve in curves for pair in curve._claims().items())
         return self._sum(claims, known=all(curve.exact for curve in curves))
 
     def _times(self, count: int) -> "ApproximateCurve":
-        """Return the curve of `count` releases."""
         parts = {claim: count * n for claim, n in self._claims().items()}
         return self._sum(parts, known=self.exact)
 
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the pointwise maximum of two single releases."""
+        """Return the pointwise maximum of the profiles of two single releases."""
         if self.parts == other.parts:
             return self
         if self._total() > 1 or other._total() > 1:
             raise UnsupportedMechanism(
-                f"Composed parts of a parallel plan cannot be answered by notion {self.notion!r}.",
+                f"Accounting method {self.notion!r} does not support parallel parts that are "
+                "composed.",
                 mechanism=self.mechanism,
                 notion=self.notion,
             )
@@ -245,15 +243,14 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 
     def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
 
 
 def _binary_epsilon(pair: LossPair) -> float | None:
-    """Return the epsilon of a claim, None for any other pair."""
+    """Return the epsilon of a binary claim, None for any other pair."""
     return pair.epsilon if isinstance(pair, ClaimPair) and pair.categories == 2 else None
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ApproximateCurve | None:
-    """Return the curve of one release of a pair; moment bounds have no profile."""
+    """Return the curve of one release of a pair, None for moment bounds."""
     return ApproximateCurve(relation, {loss: 1}) if isinstance(loss, LossPair) else None

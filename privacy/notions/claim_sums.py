@@ -1,8 +1,8 @@
-"""How (epsilon, delta) claims add up: sums of losses that are +-epsilon each.
+"""Composition of (epsilon, delta) claims: sums of losses +-epsilon.
 
-The worst epsilon-DP mechanism is randomized response (Kairouz, Oh and Viswanath 2015, Theorem 3.3):
-its loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon. Masses delta
-at infinity are added by the caller.
+Randomized response dominates every epsilon-DP mechanism (Kairouz, Oh and Viswanath 2015, Theorem
+3.3). Its loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon. The caller
+adds the masses delta at infinity.
 """
 
 import math
@@ -16,20 +16,20 @@ if TYPE_CHECKING:  # the closed forms run without numpy
     from privacy.losses.quadrature import Array
 
 LARGEST_LATTICE = 10_000
-"""Claims up to which `LatticeSum` is taken."""
-_CELLS, _WORK = 2**16, 2**28  # of a lattice at most, and cells times claims
+"""Most claims for `LatticeSum`."""
+_CELLS, _WORK = 2**16, 2**28  # most cells of a lattice, and most cells times claims
 _Losses = Sequence[tuple[float, int]]
 
 
 def optimal_sum(loss: float, count: int, epsilon: float) -> float:
-    """Return an upper bound of the log delta of `count` releases of loss +-`loss` each.
+    """Return an upper bound on log delta of `count` releases of loss +-`loss` each.
 
     sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
     with p = e^loss / (1 + e^loss).
     """
     import numpy as np
 
-    # a smaller epsilon has a larger delta: pays for the rounding of epsilon - (n - 2i) loss
+    # lower epsilon (larger delta) covers the rounding of epsilon - (n - 2i) loss
     epsilon -= 4 * U * (count * loss + epsilon)
     if epsilon >= count * loss:
         return -math.inf
@@ -42,7 +42,7 @@ def optimal_sum(loss: float, count: int, epsilon: float) -> float:
 
 
 def _log_weights(count: int, loss: float, last: int) -> "Array":
-    """Return the log probabilities that i = 0 .. last of `count` losses are negative."""
+    """Return the log probabilities that exactly i of `count` losses are negative, i = 0 .. last."""
     import numpy as np
     from scipy.special import gammaln
 
@@ -52,7 +52,7 @@ def _log_weights(count: int, loss: float, last: int) -> "Array":
 
 
 def _rounding(count: int, loss: float) -> float:
-    """Return the error of a log weight."""
+    """Return an error bound on a log weight."""
     return U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
 
 
@@ -74,22 +74,22 @@ def advanced_sum(losses: _Losses, epsilon: float) -> float:
 
 
 def _mean_and_norm(losses: _Losses) -> tuple[float, float]:
-    """Return sum e tanh(e / 2) and sqrt(sum e^2), whose squares may underflow."""
+    """Return sum e tanh(e / 2) and sqrt(sum e^2), scaled so that no square underflows."""
     top = max(loss for loss, _ in losses)
     mean = math.fsum(n * (loss / top) * math.tanh(0.5 * loss) for loss, n in losses)
     return top * mean, top * math.sqrt(math.fsum(n * (loss / top) ** 2 for loss, n in losses))
 
 
 class LatticeSum:
-    """Claims of several epsilons, each moved to a lattice, and summed there exactly.
+    """The exact sum of claims whose epsilons are rounded to a lattice.
 
     Parameters
     ----------
     losses
-        Each epsilon, and how many claims have it.
+        Each epsilon, and the number of claims with it.
     rounded_up
-        To which side an epsilon moves. Rounding up gives an upper bound: a larger epsilon's
-        randomized response can be processed into a smaller one's.
+        Whether epsilons are rounded up. This gives an upper bound: randomized response with a
+        smaller epsilon is a postprocessing of that with a larger one.
     """
 
     def __init__(self, losses: _Losses, *, rounded_up: bool = True) -> None:
@@ -106,7 +106,7 @@ class LatticeSum:
 
     @cached_property
     def _masses(self) -> tuple["Array", "Array", float]:
-        """Return the sum's values, their probabilities, and a relative error bound."""
+        """Return the values of the sum, their probabilities, and a relative error bound."""
         import numpy as np
 
         mass, error = np.ones(1), 0.0
@@ -122,7 +122,7 @@ class LatticeSum:
         return value, mass, error
 
     def __call__(self, epsilon: float) -> float:
-        """Return an upper bound of log delta at `epsilon` (of the moved claims)."""
+        """Return an upper bound on log delta at `epsilon`, for the rounded claims."""
         import numpy as np
 
         value, mass, error = self._masses
@@ -131,5 +131,5 @@ class LatticeSum:
         delta = float(mass[beyond] @ -np.expm1(epsilon - value[beyond]))
         if delta == 0.0:
             return -math.inf if epsilon >= value[-1] else math.log(1e-290)
-        delta += 1e-290  # for weights that underflow
-        return min(0.0, math.log(delta) + error + (64 + mass.size) * U)  # a sum rounds each time
+        delta += 1e-290  # bounds the weights that underflow
+        return min(0.0, math.log(delta) + error + (64 + mass.size) * U)

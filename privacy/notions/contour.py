@@ -1,8 +1,7 @@
-"""The exact privacy loss of composed releases, by contour integration.
+"""The exact privacy profile of composed releases, by contour integration.
 
-The two directions (a record removed, a record added) are summed separately and the larger delta is
-taken at the end. `contour_integral` has the integral, docs/theory/contour.md the derivation. One
-release alone is answered by its closed form.
+The two directions (a record removed, a record added) are composed separately; delta is the larger
+result. A single release uses its closed form. docs/theory/contour.md has the derivation.
 """
 
 import math
@@ -26,23 +25,23 @@ from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
-_LARGE = 0.1  # delta from which on epsilon is often 0
-_HOPELESS = 1e6  # an epsilon that protects nothing: no long search for a smaller one
-_LOOSE = 1e-3  # relative error bound from which on basic composition may be smaller
-_MOST_DISCRETE = 500  # different discrete parts, each of which is looked at alone
-_UNSEEN = 32.0  # log of the share of delta at which an omitted mass is negligible
+_LARGE = 0.1  # delta above which epsilon is often 0
+_HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
+_LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
+_MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes
+_UNSEEN = 32.0  # log(delta / omitted mass) above which the omitted mass is negligible
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContourCurve(Curve):
-    """The exact profile of composed pairs, Gaussians among them.
+    """The exact profile of composed dominating pairs.
 
     Parameters
     ----------
     relation
         The neighboring relation.
     parts
-        How often each pair is released on the same records.
+        The number of releases of each pair on the same records.
     mu_squared
         Sum of mu^2 over the unsampled Gaussians.
     """
@@ -58,19 +57,22 @@ class ContourCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """Whether each part's nodes are those of its pair, not of one that loses a little more."""
+        """Whether the nodes of each part are those of its pair, not of a slightly worse one."""
         return all(pair.exact_model for pair in self.parts)
 
     @property
     def refusal(self) -> str:
-        """Why sums of claims alone, and of very many discrete parts, are not answered."""
+        """Why sums of claims alone, or of very many discrete parts, are not supported."""
         if self._closed_form is not None:
             return ""
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
         if claims and not self.mu_squared:
-            return f"Notion {self.notion!r} does not add up claims alone, for lack of noise."
+            return f"Accounting method {self.notion!r} composes claims only together with noise."
         if sum(isinstance(pair, DiscretePair) for pair in self.parts) > _MOST_DISCRETE:
-            return f"Notion {self.notion!r} adds up at most {_MOST_DISCRETE} discrete parts."
+            return (
+                f"Accounting method {self.notion!r} composes at most {_MOST_DISCRETE} different "
+                "discrete parts."
+            )
         return ""
 
     @cached_property
@@ -79,19 +81,19 @@ class ContourCurve(Curve):
 
     @cached_property
     def _whole(self) -> tuple[LossSum, ...]:
-        """One sum a direction."""
+        """The loss sum of each direction."""
         models = tuple((_model(pair), count) for pair, count in self.parts.items())
         return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
 
     @cached_property
     def _sums(self) -> tuple[LossSum, ...]:
-        """The same without numbers of records so rare that a `lost` mass pays for them."""
+        """`_whole` without very unlikely numbers of sampled records, which `lost` accounts for."""
         models = tuple((_likely(_model(pair)), count) for pair, count in self.parts.items())
         return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
 
     @cached_property
     def _log_omitted(self) -> float:
-        """Log of the mass that `_sums` omit and `_whole` do not."""
+        """Log of the mass that `_sums` omit, compared to `_whole`."""
         omitted = max(a.lost - b.lost for a, b in zip(self._sums, self._whole, strict=True))
         return math.log(omitted) if omitted > 0 else -math.inf
 
@@ -103,7 +105,7 @@ class ContourCurve(Curve):
         return pair.profile if count == 1 and not others and not self.mu_squared else None
 
     def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
-        """Return the sums to ask: what the quick ones omit must be negligible."""
+        """Return `_sums` if the mass that they omit is negligible, else `_whole`."""
         return self._sums if log_delta > self._log_omitted + _UNSEEN else self._whole
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
@@ -129,15 +131,12 @@ class ContourCurve(Curve):
         return self._answer(float(max(values)), float(max(errors)))
 
     def _has_basic(self, error: float) -> bool:
-        """Return whether basic composition may be smaller.
-
-        With few releases that rarely see a record, the others hardly count.
-        """
+        """Return whether basic composition may be smaller, as for few rarely sampled releases."""
         loose = error > _LOOSE or not self.exact
         return loose and len(self.parts) == 1 and not self.mu_squared
 
     def _basic(self, epsilon: float) -> float:
-        """Return log of n delta_1(epsilon / n), for n releases of one kind."""
+        """Return an upper bound on log(n delta_1(epsilon / n)), for n equal releases."""
         ((pair, count),) = self.parts.items()
         one = pair.profile.log_delta(math.nextafter(epsilon / count, 0.0))
         if one == -math.inf:
@@ -146,7 +145,7 @@ class ContourCurve(Curve):
 
     @cached_property
     def _total_variation(self) -> float:
-        """A bound of delta(0): total variations add up."""
+        """An upper bound on delta(0): total variation distances add up."""
         each = [(count, pair.profile.log_delta(0.0)) for pair, count in self.parts.items()]
         if self.mu_squared:
             each.append((1, GaussianPair(self.mu_squared).profile.log_delta(0.0)))
@@ -179,29 +178,28 @@ class ContourCurve(Curve):
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
         if found.value > 0 and found.error > 1e-4:
-            if delta > _LARGE and found.value < _HOPELESS:  # a line that is hard to guess
+            if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(
                     lambda epsilon: self._at_epsilon(epsilon).value, log_delta, rtol=1e-9
                 )
                 return found._replace(value=min(found.value, searched))
-            if self._at_epsilon(0.0).value <= log_delta:  # no epsilon is needed at all
+            if self._at_epsilon(0.0).value <= log_delta:
                 return found._replace(value=0.0)
         return found
 
     def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":
-        """Return the curve of all: log moments add, within each direction."""
+        """Return the composed curve: log moments add within each direction."""
         curves = (self, *others)
         parts = merged(pair for curve in curves for pair in curve.parts.items())
         squared = sum_up(curve.mu_squared for curve in curves)
         return ContourCurve(self.relation, parts, squared)
 
     def _times(self, count: int) -> "ContourCurve":
-        """Return the curve of `count` releases."""
         parts = {pair: count * n for pair, n in self.parts.items()}
         return ContourCurve(self.relation, parts, sum_up([count * self.mu_squared]))
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
-        """Return the curve of parallel releases, where one dominates the other."""
+        """Return the curve of parallel releases if one dominates the other, else raise."""
         if self.parts == other.parts:
             largest = max(self.mu_squared, other.mu_squared)
             return ContourCurve(self.relation, self.parts, largest)
@@ -219,7 +217,7 @@ def _likely(model: LossModel) -> LossModel:
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:
-    """Return the curve of one release of a pair with nodes, or of a Gaussian."""
+    """Return the curve of one release if its pair has nodes or is Gaussian."""
     if isinstance(loss, GaussianPair):
         return ContourCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
     if not isinstance(loss, LossPair) or loss.model is None:

@@ -1,4 +1,4 @@
-"""The privacy profile of a sum of losses, by one integral along a vertical line.
+"""The privacy profile of a sum of losses, by one integral on a vertical line.
 
 For independent losses with log moments K_i, K = sum n_i K_i, and any c > 0,
 
@@ -9,8 +9,8 @@ The trapezoid rule with spacing h returns, exactly,
 
     sum over all integers n of exp(2 pi n c / h) delta(epsilon + 2 pi n / h),
 
-so that what it adds to delta is >= 0. Everything else that the computation leaves out or rounds
-is bounded and added. docs/theory/contour.md has the derivation.
+so that the alias terms only increase delta. Bounds on truncation and rounding errors are added.
+docs/theory/contour.md has the derivation.
 """
 
 import math
@@ -27,12 +27,12 @@ from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_LOOSE = 1e-8  # relative error beyond which a line is drawn anew
-_QUADRATURE = 4e-18  # of the tilted mass alone
+_LOOSE = 1e-8  # relative error above which another line is tried
+_QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
-_MOST_LINES = 12  # for one epsilon; the first nearly always serves
+_MOST_LINES = 12  # for one epsilon; the first one nearly always suffices
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
-# places beside the saddle where K is known
+# multiples of the saddle point at which K is computed
 _BESIDE = np.concatenate(
     [[0.1, 0.25, 1.0], 1 - 2.0 ** -np.arange(1, 11), 1 + 2.0 ** -np.arange(0.5, 11)]
 )
@@ -41,21 +41,21 @@ _STRETCH = 1.25 ** np.arange(8)
 
 
 class Line:
-    """The integrand on a line Re t = c, at nodes that serve epsilons near the given one.
+    """The integrand on a line Re t = c, at nodes for epsilons near the given one.
 
-    Sizes are relative to exp(K(c) - c epsilon) throughout.
+    All sizes are relative to exp(K(c) - c epsilon).
 
     Parameters
     ----------
     total
-        The loss.
+        The sum of losses.
     saddle
-        About where K(t) - t epsilon - log t - log(1 + t) is smallest. The line is drawn there, or
-        a little to the left where rare large losses weigh less.
+        Approximate minimizer of K(t) - t epsilon - log t - log(1 + t). c is there, or a little to
+        the left, where rare large losses have less weight.
     epsilon
         The privacy loss bound of interest, >= 0.
     thrift
-        How much of log(number of nodes) a factor e of accuracy is worth.
+        The increase of log(number of nodes) that is accepted for a factor e of accuracy.
     """
 
     def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
@@ -86,10 +86,10 @@ class Line:
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
     ) -> tuple[float, float]:
-        """Return c and the distance of the aliases that keeps them small.
+        """Return c and an alias period for which the aliases are small.
 
-        Moving left of the saddle costs digits, exp(K - c epsilon) against delta, and may save
-        many nodes: a tilt by exp(c L) no longer reaches for the rarest losses.
+        A c left of the saddle point loses digits, since exp(K - c epsilon) grows relative to
+        delta. It may need far fewer nodes, since the tilt exp(c L) gives rare losses less weight.
         """
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
@@ -111,10 +111,10 @@ class Line:
         return math.exp(min(left, 50.0)) + math.exp(min(right, 50.0))
 
     def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
-        """Return a frequency beyond which the integrand is negligible, and a dummy's mu^2.
+        """Return a frequency beyond which the integrand is negligible, and mu^2 of a dummy.
 
-        Where that needs too many nodes, a small dummy Gaussian is composed, which never lowers
-        delta and makes the integrand fall off like a Gaussian.
+        If that needs too many nodes, a small dummy Gaussian is composed. It never decreases delta
+        and makes the integrand decay like a Gaussian.
         """
         log_target = math.log(_TARGET * math.pi) + self.log_size
         digits = max(-log_target - math.log(self.c), 10.0)
@@ -164,7 +164,7 @@ class Line:
         self.value, self.mean, self.value_error = value, mean, off + 4 * ULP * value
         t = c + 1j * w
         self._t = t
-        # a modulus above 1 is an error of that size, which is accounted for
+        # a modulus above 1 is a rounding error, which the error bound includes
         exponent.real = np.minimum(exponent.real, 0.0)
         weight = self.step / math.pi / (t * (t + 1))
         weight[0] *= 0.5
@@ -172,7 +172,7 @@ class Line:
         self._error = error
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """Return an upper bound of log delta(epsilon), and its slope."""
+        """Return an upper bound on log delta(epsilon), and its slope."""
         drift = self.mean - epsilon
         turned = self._terms * np.exp(1j * (drift * self.frequency))
         total = float(turned.real.sum())
@@ -187,17 +187,17 @@ class Line:
         alias = self._alias(epsilon)
         self.error, self.kink = math.inf, 0.0
         if total > lost:
-            # a dummy of variance v raises delta by v delta'' / 2, and delta' / delta is the slope
+            # a dummy of variance v adds v delta'' / 2 to delta; delta' / delta is the slope
             spread = self._dummy * max(self.c + 1, abs(slope)) ** 2
             smoothing = math.expm1(min(spread, 50.0))
-            # at a kink, which atoms have, by less than its standard deviation times the slope
+            # at a kink (of atoms) it adds less than its standard deviation times the slope
             self.kink = math.sqrt(spread) if self._kinked else 0.0
             self.error = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
 
 def _log1p(x: Complex) -> Complex:
-    """Return log(1 + x), relatively accurate near 0 (NumPy's own is not)."""
+    """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
     real, imaginary = x.real, x.imag
     square = np.maximum(2 * real + real * real + imaginary * imaginary, -0.75)
     far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
@@ -208,7 +208,7 @@ def _log1p(x: Complex) -> Complex:
 
 
 class Bound(NamedTuple):
-    """An upper bound in one direction, the relative error of its delta, and its saddle point."""
+    """An upper bound in one direction, its relative error bound, and its saddle point."""
 
     value: float
     error: float
@@ -216,17 +216,17 @@ class Bound(NamedTuple):
 
 
 def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf) -> Bound:
-    """Return an upper bound of log delta(epsilon) in one direction.
+    """Return an upper bound on log delta(epsilon) in one direction, epsilon >= 0.
 
-    epsilon >= 0; the bound is -inf where delta is 0. The saddle is looked for from `near` on. A
-    bound below `least`, the other direction's, need not be tight.
+    The bound is -inf if delta is 0. The search for the saddle point starts at `near`. A bound
+    below `least`, that of the other direction, need not be tight.
     """
     lost = total.lost
     if not lost:
         return _log_delta(total, epsilon, near, least)
     if lost >= 1:
         return Bound(0.0, 0.0, near)
-    # what the finite losses of the other direction leave of its delta
+    # part of the other direction's delta that is due to finite losses
     rest = (math.exp(least) - lost) / (1 - lost)
     found = _log_delta(total, epsilon, near, math.log(rest) if rest > 0 else -math.inf)
     # delta = lost + (1 - lost) * delta of the finite losses
@@ -235,7 +235,7 @@ def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = 
 
 
 def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bound:
-    """Return the answer for what the models do not leave out."""
+    """Return the bound for the finite losses of the models."""
     if epsilon >= total.supremum:
         return Bound(-math.inf, 0.0, near)
     c = math.nan
@@ -258,7 +258,7 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
-    """Return a line that serves `epsilon` well: with more nodes if few lose too many digits."""
+    """Return a line for `epsilon`, with more nodes if the default ones are not accurate enough."""
     line = Line(total, c, epsilon)
     line.log_delta(epsilon)
     if line.error < _LOOSE:
@@ -269,7 +269,7 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
-    """Return an upper bound of log delta(epsilon), some times the truth, from a few real t > 0."""
+    """Return a loose upper bound on log delta(epsilon) from a few real t > 0."""
     found = 0.0
     for near in t * _DEPTHS:
         with suppress(ArithmeticError):
@@ -278,13 +278,13 @@ def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
 
 
 def _bound(total: LossSum, t: float, epsilon: float) -> float:
-    """Return an upper bound of log delta(epsilon) by one t > 0."""
+    """Return an upper bound on log delta(epsilon) from one t > 0."""
     excess, error = _rough_excess(total, t)
     return excess - t * epsilon + error + 4 * ULP * t * epsilon
 
 
 def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
-    """Return the log of a bound of delta(epsilon) e^(t epsilon), and its error.
+    """Return the log of an upper bound on delta(epsilon) e^(t epsilon), and its error.
 
     delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
     of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
@@ -295,7 +295,10 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
 
 
 def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
-    """Return the smallest epsilon proven in one direction, or `least`, the other direction's."""
+    """Return the smallest epsilon proven in one direction.
+
+    Or `least`, the epsilon of the other direction, if it is larger and proven in this one.
+    """
     if not (lost := total.lost):
         return _epsilon(total, log_delta, least)
     if lost < 1:
@@ -307,7 +310,7 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
 
 
 def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
-    """Return the answer for what the models do not omit."""
+    """Return the bound for the finite losses of the models."""
     c, low, high = math.nan, 0.0, total.supremum
     try:
         c, guess = total.saddle_of_delta(log_delta)
@@ -325,7 +328,7 @@ def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
                 if line.error < _LOOSE or (turn and near):
                     return Bound(min(found, total.supremum), line.error + line.kink, c)
-            except Unresolved:  # Newton's method, kept near: log delta need not be concave
+            except Unresolved:  # damped Newton step, since log delta need not be concave
                 fall = -slope if slope < 0 and line.error < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
             low, high = (low, min(high, guess)) if value <= log_delta else (guess, high)
@@ -338,7 +341,7 @@ def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
 
 
 def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
-    """Return where the bound of `_rough_log_delta` meets log delta, by the best order near t."""
+    """Return the epsilon at which the bound of `_rough_log_delta` equals `log_delta`."""
     found = math.inf
     for near in t * _DEPTHS:
         with suppress(ArithmeticError):
@@ -348,22 +351,22 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:
-    """Return an epsilon at which the line's bound meets the target, by Newton's method.
+    """Return an epsilon at which the bound of the line meets the target, by Newton's method.
 
     Raises
     ------
     Unresolved
-        The line says nothing there, or on the way.
+        The line gives no useful bound at the solution or at an iterate.
     """
     low, high = -math.inf, math.inf
     for _ in range(30):
         value, slope = line.log_delta(guess)
         if line.error == math.inf or slope >= 0:
-            raise Unresolved("the line says nothing here")
+            raise Unresolved("the line gives no useful bound here")
         low, high = (guess, high) if value > log_delta else (low, guess)
         change = (log_delta - value) / slope
         guess = max(guess + change, 0.0)
-        if abs(change) < 1e-7 * guess or high == 0:  # the next step would be of 1e-14
+        if abs(change) < 1e-7 * guess or high == 0:  # the next relative step is about 1e-14
             break
         if not low < guess < high:
             guess = (low + high) / 2

@@ -1,8 +1,8 @@
-"""Gaussian differential privacy: the exact profile of any number of Gaussians.
+"""Gaussian differential privacy (GDP): the exact profile of composed Gaussians.
 
-A tree of Gaussian mechanisms has exactly the privacy of ONE with
-mu^2 = sum of (shift / noise_multiplier)^2 (Dong, Roth and Su 2022, Corollary 3.3), and
-mu-GDP has the profile of Balle and Wang 2018, Theorem 8.
+A composition of Gaussian mechanisms has exactly the privacy of ONE with
+mu^2 = sum of (shift / noise_multiplier)^2 (Dong, Roth and Su 2022, Corollary 3.3). The profile of
+mu-GDP is that of Balle and Wang 2018, Theorem 8.
 """
 
 import math
@@ -30,7 +30,7 @@ class GaussianCurve(Curve):
     relation
         The neighboring relation.
     mu_squared
-        mu^2 >= 0, which adds up under composition.
+        mu^2 >= 0; additive under composition.
     """
 
     notion: ClassVar[str] = "gaussian"
@@ -39,31 +39,29 @@ class GaussianCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """True: the profile is that of the mechanism."""
+        """True: the profile is exact."""
         return True
 
     @property
     def mu(self) -> float:
-        """An upper bound of mu, one unit in the last place above."""
+        """An upper bound on mu, within a few units in the last place."""
         return round_up(math.sqrt(self.mu_squared), _ROUNDING)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         return self._answer(GaussianPair(self.mu_squared).profile.log_delta(epsilon))
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
-        """Return the curve of all: mu^2 adds."""
+        """Return the composed curve: mu^2 adds."""
         return GaussianCurve(self.relation, sum_up(curve.mu_squared for curve in (self, *others)))
 
     def _times(self, count: int) -> "GaussianCurve":
-        """Return the curve of `count` releases."""
         return GaussianCurve(self.relation, round_up(count * self.mu_squared))
 
     def _worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
-        """Return the larger of the two: Gaussian trade-off curves never cross."""
+        """Return the curve with the larger mu: Gaussian trade-off functions never cross."""
         return GaussianCurve(self.relation, max(self.mu_squared, other.mu_squared))
 
     def _moved(self, other: "GaussianCurve") -> "GaussianCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         return GaussianCurve(REPLACE_ONE, (self + other).mu_squared)
 
     def _group(self, size: int) -> "GaussianCurve":
@@ -84,23 +82,22 @@ _MULTIPLIER = "Pass the standard deviation of the noise divided by the clip norm
 def mu_from_noise_multiplier(noise_multiplier: float) -> float:
     """Return mu = 1 / noise_multiplier of one Gaussian, rounded up.
 
-    The record's contribution moves the query by at most one clip norm
-    (ADD_OR_REMOVE_ONE or REPLACE_SPECIAL).
+    For a sensitivity of one clip norm (ADD_OR_REMOVE_ONE or REPLACE_SPECIAL).
     """
     noise_multiplier = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIER, above=0)
     return ratio_up(1.0, noise_multiplier)
 
 
 def noise_multiplier_from_mu(mu: float) -> float:
-    """Return noise_multiplier = 1 / mu, rounded up (the private side)."""
+    """Return noise_multiplier = 1 / mu, rounded up (conservative)."""
     return ratio_up(1.0, checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0))
 
 
 def mu_from_rho(rho: float) -> float:
-    """Return the mu = sqrt(2 rho) of the Gaussian mechanism with that rho.
+    """Return mu = sqrt(2 rho) of the Gaussian mechanism with that rho, rounded down.
 
-    Only for a Gaussian mechanism: rho-zCDP alone does not imply mu-GDP. Rounded down, so
-    that spending mu spends no more than rho.
+    Only for a Gaussian mechanism: rho-zCDP does not imply mu-GDP. A Gaussian mechanism with the
+    returned mu costs at most rho.
     """
     rho = checks.real("rho", rho, "Pass the rho of a Gaussian mechanism.", above=0)
     guess = math.sqrt(2) * math.sqrt(rho)

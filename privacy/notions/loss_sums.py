@@ -1,4 +1,4 @@
-"""Independent privacy losses, added up in one direction, and where their integrals peak."""
+"""Sums of independent privacy losses in one direction, and their saddle points."""
 
 import math
 from collections.abc import Callable
@@ -18,21 +18,21 @@ from privacy.numerics.rounding import ULP, sum_up
 
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
-"""A log delta that is below every float's; delta <= exp(K(t) - t epsilon)."""
+"""A log delta below that of every positive float; delta <= exp(K(t) - t epsilon)."""
 
 
 class Unresolved(ArithmeticError):
-    """The integral cannot be bounded to a useful accuracy with the nodes that are allowed."""
+    """The integral has no useful bound with the permitted number of nodes."""
 
 
 @dataclass(frozen=True)
 class LossSum:
-    """Independent privacy losses, added up in one direction.
+    """A sum of independent privacy losses in one direction.
 
     Attributes
     ----------
     parts
-        Each step's model and how often it runs.
+        Each model and its number of runs.
     mu_squared
         Sum of mu^2 over the unsampled Gaussians, whose K is mu^2 t (t + 1) / 2.
     direction
@@ -58,7 +58,7 @@ class LossSum:
         return min(-math.expm1(kept) * (1 + 16 * ULP), 1.0)
 
     def log_moment(self, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
-        """Return K and a bound of its error at real t > 0."""
+        """Return K and an error bound at real t > 0."""
         value = 0.5 * self.mu_squared * t * (t + 1)
         error = 4 * ULP * value
         for model, count in self.parts:
@@ -81,7 +81,7 @@ class LossSum:
         return model.nodes(self.direction, t) if shared is None else shared
 
     def decay(self, c: float, frequency: Array, digits: float) -> Array:
-        """Return log bounds of |exp(K(c + i w) - K(c))| for every w >= frequency."""
+        """Return log upper bounds on |exp(K(c + i w) - K(c))| for every w >= frequency."""
         total = -0.5 * self.mu_squared * frequency**2
         for model, count in self.parts:
             depth = math.sqrt(2 * digits / count) * _DEPTHS
@@ -93,7 +93,7 @@ class LossSum:
     def saddle(self, epsilon: float, start: float) -> float:
         """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
 
-        Or one at which it is so small that delta is below every float.
+        Or a t that already proves delta to be below every positive float.
         """
 
         def step(t: float) -> tuple[float, float]:
@@ -101,7 +101,7 @@ class LossSum:
             if value - t * epsilon < NOTHING - 1:
                 return 0.0, 0.0
             if not mean > 0:
-                raise Unresolved("the mean loss is lost in its own rounding")
+                raise Unresolved("the mean loss is below its rounding error")
             bend = variance + t**-2 + (1 + t) ** -2
             pull = epsilon + 1 / t + 1 / (1 + t)
             slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
@@ -111,7 +111,7 @@ class LossSum:
         return self._descend(step, start)
 
     def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
-        """Return t, and the epsilon whose saddle it is, about where delta is reached."""
+        """Return a saddle point t and its epsilon, approximately where delta is reached."""
         epsilon = math.inf
 
         def step(t: float) -> tuple[float, float]:
@@ -120,24 +120,24 @@ class LossSum:
             bend = variance + t**-2 + (1 + t) ** -2
             epsilon = mean - 1 / t - 1 / (1 + t)
             size = value - t * epsilon - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * bend)
-            miss = log_delta - size  # d size / d log t = -t^2 bend, but for the root's change
-            if size < -1:  # size is about -t^2 times a constant
+            miss = log_delta - size  # d size / d log t = -t^2 bend, ignoring the change of bend
+            if size < -1:  # here size is nearly proportional to -t^2
                 return miss, math.log(log_delta / size) * -size / (t * t * bend)
             return miss, -miss / (t * t * bend)
 
         rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
         t = self._descend(step, min(math.sqrt(-log_delta / rho), 16.0))
         if not math.isfinite(epsilon):
-            raise Unresolved("no saddle point has so large a delta")
+            raise Unresolved("delta is larger than at every saddle point")
         return t, max(epsilon, 0.0)
 
     def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
-        """Newton's method in log t, kept inside its bracket."""
+        """Return a root by Newton's method in log t, with a bracket."""
         low, high, found, refused = 0.0, math.inf, 0.0, math.inf
         for _ in range(100):
             try:
                 miss, change = step(t)
-            except OverflowError:  # too many nodes: a smaller t is as sound, only less tight
+            except OverflowError:  # too many nodes; a smaller t is also valid, but looser
                 miss, change, refused = math.inf, -1.0, t
             else:
                 found = t
@@ -151,5 +151,5 @@ class LossSum:
             if not 1e-15 < t < 1e15 or high - low < near * high:
                 break
         if not found:
-            raise Unresolved("the loss is spread too widely for the saddle point to be found")
+            raise Unresolved("the loss spreads too widely to find its saddle point")
         return found

@@ -1,9 +1,9 @@
-"""Rényi differential privacy: the divergence at every order, and its best conversion.
+"""Rényi differential privacy (RDP): the divergence at every order, and its best conversion.
 
 log delta(order) = (a - 1) (D - epsilon) + (a - 1) log(1 - 1/a) - log a (Canonne, Kamath and
 Steinke 2020, Proposition 12) is convex in the order a, since (a - 1) D is (van Erven and
-Harremoës 2014, Corollary 2) and the rest's second derivative is 1 / (a (a - 1)). So one
-descent from a coarse grid finds the best of all orders, and every order is valid.
+Harremoës 2014, Corollary 2) and the second derivative of the rest is 1 / (a (a - 1)). So one
+descent from a coarse grid finds the best order. Every order is valid.
 """
 
 import math
@@ -25,13 +25,13 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 
 Conversion = Literal["optimal", "classic"]
 
-_FLAT = 2e-4  # how far values in a bracket may differ for parabolas to end the search
-_ACCURACY = 1e-11  # of the smallest value, relative to 1 + its size
+_FLAT = 2e-4  # relative range of values in a bracket below which parabolas are tried
+_ACCURACY = 1e-11  # of the smallest value, relative to its size or `unit`
 _LAST = 1e15
 
 
 def _default_orders() -> Array:
-    """Return the default orders: fractional near 1, all of 2 .. 64, then two an octave."""
+    """Return the default orders: fractional near 1, all of 2 .. 64, then two per octave."""
     near = 1 + np.array([0.002, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
     between = np.array([2.25, 2.5, 2.75, 3.25, 3.5, 3.75, 4.5, 5.5, 6.5, 7.5])
     far = np.floor(2.0 ** np.arange(6.5, 9.1, 0.5))
@@ -40,7 +40,7 @@ def _default_orders() -> Array:
 
 DEFAULT_ORDERS = _default_orders()
 _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
-_NEAREST = 1e-3  # orders nearer to 1 than this are not searched
+_NEAREST = 1e-3  # smallest order - 1 that is searched
 _AROUND = np.array([0.9995, 1.0, 1.0005])
 _STACK = 128  # divergences computed at once
 _SIXTHS = np.arange(1, 6) / 6
@@ -49,14 +49,14 @@ _Objective = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RenyiCurve(Curve):
-    """Rényi divergence bounds of composed releases.
+    """Upper bounds on the Rényi divergences of composed releases.
 
     Parameters
     ----------
     relation
         The neighboring relation.
     parts
-        How often each divergence is released on the same records.
+        The number of releases of each divergence on the same records.
     orders
         The only orders to use; None searches all.
     """
@@ -70,7 +70,7 @@ class RenyiCurve(Curve):
     orders: tuple[float, ...] | None = None
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
-        """Return the divergence at each order, by direction where directions differ.
+        """Return the divergence at each order, per direction if the directions differ.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class RenyiCurve(Curve):
         Returns
         -------
         ndarray
-            Upper bounds, shape (n,), or (2, n): one record removed, one added.
+            Upper bounds, shape (n,), or (2, n): record removed, record added.
         """
         a = np.asarray(orders, dtype=float)
         with np.errstate(over="ignore"):
@@ -93,7 +93,7 @@ class RenyiCurve(Curve):
 
     @cached_property
     def _stacks(self) -> list[tuple[Array, list[Divergence]]]:
-        """Return runs of parts of one class with their counts, short enough for a cache."""
+        """Return runs of at most `_STACK` parts of one class, with their counts."""
         kinds: dict[type[Divergence], list[Divergence]] = {}
         for part in self.parts:
             kinds.setdefault(type(part), []).append(part)
@@ -118,7 +118,7 @@ class RenyiCurve(Curve):
     ) -> tuple[float, float]:
         """Return the smallest value of a quasi-convex objective, and its order.
 
-        Accurate relative to the value's size or `unit`, whichever is larger.
+        The accuracy is relative to the size of the value or `unit`, whichever is larger.
         """
         if self.orders is not None:
             given = np.array(self.orders)
@@ -140,8 +140,8 @@ class RenyiCurve(Curve):
     def _log_total_variation(self) -> float:
         """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
-        Bretagnolle and Huber 1979, Lemma 2.1. It keeps tiny epsilons reachable, where every
-        order's conversion is above zero.
+        Bretagnolle and Huber 1979, Lemma 2.1. It makes tiny epsilons reachable, for which the
+        conversion by any order gives more than 0.
         """
         nearest = 1 + _NEAREST if self.orders is None else min(self.orders)
         gap = -math.expm1(-float(self._worst(np.array([nearest]))[0]))
@@ -165,7 +165,7 @@ class RenyiCurve(Curve):
         conversion
             ``"optimal"``: D + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath and Steinke
             2020, Proposition 12). ``"classic"``: D + log(1/delta)/(a - 1) (Mironov 2017,
-            Proposition 3), valid and loose.
+            Proposition 3), valid but loose.
         """
         if conversion not in ("optimal", "classic"):
             remedy = "Use 'optimal' unless you must match another tool."
@@ -187,7 +187,7 @@ class RenyiCurve(Curve):
         return self._answer(max(0.0, math.nextafter(value, math.inf)), order=order, hint=order)
 
     def _plus(self, others: Sequence["RenyiCurve"]) -> "RenyiCurve":
-        """Return the curve of all: divergences add, within each direction."""
+        """Return the composed curve: divergences add within each direction."""
         parts = merged(pair for curve in (self, *others) for pair in curve.parts.items())
         linear = [(part, n) for part, n in parts.items() if isinstance(part, Linear)]
         if len(linear) > 1:
@@ -197,19 +197,18 @@ class RenyiCurve(Curve):
         return RenyiCurve(self.relation, parts, self.orders)
 
     def _times(self, count: int) -> "RenyiCurve":
-        """Return the curve of `count` releases."""
         parts = {part: count * n for part, n in self.parts.items()}
         return RenyiCurve(self.relation, parts, self.orders)
 
     def _worst_of(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Return the larger divergence at each order and in each direction."""
+        """Return the maximum divergence at each order and in each direction."""
         if self.parts == other.parts:
             return RenyiCurve(self.relation, self.parts, self.orders)
         both = _Worst(tuple(dict.fromkeys(self._cells() + other._cells())))
         return RenyiCurve(self.relation, {both: 1}, self.orders)
 
     def _group(self, size: int) -> "RenyiCurve":
-        """Return the bound by the chain of neighbours; size^2 rho where the order is linear."""
+        """Return size^2 rho for parts linear in the order, a chain of neighbors for the others."""
         parts: dict[Divergence, int] = {}
         chained = []
         for part, count in self.parts.items():
@@ -229,7 +228,6 @@ class RenyiCurve(Curve):
         return (self._frozen(),)
 
     def _moved(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Return the REPLACE_ONE curve of a record removed here and added to `other`."""
         return RenyiCurve(REPLACE_ONE, {_Moved(self._frozen(), other._frozen()): 1})
 
     def _frozen(self) -> "_Parts":
@@ -237,16 +235,16 @@ class RenyiCurve(Curve):
 
 
 class _Tried:
-    """Orders tried so far, sorted, and a quasi-convex objective's values there."""
+    """The orders tried so far, sorted, and the values of a quasi-convex objective there."""
 
     def __init__(self, objective: Callable[[Array], Array], unit: float) -> None:
         self.objective = objective
         self.unit = unit
-        self.whole = True  # whether large orders are rounded: sums are cheaper than quadrature
+        self.whole = True  # round large orders: finite sums are cheaper than quadrature
         self.orders = self.values = np.empty(0)
 
     def add(self, orders: Array) -> bool:
-        """Try more orders; return whether there were any that are new."""
+        """Try more orders; return whether any was new."""
         wanted = (round(a) if self.whole and a >= FRACTIONAL else a for a in orders.tolist())
         known = self.orders.tolist()
         new = np.array(
@@ -265,12 +263,12 @@ class _Tried:
         return float(self.orders[self.values.argmin()])
 
     def widen(self) -> None:
-        """Go on beyond an end while it is the best order, in growing steps."""
+        """Extend the range in growing steps while the best order is at its end."""
         step = 0.2
         while (best := self.best()) in (self.orders[0], self.orders[-1]):
             upward = best == self.orders[-1]
             if best >= _LAST if upward else best <= 1 + _NEAREST:
-                # the step to the end may have been long: is a better order just inside?
+                # after a long step to the end, a better order may be just inside
                 self.add(np.array([1 + (best - 1) * (0.95 if upward else 1.05)]))
                 if self.best() == best:
                     return
@@ -281,7 +279,7 @@ class _Tried:
             step *= 1.5
 
     def narrow(self) -> None:
-        """Shrink the bracket round the best order until the objective is flat inside."""
+        """Shrink the bracket around the best order until the objective is flat inside."""
         while True:
             best = int(self.values.argmin())
             around = slice(max(best - 1, 0), best + 2)
@@ -308,7 +306,7 @@ class _Tried:
 
 
 def _vertex(x: Array, y: Array) -> tuple[float, float]:
-    """Return where the parabola through three points is smallest, inside them, and its value."""
+    """Return the minimizer, between three points, of the parabola through them, and its value."""
     left, right = np.diff(y) / np.diff(x)
     bend = (right - left) / (x[2] - x[0])
     if not bend > 0:
@@ -352,7 +350,7 @@ def _rows(parts: _Parts, orders: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Worst(Divergence):
-    """Sets of releases of which a record sees one."""
+    """The maximum over parallel cells, each a set of releases."""
 
     cells: tuple[_Parts, ...]
 
@@ -362,7 +360,7 @@ class _Worst(Divergence):
 
 @dataclass(frozen=True)
 class _Moved(Divergence):
-    """A record removed from the cell that `leaves` saw and added to the one `enters` saw."""
+    """A record that moves from the cell of `leaves` to the cell of `enters`."""
 
     leaves: _Parts
     enters: _Parts
@@ -373,12 +371,12 @@ class _Moved(Divergence):
 
 
 def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
-    """Return an RDP curve that uses only the given orders (> 1)."""
+    """Return the RDP curve restricted to the given orders (> 1)."""
     assert isinstance(curve, RenyiCurve)
     return RenyiCurve(curve.relation, curve.parts, checks.orders(orders))
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> RenyiCurve | None:
-    """Return the curve of one release whose divergence is bounded."""
+    """Return the curve of one release, None if it has no divergence bound."""
     divergence = loss.divergence
     return None if divergence is None else RenyiCurve(relation, {divergence: 1})

@@ -1,9 +1,6 @@
-"""Zero-concentrated differential privacy: rho, and its conversions to (epsilon, delta).
+"""Zero-concentrated differential privacy (zCDP) and its conversions to (epsilon, delta).
 
 rho-zCDP bounds the Rényi divergence of every order a > 1 by a rho (Bun and Steinke 2016).
-`conversion="optimal"` takes the best real order of Canonne, Kamath and Steinke 2020,
-Proposition 12; `"classic"` is the closed form epsilon = rho + 2 sqrt(rho log(1/delta)) of Bun
-and Steinke 2016, Proposition 1.3, valid and loose.
 """
 
 import math
@@ -36,21 +33,21 @@ _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 def _check_conversion(conversion: str) -> None:
     if conversion not in get_args(Conversion):
-        remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' for Gaussian noise alone."
+        remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' only for Gaussian noise."
         rule = "'optimal', 'classic' or 'gaussian'"
         raise ValueError(checks.expected("conversion", conversion, rule, remedy))
 
 
 def _gaussian_curve(rho: float) -> GaussianCurve:
     """Return the exact curve of Gaussian noise with mu^2 = 2 rho."""
-    # what rho-zCDP says is the same in every relation
+    # the conversion is the same under every relation
     return GaussianCurve(ADD_OR_REMOVE_ONE, 2 * rho)
 
 
 def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
     """Return a - 1 for the best order a: the root of rho x^2 + log(1 + x) = log(1/delta)."""
-    # both starts lie above the root, where Newton descends; a few steps are enough because
-    # every order is valid and the bound is flat at the best one
+    # both starts are above the root, where Newton's method decreases monotonically; few steps
+    # suffice, since every order is valid and the bound is flat near the best one
     x = min(math.sqrt(log_inverse_delta / rho), math.expm1(min(log_inverse_delta, 700.0)))
     for _ in range(60):
         excess = rho * x * x + math.log1p(x) - log_inverse_delta
@@ -62,7 +59,7 @@ def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
 
 
 def _epsilon_at(rho: float, delta: float, x: float) -> float:
-    """Return an upper bound of the epsilon that order 1 + x gives."""
+    """Return an upper bound on epsilon from order 1 + x."""
     loss, gain = (1 + x) * rho, -math.log1p(1 / x)
     # log(1 - 1/a) = -log(1 + 1/x)
     mass = -(math.log1p(x) + math.log(delta)) / x
@@ -83,12 +80,12 @@ def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
     while excess(high) < 0 and high < 700:
         high = min(2 * high, 700.0)
     best = math.exp(safe_root(excess, low, high, rtol=1e-10))
-    # beyond, the rounding of x epsilon would count; every order is valid
+    # larger orders are valid too, but the rounding of x epsilon would be significant
     return min(best, 1e12 / max(epsilon, 1e-290))
 
 
 def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
-    """Return an upper bound of the log delta that order 1 + x gives."""
+    """Return an upper bound on log delta from order 1 + x."""
     order = 1 + x
     loss, gain = x * (order * rho - epsilon), -x * math.log1p(1 / x)
     rounding = 8 * U * (x * (order * rho + epsilon) - gain + math.log1p(x) + 1)
@@ -106,9 +103,10 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
         Probability in [0, 1); 0 gives infinity.
     conversion
         ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1)
-        (Canonne, Kamath and Steinke 2020, Proposition 12), never below 0.
-        ``"classic"``: rho + 2 sqrt(rho log(1/delta)).
-        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
+        (Canonne, Kamath and Steinke 2020, Proposition 12), at least 0.
+        ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition 1.3),
+        valid but loose.
+        ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
 
     Examples
     --------
@@ -141,7 +139,7 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
         ``"optimal"``: min over a > 1 of exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1/a)^a
         (Canonne, Kamath and Steinke 2020, Corollary 13).
         ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1.
-        ``"gaussian"``: exact, and for Gaussian noise alone, which has mu = sqrt(2 rho).
+        ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
     """
     _check_conversion(conversion)
     rho = checks.real("rho", rho, _RHO, above=0)
@@ -162,13 +160,13 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     Parameters
     ----------
     epsilon
-        Target privacy loss, > 0.
+        Target epsilon, > 0.
     delta
-        Target probability in (0, 1).
+        Target delta in (0, 1).
     conversion
-        ``"optimal"``: inverse of `epsilon_from_rho`. ``"classic"``: the closed form
-        (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta). ``"gaussian"``: the exact
-        inverse, for Gaussian noise alone.
+        ``"optimal"``: inverse of `epsilon_from_rho`.
+        ``"classic"``: (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta).
+        ``"gaussian"``: the exact inverse, only for Gaussian noise.
 
     Examples
     --------
@@ -197,8 +195,7 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
 def rho_from_noise_multiplier(noise_multiplier: float) -> float:
     """Return rho = 1 / (2 noise_multiplier^2) of one Gaussian, rounded up.
 
-    For a record that moves the query by at most one clip norm (Bun and Steinke 2016,
-    Proposition 1.6).
+    For a sensitivity of one clip norm (Bun and Steinke 2016, Proposition 1.6).
     """
     remedy = "Pass the standard deviation of the noise divided by the clip norm."
     noise_multiplier = checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
@@ -210,14 +207,14 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
 
 
 def noise_multiplier_from_rho(rho: float) -> float:
-    """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (the private side)."""
+    """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (conservative)."""
     rho = checks.real("rho", rho, _RHO, above=0)
     guess = math.sqrt(0.5) / math.sqrt(rho)
     return least(guess, lambda multiplier: 2 * Fraction(rho) * multiplier**2 >= 1)
 
 
 def rho_from_mu(mu: float) -> float:
-    """Return rho = mu^2 / 2: what mu-GDP guarantees in zCDP, rounded up."""
+    """Return rho = mu^2 / 2, rounded up: mu-GDP implies rho-zCDP."""
     mu = checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
     if not 1e-150 < mu < 1e154:
         return math.inf if mu > 1 else math.ulp(0.0)
@@ -226,16 +223,16 @@ def rho_from_mu(mu: float) -> float:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ZeroConcentratedCurve(Curve):
-    """rho-zCDP: Rényi divergence at most order * rho at every order > 1.
+    """rho-zCDP: a Rényi divergence of at most order * rho at every order > 1.
 
     Parameters
     ----------
     relation
         The neighboring relation.
     rho
-        The parameter, >= 0, which adds up under composition.
+        The parameter, >= 0; additive under composition.
     known
-        Whether the mechanism is known by its rho alone, so that no method can do better.
+        Whether only rho is known of the mechanism, so that no other method can be tighter.
     """
 
     notion: ClassVar[str] = "zcdp"
@@ -245,7 +242,7 @@ class ZeroConcentratedCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """Whether the mechanism is known by its rho alone."""
+        """Whether only rho is known of the mechanism."""
         return self.known
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
@@ -261,27 +258,24 @@ class ZeroConcentratedCurve(Curve):
         return self._answer(found, order=1 + _best_order_for_epsilon(self.rho, found))
 
     def divergence(self, order: float) -> float:
-        """Return the bound order * rho of the Rényi divergence, order > 1."""
+        """Return the bound order * rho on the Rényi divergence, order > 1."""
         order = checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
         return round_up(order * self.rho)
 
     def _plus(self, others: Sequence["ZeroConcentratedCurve"]) -> "ZeroConcentratedCurve":
-        """Return the curve of all: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
+        """Return the composed curve: rho adds (Bun and Steinke 2016, Lemma 1.7)."""
         curves = (self, *others)
         rho = sum_up(curve.rho for curve in curves)
         return ZeroConcentratedCurve(self.relation, rho, all(curve.known for curve in curves))
 
     def _times(self, count: int) -> "ZeroConcentratedCurve":
-        """Return the curve of `count` releases."""
         return ZeroConcentratedCurve(self.relation, round_up(count * self.rho), self.known)
 
     def _worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
-        """Return the larger rho."""
         known = self.known and other.known
         return ZeroConcentratedCurve(self.relation, max(self.rho, other.rho), known)
 
     def _moved(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
-        """Return the REPLACE_ONE curve of a record that changes its cell."""
         both = self + other
         return ZeroConcentratedCurve(REPLACE_ONE, both.rho, both.known)
 
@@ -291,9 +285,9 @@ class ZeroConcentratedCurve(Curve):
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ZeroConcentratedCurve | None:
-    """Return the curve of one release: the supremum of its divergence over the order."""
+    """Return the curve of one release, with rho = supremum of divergence / order."""
     rho = loss.rho
     if rho is None:
         return None
-    # beside a zCDP claim a Gaussian counts by its rho; alone, "gaussian" answers first
+    # composed with a zCDP claim, a Gaussian is known by its rho; alone, "gaussian" is used first
     return ZeroConcentratedCurve(relation, rho, isinstance(loss, MomentBound | GaussianPair))

@@ -1,1 +1,1 @@
-"""Numerical tools that know nothing of privacy."""
+"""Numerical tools that are independent of privacy accounting."""

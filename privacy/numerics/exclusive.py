@@ -1,4 +1,4 @@
-"""Claims: one thread at a time, in the process that made the object, and each right once."""
+"""Locks for one thread at a time, and permissions that can be used once."""
 
 import os
 import threading
@@ -7,17 +7,16 @@ from typing import Any
 
 
 class Claim:
-    """A lock for one release. Copies, pickles and forks get a lock of their own.
+    """A lock for one release. Copies, pickles and forked processes get a new lock.
 
-    The thread that holds it may take it again: a signal handler then meets the half-made release
-    instead of waiting for itself.
+    It is reentrant, so that a signal handler in the thread that holds it does not deadlock.
     """
 
     def __init__(self) -> None:
         self._process, self._lock = os.getpid(), threading.RLock()
 
     def __enter__(self) -> None:
-        if os.getpid() != self._process:  # the thread that holds the lock was not forked with it
+        if os.getpid() != self._process:  # a fork does not copy the thread that holds the lock
             self._process, self._lock = os.getpid(), threading.RLock()
         self._lock.acquire()
 
@@ -34,7 +33,7 @@ class Claim:
 
 
 class Right:
-    """A right that is used once, in the process that gave it."""
+    """A permission that can be used once, in the process that created it."""
 
     def __init__(self) -> None:
         self._process, self._unused = os.getpid(), [True]
@@ -43,7 +42,7 @@ class Right:
         return bool(self._unused) and self._process == os.getpid()
 
     def use(self) -> bool:
-        """Return whether there was a right. Of several threads, one gets True."""
+        """Return whether the permission was unused. Only one of several threads gets True."""
         try:
             return self._unused.pop() and self._process == os.getpid()
         except IndexError:

@@ -17,8 +17,8 @@ _SQRT_HALF = math.sqrt(0.5)
 def _moment_ratios(x: float, count: int) -> list[float]:
     """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 1.
 
-    r_n = n / (x + r_{n+1}), all terms positive. Run downwards from a far n, the start's
-    error dies like exp(-2 x sqrt(2 n)).
+    r_n = n / (x + r_{n+1}), all terms positive. In the backward recurrence from a large n the
+    error of the start decays like exp(-2 x sqrt(2 n)).
     """
     start = count + 12 + int(330 / (x * x))
     ratio = 0.5 * (math.sqrt(x * x + 4 * start) - x)
@@ -30,7 +30,7 @@ def _moment_ratios(x: float, count: int) -> list[float]:
 
 
 def mills_ratio(x: float) -> float:
-    """Return (1 - Phi(x)) / phi(x) for x >= 0, to a few units in the last place."""
+    """Return (1 - Phi(x)) / phi(x) for x >= 0, accurate to a few units in the last place."""
     if x < 2:
         return math.sqrt(math.pi / 2) * math.exp(0.5 * x * x) * math.erfc(x * _SQRT_HALF)
     return 1 / (x + _moment_ratios(x, 1)[0])
@@ -40,7 +40,7 @@ def _odd_moments(x: float) -> list[float]:
     """Return m_n(x) / n! for n = 1, 3, .., 25, x >= 0."""
     moments = [mills_ratio(x)]
     if x < 1:
-        # upward; the error grows, but slower than the series' weights fall
+        # forward recurrence: its error grows slower than the weights of the series decrease
         moments.append(1 - x * moments[0])
         for n in range(1, 25):
             moments.append(max(0.0, n * moments[n - 1] - x * moments[n]))
@@ -51,19 +51,19 @@ def _odd_moments(x: float) -> list[float]:
 
 
 def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
-    """Return log delta of mu-GDP at `epsilon` >= 0, and a bound of the log's error.
+    """Return log delta of mu-GDP at `epsilon` >= 0, and an error bound on the log.
 
     delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
     (Balle and Wang 2018, Theorem 8).
     """
     middle, half = epsilon / mu, 0.5 * mu
     a, b = middle - half, middle + half
-    if a > 1e100:  # a^2 is about to overflow: delta is far below the smallest float
+    if a > 1e100:  # a^2 may overflow; delta is far below the smallest float
         return -math.inf, 0.0
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
-    # a carries the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
+    # a includes the rounding of epsilon / mu, and d log delta / da is between -(a + 1) and 0
     error = U * (4 + 4 * (abs(a) + 1) * b)
-    if error > 0.1 and a > 0:  # the rounding of a^2 counts: delta <= exp(-a^2 / 2) is enough
+    if error > 0.1 and a > 0:  # a^2 is rounded too much; use delta <= exp(-a^2 / 2)
         return -0.5 * max(0.0, a - 8 * U * b) ** 2, 0.0
     if mu < 1:
         odd = _odd_moments(middle)
@@ -83,7 +83,7 @@ def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
 
 
 def log_tail(x: float) -> float:
-    """Return log(1 - Phi(x)), to a few units in the last place of max(1, x^2)."""
+    """Return log(1 - Phi(x)), accurate to a few units in the last place of max(1, x^2)."""
     if x < 0:
         return math.log(0.5 * math.erfc(x * _SQRT_HALF))
     return -0.5 * x * x - _LOG_SQRT_2PI + math.log(mills_ratio(x))

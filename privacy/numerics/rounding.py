@@ -1,4 +1,4 @@
-"""Directed rounding of floats: every result is on the conservative side of the exact one."""
+"""Directed rounding of floats: every result bounds the exact value from the named side."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -11,12 +11,12 @@ ULP = 2.0**-52
 
 
 def round_up(value: float, relative: float = 0.0) -> float:
-    """Return `value` (>= 0) moved up by a relative error bound and one float more."""
+    """Return `value` (>= 0) increased by a relative error bound and one ulp."""
     return math.nextafter(value * (1 + relative), math.inf)
 
 
 def sum_up(values: Iterable[float]) -> float:
-    """Return an upper bound of a sum of floats >= 0, an ulp above; an empty sum is 0."""
+    """Return an upper bound on a sum of floats >= 0, one ulp above; 0 for an empty sum."""
     try:
         total = math.fsum(values)
     except OverflowError:
@@ -25,12 +25,12 @@ def sum_up(values: Iterable[float]) -> float:
 
 
 def round_down(value: float, relative: float = 0.0) -> float:
-    """Return `value` (>= 0) moved down by a relative error bound and one float more."""
+    """Return `value` (>= 0) decreased by a relative error bound and one ulp, at least 0."""
     return max(0.0, math.nextafter(value * (1 - relative), 0.0))
 
 
 def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
-    """Return the smallest float near `guess` for which an exact, monotone inequality holds."""
+    """Return the smallest float that satisfies a monotone exact inequality, starting at `guess`."""
     if not math.isfinite(guess):
         return guess
     while guess > 0 and holds(Fraction(math.nextafter(guess, 0.0))):
@@ -47,7 +47,7 @@ def ratio_up(numerator: float, denominator: float) -> float:
 
 
 def exp_up(log_value: float, error: float = 0.0) -> float:
-    """Return an upper bound of exp(log_value) for a log known to `error`, at most 1."""
-    # exp itself and the argument's own rounding cost a few units in the last place
+    """Return an upper bound on exp(log_value), at most 1, for a log with an error of `error`."""
+    # exp and the rounding of its argument add a few units in the last place
     bound = log_value + error + 4 * ULP * (1 + abs(log_value))
     return 1.0 if bound >= 0 else max(math.exp(bound), math.ulp(0.0))

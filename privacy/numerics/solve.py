@@ -1,7 +1,7 @@
-"""Monotone inversion that always ends on the safe side.
+"""Root finding that always returns a point at which the target is met.
 
-`scipy.optimize` costs half a second to import, more than a whole calibration,
-and its root finders may stop on either side of the root.
+`scipy.optimize` takes half a second to import, more than a calibration, and its root finders may
+stop on either side of the root.
 """
 
 import math
@@ -18,32 +18,31 @@ def safe_root(
     rtol: float = 1e-14,
     atol: float = 0.0,
 ) -> float:
-    """Return the safe end of a bracket that is `rtol` (or `atol`) wide.
+    """Return the end with excess <= 0 of a bracket of width `rtol` (or `atol`).
 
     Parameters
     ----------
     excess
-        A monotone function, <= 0 where the target is met. Infinite values
-        are fine; they are bisected away.
+        A monotone function, <= 0 where the target is met. May be infinite.
     safe, unsafe
-        Points on the two sides, ``excess(safe) <= 0 < excess(unsafe)``.
+        Ends of the bracket, ``excess(safe) <= 0 < excess(unsafe)``.
     at_safe, at_unsafe
-        Their values where they are known already.
+        The excess at the ends, if known.
     rtol
         Width of the final bracket, relative to the larger end.
     atol
-        Width of the final bracket that is enough, absolute.
+        Sufficient absolute width of the final bracket.
 
     Returns
     -------
     float
-        A point that was evaluated and found <= 0.
+        A point that was evaluated, with excess <= 0.
 
     Notes
     -----
-    Inverse quadratic interpolation guarded by bisection (Chandrupatla 1997,
-    Advances in Engineering Software 28). Each interpolated point is pushed 0.4 times the
-    tolerance to the far side of the root, so that both ends close in.
+    Inverse quadratic interpolation with bisection as a safeguard (Chandrupatla 1997, Advances in
+    Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
+    root, so that both ends converge.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe
@@ -55,13 +54,13 @@ def safe_root(
     for _ in range(200):
         width = abs(unsafe - safe)
         tolerance = max(atol, rtol * max(abs(safe), abs(unsafe)))
-        # by a straight line, the root is this share of the bracket away from the safe end
+        # distance of the root from the safe end, by linear interpolation, / width
         share = -f_safe / (f_unsafe - f_safe) if f_unsafe > f_safe > -math.inf else 1.0
         near = 0 < share < 0.01 and width < 1e-3 and share * width <= atol
         if width <= tolerance or near:
             break
         point = newest + fraction * (other - newest)
-        # land a little past the estimate of the root, on the side that is still far away
+        # move past the estimated root, toward the end that is farther away
         if abs(point - safe) > abs(point - unsafe):
             point += math.copysign(min(0.4 * tolerance, 0.25 * width), safe - unsafe)
         else:
@@ -86,7 +85,7 @@ def safe_root(
 
 
 def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
-    """Return where in [a, b], as a fraction, the next point goes (Chandrupatla's test)."""
+    """Return the next point as a fraction of [a, b] (Chandrupatla's test)."""
     if not all(map(math.isfinite, (fa, fb, fc))) or b == a or fb == fa or fc in (fa, fb) or c == b:
         return 0.5
     xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
@@ -100,8 +99,8 @@ def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) 
 def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 1e-14) -> float:
     """Return the smallest epsilon >= 0 with ``log_delta(epsilon) <= target``.
 
-    `log_delta` is a decreasing upper bound; the answer is a point at which it
-    was evaluated, or infinity.
+    `log_delta` is a decreasing upper bound. The result is a point at which it was evaluated, or
+    infinity.
     """
 
     def excess(epsilon: float) -> float:
@@ -112,7 +111,7 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
         return 0.0
     low, high = 0.0, 1.0
     at_high = excess(high)
-    if at_high <= 0:  # look for small epsilons on a log scale, so that they keep their digits
+    if at_high <= 0:  # bracket small epsilons on a log scale, for relative accuracy
         while high > 1e-300:
             smaller = high / 16
             at_smaller = excess(smaller)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: arrays and a JSON header, no pickle."""
+"""Atomic files of arrays and a JSON header, without pickle."""
 
 import glob
 import hashlib
@@ -27,8 +27,8 @@ DAMAGES = (
     AttributeError,
     EOFError,
     LookupError,
-    MemoryError,  # a length that is a lie
-    RuntimeError,  # an encrypted member, a compression of the future, JSON that is too deep
+    MemoryError,  # a corrupt length
+    RuntimeError,  # an encrypted member, an unknown compression, JSON nested too deeply
     TypeError,
     ValueError,
     struct.error,
@@ -38,7 +38,7 @@ DAMAGES = (
 
 
 class Overtaken(RuntimeError):
-    """A file is no longer as the one who wants to write it left it."""
+    """The file was changed by another writer."""
 
 
 def write(
@@ -49,26 +49,27 @@ def write(
     parts: Sequence[Part] = (),
     kept: Sequence[str] | None = None,
 ) -> Stamp | None:
-    """Write a file that other processes see whole or not at all, and that survives a crash.
+    """Write a file atomically and durably.
 
-    Written beside its place, flushed to the disk, then renamed. Only the owner can read it.
+    It is written to a temporary file in the same folder, flushed to disk, and renamed. Only the
+    owner can read it.
 
     Parameters
     ----------
     path, header, arrays
-        Where, and what.
+        The file and its contents.
     over
-        The stamp of the file that this one may replace, None for none at all; `...` for any. Of
-        two that write over one stamp at the same time one is refused.
+        The stamp of the file that may be replaced, None if there must be none, `...` for any. Of
+        two concurrent writers with one stamp, one is refused.
     parts
         Files that this one needs, written before it.
     kept
-        Digests of all parts that it needs; others are removed. None removes nothing.
+        Digests of all parts that it needs; other parts are removed. None removes nothing.
 
     Returns
     -------
     tuple
-        The stamp of what was written.
+        The stamp of the written file.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def write(
 def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None = None) -> None:
     members: dict[str, Any] = {"header": np.array(_text(header)), **arrays}
     members["digest"] = np.array(digest(header, arrays))
-    beside = _beside(path)  # one name: what a crash leaves is overwritten by the next writing
+    beside = _beside(path)  # a fixed name, so that the next write overwrites what a crash leaves
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
         handle = os.open(beside, flags, 0o600)
@@ -107,27 +108,27 @@ def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None
 
 
 def check(path: Path, left: Stamp | None) -> None:
-    """Raise `Overtaken` unless the file at `path` is the one with the stamp `left`, once."""
+    """Raise `Overtaken` unless the file at `path` has the stamp `left` and only one name."""
     if stamp(path) != left:
         raise Overtaken(
-            f"Another object went on from {str(path)!r}, or it was moved: a second noise for one "
-            "release. Restore the file to go on."
+            f"The file {str(path)!r} was moved or written by another object: the same release "
+            "would get noise twice. Restore the file to continue."
         )
     if left is not None and (problem := linked(path)):
         raise Overtaken(problem)
 
 
 def linked(path: Path) -> str:
-    """Return what is wrong with a file that has several names, or nothing.
+    """Return an error message if a file has several hard links, else an empty string.
 
-    Each name would keep a state of its own, from which a second noise could be drawn.
+    An old state could be read under another name, and noise drawn again for the same release.
     """
     links = path.stat().st_nlink
     if links <= 1:
         return ""
     return (
-        f"Expected number of names of {str(path)!r}={links} to be 1: another name keeps an old "
-        "state. Remove the other hard links."
+        f"Expected number of hard links to {str(path)!r}={links} to be 1. "
+        "Remove the other hard links."
     )
 
 
@@ -136,14 +137,14 @@ def _beside(path: Path) -> Path:
 
 
 def part_of(path: Path, kept: str) -> Path:
-    """Return where the part of a file with the digest `kept` is."""
+    """Return the path of the part with the digest `kept`."""
     return path.with_name(f"{path.name}.{_PART}{kept[:32]}")
 
 
 def clean(path: Path, kept: Iterable[str]) -> None:
-    """Remove what interrupted writings of `path` left, and all parts but those with these digests.
+    """Remove temporary files of interrupted writes of `path`, and parts not in `kept`.
 
-    Call it where no other writes in the folder.
+    Hold the lock of `alone_in`.
     """
     needed = {part_of(path, digest) for digest in kept}
     _beside(path).unlink(missing_ok=True)
@@ -157,10 +158,10 @@ def clean(path: Path, kept: Iterable[str]) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other writes in a folder.
+    """Hold an exclusive lock on a folder.
 
-    The lock ends with the process that holds it. Windows and some network file systems have none
-    for folders; two that write within the same milliseconds may both do so there.
+    The lock is released when the process ends. Windows and some network file systems cannot lock
+    folders; there, two writers within milliseconds may both succeed.
     """
     if sys.platform == "win32":
         yield
@@ -174,23 +175,23 @@ def alone_in(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # by name: a fork may have a copy of the handle
+            with suppress(OSError):  # explicitly, since a forked process may share the handle
                 fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
 
 
 def _make_younger(path: Path, than: Stamp | None) -> None:
-    """Give a file a later time than the one it replaces, so that no stamp comes twice.
+    """Make a file newer than the one it replaces, so that their stamps differ.
 
-    Clocks of file systems tick some hundred times a second, and numbers of files are used again.
+    File system clocks advance only some hundred times a second, and inode numbers are reused.
     """
     if than is not None and path.stat().st_mtime_ns <= than[1]:
         os.utime(path, ns=(than[1] + 1, than[1] + 1))
 
 
 def _flush_folder(folder: Path) -> None:
-    # without it a crash can bring back the name of the older file; Windows has no such call
+    # otherwise a crash may undo the rename; not available on Windows
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -200,7 +201,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return what tells one writing of a file from another, None if there is no file."""
+    """Return an identifier of the written version of a file, None if there is no file."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -209,7 +210,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def encoded(header: dict[str, Any]) -> str:
-    """Return a header as the text that is in the file."""
+    """Return a header as the text in the file."""
     return json.dumps(header, default=np.ndarray.tolist)
 
 
@@ -218,7 +219,7 @@ def _text(header: dict[str, Any]) -> str:
 
 
 def digest(header: dict[str, Any], arrays: Arrays) -> str:
-    """Return a digest of all that is in a file: it is one writing, and not put together of two."""
+    """Return a digest of the whole contents, which detects a mix of two versions."""
     found = hashlib.sha256(_text(header).encode())
     for name, array in sorted(arrays.items()):
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
@@ -232,7 +233,7 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     Raises
     ------
     ValueError
-        The file is damaged or was changed, or was written by another version.
+        The file is damaged, was changed, or has another format version.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
@@ -246,8 +247,8 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
         raise _damaged(path) from error
     if version != _VERSION:
         raise ValueError(
-            f"Expected path={str(path)!r} to be of version {_VERSION}, not "
-            f"{version!r}. Read it with the version that wrote it."
+            f"Expected path={str(path)!r} to have format version {_VERSION}, not "
+            f"{version!r}. Read it with the release that wrote it."
         )
     if not whole:
         raise _damaged(path)
@@ -256,5 +257,5 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
 
 def _damaged(path: Path) -> ValueError:
     return ValueError(
-        f"Expected path={str(path)!r} to be a whole file of this library. Restore a copy."
+        f"Expected path={str(path)!r} to be an undamaged dpcalib file. Restore it from a backup."
     )

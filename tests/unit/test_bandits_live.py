@@ -1105,6 +1105,6 @@ def test_of_two_agents_that_were_restored_at_once_one_releases(tmp_path, monkeyp
     assert both[0].select(candidates(13)).action >= 0
     assert both[0].releases == 1
     both[1]._turn = both[0]._turn
-    with pytest.raises(RuntimeError, match="Another object went on"):
+    with pytest.raises(RuntimeError, match="written by another object"):
         both[1].select(candidates(13))
     assert both[1].releases == 0

@@ -89,9 +89,9 @@ class TestNotMonotone:
             dp.calibrate(make, **TARGET, seek=seek, domain=(0.01, 0.9))
 
     def test_the_other_seek_is_named(self):
-        with pytest.raises(ValueError, match="less private as its parameter grows needs seek='la"):
+        with pytest.raises(ValueError, match="privacy decreases with the parameter, pass seek='la"):
             dp.calibrate(dp.PureDP, epsilon=1, delta=0)
-        with pytest.raises(ValueError, match="more private as its parameter grows needs seek='sm"):
+        with pytest.raises(ValueError, match="privacy increases with the parameter, pass seek='sm"):
             dp.calibrate(dp.Laplace, epsilon=1, delta=0, seek="largest")
 
     def test_a_mechanism_in_place_of_a_family(self):

@@ -188,7 +188,7 @@ def test_a_curve_says_what_it_is_and_what_to_ask():
     curve = dp.account(GAUSSIAN, unit="one user")
     assert repr(curve) == (
         f"<curve of {GAUSSIAN!r} for one user, ADD_OR_REMOVE_ONE, by tightest: "
-        "ask .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        "call .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
     )
     zcdp = dp.account(GAUSSIAN, notion="zcdp")
     assert repr(zcdp + zcdp).startswith("<curve of several curves for one record, ADD_OR_REM")
@@ -196,6 +196,6 @@ def test_a_curve_says_what_it_is_and_what_to_ask():
 
 def test_a_refusal_to_certify_names_the_notion_that_has_a_proof():
     pytest.importorskip("flint")
-    with pytest.raises(dp.NotCertified, match="in notion='rdp', or leave certify out"):
+    with pytest.raises(dp.NotCertified, match="with notion='rdp', or omit certify"):
         dp.account(RUN).guarantee(delta=1e-5, certify=True)
     assert dp.account(RUN, notion="rdp").guarantee(delta=1e-5, certify=True).certified

@@ -62,7 +62,7 @@ def test_profiles_are_drawn_to_where_they_end():
 
 @pytest.mark.parametrize("curves", [{}, None, [dp.account(dp.Gaussian(2))]])
 def test_no_profile_to_draw(curves):
-    with pytest.raises(ValueError, match=r"to be a mapping of curves\. Pass some, such as"):
+    with pytest.raises(ValueError, match=r"to be a mapping of curves\. Pass curves by label"):
         plot_privacy_profiles(curves)
 
 

@@ -513,6 +513,6 @@ class TestGroups:
     def test_what_is_grouped_composes_no_more(self):
         group = dp.account(sampled(dp.Gaussian(4), 0.1)).group(2)
         for compose in (lambda: group + group, lambda: 3 * group):
-            with pytest.raises(dp.UnsupportedMechanism, match="whole plan first"):
+            with pytest.raises(dp.UnsupportedMechanism, match="Account for the whole plan"):
                 compose()
         assert dp.account(dp.PureDP(1.0)).group(1).epsilon(0) == 1

@@ -148,7 +148,7 @@ class TestRefusals:
             assert found <= gain * mp.mpf(delta) * (1 + 1e-12)
 
     def test_a_delta_of_one(self):
-        with pytest.raises(dp.UnsupportedMechanism, match="delta of 1 or more"):
+        with pytest.raises(dp.UnsupportedMechanism, match="has delta >= 1"):
             dp.user_level(dp.ApproximateDP(5.0, 1e-6), max_contributions=10)
 
     @pytest.mark.parametrize("given", [{}, {"max_contributions": 2, "spread": (1,)}])
