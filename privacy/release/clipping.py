@@ -92,7 +92,7 @@ class Contributions:
         return self._life is not None and self._life.use()
 
     def bound_in(self, norm: Norm) -> float:
-        """Return the bound of a row in another norm, larger by up to sqrt(d) or d, rounded up."""
+        """Return the bound of a row in another norm (times up to sqrt(d) or d), rounded up."""
         dimension = self.values.shape[1] if self.values.ndim == 2 else 1
         # linf <= l2 <= l1, and l2 <= sqrt(d) linf, l1 <= sqrt(d) l2
         roots = get_args(Norm).index(self.norm) - get_args(Norm).index(norm_of(norm))
@@ -120,7 +120,7 @@ def clip_records(
         the data at a privacy cost.
     norm
         The norm that is bounded. Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with
-        another norm the noise grows with the dimension (see `Contributions.bound_in`).
+        another norm the noise may grow with the dimension (see `Contributions.bound_in`).
     columns
         The columns of a frame. Default: all.
     not_finite

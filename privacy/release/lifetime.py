@@ -31,8 +31,7 @@ class LifetimeCap:
     together are one Gaussian mechanism of noise multiplier sigma / C, adaptive or not (Smith and
     Thakurta 2022): account for ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the sensitivity of
     all releases together is 2C, as that mechanism assumes. The cap does not cover Laplace noise,
-    which is accounted for at every release, nor noise that is correlated between releases
-    (`Participation.lifetime_cap` does).
+    which you account for at every release, nor noise that is correlated between releases.
 
     The cap stores how much of the bound each user has spent. That is as private as the data: it is
     never printed, logged or put in an error message, and `to_json` marks it. Save the state before
