@@ -48,8 +48,8 @@ class Contributions:
     ----------
     for_life
         Whether a `LifetimeCap` bounds the L2 norm of a user's rows in all releases together by
-        `bound`. It covers one release: False after `release_sum`, and in copies, pickles, forks and
-        the result of ``dataclasses.replace``.
+        `bound`. It covers one release: False once released, and in copies, pickles, forks and the
+        result of ``dataclasses.replace``.
     """
 
     values: Floats = field(repr=False)

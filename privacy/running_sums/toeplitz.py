@@ -63,7 +63,7 @@ class Toeplitz(Factorisation):
         return columns if self.scale is None else columns / self.scale
 
     def row_sum(self) -> float:
-        """Return an upper bound of the largest row sum: all coefficients over the smallest scale."""
+        """Return an upper bound of the largest row sum: all coefficients over the least scale."""
         total = float(np.abs(self.coefficients).sum())
         least = 1.0 if self.scale is None else float(self.scale.min())
         return round_up(total / least, self.releases * ULP)
