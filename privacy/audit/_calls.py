@@ -28,6 +28,6 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
         raise
     except BaseException as error:
         raise NotFinished(
-            f"Expected {what} to return; it raised {type(error).__name__}: {error}. The audit has "
-            "no result. Make it return its output for every input."
+            f"Expected {what} to return; it raised {type(error).__name__}: {error}. Nothing was "
+            "found out. Make it return its output for every input."
         ) from error

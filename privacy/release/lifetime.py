@@ -109,7 +109,7 @@ class LifetimeCap:
         if len(kinds) > 1:
             remedy = "Use the same user identifiers in every release."
             shown = f"<{type(ids[0]).__name__}>"
-            raise TypeError(checks.expected("users", shown, "of the kind known before", remedy))
+            raise TypeError(checks.expected("users", shown, "of the type used before", remedy))
         spent = np.array([self._spent.get(user, 0.0) for user in ids])
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
