@@ -80,7 +80,8 @@ def falsify_noise(
     unit = checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
     x = np.asarray(residuals, dtype=np.float64).ravel()
     if not x.size:
-        raise ValueError(checks.expected("residuals", (), "not empty", "Pass some hundreds."))
+        remedy = "Pass hundreds of residuals."
+        raise ValueError(checks.expected("residuals", (), "not empty", remedy))
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)

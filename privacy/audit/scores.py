@@ -194,7 +194,7 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
         Maps outputs to scores of shape (runs,).
     """
     first, second = _rows(training_0), _rows(training_1)
-    remedy = "Pass outputs of one shape, some hundreds of each data set."
+    remedy = "Pass outputs of one shape, hundreds per data set."
     if first.shape[1] != second.shape[1]:
         rule = f"of shape (runs, {first.shape[1]})"
         raise ValueError(checks.expected("training_1", second.shape, rule, remedy))

@@ -55,7 +55,7 @@ class Measure(ABC):
 
     def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
         """Return whether a sum above `limit` provably implies (epsilon, delta) all the same."""
-        return False  # where `limit` is exact
+        return False  # for a measure with an exact `limit`
 
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         """Return the cost of a mechanism, whose parts are spent in sequence."""

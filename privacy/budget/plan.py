@@ -31,7 +31,7 @@ _OTHER_KEYS = {
     "count": "Write steps.",
 }
 _LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, read in a few seconds
-_MOST_VALUES = 100_000  # in one part, in a plan
+_MOST_VALUES = 100_000  # values per part, and parts per plan
 _DEEPEST = 100
 # tomllib takes quadratic time for one dotted key. The lookbehind and the possessive quantifiers
 # keep this search linear.

@@ -172,7 +172,7 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
         rule = "whole numbers or strings"
         raise ValueError(checks.expected("users", shown, rule, _FLOAT_USERS))
     if users.is_null().any():
-        raise ValueError(checks.expected("users", "<some null>", "known", _USERS))
+        raise ValueError(checks.expected("users", "<some null>", "without nulls", _USERS))
     if users.dtype.is_integer():
         near = _near_codes(users.to_numpy())
         if near is not None:

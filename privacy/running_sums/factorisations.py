@@ -288,7 +288,7 @@ class Factorisation(ABC):
         found = {name: np.asarray(value) for name, value in values.items() if value is not None}
         for name, array in found.items():
             if array.dtype != np.float64:  # its state file could not be restored
-                remedy = "Convert it in __post_init__, or before the factorisation is built."
+                remedy = "Convert it in __post_init__, or before you build the factorization."
                 raise TypeError(checks.expected(name, values[name], "float64", remedy))
         return found
 
@@ -319,7 +319,7 @@ def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
             array.flags.writeable = False
     if not good:
         remedy = "Pass a C that is lower triangular and finite, with a positive diagonal."
-        raise ValueError(checks.expected(name, "...", "the parts of such a C", remedy))
+        raise ValueError(checks.expected(name, "...", "parts of a valid C", remedy))
 
 
 Kind = TypeVar("Kind", bound=type[Factorisation])

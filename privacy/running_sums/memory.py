@@ -114,5 +114,5 @@ class Buffers(Memory):
 
 def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
     if state.shape != shape:
-        remedy = "The file was changed."
+        remedy = "Restore the file from a backup."
         raise ValueError(checks.expected("shape of a memory", state.shape, f"{shape}", remedy))

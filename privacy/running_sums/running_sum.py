@@ -57,7 +57,7 @@ class RunningSum:
         exactly; the privacy profile of the Gaussian mechanism holds. ``"discrete"``: discrete
         Gaussian, for which only rho-zCDP is claimed.
     step
-        Spacing of the lattice, a power of two. Default: 2^-30 of the noise. Values are whole
+        Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
         multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
     simulation
         Simulation only: float noise. The accounting describes ideal Gaussian noise, which float

@@ -72,7 +72,7 @@ def scales(
     base = gaussian.noise_multiplier * clip_norm * sensitivity
     if not 1e-150 < base < 1e150:
         remedy = "Choose a unit in which the noise is between 1e-150 and 1e150."
-        raise ValueError(checks.expected("clip_norm", clip_norm, "of normal size", remedy))
+        raise ValueError(checks.expected("clip_norm", clip_norm, "in range", remedy))
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorisation, participation, distance, size)

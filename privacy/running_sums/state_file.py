@@ -137,7 +137,7 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
         kind = header.get("factorisation")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
             remedy = "Import the module that registers this kind."
-            rule = f"of a registered kind of factorisation, which {kind!r} is not"
+            rule = f"of a registered kind of factorization, which {kind!r} is not"
             raise ValueError(checks.expected("path", str(path), rule, remedy))
         try:
             _rename(header)
@@ -205,10 +205,11 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: storage.
         fits = array.dtype == np.float64 and array.shape == state[name].shape
         if not (fits and np.isfinite(array).all() and np.array_equal(array, state[name])):
             rule = f"finite floats of shape {state[name].shape}"
-            raise ValueError(checks.expected(name, "...", rule, "The file was changed."))
+            remedy = "Restore the file from a backup."
+            raise ValueError(checks.expected(name, "...", rule, remedy))
     if sums._prefix.shape != (math.prod(sums.shape),):
         rule = f"one number for each of {sums.shape}"
-        remedy = "The file was changed."
+        remedy = "Restore the file from a backup."
         raise ValueError(checks.expected("prefix.shape", sums._prefix.shape, rule, remedy))
 
 

@@ -57,7 +57,7 @@ class Toeplitz(Factorisation):
 
     def _of_columns(self, sizes: Array) -> Array:
         """Return the size of each column from the partial sizes of an unscaled column."""
-        # a late column ends before the band does
+        # late columns have fewer entries than the band
         last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
         columns: Array = sizes[last]
         return columns if self.scale is None else columns / self.scale
