@@ -181,12 +181,10 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of the outputs on either data set.
+    scores_0, scores_1, confidence
+        As in `mu_lower_bound`.
     delta
         In [0, 1).
-    confidence
-        The bound holds with at least this probability, in [3/4, 1).
     claim
         The claimed mechanism. For a Gaussian mechanism, or a composition of some, the bound is that
         of its mu (`mu_lower_bound`) and nearly tight. Otherwise no shape is assumed: the bound is

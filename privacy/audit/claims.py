@@ -43,10 +43,10 @@ def falsify(
 ) -> Finding:
     """Test a claimed curve on scores of outputs for two neighboring data sets.
 
-    Two tests share the significance level. (1) The fraction of correct guesses of the data set by
-    the sign of the score, over both data sets, is at most (1 + delta(0)) / 2, which is Phi(mu / 2)
-    for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr +
-    delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
+    Two tests share the significance level. (1) The sign of the score guesses the data set
+    correctly with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is
+    Phi(mu / 2) for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr
+    + delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
     (Clopper-Pearson, Bonferroni).
 
     Parameters
@@ -171,14 +171,10 @@ def audit(
         called once and returns that many outputs, stacked.
     pair
         Two neighboring data sets.
-    claim
-        A mechanism, or its curve.
+    claim, significance, relation
+        As in `falsify`.
     runs
         Number of tested outputs per data set.
-    significance
-        Significance level: largest probability of falsifying a true claim, in (0, 1/4].
-    relation
-        The neighboring relation of the pair.
     score
         Maps stacked outputs to log-likelihood ratios. Default: one fitted by `fit_score` on as many
         additional outputs, at most 20,000 per data set.

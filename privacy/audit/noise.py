@@ -35,12 +35,12 @@ def falsify_noise(
 
     Three tests share the significance level; the first gets most of it.
 
-    Scale, one-sided (too little noise): the sum of squares over sigma^2 is chi-square for Gaussian
-    noise; so is twice the sum of absolute values over the scale for Laplace noise. Shape,
-    two-sided: the largest gap between the empirical and the claimed distribution function
-    (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size). Repeats:
-    independent draws rarely give the same value twice. The noise may be rounded, to at most 2^-30
-    of its scale; true values beyond 2^22 times the scale are rounded more coarsely by floats.
+    - Scale, one-sided (too little noise): the sum of squares over sigma^2 (Gaussian), or twice the sum
+      of absolute values over the scale (Laplace), is chi-square.
+    - Shape, two-sided: the largest gap between the empirical and the claimed distribution function
+      (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size).
+    - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at most
+      2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def falsify_noise(
     clip_norm
         The unit of the claim's noise multiplier (or scale), > 0.
     significance
-        Significance level: largest probability of falsifying a true claim, in (0, 1/4].
+        As in `falsify`.
     aspect
-        ``"scale"``, ``"shape"`` or ``"repeats"`` spends all of it on that test.
+        ``"scale"``, ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
 
     Returns
     -------

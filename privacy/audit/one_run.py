@@ -1,8 +1,4 @@
-"""Audits with ONE run and many canaries (Steinke, Nasr and Jagielski 2023).
-
-Each of m canaries is included independently with probability 1/2. From the one output, the auditor
-guesses for some of the canaries whether they were included.
-"""
+"""Audits with ONE run and many canaries (Steinke, Nasr and Jagielski 2023)."""
 
 import math
 
@@ -53,7 +49,7 @@ def falsify_one_run(
     correct
         Number of correct guesses, v <= r.
     significance
-        Significance level: largest probability of falsifying a true claim, in (0, 1/4].
+        As in `falsify`.
 
     Returns
     -------

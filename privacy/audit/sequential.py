@@ -1,9 +1,4 @@
-"""Sequential audits: a test that you may evaluate after every run and stop at any time.
-
-The wealth of a bet against the claim is, while the claim is true, a nonnegative supermartingale
-that starts at 1. It ever reaches 1 / significance with probability at most `significance`
-(Ville 1939). The number of runs need not be fixed in advance.
-"""
+"""Sequential audits, which you may evaluate after every run and stop at any time."""
 
 import math
 from collections.abc import Callable
@@ -26,6 +21,10 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 class SequentialAudit:
     """A sequential test that bets on the data set being guessed more often than the claim allows.
 
+    While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
+    1. It ever reaches 1 / significance with probability at most `significance` (Ville 1939), so you
+    need not fix the number of runs in advance.
+
     A pair of runs, one on each data set, gives two guesses. With p = (1 + delta(0)) / 2, the
     largest average accuracy that the claim allows, and a bet q > p, wealth is multiplied by q / p
     for a correct guess and by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess
@@ -35,12 +34,10 @@ class SequentialAudit:
 
     Parameters
     ----------
-    claim
-        A mechanism, or its curve.
+    claim, relation
+        As in `falsify`.
     significance
         Significance level: probability, in (0, 1/4], with which a true claim is ever falsified.
-    relation
-        The neighboring relation of the pairs.
 
     Attributes
     ----------

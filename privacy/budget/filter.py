@@ -1,9 +1,4 @@
-"""Privacy filters: a budget that holds when mechanisms are chosen adaptively.
-
-Most composition theorems require a plan fixed in advance. A filter lets the next mechanism depend
-on earlier outputs, for the few accounting methods with such a theorem. The guarantee is that of the
-whole budget, however much of it was spent.
-"""
+"""Privacy filters: budgets that hold when mechanisms are chosen adaptively."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy

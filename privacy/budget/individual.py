@@ -1,9 +1,4 @@
-"""Individual privacy filter: every user has the same budget and spends by own contribution.
-
-The filter charges each user by the norm of that user's contribution, and drops a user's data from a
-release that would exceed the user's budget (Feldman and Zrnic 2021, for Rényi divergences, hence
-for rho at every order at once).
-"""
+"""Individual privacy filters: all users have the same budget, spent by their own contributions."""
 
 import math
 from collections.abc import Mapping
@@ -32,11 +27,14 @@ _KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 @dataclass(frozen=True, kw_only=True)
 class IndividualBudget:
-    """The same (epsilon, delta) for each user, spent by the user's own contributions.
+    """The same (epsilon, delta) for each user, spent by the norm of the user's own contributions.
+
+    `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
+    Zrnic 2021, for Rényi divergences, hence for rho at every order at once).
 
     Immutable: `spend` returns another budget. To share one between threads, use a `SharedBudget`.
-    Do not publish what a user has spent, whose budget is exhausted, or how many are: they depend on
-    private data. You may publish the outputs of the mechanisms and `guarantee`.
+    Do not publish what a user has spent, or whose or how many budgets are exhausted: that is
+    private. You may publish the outputs of the mechanisms and `guarantee`.
 
     Parameters
     ----------
@@ -169,9 +167,7 @@ class IndividualBudget:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "IndividualBudget":
-        """Return the budget that `to_json` wrote, with the rho that each user spent.
-
-        Restore it in one process at a time: two processes would both spend the remainder.
+        """Return the budget that `to_json` wrote. Restore it in one process at a time.
 
         Raises
         ------

@@ -1,9 +1,4 @@
-"""Privacy odometers: a bound on the privacy loss so far that holds at all times at once.
-
-A filter's guarantee is that of its whole budget. An odometer may be read at any time, even one
-chosen from outputs: with probability 1 - delta the privacy loss is at most the reading at ALL
-times. The reading is larger than the epsilon of a plan fixed in advance.
-"""
+"""Privacy odometers: bounds on the privacy loss so far, valid at all times at once."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -47,6 +42,7 @@ class Odometer:
     """The privacy loss of adaptively chosen mechanisms, readable at any time.
 
     Immutable: `spend` returns another odometer. To share one between threads, use a `SharedBudget`.
+    The reading is larger than the epsilon of a plan fixed in advance.
 
     In notion ``"rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
@@ -66,10 +62,8 @@ class Odometer:
     orders
         The Rényi orders (> 1) of notion ``"rdp"``, fixed before the first spend. Default: 2 to
         1025.
-    relation
-        The neighboring relation.
-    unit
-        The unit of privacy that one record represents, in words.
+    relation, unit
+        As in `Budget`.
 
     Examples
     --------
@@ -117,8 +111,7 @@ class Odometer:
     def spend(self, mechanism: Mechanism) -> "Odometer":
         """Return the odometer after a mechanism, which may depend on earlier outputs.
 
-        Call it before the mechanism reads the data. If the mechanism then fails, its cost stays
-        spent.
+        Call it before the mechanism reads the data. If the mechanism then fails, it stays spent.
 
         Raises
         ------
@@ -174,9 +167,7 @@ class Odometer:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Odometer":
-        """Return the odometer that `to_json` wrote, with the amount spent.
-
-        Restore it in one process at a time: two processes would each miss the other's spends.
+        """Return the odometer that `to_json` wrote. Restore it in one process at a time.
 
         Raises
         ------

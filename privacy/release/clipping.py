@@ -1,8 +1,7 @@
-"""Clip records and users to a norm bound that holds for the exact norms of the floats.
+"""Clip records and users to exact norm bounds.
 
-Two guarantees. The exact norm of each row of floats in the result is at most the bound. And the
-contribution of a user is a function of that user's own rows and of public values alone: the rows
-of others do not change it, not even in its last bit. Together they bound the sensitivity of a sum.
+A user's contribution is a function of that user's rows and of public values only, to the last bit.
+With the norm bound, this bounds the sensitivity of a sum.
 """
 
 import math
@@ -168,8 +167,8 @@ def clip_users(
     users
         Array of n whole numbers or strings, one for each row, or the name of a frame's column.
     clip_norm
-        The bound C > 0 on a user's total contribution to this release. The privacy losses of the
-        releases that a user is in compose, unless a `LifetimeCap` bounds all of them together.
+        The bound C > 0 on a user's contribution to this release. A user's releases compose, unless
+        a `LifetimeCap` bounds them together.
     norm, columns, not_finite
         As in `clip_records`. A user's sum that overflows counts as not finite.
 
@@ -207,16 +206,15 @@ def limit_contributions(
     max_contributions
         Largest number of rows per user, >= 1.
     seed
-        None keeps each user's first rows. A whole number keeps pseudorandom ones, chosen as a
-        function of the seed, the user and the index of the row among the user's rows. The seed may
-        be public, and a user's choice does not depend on the rows of others.
+        None keeps each user's first rows. A whole number keeps pseudorandom ones, a function of
+        the seed, the user and the row's index among the user's rows, so not of the rows of others.
+        It may be public.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        With records clipped to C, a user then contributes at most max_contributions * C: account
-        for ``user_level(mechanism, max_contributions=...)``. `clip_users` instead bounds the user's
-        sum by C.
+        With records clipped to C, a user contributes at most max_contributions * C: account for
+        ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
 
     Examples
     --------
@@ -333,7 +331,7 @@ def columns_of(rows: Floats) -> Floats:
 
 
 def norms(columns: Floats, norm: Norm) -> Floats:
-    """Return upper bounds of the norms of rows of floats, of relative error (d + 16) 2^-52."""
+    """Return upper bounds of the norms of rows, of relative error (d + 16) 2^-52."""
     size = np.abs(columns)
     if norm == "linf" or len(columns) == 1:
         return np.asarray(size.max(axis=0))

@@ -34,10 +34,9 @@ class LifetimeCap:
     which you account for at every release, nor noise that is correlated between releases.
 
     The cap stores how much of the bound each user has spent. That is as private as the data: it is
-    never printed, logged or put in an error message, and `to_json` marks it. Save the state before
-    you use a release, so that a crash cannot undo spending. Use one cap for all releases: with two
-    caps, users spend twice. A cap therefore cannot be copied, pickled or used in a fork of the
-    process. Threads can share it.
+    never printed, logged or in an error message. Save the state before you use a release, so that
+    a crash cannot undo spending. Use one cap for all releases, or users spend twice: a cap cannot
+    be copied, pickled or used in a forked process. Threads can share it.
 
     Parameters
     ----------

@@ -1,9 +1,4 @@
-"""Integer noise with an exact distribution, from the operating system's random bytes.
-
-Which doubles a float sum plus float noise can reach depends on the sum, so one output may reveal
-which of two neighboring data sets was used (Mironov 2012). Lattice noise avoids this, and
-everything here is decided on integers. `privacy.release._laws` contains the sampler and its proof.
-"""
+"""Integer noise with an exact distribution, drawn and proven in `privacy.release._laws`."""
 
 import os
 from fractions import Fraction
@@ -157,7 +152,8 @@ def float_gaussian_for_simulation(
 ) -> npt.NDArray[np.float64]:
     """Draw Gaussian noise in floats. Simulation only: never release it.
 
-    Its low bits can reveal the sum that it was added to (Mironov 2012).
+    Which doubles a float sum plus float noise can reach depends on the sum, so one output may
+    reveal which of two neighboring data sets was used (Mironov 2012).
 
     Parameters
     ----------

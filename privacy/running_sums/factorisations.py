@@ -92,7 +92,7 @@ class Factorisation(ABC):
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
         Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
-        2024), and is close to the square root. Simulation only: exact integers need all K vectors.
+        2024), and is close to the square root. For simulations: exact integers need all K vectors.
         """
         releases = _size(releases)
         buffers = checks.count("buffers", buffers, "Pass the number of buffers, such as 12.")

@@ -1,10 +1,4 @@
-"""Running sums with correlated noise.
-
-``step(values)`` adds a vector to a running sum and returns the noisy prefix sum. The noise of the
-releases is correlated: B (C x + z) with B C = A, the lower-triangular matrix of ones. A record that
-takes part in one release is accounted for ONCE for all releases (see `Factorisation`). Inputs may
-depend on earlier releases.
-"""
+"""Running sums with correlated noise."""
 
 import math
 import os
@@ -39,11 +33,10 @@ class RunningSum:
     factorisation
         The correlation of the noise of the K releases; public.
     noise_multiplier
-        Noise scale divided by the sensitivity, as in `Gaussian`, > 0. All releases together cost as
-        much as ONE release with this multiplier.
+        As in `Gaussian`, > 0. All releases together cost as much as ONE release with it.
     shape
-        Shape of the vectors, an int or a tuple. Every coordinate has independent noise, so in a
-        simulation you can use leading axes as replicates.
+        Shape of the vectors, an int or a tuple. Coordinates have independent noise, so leading axes
+        can be replicates in a simulation.
     clip_norm
         L2 norm bound of one record's contribution to one release, > 0, in the values' unit.
     participation
@@ -60,8 +53,7 @@ class RunningSum:
         Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
         multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
     simulation
-        Simulation only: float noise. The accounting describes ideal Gaussian noise, which float
-        noise is not.
+        Simulation only: float noise, for which the guarantee does not hold.
     rng
         A seed or ``numpy.random.Generator``, for a simulation. Otherwise noise comes from the
         operating system.
