@@ -35,12 +35,12 @@ def falsify_noise(
 
     Three tests share the significance level; the first gets most of it.
 
-    - Scale, one-sided (too little noise): the sum of squares over sigma^2 (Gaussian), or twice the sum
-      of absolute values over the scale (Laplace), is chi-square.
+    - Scale, one-sided (too little noise): the sum of squares over sigma^2 (Gaussian), or twice the
+      sum of absolute values over the scale (Laplace), is chi-square.
     - Shape, two-sided: the largest gap between the empirical and the claimed distribution function
       (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size).
-    - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at most
-      2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
+    - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at
+      most 2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
 
     Parameters
     ----------

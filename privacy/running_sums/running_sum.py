@@ -53,7 +53,8 @@ class RunningSum:
         Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
         multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
     simulation
-        Simulation only: float noise, for which the guarantee does not hold.
+        Simulation only: float noise. The accounting is for ideal Gaussian noise; it does not hold
+        for floats.
     rng
         A seed or ``numpy.random.Generator``, for a simulation. Otherwise noise comes from the
         operating system.
