@@ -1,8 +1,8 @@
-"""Audits: falsify a privacy claim, or fail to. An audit never says what epsilon is.
+"""Audits test a privacy claim: they falsify it or do not. They never prove or estimate epsilon.
 
-Four tiers: deterministic replay (`privacy.audit.replay`, `privacy.audit.strategies`), the noise
-itself (`falsify_noise`), the outputs alone (`falsify`, `audit`), and the outputs until there is
-enough evidence (`SequentialAudit`). Every name is imported on first use.
+Four tiers: deterministic replay (`privacy.audit.replay`, `privacy.audit.strategies`), tests of the
+noise (`falsify_noise`), tests of outputs alone (`falsify`, `audit`), and sequential tests of
+outputs (`SequentialAudit`). Every name is imported on first use.
 """
 
 from importlib import import_module

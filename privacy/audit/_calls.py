@@ -1,7 +1,7 @@
-"""Calls of the code that is audited: they return, or there is an error that says why not.
+"""Calls of audited code, which convert what it raises to an error.
 
-What such code raises must not decide how the audit ends. SystemExit(0) would end a command as
-"not falsified", and what skips a test would skip the audit.
+An exception of audited code must not decide the outcome of the audit: SystemExit(0) would end a
+command as "not falsified", and ``pytest.skip`` would skip the audit.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class NotFinished(RuntimeError):
-    """The audited code raised something instead of returning, so that nothing was found out."""
+    """The audited code raised an exception, so the audit has no result."""
 
 
 def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
@@ -18,8 +18,8 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     Raises
     ------
     NotFinished
-        For whatever it raises, SystemExit and what skips or ends a run of pytest among it. Only
-        KeyboardInterrupt is passed on: it may be the auditor's own, and no program takes it for
+        For every exception, SystemExit and those by which pytest skips or ends a run included. Only
+        KeyboardInterrupt is passed on: the user may have raised it, and no program takes it for
         success. Code that ends the process (``os._exit``, a signal) cannot be caught.
     """
     try:
@@ -29,5 +29,5 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     except BaseException as error:
         raise NotFinished(
             f"Expected {what} to return; it raised {type(error).__name__}: {error}. Nothing was "
-            "found out. Let it return its output whatever happens, or mend it."
+            "found out. Make it return its output for every input."
         ) from error

@@ -1,4 +1,4 @@
-"""Assertions for tests: a claim that is falsified fails, with its counterexample."""
+"""Assertions for tests: a falsified claim fails, with its counterexample."""
 
 import zlib
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _DEFAULT = 1e-6
 
 
 class Falsified(AssertionError):
-    """A claim that was falsified.
+    """A claim was falsified.
 
     Attributes
     ----------
     finding
-        What the audit found.
+        The finding of the audit.
     """
 
     def __init__(self, message: str, finding: Finding) -> None:
@@ -35,7 +35,7 @@ class Falsified(AssertionError):
 
 @dataclass
 class Share:
-    """What a test marked with ``dp_claim`` may spend: its claim, significance and seed."""
+    """Claim, significance level and seed of a test marked ``dp_claim``."""
 
     claim: "Mechanism | Curve"
     significance: float
@@ -43,13 +43,13 @@ class Share:
     findings: list[Finding] = field(default_factory=list)
 
     def next_significance(self) -> float:
-        """Return the part for the next audit of this test: the parts add up to the whole."""
+        """Return the significance level of this test's next audit; all add up to the total."""
         count = len(self.findings) + 1
         return self.significance / (count * (count + 1))
 
 
 CURRENT: ContextVar[Share | None] = ContextVar("dp_claim", default=None)
-"""The share of the running test, set by the pytest plugin."""
+"""The share of the running test; the pytest plugin sets it."""
 
 
 def assert_not_falsified(
@@ -70,14 +70,14 @@ def assert_not_falsified(
     release, pair, runs, relation, score
         As in `privacy.audit.audit`.
     claim
-        A mechanism, or its curve. A test marked ``dp_claim`` need not repeat it.
+        A mechanism, or its curve. Default: the claim of the test's ``dp_claim`` mark.
     significance
-        Largest probability of a false alarm. A marked test need not give it: all marked tests
-        of a session together raise a false alarm with at most the marked probability. Without
-        a mark, 1e-6.
+        Significance level. Default: a share of the level in the ``dp_claim`` mark, so that all
+        marked tests of a session together have at most that false positive rate. Without a mark,
+        1e-6.
     seed
-        What the randomness is derived from; unless given, the name of the marked test, so that
-        the same test draws the same outputs each time.
+        Seed of the randomness. Default: derived from the name of the marked test, so that the test
+        draws the same outputs each time.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def assert_not_falsified(
     Raises
     ------
     Falsified
-        With the pair, what was seen, and the p-value.
+        With the pair, the evidence, and the p-value.
     RuntimeError
         As in `privacy.audit.audit`.
     """
@@ -121,5 +121,5 @@ def assert_not_falsified(
 
 
 def seed_of(name: str) -> int:
-    """Return a seed that is a test's own, the same on every machine."""
+    """Return a seed derived from a test's name, the same on every machine."""
     return zlib.crc32(name.encode())

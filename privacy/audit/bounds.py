@@ -1,8 +1,8 @@
-"""Exact confidence bounds from scores: lower bounds, never estimates.
+"""Exact confidence bounds from scores: lower bounds, not estimates.
 
 Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs. The
-events that are counted are thresholds of the score that were fixed before the scores were seen,
-so that the counts are binomial and every bound is exact, whatever the scores really are.
+counted events are thresholds of the score, fixed before the scores were seen. The counts are
+therefore binomial and every bound is exact, whatever the scores are.
 """
 
 import math
@@ -23,7 +23,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 Floats = NDArray[np.float64]
 _THRESHOLDS = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
 _ROUNDING = 1e-10
-"""How far the inverse incomplete beta function is moved outward, relative."""
+"""Relative margin for the rounding of the inverse incomplete beta function."""
 
 
 _SURE = 1e-6
@@ -42,12 +42,12 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
             remedy = "Pass one score for each run."
             raise ValueError(checks.expected(name, array.shape, "of shape (runs,)", remedy))
         if np.isnan(array).any():
-            remedy = "Give an output that cannot be scored the score 0."
+            remedy = "Give outputs that cannot be scored the score 0."
             raise ValueError(checks.expected(name, "NaN", "numbers or infinities", remedy))
         arrays.append(array)
     first, second = arrays
     if first.size != second.size:
-        remedy = "Run as often on one data set as on the other."
+        remedy = "Pass the same number of runs for both data sets."
         raise ValueError(
             checks.expected("scores_1", second.shape, f"of shape {first.shape}", remedy)
         )
@@ -55,30 +55,30 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
 
 
 def lower(successes: Any, trials: int, error: Any) -> Floats:
-    """Return the lower Clopper-Pearson bound of a probability; wrong with probability `error`."""
+    """Return the lower Clopper-Pearson bound on a probability, with failure probability `error`."""
     k = np.asarray(successes, dtype=np.float64)
     found = betaincinv(np.maximum(k, 1), trials - np.maximum(k, 1) + 1, error)
     return np.where(k > 0, found * (1 - _ROUNDING), 0.0)
 
 
 def upper(successes: Any, trials: int, error: Any) -> Floats:
-    """Return the upper Clopper-Pearson bound of a probability; wrong with probability `error`."""
+    """Return the upper Clopper-Pearson bound on a probability, with failure probability `error`."""
     missed = trials - np.asarray(successes, dtype=np.float64)
     return 1 - lower(missed, trials, error)
 
 
 def correct(scores_0: Floats, scores_1: Floats) -> int:
-    """Return how often the sign of the score guesses the data set right."""
+    """Return the number of correct guesses of the data set by the sign of the score."""
     runs = scores_0.size
     return runs - int(np.count_nonzero(scores_0 > 0)) + int(np.count_nonzero(scores_1 > 0))
 
 
 def accuracy_p_value(right: int, guesses: int, most: float) -> float:
-    """Return the p-value of `right` of `guesses` where at most `most` are right on average.
+    """Return the p-value of `right` of `guesses` if the average accuracy is at most `most`.
 
-    The guesses are independent but, on two data sets, not equally often right. Their sum is then
-    no more likely than a binomial one to pass its mean by one or more (Hoeffding 1956, On the
-    distribution of the number of successes in independent trials, Theorem 4).
+    The guesses are independent, but their accuracy may differ between the two data sets. Their sum
+    is then no more likely than a binomial one to exceed its mean by one or more (Hoeffding 1956, On
+    the distribution of the number of successes in independent trials, Theorem 4).
     """
     if most >= 1 or right < guesses * most + 1:
         return 1.0
@@ -86,15 +86,15 @@ def accuracy_p_value(right: int, guesses: int, most: float) -> float:
 
 
 def guesses_wrong(right: int, guesses: int) -> bool:
-    """Return whether guesses are surely (at 1e-6) less often right than by chance."""
+    """Return whether guesses are surely (at 1e-6) correct less often than by chance."""
     return accuracy_p_value(guesses - right, guesses, 0.5) <= _SURE
 
 
 def misread(scores_0: Floats, scores_1: Floats) -> str:
-    """Return what shows that scores are no log-likelihood ratios log P1 / P0; mostly nothing.
+    """Return evidence that scores are no log-likelihood ratios log P1 / P0, or an empty string.
 
     With ratios, scores <= t are at least as frequent on data set 0 as on data set 1 for every t,
-    and the difference is largest at t = 0. Half of the runs choose the t that violates this
+    and the difference is largest at t = 0. One half of the runs selects the t that violates this
     most, the other half tests it at 1e-6.
     """
     (tried_0, tested_0), (tried_1, tested_1) = ((s[::2], s[1::2]) for s in (scores_0, scores_1))
@@ -112,7 +112,7 @@ def misread(scores_0: Floats, scores_1: Floats) -> str:
         found = f"More scores of data set 0 than of data set 1 are > {threshold}."
     else:
         excess = tested[at] - tested[0]
-        found = f"The threshold {threshold} tells the data sets apart better than 0 does."
+        found = f"The threshold {threshold} distinguishes the data sets better than 0 does."
     return found if accuracy_p_value(size + int(excess), 2 * size, 0.5) <= _SURE else ""
 
 
@@ -123,7 +123,7 @@ def _gaps(scores_0: Floats, scores_1: Floats, places: Floats) -> NDArray[np.int6
 
 
 def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
-    """Return both arrays of scores, checked; refuse what is surely no log-likelihood ratio."""
+    """Check both arrays of scores; refuse those that are surely no log-likelihood ratios."""
     first, second = scores_of(scores_0, scores_1)
     found = misread(first, second)
     if found:
@@ -134,11 +134,11 @@ def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats
 
 
 def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float = 0.95) -> float:
-    """Return a lower bound of mu, if the mechanism is mu-GDP at all.
+    """Return a lower bound on mu, if the mechanism is mu-GDP.
 
-    A test of mu-GDP is right with probability at most Phi(mu / 2) on average over both data sets
-    (Dong, Roth and Su 2022), so that an exact lower bound of how often the sign of the score is
-    right gives one of mu. For another mechanism it bounds nothing but the mu of the one Gaussian
+    A test between mu-GDP outputs is correct with probability at most Phi(mu / 2), averaged over
+    both data sets (Dong, Roth and Su 2022). An exact lower bound on the accuracy of the score's
+    sign thus gives a lower bound on mu. For another mechanism it bounds only the mu of the Gaussian
     that is as private at epsilon = 0.
 
     Parameters
@@ -156,9 +156,9 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     Raises
     ------
     ValueError
-        The scores are not two arrays of one shape, or hold NaN. Or they are surely (at 1e-6) no
-        log-likelihood ratios: raw losses, or the two arrays exchanged. Their sign says nothing,
-        so that the bound would be 0 whatever the mechanism leaks.
+        The scores are not two arrays of one shape, or contain NaN. Or they are surely (at 1e-6) no
+        log-likelihood ratios, for example raw losses or the two arrays exchanged: the bound would
+        then be 0 whatever the mechanism leaks.
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
@@ -177,23 +177,21 @@ def epsilon_lower_bound(
     claim: Mechanism | Curve | None = None,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Return a lower bound of the epsilon that the mechanism can have at `delta`.
+    """Return a lower bound on the epsilon of the mechanism at `delta`.
 
     Parameters
     ----------
-    scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of the outputs on either data set.
+    scores_0, scores_1, confidence
+        As in `mu_lower_bound`.
     delta
         In [0, 1).
-    confidence
-        The bound holds with at least this probability, in [3/4, 1).
     claim
-        What the mechanism is said to be. Where that is a Gaussian mechanism, or a composition
-        of some, the bound is that of its mu (`mu_lower_bound`) and nearly tight. Otherwise no
-        shape is assumed: log((tpr - delta) / fpr), the largest over 7 thresholds in both
-        directions, with all 28 rates bounded at once (Clopper-Pearson, Bonferroni).
+        The claimed mechanism. For a Gaussian mechanism, or a composition of some, the bound is that
+        of its mu (`mu_lower_bound`) and nearly tight. Otherwise no shape is assumed: the bound is
+        log((tpr - delta) / fpr), the largest over 7 thresholds in both directions, with all 28
+        rates bounded at once (Clopper-Pearson, Bonferroni).
     relation
-        The neighbouring relation of the pair.
+        The neighboring relation of the pair.
 
     Returns
     -------
@@ -224,7 +222,7 @@ def epsilon_lower_bound(
         mu = mu_lower_bound(scores_0, scores_1, confidence)
         if mu == 0 or delta == 0:
             return 0.0  # at delta = 0 no epsilon is finite: any finite number is a lower bound
-        # the curve rounds up by some units in the last place
+        # the curve rounds up by some units in the last place; this is a lower bound
         return GaussianCurve(relation, mu * mu).epsilon(delta) * (1 - 1e-9)
     first, second = _ratios_of(scores_0, scores_1)
     error = error_of(confidence) / (4 * _THRESHOLDS.size)
@@ -241,7 +239,7 @@ def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArr
     Returns
     -------
     array of shape (2, 2 * len(thresholds))
-        Row 1 holds the data set on which the event is meant to be likely, row 0 the other. The
+        Row 1 is the data set on which the event is expected to be likely, row 0 the other. The
         events are score > t, then score < -t.
     """
     above = [[np.count_nonzero(s > t) for t in thresholds] for s in (scores_0, scores_1)]
@@ -250,11 +248,11 @@ def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArr
 
 
 def curve_of(claim: Mechanism | Curve, relation: NeighboringRelation) -> Curve:
-    """Return the curve that is claimed; a curve must be of the asked relation."""
+    """Return the claimed curve; a curve must have the given relation."""
     if not isinstance(claim, Curve):
         return account(claim, relation=relation)
     if claim.relation is not checks.relation(relation):
-        remedy = "Pass relation= as the claim was accounted."
+        remedy = "Pass the claim's own relation=."
         raise ValueError(checks.expected("claim", claim.relation, f"of {relation}", remedy))
     return claim
 

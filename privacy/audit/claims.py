@@ -1,4 +1,4 @@
-"""Black-box audits: the whole claimed trade-off curve against what was seen."""
+"""Black-box audits: tests of the whole claimed trade-off curve on outputs."""
 
 import math
 from collections.abc import Callable
@@ -28,8 +28,8 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 _EPSILONS = 6
-# The share of the significance that goes to the guess of the data set. A Gaussian curve that is
-# violated anywhere by a Gaussian is violated there; the rest looks for a rare disaster.
+# The share of the significance level for the test of guesses. A Gaussian that violates a Gaussian
+# curve anywhere violates it there; the rest tests for rare, large losses.
 _GAUSSIAN_SHARE, _SHARE = 0.98, 0.5
 
 
@@ -41,13 +41,13 @@ def falsify(
     significance: float = 0.05,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> Finding:
-    """Test a claimed curve on scores of outputs for two neighbouring data sets.
+    """Test a claimed curve on scores of outputs for two neighboring data sets.
 
-    Two tests share the significance. How often the sign of the score guesses the data set
-    right, over both: at most (1 + delta(0)) / 2, which is Phi(mu / 2) for a mu-GDP claim; an
-    exact binomial test. And, for the tails, tpr <= e^epsilon fpr + delta(epsilon) at every
-    claimed epsilon, with both rates of each of 14 events bounded at once (Clopper-Pearson,
-    Bonferroni).
+    Two tests share the significance level. (1) The sign of the score guesses the data set
+    correctly with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is
+    Phi(mu / 2) for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr
+    + delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
+    (Clopper-Pearson, Bonferroni).
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ def falsify(
         A mechanism, or its curve.
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
-        known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores cost
-        power; they never cause a false alarm. The finding has a warning if they are surely no
-        such ratios: raw losses, or the two arrays exchanged.
+        known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores reduce
+        statistical power but do not raise the false positive rate. The finding has a warning if
+        they are surely not such ratios, for example raw losses or the two arrays exchanged.
     significance
-        Largest probability of falsifying a true claim, in (0, 1/4].
+        Significance level: largest probability of falsifying a true claim, in (0, 1/4].
     relation
-        The neighbouring relation of the pair.
+        The neighboring relation of the pair.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def falsify(
 
 
 def told(curve: Curve) -> str:
-    """Return a claim in words."""
+    """Return a description of the claim."""
     what = curve.notion if curve.mechanism is None else repr(curve.mechanism)
     return f"{what} under {curve.relation}"
 
@@ -98,8 +98,8 @@ def _accuracy(curve: Curve, first: Floats, second: Floats) -> tuple[float, str]:
     most = (1 + curve.delta(0.0)) / 2
     right, guesses = correct(first, second), 2 * first.size
     evidence = (
-        f"The data set was guessed right {right} times of {guesses} ({right / guesses:.4f}); "
-        f"the claim allows a probability of {most:.4f}."
+        f"The attack identified the data set in {right} of {guesses} guesses "
+        f"({right / guesses:.4f}); the claim allows a probability of at most {most:.4f}."
     )
     return accuracy_p_value(right, guesses, most), evidence
 
@@ -107,12 +107,12 @@ def _accuracy(curve: Curve, first: Floats, second: Floats) -> tuple[float, str]:
 def _tails(
     curve: Curve, first: Floats, second: Floats, other: float, share: float
 ) -> tuple[float, str] | None:
-    """Return the p-value and evidence of the tails; None unless stronger than `other`."""
+    """Return the p-value and evidence of the tail test; None unless stronger than `other`."""
     size = first.size
-    # from where the claim allows nearly nothing in this many runs; fixed before any score is seen
+    # up to where the claim allows about 3 events in this many runs; fixed before any score is seen
     largest = min(curve.epsilon(min(0.25, 3 / size)), 700.0)
     epsilons = largest * np.arange(1, _EPSILONS + 1) / _EPSILONS
-    # a shade less, for bounded losses that are reached exactly; and outputs beyond all of them
+    # slightly lower, for bounded losses that are reached exactly; the last is above all of them
     thresholds = np.append(epsilons * (1 - 1e-9), 1.1 * largest + 0.1)
     seen = tail_counts(first, second, thresholds)
     if not seen[1].any():
@@ -121,7 +121,7 @@ def _tails(
     growth = np.exp(epsilons)
 
     def violations(error: float) -> Floats:
-        """Return by how much each event (row) surely violates the claim at each epsilon."""
+        """Return a lower bound on the violation by each event (row) at each epsilon."""
         each = error / (2 * seen.shape[1])
         sure, rest = lower(seen[1], size, each), upper(seen[0], size, each)
         found: Floats = sure[:, None] - (growth * rest[:, None] + deltas) * (1 + 1e-12)
@@ -142,9 +142,9 @@ def _tails(
     signs = ("> ", "< -")
     sign, limit = signs[event // thresholds.size], thresholds[event % thresholds.size]
     evidence = (
-        f"A score {sign}{limit:.4g} was seen {seen[1, event]} times "
-        f"in {size} runs on one data set and {seen[0, event]} times on the other; the claim allows "
-        f"e^{epsilons[at]:.4g} times the one probability plus {deltas[at]:.3g}."
+        f"A score {sign}{limit:.4g} occurred {seen[1, event]} times in {size} runs on one data set "
+        f"and {seen[0, event]} times on the other; the claim allows at most e^{epsilons[at]:.4g} "
+        f"times the probability on the other plus {deltas[at]:.3g}."
     )
     return error / share, evidence
 
@@ -161,31 +161,27 @@ def audit(
     seed: int | np.random.SeedSequence = 0,
     progress: Callable[[int], Any] | None = None,
 ) -> Finding:
-    """Run a release again and again on two neighbouring data sets, and test its claim.
+    """Run a release many times on two neighboring data sets, and test its privacy claim.
 
     Parameters
     ----------
     release
-        ``release(data)`` or ``release(data, rng)``, which gets a seeded
-        `numpy.random.Generator`; its output is a number or an array of numbers. With a third
-        parameter named ``size`` it is called once and returns that many outputs, stacked.
+        ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`; it
+        returns a number or an array of numbers. If it has a third parameter named ``size``, it is
+        called once and returns that many outputs, stacked.
     pair
-        Two neighbouring data sets.
-    claim
-        A mechanism, or its curve.
+        Two neighboring data sets.
+    claim, significance, relation
+        As in `falsify`.
     runs
-        How many outputs of each data set are tested.
-    significance
-        Largest probability of falsifying a true claim, in (0, 1/4].
-    relation
-        The relation in which the pair are neighbours.
+        Number of tested outputs per data set.
     score
-        Maps stacked outputs to log-likelihood ratios. Without it, one is fitted on as many
-        outputs again, at most 20,000 of each, by `fit_score`.
+        Maps stacked outputs to log-likelihood ratios. Default: one fitted by `fit_score` on as many
+        additional outputs, at most 20,000 per data set.
     seed
-        What the randomness is derived from, where the release takes it.
+        Seed of the generators passed to the release.
     progress
-        Called with the number of outputs that are new.
+        Called with the number of new outputs.
 
     Returns
     -------
@@ -194,7 +190,7 @@ def audit(
     Raises
     ------
     RuntimeError
-        The release raised something, whatever it was, SystemExit and ``pytest.skip`` among it.
+        The release raised any exception, SystemExit and ``pytest.skip`` included.
 
     Examples
     --------
@@ -245,6 +241,6 @@ def two(pair: Any) -> tuple[Any, Any]:
     try:
         first, second = pair
     except (TypeError, ValueError) as error:
-        remedy = "Pass a tuple of two neighbouring data sets."
+        remedy = "Pass a tuple of two neighboring data sets."
         raise ValueError(checks.expected("pair", pair, "two data sets", remedy)) from error
     return first, second

@@ -1,4 +1,4 @@
-"""What an audit says: falsified, with how much evidence; or not."""
+"""The result of an audit: falsified, with evidence, or not falsified."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,26 +8,26 @@ from privacy import checks
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one audit.
+    """The result of one audit.
 
-    A claim that was not falsified is not thereby true: an audit sees the data sets, the outputs
-    and the number of runs that it was given.
+    If a claim is not falsified, other data sets, attacks or more runs may still falsify it.
 
     Attributes
     ----------
     claim
-        What was claimed, in words.
+        The claim, in words.
     p_value
         A true claim gives a p-value of at most x with probability at most x, for every x.
     significance
-        The probability of a false alarm that was accepted.
+        The significance level: an upper bound on the false positive rate.
     evidence
-        The strongest evidence against the claim: what was seen, and how much the claim allows.
+        The strongest evidence against the claim: the observation, and the limit that the claim
+        sets.
     runs
-        How many outputs (of each data set, where there are two) the evidence comes from.
+        Number of outputs (per data set, if there are two) behind the evidence.
     warning
-        What shows that the audit was given something else than it takes (scores of the wrong
-        sign, say), so that it could hardly find a violation; empty otherwise.
+        A sign that the input is invalid (scores of the wrong sign, for example), so that the audit
+        could hardly find a violation; empty otherwise.
     """
 
     claim: str
@@ -39,11 +39,11 @@ class Finding:
 
     @property
     def falsified(self) -> bool:
-        """Whether the claim is falsified at this significance."""
+        """Whether the claim is falsified at this significance level."""
         return self.p_value <= self.significance
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form."""
+        """Return a JSON-compatible dict."""
         return {"falsified": self.falsified, **asdict(self)}
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Finding:
 
 def checked_significance(value: Any) -> float:
     """Check a significance level in (0, 1/4]."""
-    remedy = "Pass the probability of a false alarm that is acceptable, such as 1e-6."
+    remedy = "Pass the largest acceptable false positive rate, such as 1e-6."
     return checks.real("significance", value, remedy, above=0, at_most=0.25)
 
 
@@ -70,4 +70,4 @@ def error_of(confidence: Any) -> float:
 
 def checked_runs(value: Any) -> int:
     """Check a number of runs."""
-    return checks.count("runs", value, "Pass how often to run on each data set, such as 20_000.")
+    return checks.count("runs", value, "Pass the number of runs per data set, such as 20_000.")

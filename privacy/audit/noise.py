@@ -1,7 +1,7 @@
-"""White-box audits: whether the noise is what was claimed.
+"""White-box audits of the noise distribution.
 
-Residuals are outputs minus the query's true value, so that only who has both can look. In
-exchange some hundreds say what outputs alone say in tens of thousands.
+Residuals are outputs minus the true values of the query, so you need both. In exchange, hundreds of
+residuals give the statistical power of tens of thousands of outputs.
 """
 
 import math
@@ -17,8 +17,8 @@ from privacy.audit.findings import Finding, checked_significance
 from privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 _LIKELY = 2.0**-31
-"""Bound of the probability of one value, for noise whose scale has 2^30 steps of a lattice."""
-# A scale that is a little too small is the usual fault; other shapes differ by more.
+"""Bound on the probability of one value, for noise whose scale is 2^30 lattice steps."""
+# The usual defect is a scale slightly too small; wrong shapes are easier to detect.
 _SHARES = {"scale": 0.99, "shape": 0.009, "repeats": 0.001}
 Aspect = Literal["all", "scale", "shape", "repeats"]
 
@@ -33,14 +33,14 @@ def falsify_noise(
 ) -> Finding:
     """Test residuals of the noise against the claimed distribution.
 
-    Three tests share the significance, most of it the first.
+    Three tests share the significance level; the first gets most of it.
 
-    Scale, one-sided (too little noise): the sum of squares over sigma^2 is chi-square for a
-    Gaussian, twice the sum of absolute values over the scale is for Laplace noise. Shape,
-    two-sided: the largest gap between the empirical and the claimed distribution function
-    (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size). Repeats:
-    noise drawn afresh hardly ever gives one value twice. What is continuous in the claim may be
-    rounded, to 2^-30 of its scale at most: true values beyond 2^22 times the scale round more.
+    - Scale, one-sided (too little noise): the sum of squares over sigma^2 (Gaussian), or twice the
+      sum of absolute values over the scale (Laplace), is chi-square.
+    - Shape, two-sided: the largest gap between the empirical and the claimed distribution function
+      (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size).
+    - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at
+      most 2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ def falsify_noise(
     residuals
         Outputs minus true values, any shape, in the unit of the query; all independent.
     clip_norm
-        What the claim's noise multiplier (or scale) is measured in, > 0.
+        The unit of the claim's noise multiplier (or scale), > 0.
     significance
-        Largest probability of falsifying a true claim, in (0, 1/4].
+        As in `falsify`.
     aspect
-        ``"scale"``, ``"shape"`` or ``"repeats"`` spends all of it on that test.
+        ``"scale"``, ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def falsify_noise(
     Raises
     ------
     ValueError, TypeError
-        The claim has no noise of a known shape, or a value is outside its domain.
+        The claim is neither `Gaussian` nor `Laplace`, or a value is outside its domain.
 
     Examples
     --------
@@ -75,12 +75,13 @@ def falsify_noise(
     """
     level = checked_significance(significance)
     if aspect not in get_args(Aspect):
-        remedy = "Leave it out to look at all of them."
+        remedy = "Leave aspect out to run all tests."
         raise ValueError(checks.expected("aspect", aspect, f"one of {get_args(Aspect)}", remedy))
     unit = checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
     x = np.asarray(residuals, dtype=np.float64).ravel()
     if not x.size:
-        raise ValueError(checks.expected("residuals", (), "not empty", "Pass some hundreds."))
+        remedy = "Pass hundreds of residuals."
+        raise ValueError(checks.expected("residuals", (), "not empty", remedy))
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)
@@ -93,13 +94,13 @@ def falsify_noise(
         scale = float(gammainc(x.size, float(np.abs(x).sum())))
         spread, distribution = float(np.abs(x).mean()), _laplace_cdf(x)
     else:
-        remedy = "Audit the outputs instead, or each Gaussian and Laplace part alone."
+        remedy = "Audit each Gaussian and Laplace part alone, or the outputs."
         raise TypeError(checks.expected("claim", claim, "Gaussian or Laplace", remedy))
     gap, shape = _shape(np.sort(distribution))
     repeats = x.size - np.unique(x).size
     tests = {
-        "scale": (scale, f"The noise is {spread:.4g} times as wide as claimed."),
-        "shape": (shape, f"The distribution functions differ by {gap:.4g}."),
+        "scale": (scale, f"The noise scale is {spread:.4g} times the claimed one."),
+        "shape": (shape, f"The distribution functions differ by up to {gap:.4g}."),
         "repeats": (
             _repeated(repeats, x.size),
             f"{repeats} of {x.size} residuals repeat an earlier one.",
@@ -111,14 +112,14 @@ def falsify_noise(
 
 
 def _in_units(x: Floats, scale: float, unit: float) -> Floats:
-    """Return x over the noise's scale; beyond 1e100 all is alike, and squares stay finite."""
+    """Return x over the noise's scale, clipped to 1e100 so that squares stay finite."""
     with np.errstate(over="ignore"):
         found: Floats = np.clip(x / unit / scale, -1e100, 1e100)
     return found
 
 
 def _shape(ordered: Floats) -> tuple[float, float]:
-    """Return the Kolmogorov distance from uniform, and its p-value's upper bound."""
+    """Return the Kolmogorov distance from uniform, and an upper bound on its p-value."""
     n = ordered.size
     steps = np.arange(n + 1) / n
     gap = float(max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1])))
@@ -126,10 +127,10 @@ def _shape(ordered: Floats) -> tuple[float, float]:
 
 
 def _repeated(repeats: int, n: int) -> float:
-    """Return a bound of the probability of so many repeats (Chernoff).
+    """Return an upper bound on the probability of this many repeats (Chernoff).
 
-    The k-th residual repeats one of those before it with probability at most (k - 1) times that
-    of the likeliest value, whatever they were.
+    The k-th residual repeats an earlier one with probability at most (k - 1) times that of the
+    likeliest value, whatever the earlier ones are.
     """
     expected = n * (n - 1) / 2 * _LIKELY
     if repeats <= expected:

@@ -1,8 +1,4 @@
-"""Audits with ONE run: many canaries at once (Steinke, Nasr and Jagielski 2023).
-
-Each of m canaries is included by a fair coin of its own. The auditor looks at the one output and
-guesses, for those canaries where it dares, whether they were in.
-"""
+"""Audits with ONE run and many canaries (Steinke, Nasr and Jagielski 2023)."""
 
 import math
 
@@ -21,9 +17,9 @@ from privacy.relations import NeighboringRelation
 _POINTS = 8
 _PURE = (PureDP, RandomizedResponse, Laplace)
 _WRONG = "Fewer guesses are right than by chance."
-_TURN = "Pass how many of the guesses were right, not wrong."
+_TURN = "Pass the number of correct guesses, not of wrong ones."
 _MOST_GUESSES = 10**7
-"""Each right guess is a term of a sum that is held in memory: some hundreds of megabytes."""
+"""Each correct guess is a term of a sum held in memory: some hundreds of megabytes."""
 
 
 def falsify_one_run(
@@ -36,24 +32,24 @@ def falsify_one_run(
 ) -> Finding:
     """Test a claim on the guesses about the canaries of one run.
 
-    One release of a pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at
-    delta = 0, with all of the significance. For another claim, its epsilon is tested at each of 8
-    values of delta, fixed in advance from 1e-2 to 1e-9 over the number of canaries; the
-    significance is shared equally.
+    A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
+    whole significance level. For any other claim, its epsilon is tested at each of 8 values of
+    delta, fixed in advance from 1e-2 to 1e-9 divided by the number of canaries; the significance
+    level is divided equally.
 
     Parameters
     ----------
     claim
         A mechanism, or its curve, under ADD_OR_REMOVE_ONE.
     canaries
-        How many there were, m <= 2^53; each was included with probability 1/2, independently.
+        Number of canaries, m <= 2^53; each was included with probability 1/2, independently.
     guesses
-        About how many the auditor guessed, r <= m and <= 10^7. It may choose them by looking at the
-        output.
+        Number of canaries that the auditor guessed about, r <= m and <= 10^7. The auditor may
+        choose them from the output.
     correct
-        How many guesses were right, v <= r.
+        Number of correct guesses, v <= r.
     significance
-        Largest probability of falsifying a true claim, in (0, 1/4].
+        As in `falsify`.
 
     Returns
     -------
@@ -72,9 +68,9 @@ def falsify_one_run(
         tried.append((p_value(canaries, guesses, correct, epsilon, delta), epsilon, delta))
     found, epsilon, delta = min(tried)
     evidence = (
-        f"{correct} of {guesses} guesses about {canaries} canaries were right; the claim of "
-        f"({epsilon:.4g}, {delta:.3g})-DP gives a guess a probability of "
-        f"{1 / (1 + math.exp(-epsilon)):.4f} at most."
+        f"{correct} of {guesses} guesses about {canaries} canaries were correct; the claim of "
+        f"({epsilon:.4g}, {delta:.3g})-DP allows a probability of at most "
+        f"{1 / (1 + math.exp(-epsilon)):.4f} per guess."
     )
     warning = f"{_WRONG} {_TURN}" if guesses_wrong(int(correct), int(guesses)) else ""
     return Finding(told(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
@@ -83,7 +79,7 @@ def falsify_one_run(
 def one_run_epsilon_lower_bound(
     *, canaries: int, guesses: int, correct: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower bound of epsilon at `delta` from one run with canaries.
+    """Return a lower bound on epsilon at `delta` from one run with canaries.
 
     Parameters
     ----------
@@ -125,13 +121,13 @@ def one_run_epsilon_lower_bound(
 
 def _check(canaries: int, guesses: int, correct: int) -> None:
     limits = (
-        ("canaries", canaries, 2**53, "Pass how many canaries there were."),
-        ("guesses", guesses, _MOST_GUESSES, "Guess about those canaries alone that tell most."),
+        ("canaries", canaries, 2**53, "Pass the number of canaries."),
+        ("guesses", guesses, _MOST_GUESSES, "Guess only about the canaries of largest score."),
     )
     for name, value, most, remedy in limits:
         if checks.count(name, value, remedy) > most:
             raise ValueError(checks.expected(name, value, f"<= {most}", remedy))
-    remedy = "Pass how many of the guesses were right."
+    remedy = "Pass the number of correct guesses."
     checks.real("correct", correct, remedy, at_least=0, at_most=float(guesses))
     if guesses > canaries or correct != int(correct):
         rule = f"whole and 0 <= correct <= guesses <= canaries={canaries}"
@@ -139,11 +135,12 @@ def _check(canaries: int, guesses: int, correct: int) -> None:
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return the probability bound of that many right guesses under (epsilon, delta)-DP.
+    """Return an upper bound on the p-value of v correct guesses under (epsilon, delta)-DP.
 
-    P[v or more are right] <= P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B is
-    binomial with r trials of probability e^epsilon / (1 + e^epsilon): the guesses of m randomized
-    responses, and what their failures add (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846).
+    P[v or more are correct] <= P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B
+    is binomial with r trials of probability e^epsilon / (1 + e^epsilon): the guesses of m
+    randomized responses, and a term for their failures (Steinke, Nasr and Jagielski 2023, arXiv
+    2305.08846).
     """
     m, r, v = int(canaries), int(guesses), int(correct)
     if v == 0 or math.isinf(epsilon):
@@ -157,5 +154,5 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         log_mass = gammaln(r + 1) - gammaln(k + 1) - gammaln(r - k + 1)
         masses = np.exp(log_mass + k * log_q + (r - k) * log_rest)
         found += 2 * m * delta * float(np.max(np.cumsum(masses) / np.arange(1, v + 1)))
-    # the logarithms cancel: their rounding is relative to the largest of them
+    # the logarithms cancel, so their rounding error is relative to the largest
     return min(1.0, found * (1 + 1e-9 + 2.0**-49 * float(gammaln(r + 1))))

@@ -1,7 +1,7 @@
 """The pytest plugin: ``@pytest.mark.dp_claim(mechanism, significance=1e-6)``.
 
-Loaded by every pytest run of an environment that has dpcalib, so that it imports nothing but
-pytest until a marked test runs.
+Every pytest run in an environment with dpcalib loads it, so it imports only pytest until a marked
+test runs.
 """
 
 from collections.abc import Generator
@@ -14,24 +14,24 @@ _COUNT = pytest.StashKey[int]()
 _KEY = "dp_claim"
 _HELP = (
     "dp_claim(mechanism, significance=1e-6): audit a privacy claim with assert_not_falsified; "
-    "all marked tests together raise a false alarm with at most this probability"
+    "the false positive rate of all marked tests together is at most the significance level"
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", _HELP)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Count the marked tests before any is deselected: each gets one share."""
+    """Count the marked tests before any is deselected, to divide the significance level."""
     config.stash[_COUNT] = sum(item.get_closest_marker(MARK) is not None for item in items)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Give a marked test its share, and report what it found."""
+    """Give a marked test its share of the significance level, and report its findings."""
     mark = item.get_closest_marker(MARK)
     if mark is None:
         return (yield)
@@ -47,7 +47,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         item.user_properties += [(_KEY, str(finding)) for finding in share.findings]
     if not share.findings:
         pytest.fail(
-            "Marked dp_claim, and nothing was audited: call assert_not_falsified.", pytrace=False
+            "Marked dp_claim, but nothing was audited: call assert_not_falsified.", pytrace=False
         )
     return result
 
@@ -59,7 +59,7 @@ def _arguments(mechanism: Any, significance: float = 1e-6) -> tuple[Any, float]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which claims were audited."""
+    """Print the findings."""
     reports = [
         (report.nodeid, told)
         for group in ("passed", "failed")

@@ -1,7 +1,7 @@
-"""Deterministic audits: run a release on recorded noise, and look at what it does with it.
+"""Deterministic audits: run a release on recorded noise and check how it uses the noise.
 
-With the noise in the auditor's hand, nothing is left to chance: contributions are compared as
-exact fractions, and the privacy that one pair of data sets spends is computed, not estimated.
+Nothing is random: contributions are compared as exact fractions, and the privacy parameter that a
+release spends on one pair of data sets is computed, not estimated.
 """
 
 import math
@@ -27,26 +27,26 @@ _LINEAR = 1e-6
 
 
 class Violation(AssertionError):
-    """A pair of data sets on which a claim does not hold."""
+    """A pair of data sets violates a claim."""
 
 
 def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
-    """Assert that a clipped record's norm is within the bound, exactly.
+    """Assert that a clipped record's norm is at most the bound, exactly.
 
     Parameters
     ----------
     value
         A number, an array, or a mapping of numbers.
     bound
-        The norm bound. Both are compared as the fractions that the floats are: one unit in
-        the last place above is a violation, and so is NaN.
+        The norm bound. Both are compared as the exact values of the floats: one unit in the last
+        place above is a violation, and so is NaN.
     norm
         1, 2, or inf.
 
     Raises
     ------
     Violation
-        The norm exceeds the bound, or is not a number.
+        The norm exceeds the bound, or a value is not a finite number.
     """
     _within(_flat(value), bound, norm, f"{value!r}")
 
@@ -61,18 +61,17 @@ def assert_contribution(
     query
         A function of the data, without noise.
     pair
-        Two neighbouring data sets.
+        Two neighboring data sets.
     bound, norm
-        As in `assert_norm`. Sums of floats round: a query that adds floats needs a bound that
-        pays for it, or sums integers.
+        As in `assert_norm`. Float sums round: sum integers, or add the rounding error to the bound.
 
     Raises
     ------
     Violation
-        The difference exceeds the bound, a value is not a number, or the two answers do not have
-        one shape (or the same keys): the shape then tells the data sets apart.
+        The difference exceeds the bound, a value is not a finite number, or the two answers have
+        different shapes (or keys), which distinguish the data sets.
     RuntimeError
-        The query raised something, whatever it was.
+        The query raised any exception.
     """
     sides = two(pair)
     answers = [called("query", query, data) for data in sides]
@@ -95,7 +94,7 @@ def _labels(answer: Any) -> Any:
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = [value[key] for key in sorted(value, key=repr)]
-    # as objects: beside a float, NumPy rounds whole numbers beyond 2^53
+    # dtype object: in a float array, NumPy would round integers beyond 2^53
     found = np.asarray(value, dtype=object).ravel().tolist()
     return [one.item() if isinstance(one, np.generic) else one for one in found]
 
@@ -109,7 +108,7 @@ def _finite(values: list[Any], where: str) -> None:
 def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
     if norm not in (1, 2, math.inf):
         raise ValueError(checks.expected("norm", norm, "1, 2 or inf", "Pass one of them."))
-    remedy = "Pass the bound that is promised."
+    remedy = "Pass the claimed bound."
     limit = Fraction(checks.real("bound", bound, remedy, at_least=0))
     _finite(values, where)
     sizes = [abs(Fraction(value)) for value in values]
@@ -121,21 +120,23 @@ def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
         total = max(sizes, default=Fraction(0))
     if total > limit:
         excess = float(total / limit - 1) if limit else math.inf
-        what = "the square of the norm" if norm == 2 else "the norm"
-        raise Violation(f"{where}: {what} exceeds that of {bound!r} by {excess:.3g} of it.")
+        what = "its square is larger" if norm == 2 else "it is larger"
+        raise Violation(
+            f"{where}: the norm exceeds the bound {bound!r}; {what} by {excess:.3g} (relative)."
+        )
 
 
 @dataclass
 class NoiseTape:
-    """Stands in for a `numpy.random.Generator`: records what noise is drawn and hands out its own.
+    """A substitute for `numpy.random.Generator` that records draws and returns prescribed noise.
 
-    Normal and Laplace noise comes from the tape: zero, except for one draw that is `unit`
-    standard units large. All else comes from a generator that is seeded alike each time.
+    Normal and Laplace draws are zero, except for one draw of `unit` standard units. All other
+    methods use a generator with a fixed seed.
 
     Attributes
     ----------
     draws
-        One row for each number drawn: the kind of noise and its scale where one was passed.
+        One row per number drawn: the kind of noise and its scale.
     """
 
     unit: float = 0.0
@@ -146,15 +147,15 @@ class NoiseTape:
         self._other = np.random.default_rng(0)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Hand out recorded Gaussian noise."""
+        """Return prescribed Gaussian noise, and record the draw."""
         return self._noise("normal", loc, scale, size)
 
     def standard_normal(self, size: Any = None) -> Any:
-        """Hand out recorded Gaussian noise of scale 1."""
+        """Return prescribed Gaussian noise of scale 1, and record the draw."""
         return self._noise("normal", 0.0, 1.0, size)
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Hand out recorded Laplace noise."""
+        """Return prescribed Laplace noise, and record the draw."""
         return self._noise("laplace", loc, scale, size)
 
     def __getattr__(self, name: str) -> Any:
@@ -175,44 +176,44 @@ class NoiseTape:
 
 
 def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
-    """Return what a pair of data sets loses by a release, from its noise and its difference.
+    """Return the privacy parameter that a release spends on one pair of data sets.
 
-    The release is run without noise on both data sets, and again for each number of noise with
-    that number alone, which gives outputs = query + J z for noise z, with J J' the same on both.
-    What moves the query by D then costs mu = the norm of the shortest z with J z = D (Gaussian
-    noise: exact, correlated noise included), or epsilon = its L1 norm (Laplace, J invertible).
+    The release runs without noise on both data sets, and once more for each noise variable alone.
+    This gives outputs = query + J z for noise z, with J J' the same on both. If the query moves by
+    D, the cost is mu = the L2 norm of the shortest z with J z = D (Gaussian noise: exact,
+    correlated noise included), or epsilon = its L1 norm (Laplace noise, J invertible).
 
     Parameters
     ----------
     release
-        ``release(data, rng)``: draws its noise by ``rng.normal``, ``rng.standard_normal`` or
-        ``rng.laplace``, and adds it to what it computed. Nothing after that may be nonlinear.
+        ``release(data, rng)``: draws its noise with ``rng.normal``, ``rng.standard_normal`` or
+        ``rng.laplace``, and adds it to the query. Later steps must be linear.
     pair
-        Two neighbouring data sets.
+        Two neighboring data sets.
 
     Returns
     -------
     tuple of str and float
-        ``("normal", mu)`` or ``("laplace", epsilon)``; infinite where no noise hides the
-        difference (noise that is used twice, a part without noise).
+        ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the difference
+        (noise used twice, an output without noise).
 
     Raises
     ------
     Violation
-        Draws, what becomes of them, or the shape of the output depend on the data, an output is not
-        a number, or no noise was drawn at all.
+        The draws, their effect on the output, or the shape of the output depend on the data, an
+        output is not a finite number, or no noise was drawn.
     ValueError
-        Gaussian and Laplace noise are mixed, Laplace noise is not one number a number, or the
-        outputs are not linear in the noise.
+        The release mixes Gaussian and Laplace noise, does not draw one Laplace variable per output,
+        or is not linear in the noise.
     RuntimeError
-        The release raised something, whatever it was.
+        The release raised any exception.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
     plain = [_output(release, data, tape) for data, tape in zip(sides, tapes, strict=True)]
     where = f"the release on {sides[0]!r} against {sides[1]!r}"
     if tapes[0].draws != tapes[1].draws:
-        raise Violation(f"{where}: what noise is drawn depends on the data.")
+        raise Violation(f"{where}: the noise draws depend on the data.")
     if plain[0].shape != plain[1].shape:
         raise Violation(f"{where}: the outputs have sizes {plain[0].size} and {plain[1].size}.")
     _finite([*plain[0].tolist(), *plain[1].tolist()], where)
@@ -221,9 +222,9 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     if not kinds:
         raise Violation(f"{where}: no noise was drawn.")
     if len(kinds) > 1:
-        remedy = "Audit each part by itself."
+        remedy = "Audit each part separately."
         raise ValueError(checks.expected("noise", sorted(kinds), "of one kind", remedy))
-    # a large unit, so that adding it to the query does not round its last digits away
+    # a large unit, so that the rounding of query + noise is small relative to the noise
     unit = 2.0**20 * max(1.0, *(float(np.abs(one).max(initial=0)) for one in plain))
     columns: tuple[list[Floats], list[Floats]] = ([], [])
     for at in range(len(draws)):
@@ -233,7 +234,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         )
         bent = float(np.abs(up - down).max(initial=0)) > _LINEAR * float(np.abs(up).max(initial=0))
         if bent or not np.isfinite(up).all():
-            remedy = "Audit what is computed before that."
+            remedy = "Audit the release before its nonlinear step."
             raise ValueError(checks.expected("release", release, "linear in its noise", remedy))
         columns[0].append(up)
         columns[1].append(other)
@@ -241,7 +242,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     covariance = spread @ spread.T
     size = np.sqrt(covariance.diagonal())
     if not (np.abs(others @ others.T - covariance) <= _LINEAR * np.outer(size, size)).all():
-        raise Violation(f"{where}: what becomes of the noise depends on the data.")
+        raise Violation(f"{where}: the use of the noise depends on the data.")
     moved = plain[1] - plain[0]
     return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
 
@@ -258,7 +259,7 @@ def _loss(laplace: bool, spread: Floats, moved: Floats) -> float:  # noqa: FBT00
         return math.inf
     if laplace and rank < spread.shape[1]:
         remedy = "Audit the outputs instead."
-        raise ValueError(checks.expected("noise", spread.shape, "one number a number", remedy))
+        raise ValueError(checks.expected("noise", spread.shape, "one draw per output", remedy))
     return float(np.abs(shortest).sum() if laplace else np.linalg.norm(shortest))
 
 
@@ -269,22 +270,22 @@ def assert_spends(
     *,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> None:
-    """Assert that a pair of data sets loses no more by a release than is claimed.
+    """Assert that a release spends no more on a pair of data sets than is claimed.
 
     Parameters
     ----------
     release, pair
         As in `spent`.
     claim
-        A mechanism with a curve in notion ``"gaussian"`` where the release draws Gaussian noise;
-        one with bounded losses where it draws Laplace noise.
+        For Gaussian noise, a mechanism with a curve in notion ``"gaussian"``; for Laplace noise,
+        one with bounded privacy loss.
     relation
-        The relation in which the pair are neighbours.
+        The neighboring relation of the pair.
 
     Raises
     ------
     Violation
-        It loses more (by over 1e-9, for the rounding of floats), or as `spent`.
+        The release spends more (by over 1e-9, relative, for float rounding), or as in `spent`.
     UnsupportedMechanism
         The claim has no such curve.
     """

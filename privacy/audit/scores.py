@@ -1,7 +1,6 @@
-"""Scores: how much an output speaks for the one data set and against the other.
+"""Scores of outputs: log-likelihood ratios log P1 / P0 between the two data sets.
 
-A score is a log-likelihood ratio log P1 / P0, known from the mechanism or fitted on outputs that
-are not tested.
+They are known from the mechanism, or fitted on outputs that are not tested.
 """
 
 import inspect
@@ -60,7 +59,7 @@ def _telling_something(found: Floats) -> Floats:
 
 
 def _length(*outputs: Rows) -> int | None:
-    """Return the one length of all outputs, None where there are several."""
+    """Return the common length of all outputs, None if they differ."""
     lengths = {row.size for rows in outputs for row in rows}
     return lengths.pop() if len(lengths) == 1 else None
 
@@ -68,8 +67,8 @@ def _length(*outputs: Rows) -> int | None:
 def _stacked(rows: Rows, length: int | None) -> Floats:
     """Return outputs as an array, whatever their lengths.
 
-    Where one length is usual another one is no number (there is no score for it). Where none is,
-    an output that may be longer or shorter tells by its length alone: that is a score too.
+    Outputs of a length other than `length` become NaN, which has no score. If `length` is None, the
+    score is a function of the length alone.
     """
     if length is None:
         return np.array([[row.size] for row in rows], dtype=np.float64)
@@ -91,11 +90,11 @@ def fit_rows(training_0: Rows, training_1: Rows) -> RowScore:
 
 
 def _parameters(release: Release) -> list[str]:
-    """Return the names that can be passed by position, without those that have a default."""
+    """Return the names of positional parameters without a default, and `rng` and `size`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(release).parameters.values()
-    except ValueError:  # some builtins do not tell
+    except ValueError:  # some builtins have no signature
         return ["data"]
     except TypeError as error:
         remedy = "Pass a function of the data, or of the data and a random generator."
@@ -109,15 +108,15 @@ def _parameters(release: Release) -> list[str]:
 
 def _row(output: Any) -> Floats:
     try:
-        # a forgotten return is no number; NumPy makes NaN of it
+        # a forgotten return gives None, which NumPy would convert to NaN
         return np.asarray("" if output is None else output, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
-        remedy = "Return a number or an array of numbers: map the output to one."
+        remedy = "Return a number or an array of numbers."
         raise TypeError(checks.expected("output", output, "numbers", remedy)) from error
 
 
 def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -> Score:
-    """Return the log-likelihood ratio of Gaussian noise around two known centres.
+    """Return the log-likelihood ratio of Gaussian noise around two known centers.
 
     Parameters
     ----------
@@ -141,7 +140,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
 
 
 def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
-    """Return the log-likelihood ratio of Laplace noise around two known centres.
+    """Return the log-likelihood ratio of Laplace noise around two known centers.
 
     As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
     """
@@ -171,23 +170,23 @@ def _rows(outputs: Any) -> Floats:
 
 
 def _telling(scores: Floats) -> Floats:
-    """Return scores in which an output that is not a number tells nothing."""
+    """Replace NaN by the score 0, which favors neither data set."""
     return np.where(np.isnan(scores), 0.0, scores)
 
 
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
     """Fit log-likelihood ratios on outputs that are not tested afterwards.
 
-    Outputs are projected to one number, by the classifier or by a linear discriminant, and that
-    number's log-likelihood ratio is read off a histogram; NaN has a bin of its own.
+    Outputs are projected to one number by the classifier or a linear discriminant. A histogram of
+    that number gives the log-likelihood ratio; NaN has its own bin.
 
     Parameters
     ----------
     training_0, training_1
         Outputs on either data set, shape (runs, numbers) or (runs,), at least 4 runs each.
     classifier
-        What scikit-learn calls one: ``fit(X, y)`` and then ``decision_function(X)`` or
-        ``predict_proba(X)``. Extra ``audit`` installs it. Outputs of it need to be finite.
+        A scikit-learn classifier: ``fit(X, y)`` and then ``decision_function(X)`` or
+        ``predict_proba(X)``. Extra ``audit`` installs scikit-learn. Its outputs must be finite.
 
     Returns
     -------
@@ -195,14 +194,14 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
         Maps outputs to scores of shape (runs,).
     """
     first, second = _rows(training_0), _rows(training_1)
-    remedy = "Pass outputs of one shape, some hundreds of each data set."
+    remedy = "Pass outputs of one shape, hundreds per data set."
     if first.shape[1] != second.shape[1]:
         rule = f"of shape (runs, {first.shape[1]})"
         raise ValueError(checks.expected("training_1", second.shape, rule, remedy))
     if min(len(first), len(second)) < _TOO_FEW:
         rule = f"at least {_TOO_FEW} runs"
         raise ValueError(checks.expected("training", len(first), rule, remedy))
-    # the projection is fitted on one half, its histogram on the other: what was fitted flatters
+    # fit the histogram on the half not used for the projection, which would overfit it
     project = _projection(first[::2], second[::2], classifier)
     held_out = [first[1::2], second[1::2]] if first.shape[1] > 1 or classifier else [first, second]
     low, high = map(project, held_out)
@@ -212,13 +211,13 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     edges = np.unique(np.sort(known)[picks]) if known.size else known
 
     def bins(values: Floats) -> NDArray[np.intp]:
-        # a value that equals an edge, as outputs of a few values do, has a bin of its own
+        # a value that equals an edge, as with discrete outputs, has its own bin
         left = np.searchsorted(edges, values, "left")
         found = left + np.searchsorted(edges, values, "right")
         return np.where(np.isnan(values), 2 * edges.size + 1, found)
 
     counts = [np.bincount(bins(values), minlength=2 * edges.size + 2) for values in (low, high)]
-    # half a count more in each bin: the ratio of rare outputs stays finite
+    # add half a count to each bin, so that the ratios of rare outputs are finite
     ratios = np.log((counts[1] + 0.5) / len(high)) - np.log((counts[0] + 0.5) / len(low))
 
     def score(outputs: Any) -> Floats:
@@ -229,7 +228,7 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
 
 
 def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Floats], Floats]:
-    """Return a map of outputs to one number; NaN where an output has one that is not finite."""
+    """Return a map of outputs to one number; NaN for outputs with a nonfinite entry."""
     if classifier is None and first.shape[1] == 1:
         return lambda x: x[:, 0]
     known = [x[np.isfinite(x).all(axis=1)] for x in (first, second)]
@@ -257,10 +256,10 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
 
 
 def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
-    """Return the linear discriminant, each number in a unit of its own.
+    """Return the linear discriminant, with each coordinate scaled to its own spread.
 
-    A number with little noise beside one with much is not lost in the ridge then, and one without
-    any noise outweighs all others.
+    Otherwise the ridge would hide a coordinate with little noise beside one with much. A coordinate
+    without noise outweighs all others.
     """
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0
@@ -274,7 +273,7 @@ def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     weights = np.linalg.solve(correlation, towards / spread) / spread
 
     def measure(x: Floats) -> Floats:
-        with np.errstate(over="ignore", invalid="ignore"):  # then it is not a number
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is then NaN
             return np.asarray((x / size) @ weights)
 
     return measure

@@ -1,9 +1,4 @@
-"""An audit that stops by itself: evidence that may be looked at after every run.
-
-Wealth is a bet against the claim. While the claim is true it is a nonnegative supermartingale
-that starts at 1, and passes 1 / significance at any time with probability at most `significance`
-(Ville 1939); nobody has to choose the number of runs in advance.
-"""
+"""Sequential audits, which you may evaluate after every run and stop at any time."""
 
 import math
 from collections.abc import Callable
@@ -24,28 +19,30 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
 class SequentialAudit:
-    """Wealth won by betting that the data set is guessed right more often than is claimed.
+    """A sequential test that bets on the data set being guessed more often than the claim allows.
 
-    A pair of runs, one on each data set, gives two guesses. With p = (1 + delta(0)) / 2, the most
-    that the claim allows on average, and a bet q > p, wealth is multiplied by q / p for a guess
-    that is right and by (1 - q) / (1 - p) for one that is wrong. The expected factor of a guess
-    that is right with probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair
-    it is at most (1 + s (average r - p))^2 <= 1. Bets are spread uniformly over q in (p, 1), and
-    the mixture has a closed form: an incomplete beta function of the two totals.
+    While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
+    1. It ever reaches 1 / significance with probability at most `significance` (Ville 1939), so you
+    need not fix the number of runs in advance.
+
+    A pair of runs, one on each data set, gives two guesses. With p = (1 + delta(0)) / 2, the
+    largest average accuracy that the claim allows, and a bet q > p, wealth is multiplied by q / p
+    for a correct guess and by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess
+    that is correct with probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair
+    it is at most (1 + s (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1); the
+    mixture has a closed form, an incomplete beta function of the two totals.
 
     Parameters
     ----------
-    claim
-        A mechanism, or its curve.
+    claim, relation
+        As in `falsify`.
     significance
-        Probability, in (0, 1/4], with which a true claim is ever falsified.
-    relation
-        The neighbouring relation of the pairs.
+        Significance level: probability, in (0, 1/4], with which a true claim is ever falsified.
 
     Attributes
     ----------
     runs
-        Pairs of runs so far.
+        Number of pairs of runs so far.
 
     Examples
     --------
@@ -76,9 +73,9 @@ class SequentialAudit:
         self.runs = 0
 
     def update(self, scores_0: ArrayLike, scores_1: ArrayLike) -> None:
-        """Add the scores of further runs, one or many of each data set.
+        """Add the scores of one or more runs on each data set.
 
-        How they are scored may depend on all that was seen before, never on these outputs.
+        The score function may depend on all earlier outputs, but not on these.
 
         Parameters
         ----------
@@ -92,7 +89,7 @@ class SequentialAudit:
 
     @property
     def log_wealth(self) -> float:
-        """The log of the wealth now; below 0 the bets have lost."""
+        """The log of the current wealth; negative if the bets have lost."""
         if self._most >= 1:
             return 0.0
         p, right = self._most, self._right
@@ -106,20 +103,20 @@ class SequentialAudit:
 
     @property
     def p_value(self) -> float:
-        """The inverse of the largest wealth so far, valid at any time, however often one looked."""
+        """The inverse of the largest wealth so far, valid at any time."""
         return math.exp(-self._best) if self._best < 700 else 1e-300
 
     @property
     def falsified(self) -> bool:
-        """Whether the claim is falsified; it stays so."""
+        """Whether the claim is falsified. Once true, it stays true."""
         return self.p_value <= self._level
 
     def finding(self) -> Finding:
-        """Return what is known by now."""
+        """Return the current finding."""
         evidence = (
-            f"The data set was guessed right {self._right} times of {2 * self.runs}; the claim "
-            f"allows a probability of {self._most:.4f}. Bets against it won a factor of "
-            f"{math.exp(min(self._best, 700)):.3g}."
+            f"The attack identified the data set in {self._right} of {2 * self.runs} guesses; the "
+            f"claim allows a probability of at most {self._most:.4f}. The largest wealth of the "
+            f"bets against the claim was {math.exp(min(self._best, 700)):.3g}."
         )
         wrong = guesses_wrong(self._right, 2 * self.runs)
         warning = f"The scores guess the wrong data set. {RATIOS}" if wrong else ""
@@ -137,21 +134,22 @@ def audit_until_falsified(
     score: Callable[[Any], ArrayLike] | None = None,
     seed: int | np.random.SeedSequence = 0,
 ) -> Finding:
-    """Run a release on both data sets until its claim is falsified, or `max_runs` are over.
+    """Run a release on both data sets until its claim is falsified, at most `max_runs` times.
 
     Parameters
     ----------
     release, pair, claim, significance, relation, score, seed
-        As in `privacy.audit.audit`; a score is fitted on the first 1,000 outputs of each.
+        As in `privacy.audit.audit`; the default score is fitted on at most 1,000 additional
+        outputs per data set.
     max_runs
-        When to give up.
+        Largest number of tested runs per data set.
 
     Returns
     -------
     Finding
-        Its `runs` says when it stopped.
+        Its `runs` is the number of runs made.
     """
-    remedy = "Pass after how many runs to stop."
+    remedy = "Pass the largest number of runs per data set."
     most = checks.count("max_runs", max_runs, remedy)
     watch = SequentialAudit(claim, significance=significance, relation=relation)
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)

@@ -1,6 +1,6 @@
-"""Hypothesis strategies: neighbouring data sets, and the floats that break code.
+"""Hypothesis strategies for neighboring data sets and for floats at the edge of their range.
 
-Needs hypothesis (extra ``audit``); nothing else in `privacy` does.
+They need hypothesis (extra ``audit``); nothing else in `privacy` does.
 """
 
 import math
@@ -15,7 +15,7 @@ _RELATION = NeighboringRelation
 
 
 class Pair(NamedTuple):
-    """Two neighbouring data sets: lists of records, or of (user, record)."""
+    """Two neighboring data sets: lists of records, or of (user, record)."""
 
     first: list[Any]
     second: list[Any]
@@ -30,22 +30,23 @@ def neighboring_pairs(
     max_size: int = 10,
     max_per_user: int = 4,
 ) -> st.SearchStrategy[Pair]:
-    """Return a strategy for pairs of data sets that are neighbours.
+    """Return a strategy for pairs of neighboring data sets.
 
     Parameters
     ----------
     records
         A strategy for one record.
     relation
-        In what they differ: one has a record more (ADD_OR_REMOVE_ONE), one record has another
-        value (REPLACE_ONE), or one record is `null` (REPLACE_SPECIAL). Both orders occur.
+        The neighboring relation: one data set has an additional record (ADD_OR_REMOVE_ONE), one
+        record has another value (REPLACE_ONE), or one record is `null` (REPLACE_SPECIAL). Both
+        orders occur.
     null
-        The record that contributes nothing; needed by REPLACE_SPECIAL.
+        The record that contributes nothing; required by REPLACE_SPECIAL.
     unit
-        ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and
-        all records of one user differ.
+        The unit of privacy: ``"record"``, or ``"user"``. With ``"user"``, data are lists of
+        (user, record), in any order, and all records of one user differ.
     max_size
-        Largest number of records that both have in common.
+        Largest number of records that both data sets have in common.
     max_per_user
         Largest number of records of the user that differs.
 
@@ -56,7 +57,7 @@ def neighboring_pairs(
     """
     relation = checks.relation(relation)
     if unit not in ("record", "user"):
-        remedy = "Say who is protected."
+        remedy = "Pass the unit of privacy."
         raise ValueError(checks.expected("unit", unit, "'record' or 'user'", remedy))
     if relation is _RELATION.REPLACE_SPECIAL and null is None:
         remedy = "Pass the record that contributes nothing, such as null=0.0."
@@ -85,7 +86,7 @@ def neighboring_pairs(
 
 
 def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
-    """Return a strategy for floats that code forgets: next to `bound`, huge, tiny, NaN, inf.
+    """Return a strategy for edge cases: floats next to `bound`, huge, tiny, NaN, inf.
 
     Ordinary floats up to twice the bound occur too.
     """

@@ -1,1 +1,1 @@
-"""What may be spent: filters for adaptive use, and plans that are written down in advance."""
+"""Budgets: filters and odometers for adaptive use, and plans fixed in advance."""

@@ -1,4 +1,4 @@
-"""What filters and odometers add up, as exact fractions, and what its sums guarantee."""
+"""Costs that filters and odometers add up as exact fractions, and the guarantees of their sums."""
 
 import math
 from abc import ABC, abstractmethod
@@ -32,13 +32,13 @@ from privacy.relations import NeighboringRelation
 
 Cost = tuple[Fraction, ...]
 
-# Noise is a float: ten Gaussians of a tenth of rho may cost some ulp more than rho. The limit that
-# is shown is lower by this share than the one that an epsilon allows, which spends may fill.
+# Noise is a float: ten Gaussians of rho / 10 each may cost some ulp more than rho. The displayed
+# limit is lower by this fraction than the one that an epsilon allows, which spends may reach.
 GRACE = Fraction(1, 10**12)
 
 
 class Measure(ABC):
-    """What a notion adds up: a filter compares sums of it with a limit."""
+    """The cost of an accounting method: a filter compares its sums with a limit."""
 
     name: str
     notion: Notion
@@ -47,18 +47,18 @@ class Measure(ABC):
 
     @abstractmethod
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return the most that keeps (epsilon, delta)."""
+        """Return a limit on sums that implies (epsilon, delta)."""
 
     @abstractmethod
     def epsilon(self, limit: Cost, delta: float) -> float:
         """Return the epsilon of a limit, rounded up."""
 
     def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
-        """Return whether a sum above `limit` is proven to keep (epsilon, delta) all the same."""
-        return False  # where `limit` is exact
+        """Return whether a sum above `limit` provably implies (epsilon, delta) all the same."""
+        return False  # for a measure with an exact `limit`
 
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-        """Return what a mechanism costs, its parts spent one after the other."""
+        """Return the cost of a mechanism, whose parts are spent in sequence."""
         if isinstance(mechanism, Repeated):
             one = self.cost(mechanism.mechanism, relation)
             return tuple(mechanism.count * part for part in one)
@@ -79,14 +79,14 @@ class Measure(ABC):
         return tuple(map(max, zip(*costs, strict=True)))
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
-        """Return the cost of one release where no float rounds it, None for other releases."""
+        """Return the cost of one release if it needs no float rounding, else None."""
         return None
 
     def _cost_of_one(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         try:
             curve = account(mechanism, notion=self.notion, relation=relation)
         except UnsupportedMechanism as refusal:
-            # what `account` recommends is for plans alone
+            # of the methods that `account` recommends, "contour" has no filter
             others = tuple(name for name in refusal.alternatives if name != "contour")
             raise UnsupportedMechanism(
                 f"{refusal.__cause__} {_remedy(others)}",
@@ -107,7 +107,7 @@ class Measure(ABC):
         return Fraction(value)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
-        """Return what the curve of the notion costs."""
+        """Return the cost that a curve of the accounting method gives."""
         raise NotImplementedError
 
 
@@ -115,14 +115,14 @@ class Converted(Measure):
     """A measure whose `epsilon` is a numerical conversion, which `limit` inverts by a search."""
 
     def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
-        """Return whether the conversion itself answers at most `epsilon` for a sum.
+        """Return whether the conversion of a sum gives at most `epsilon`.
 
-        The search of `limit` ends below its root, so that it may refuse a sum whose own conversion
-        gave this epsilon. The conversion is an upper bound of the true epsilon, which grows with
-        the sum: where it is at most `epsilon`, for this sum or one above it, the sum is within
-        the true limit. That limit is fixed in advance, so that the theorem of the filter holds at
-        it, even where rounding makes the conversion itself not monotone. The next floats are
-        tried as well, because accounting for a plan rounds its sum up.
+        The search of `limit` ends below its root, so it may refuse a sum whose conversion gives
+        exactly this epsilon. The conversion is an upper bound on the true epsilon, which increases
+        with the sum. If it is at most `epsilon` for this sum or a larger one, the sum is within the
+        true limit. That limit is fixed in advance, so the filter theorem applies, even where
+        rounding makes the conversion not monotone. The next floats are tried too, because
+        accounting for a plan rounds its sum up.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
@@ -149,7 +149,7 @@ class Rho(Converted):
         return (Fraction(rho_from_epsilon(epsilon, delta)),)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the optimal conversion."""
+        """Return the epsilon of the optimal conversion."""
         from privacy.notions.zcdp import epsilon_from_rho
 
         return epsilon_from_rho(up(limit[0]), delta) if limit[0] else 0.0
@@ -159,8 +159,8 @@ class Rho(Converted):
             return (_mu_squared(mechanism, relation) / 2,)
         if isinstance(mechanism, ZeroConcentratedDP):
             check_relation(mechanism, relation)
-            # the float that conversions take, or the decimal that it is written as: the smaller,
-            # so that what a conversion says of this rho is said of its cost
+            # the smaller of the float and its decimal value, so that a conversion from this rho
+            # also holds for its cost
             return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
         return None
 
@@ -177,16 +177,16 @@ class MuSquared(Converted):
     theorem = "Smith and Thakurta 2022: mu^2 of Gaussians adds adaptively"
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return 1 / noise_multiplier^2 of the one Gaussian that fills the budget."""
+        """Return 1 / noise_multiplier^2 of the one Gaussian that uses the whole budget."""
         from privacy.calibration import noise_multiplier
 
         return (1 / Fraction(noise_multiplier(epsilon=epsilon, delta=delta)) ** 2,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the exact profile's epsilon."""
+        """Return the epsilon of the exact privacy profile."""
         from privacy.notions.gaussian import GaussianCurve
 
-        relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # of no account once mu is known
+        relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # has no effect once mu is known
         return GaussianCurve(relation, up(limit[0])).epsilon(delta)
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -198,7 +198,7 @@ class MuSquared(Converted):
 
 @dataclass(frozen=True)
 class Divergence(Measure):
-    """The Rényi divergences of orders that are fixed in advance: one of them for a filter."""
+    """Rényi divergences of orders fixed in advance; a filter has one order."""
 
     orders: tuple[float, ...]
     name = "divergence"
@@ -208,24 +208,23 @@ class Divergence(Measure):
     def _gap(self, delta: float) -> Fraction:
         """Return epsilon - D, rounded up (Canonne, Kamath and Steinke 2020, Proposition 12)."""
         (order,) = self.orders
-        with localcontext(Context(prec=50)):  # whose logarithms are correctly rounded
+        with localcontext(Context(prec=50)):  # its logarithms are correctly rounded
             a = Decimal(order)
             terms = (1 - 1 / a).ln(), -a.ln() / (a - 1), -Decimal(delta).ln() / (a - 1)
             return Fraction(sum(terms)) + Fraction(1 + sum(map(abs, terms))) / 10**30
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return the largest divergence, or refuse an order that cannot reach epsilon."""
+        """Return the largest divergence; refuse an order that cannot reach epsilon."""
         most = Fraction(epsilon) - self._gap(delta)
         if most <= 0:
             (order,) = self.orders
-            remedy = f"At this epsilon and delta an order above {1 - math.log(delta) / epsilon:.4g}"
-            raise ValueError(
-                checks.expected("order", order, "large enough", remedy + " is enough.")
-            )
+            enough = f"{1 - math.log(delta) / epsilon:.4g}"
+            remedy = f"At this epsilon and delta, pass an order above {enough}."
+            raise ValueError(checks.expected("order", order, "large enough", remedy))
         return (most,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the optimal conversion of the one order."""
+        """Return the epsilon of the optimal conversion at the one order."""
         return up(max(Fraction(0), limit[0] + self._gap(delta)))
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -236,7 +235,7 @@ class Divergence(Measure):
         return tuple(Fraction(order) * rho[0] for order in self.orders)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
-        # one row a direction, where directions differ
+        # one row per direction, if directions differ
         rows = curve.divergences(self.orders)
         found: list[float] = (rows if rows.ndim == 1 else rows.max(axis=0)).tolist()
         return found
@@ -244,7 +243,7 @@ class Divergence(Measure):
 
 @dataclass(frozen=True)
 class EpsilonDelta(Measure):
-    """Basic composition, exact: the decimals of a claim are what was proven."""
+    """Basic composition, exact in the decimals of a claim."""
 
     name = "(epsilon, delta)"
     notion = "approximate"
@@ -270,7 +269,7 @@ class EpsilonDelta(Measure):
         return curve.epsilon(0), 0.0
 
 
-@lru_cache(maxsize=1024)  # what is chosen step by step is often the same again
+@lru_cache(maxsize=1024)  # adaptive plans often repeat a mechanism
 def _cost_of_release(measure: Measure, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
     try:
         known = measure._exact(mechanism, relation)
@@ -285,7 +284,7 @@ def _mu_squared(mechanism: Gaussian, relation: NeighboringRelation) -> Fraction:
 
 
 def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction | None:
-    """Return the largest privacy loss of a release that bounds it by a closed form."""
+    """Return the largest privacy loss of a mechanism with a closed form, else None."""
     match mechanism:
         case PureDP():
             check_relation(mechanism, relation)
@@ -298,9 +297,9 @@ def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction 
 
 
 def _short(ratio: Fraction, power: int = 1) -> Fraction:
-    """Return ratio^power, rounded up by less than 2^-159 of it where its denominator is long.
+    """Return ratio^power, rounded up by less than 2^-159 of it if its denominator is long.
 
-    Sums of many fractions of unlike denominators would take long: those are made powers of two.
+    Sums of many fractions with unrelated denominators are slow, so these get powers of two.
     """
     value = ratio**power
     if value.denominator <= 4096:
@@ -311,14 +310,14 @@ def _short(ratio: Fraction, power: int = 1) -> Fraction:
 
 def _remedy(notions: Sequence[str]) -> str:
     if "rdp" in notions:
-        return 'Sampled noise and pure claims are spent in notion "rdp", at one fixed order.'
+        return 'Pass notion="rdp" with one fixed order for sampled noise and pure claims.'
     if "approximate" in notions:
-        return 'Claims of an epsilon and a delta are spent in notion "approximate".'
-    return "Spend its parts, or another description of it."
+        return 'Pass notion="approximate" for claims of an epsilon and a delta.'
+    return "Spend its parts, or describe it otherwise."
 
 
 def decimal(value: float) -> Fraction:
-    """Return the number as it is written: 0.1 is a tenth."""
+    """Return the number as it prints: 0.1 becomes 1/10."""
     return Fraction(repr(float(value)))
 
 
@@ -346,18 +345,18 @@ def added(one: Cost, other: Cost) -> Cost:
 
 
 def shown(cost: tuple[float, ...], digits: int = 6) -> str:
-    """Return a cost for people to read."""
+    """Return a cost as text."""
     numbers = ", ".join(f"{value:.{digits}g}" for value in cost)
     return numbers if len(cost) == 1 else f"({numbers})"
 
 
 def cost_to_json(cost: Cost) -> list[str]:
-    """Return exact fractions; hexadecimal, since Python limits the length of decimal ones."""
+    """Return exact fractions in hexadecimal, since Python limits the length of decimal integers."""
     return [f"{part.numerator:x}/{part.denominator:x}" for part in cost]
 
 
 def cost_from_json(name: str, form: Any, length: int) -> Cost:
-    """Read what `cost_to_json` wrote: so many fractions >= 0."""
+    """Read the `length` fractions >= 0 that `cost_to_json` wrote."""
     try:
         pairs = [part.split("/") for part in form]
         cost = tuple(Fraction(int(over, 16), int(under, 16)) for over, under in pairs)
@@ -372,7 +371,7 @@ SAVED = "Pass what to_json() wrote."
 
 
 def saved(form: Any, schema: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a saved budget, after its schema, or refuse other fields."""
+    """Check the schema and keys of a saved budget, and return its fields."""
     values = dict(form) if isinstance(form, Mapping) else {}
     if values.get("schema") != schema or set(values) != {"schema", *keys}:
         rule = f"an object of schema {schema!r} with the keys {', '.join(keys)}"

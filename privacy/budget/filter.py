@@ -1,9 +1,4 @@
-"""A privacy filter: what comes next may depend on what came out, and the budget still holds.
-
-Most composition theorems are for plans fixed in advance. A filter allows the next mechanism to be
-chosen after looking at earlier outputs, in the few notions with a theorem for that; the guarantee
-is that of the whole budget, whatever was spent of it.
-"""
+"""Privacy filters: budgets that hold when mechanisms are chosen adaptively."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -42,13 +37,13 @@ _ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), a
 
 
 class BudgetExceeded(ValueError):
-    """A mechanism costs more than the budget has left; nothing was spent.
+    """A mechanism costs more than the remaining budget. Nothing was spent.
 
     Attributes
     ----------
     asked, spent, remaining
-        What it costs, what was spent before, what is left: in the budget's measure, one number, or
-        (epsilon, delta) in notion ``"approximate"``.
+        The mechanism's cost, the amount spent before, and the remaining amount, in the budget's
+        measure: one number, or (epsilon, delta) in notion ``"approximate"``.
     """
 
     def __init__(
@@ -66,29 +61,29 @@ class BudgetExceeded(ValueError):
 
 @dataclass(frozen=True, init=False)
 class Budget:
-    """A privacy filter: what may be spent by mechanisms that are chosen one after the other.
+    """A privacy filter: a budget for adaptively chosen mechanisms.
 
-    Immutable: `spend` returns another budget. Threads that share one need a `SharedBudget`.
+    Immutable: `spend` returns another budget. To share one between threads, use a `SharedBudget`.
 
     Parameters
     ----------
     epsilon, delta
-        The guarantee that holds at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be
-        0 in notion ``"approximate"``).
+        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be 0 in notion
+        ``"approximate"``).
     rho, mu
-        Instead of epsilon, which follows at `delta`: the most that may be spent of rho, in notion
-        ``"zcdp"``, or the mu of ``"gaussian"``, whose squares add up.
+        Instead of epsilon, which follows from it at `delta`: the limit on rho in notion ``"zcdp"``,
+        or on mu in notion ``"gaussian"``, where mu^2 adds up.
     notion
-        What adds up: ``"zcdp"`` (rho; the default), ``"gaussian"`` (mu^2; Gaussians only; the
-        default with `mu`), ``"rdp"`` (the divergence at one `order`; also sampled noise),
-        ``"approximate"`` (epsilon and delta). Tighter notions hold for plans that were fixed in
-        advance, and have no filter.
+        The accounting method: ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2;
+        Gaussians only; the default with `mu`), ``"rdp"`` (adds the divergence at one `order`;
+        sampled noise too), ``"approximate"`` (adds epsilon and delta). Tighter methods require a
+        plan fixed in advance and have no filter.
     order
         The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
     relation
-        The neighbouring relation.
+        The neighboring relation.
     unit
-        Whose data one record of the mechanisms is, in words.
+        The unit of privacy that one record represents, in words.
 
     Examples
     --------
@@ -108,12 +103,12 @@ class Budget:
     relation: NeighboringRelation
     unit: str
     measure: Measure
-    """What adds up, and the theorem that lets it."""
+    """What adds up, and the composition theorem."""
     _limit: Cost
     _most: Cost
-    """What may be spent: more than the limit by a share of `GRACE` where an epsilon set both."""
+    """What may be spent: `_limit` * (1 + measure.grace) if an epsilon set the limit."""
     _of_epsilon: bool
-    """Whether epsilon and delta set the limit; not a rho, a mu, or the rest of another budget."""
+    """Whether epsilon and delta set the limit, not rho, mu or a split."""
     _spent: Cost
 
     def __init__(
@@ -159,17 +154,17 @@ class Budget:
 
     @property
     def limit(self) -> tuple[float, ...]:
-        """Return the most that may be spent, in the budget's measure, rounded down."""
+        """Return the limit in the budget's measure, rounded down."""
         return tuple(map(down, self._limit))
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """Return what was spent, rounded up. It is a reading: the guarantee is the budget's."""
+        """Return the amount spent, rounded up. It is not a guarantee: `guarantee` is."""
         return tuple(map(up, self._spent))
 
     @property
     def remaining(self) -> tuple[float, ...]:
-        """Return what is left, rounded down."""
+        """Return the remaining budget, rounded down."""
         return tuple(map(down, self._left_of(self._limit)))
 
     def _left_of(self, limit: Cost) -> Cost:
@@ -177,7 +172,7 @@ class Budget:
         return tuple(max(most - spent, Fraction(0)) for most, spent in left)
 
     def cost(self, mechanism: Mechanism) -> tuple[float, ...]:
-        """Return what a mechanism would cost, in the budget's measure, rounded up."""
+        """Return the cost of a mechanism in the budget's measure, rounded up."""
         return tuple(map(up, self.measure.cost(mechanism, self.relation)))
 
     def fits(self, mechanism: Mechanism) -> bool:
@@ -190,22 +185,23 @@ class Budget:
         return self._of_epsilon and self.measure.holds(total, self.epsilon, self.delta)
 
     def spend(self, mechanism: Mechanism) -> "Budget":
-        """Return the budget after a mechanism, which may be chosen by earlier outputs.
+        """Return the budget after a mechanism, which may depend on earlier outputs.
 
-        Call it before the mechanism reads the data: what fails afterwards stays spent.
+        Call it before the mechanism reads the data. If the mechanism then fails, its cost stays
+        spent.
 
         Raises
         ------
         BudgetExceeded
-            The mechanism costs more than is left. This budget is as it was.
+            The mechanism costs more than the remaining budget. This budget is unchanged.
         UnsupportedMechanism
-            The notion has no rule for the mechanism.
+            The accounting method has no rule for the mechanism.
         """
         cost = self.measure.cost(mechanism, self.relation)
         total = added(self._spent, cost)
         if not self._allows(total):
             asked, left = tuple(map(up, cost)), self.remaining
-            digits = 6  # or as many as show that it costs more
+            digits = 6  # more if the cost and the remainder would print alike
             while digits < 17 and not _differ(asked, left, digits):
                 digits += 1
             raise BudgetExceeded(
@@ -224,7 +220,7 @@ class Budget:
         return self.measure.orders[0] if isinstance(self.measure, Divergence) else None
 
     def guarantee(self) -> Guarantee:
-        """Return what holds at any stopping time: the guarantee of the whole budget."""
+        """Return the guarantee of the whole budget, which holds at any stopping time."""
         return Guarantee(
             self.epsilon,
             self.delta,
@@ -236,20 +232,20 @@ class Budget:
         )
 
     def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
-        """Return budgets that together may spend what is left of this one.
+        """Return budgets that together may spend the remainder of this one.
 
         Parameters
         ----------
         shares
-            How many equal parts, or the weight (> 0) of each part.
+            The number of equal parts, or the weight (> 0) of each part.
 
         Returns
         -------
         tuple of Budget
-            Unspent. Their limits add up to exactly what is left; in notion ``"approximate"``
-            delta is shared out too.
+            Unspent. Their limits add up exactly to the remaining budget; in notion
+            ``"approximate"`` delta is divided too.
         """
-        remedy = "Pass how many parts, or a weight for each."
+        remedy = "Pass the number of parts, or a weight for each."
         if isinstance(shares, Sequence):
             weights = [Fraction(checks.real("shares", share, remedy, above=0)) for share in shares]
         else:
@@ -270,7 +266,7 @@ class Budget:
         return tuple(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `from_json` reads back, with what was spent."""
+        """Return a JSON-compatible dict for `from_json`, with the amount spent."""
         values = (self.epsilon, self.delta, self.notion, self._order, str(self.relation), self.unit)
         sums = (self._limit, self._most, self._spent)
         return {
@@ -281,14 +277,14 @@ class Budget:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Budget":
-        """Return the budget that `to_json` wrote, with what was spent of it.
+        """Return the budget that `to_json` wrote, with the amount spent.
 
-        Read it where one process at a time spends and writes: two readers would spend twice.
+        Restore it in one process at a time: two processes would both spend the remainder.
 
         Raises
         ------
         ValueError, TypeError
-            The form is not what `to_json` writes, or its limit exceeds its epsilon and delta.
+            `form` is not an output of `to_json`, or its limit exceeds its epsilon and delta.
         """
         values = saved(form, _SCHEMA, (*_KEYS, *_SUMS))
         notion = values["notion"]
@@ -301,7 +297,7 @@ class Budget:
             )
         length = 2 if notion == "approximate" else 1
         limit, most, spent = (cost_from_json(name, values[name], length) for name in _SUMS)
-        # epsilon was rounded; a limit that grew in the file is another budget
+        # epsilon was rounded; refuse a file whose limit was raised
         within = measure.epsilon(most, delta) <= epsilon * (1 + 1e-9)
         if length > 1:
             within &= most[1] <= max(decimal(delta), Fraction(delta))
@@ -326,7 +322,7 @@ def _delta(delta: float, notion: FilterNotion) -> float:
 
 def _measure(notion: FilterNotion, order: float | None) -> Measure:
     if notion not in get_args(FilterNotion):
-        remedy = "Others hold for plans fixed in advance: account the plan instead."
+        remedy = "For other methods, fix the plan in advance and use account()."
         rule = f"one of {get_args(FilterNotion)}"
         raise ValueError(checks.expected("notion", notion, rule, remedy))
     if (order is not None) != (notion == "rdp"):
@@ -341,15 +337,15 @@ def _measure(notion: FilterNotion, order: float | None) -> Measure:
 
 
 def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Fraction:
-    """Return the limit that a rho or a mu is: that very float, or the decimal that it is read as.
+    """Return the limit that a rho or mu sets: the larger of the float and its decimal value.
 
-    The larger, so that a claim and noise of just this rho or mu both fit; the epsilon of the
-    budget follows from it.
+    A claim and noise of exactly this rho or mu then both fit. The budget's epsilon follows from the
+    limit.
     """
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
-    number = checks.real(name, value, f"Pass the {name} that may be spent.", above=0)
+    number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)
     if measure.notion != notion:
-        remedy = f"Leave the notion out where {name}= sets the limit."
+        remedy = f"Leave notion out: {name}= sets the limit."
         raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
     return max(Fraction(number), decimal(number)) ** (1 if mu is None else 2)
 

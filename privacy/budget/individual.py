@@ -1,9 +1,4 @@
-"""An individual privacy filter: every user has the same budget, and spends of it by own data.
-
-A user who contributes little to a release loses little by it. The filter charges each user by the
-norm of that user's own contribution, and drops a user's data from a release that would exceed the
-budget (Feldman and Zrnic 2021, for Rényi divergences, so for rho at every order at once).
-"""
+"""Individual privacy filters: all users have the same budget, spent by their own contributions."""
 
 import math
 from collections.abc import Mapping
@@ -25,18 +20,21 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-_SHARES = "Pass each user's contribution norm divided by the clip norm, one number a user."
+_SHARES = "Pass each user's contribution norm divided by the clip norm, one number per user."
 _SCHEMA = "dpcalib.individual_budget/1"
 _KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndividualBudget:
-    """The same (epsilon, delta) for each of many users, spent by their own contributions.
+    """The same (epsilon, delta) for each user, spent by the norm of the user's own contributions.
 
-    Immutable: `spend` returns another budget. Threads that share one need a `SharedBudget`. What a
-    user has spent, who is exhausted, and how many are, depend on private data: publish none of it.
-    What may be published is the outputs of the mechanisms and `guarantee`.
+    `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
+    Zrnic 2021, for Rényi divergences, hence for rho at every order at once).
+
+    Immutable: `spend` returns another budget. To share one between threads, use a `SharedBudget`.
+    Do not publish what a user has spent, or whose or how many budgets are exhausted: that is
+    private. You may publish the outputs of the mechanisms and `guarantee`.
 
     Parameters
     ----------
@@ -45,10 +43,10 @@ class IndividualBudget:
     users
         Number of users, in a fixed order.
     relation
-        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL: a user whose data is dropped is like one without
-        data. Under REPLACE_ONE a user's other data would spend otherwise: refused.
+        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where a user whose data is dropped equals one without
+        data. REPLACE_ONE is refused: the user's replaced data would spend a different amount.
     unit
-        Whose budget it is, in words.
+        The unit of privacy, in words.
 
     Examples
     --------
@@ -73,7 +71,7 @@ class IndividualBudget:
         relation = checks.relation(self.relation)
         if relation is NeighboringRelation.REPLACE_ONE:
             rule = "ADD_OR_REMOVE_ONE or REPLACE_SPECIAL"
-            remedy = "A Budget, which charges all users alike, serves REPLACE_ONE."
+            remedy = "For REPLACE_ONE use a Budget, which charges all users alike."
             raise ValueError(checks.expected("relation", str(relation), rule, remedy))
         users = checks.count("users", self.users, "Pass the number of users.")
         checked: dict[str, Any] = {
@@ -89,7 +87,7 @@ class IndividualBudget:
 
     @property
     def limit(self) -> float:
-        """Return the rho that each user may spend; 1e-12 of it is left for rounding."""
+        """Return each user's limit on rho, below the exact one by 1e-12 of it for rounding."""
         return down(Fraction(self._most) / (1 + GRACE))
 
     @property
@@ -98,29 +96,29 @@ class IndividualBudget:
 
     @property
     def sensitive_spent(self) -> "NDArray[np.float64]":
-        """Return the rho that each user has spent, rounded up; it is as private as the data."""
+        """Return the rho that each user has spent, rounded up. It is as private as the data."""
         return self._spent.copy()
 
     def spend(
         self, mechanism: Mechanism, shares: "ArrayLike"
     ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
-        """Return the budget after a release, and whose data may enter it.
+        """Return the budget after a release, and a mask of the users whose data may enter it.
 
-        Call it before the mechanism reads the data, and leave out the data of all others: they
-        spend nothing. Which users those are must not be shown.
+        Call it before the mechanism reads the data. Leave out the data of all other users: they
+        spend nothing. Do not reveal the mask.
 
         Parameters
         ----------
         mechanism
-            Gaussian noise, for a record of one clip norm. It may be chosen by earlier outputs.
+            Gaussian noise, for a record of one clip norm. It may depend on earlier outputs.
         shares
             Norm of each user's contribution in clip norms, in [0, 1], shape (users,). It costs
-            share^2 rho.
+            share^2 * rho.
 
         Raises
         ------
         UnsupportedMechanism
-            The mechanism is not made of Gaussians alone.
+            The mechanism is not a composition of Gaussians.
         """
         import numpy as np
 
@@ -139,9 +137,9 @@ class IndividualBudget:
         if share.shape != (self.users,):
             rule = f"of shape ({self.users},)"
             raise ValueError(checks.expected("shares.shape", share.shape, rule, _SHARES))
-        if not ((share >= 0) & (share <= 1)).all():  # without the value: it is a user's
+        if not ((share >= 0) & (share <= 1)).all():  # the message omits the value, which is private
             raise ValueError(checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
-        rho = up(squared / 2 * (1 + 4 * Fraction(U)))  # for the two products that follow
+        rho = up(squared / 2 * (1 + 4 * Fraction(U)))  # covers the rounding of two products
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
             cost = share * (share * rho)
             total = self._spent + np.nextafter(cost, math.inf)
@@ -152,14 +150,14 @@ class IndividualBudget:
         return after, admitted
 
     def guarantee(self) -> Guarantee:
-        """Return what holds for each user at any stopping time: the whole budget's guarantee."""
+        """Return the guarantee of each user, the whole budget, which holds at any stopping time."""
         theorem = "Feldman and Zrnic 2021: individual divergences add adaptively"
         return Guarantee(
             self.epsilon, self.delta, self.relation, "zcdp", theorem=theorem, unit=self.unit
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `from_json` reads back, with what each user spent.
+        """Return a JSON-compatible dict for `from_json`, with the rho that each user spent.
 
         ``"sensitive_spent"`` is as private as the data.
         """
@@ -169,14 +167,12 @@ class IndividualBudget:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "IndividualBudget":
-        """Return the budget that `to_json` wrote, with what each user spent.
-
-        Read it where one process at a time spends and writes: two readers would spend twice.
+        """Return the budget that `to_json` wrote. Restore it in one process at a time.
 
         Raises
         ------
         ValueError, TypeError
-            The form is not what `to_json` writes.
+            `form` is not an output of `to_json`.
         """
         import numpy as np
 
@@ -186,7 +182,7 @@ class IndividualBudget:
         numbers = isinstance(given, list) and all(type(one) in (int, float) for one in given)
         spent = np.asarray(given if numbers else [], dtype=float)
         if spent.shape != (budget.users,) or not ((spent >= 0) & np.isfinite(spent)).all():
-            # without the value: it is the users'
+            # the message omits the value, which is private
             rule = f"{budget.users} finite numbers >= 0"
             raise ValueError(checks.expected("sensitive_spent", "<spent>", rule, SAVED))
         object.__setattr__(budget, "_spent", spent)

@@ -1,9 +1,4 @@
-"""A privacy odometer: what was spent so far, valid at every moment at once.
-
-A filter's guarantee is that of its whole budget. An odometer may be read at any time, also at one
-that was chosen by looking at outputs: with probability 1 - delta the privacy loss is at most the
-reading at ALL times. That costs more than a plan that was fixed in advance.
-"""
+"""Privacy odometers: bounds on the privacy loss so far, valid at all times at once."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -33,7 +28,7 @@ from privacy.relations import NeighboringRelation
 OdometerNotion = Literal["rdp", "approximate"]
 
 _ORDERS = tuple(1 + 2.0**k for k in range(11))
-_ORDERS_OF_RDP = 'Orders belong to notion="rdp"; leave them out otherwise.'
+_ORDERS_OF_RDP = 'Leave orders out: they belong to notion="rdp".'
 _SCHEMA = "dpcalib.odometer/1"
 _KEYS = ("delta", "notion", "orders", "relation", "unit", "spent")
 _THEOREMS = {
@@ -44,9 +39,10 @@ _THEOREMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Odometer:
-    """What mechanisms that are chosen one after the other have spent, readable at any time.
+    """The privacy loss of adaptively chosen mechanisms, readable at any time.
 
-    Immutable: `spend` returns another odometer. Threads that share one need a `SharedBudget`.
+    Immutable: `spend` returns another odometer. To share one between threads, use a `SharedBudget`.
+    The reading is larger than the epsilon of a plan fixed in advance.
 
     In notion ``"rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
@@ -62,14 +58,12 @@ class Odometer:
         Probability that the loss exceeds the reading at some time; in (0, 1), or 0 in notion
         ``"approximate"``.
     notion
-        ``"rdp"`` or ``"approximate"``.
+        The accounting method, ``"rdp"`` or ``"approximate"``.
     orders
-        The Rényi orders (> 1) of notion ``"rdp"``, fixed before the first spend; 2 to 1025
-        unless said.
-    relation
-        The neighbouring relation.
-    unit
-        Whose data one record of the mechanisms is, in words.
+        The Rényi orders (> 1) of notion ``"rdp"``, fixed before the first spend. Default: 2 to
+        1025.
+    relation, unit
+        As in `Budget`.
 
     Examples
     --------
@@ -90,7 +84,7 @@ class Odometer:
 
     def __post_init__(self) -> None:
         if self.notion not in get_args(OdometerNotion):
-            remedy = "No odometer theorem holds in the others; a Budget may serve."
+            remedy = "For other methods use a Budget: no odometer theorem is known for them."
             rule = f"one of {get_args(OdometerNotion)}"
             raise ValueError(checks.expected("notion", self.notion, rule, remedy))
         orders: tuple[float, ...] = ()
@@ -115,14 +109,14 @@ class Odometer:
         return Divergence(self.orders) if self.orders else EpsilonDelta()
 
     def spend(self, mechanism: Mechanism) -> "Odometer":
-        """Return the odometer after a mechanism, which may be chosen by earlier outputs.
+        """Return the odometer after a mechanism, which may depend on earlier outputs.
 
-        Call it before the mechanism reads the data: what fails afterwards stays spent.
+        Call it before the mechanism reads the data. If the mechanism then fails, it stays spent.
 
         Raises
         ------
         UnsupportedMechanism
-            The notion has no rule for the mechanism.
+            The accounting method has no rule for the mechanism.
         """
         after = copy(self)
         after._set(_spent=added(self._spent, self._measure.cost(mechanism, self.relation)))
@@ -130,14 +124,14 @@ class Odometer:
 
     @property
     def epsilon(self) -> float:
-        """Return the reading, rounded up; infinite where delta is overspent."""
+        """Return the reading, rounded up; infinite if delta is exceeded."""
         if self.notion == "approximate":
             epsilon, delta = self._spent
             return up(epsilon) if delta <= decimal(self.delta) else math.inf
         return min(reading for reading, _ in self._readings())
 
     def _readings(self) -> list[tuple[float, float]]:
-        """Return the bound of each order, rounded up, and the order."""
+        """Return (bound rounded up, order) for each order."""
         assert isinstance(self.orders, tuple)
         if not any(self._spent):
             return [(0.0, self.orders[0])]
@@ -148,9 +142,9 @@ class Odometer:
         ]
 
     def guarantee(self) -> Guarantee:
-        """Return the reading: with probability 1 - delta the loss is at most epsilon by now.
+        """Return the reading: with probability 1 - delta the loss so far is at most epsilon.
 
-        It holds at any time, also one chosen by looking at outputs.
+        It holds at any time, even one chosen from outputs.
         """
         order = min(self._readings())[1] if self.notion == "rdp" else None
         return Guarantee(
@@ -164,7 +158,7 @@ class Odometer:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `from_json` reads back, with what was spent."""
+        """Return a JSON-compatible dict for `from_json`, with the amount spent."""
         assert isinstance(self.orders, tuple)
         orders = list(self.orders) or None
         values = (self.delta, self.notion, orders, str(self.relation), self.unit)
@@ -173,15 +167,12 @@ class Odometer:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Odometer":
-        """Return the odometer that `to_json` wrote, with what was spent.
-
-        Read it where one process at a time spends and writes: two readers would each miss what
-        the other spends.
+        """Return the odometer that `to_json` wrote. Restore it in one process at a time.
 
         Raises
         ------
         ValueError, TypeError
-            The form is not what `to_json` writes.
+            `form` is not an output of `to_json`.
         """
         values = saved(form, _SCHEMA, _KEYS)
         spent = values.pop("spent")

@@ -1,7 +1,6 @@
-"""Plans: named parts and the budget they are to fit, read from TOML or JSON.
+"""Plans: named parts and the budget that they must fit, read from TOML or JSON.
 
-A file, its JSON form and `Plan` say the same thing. What a part may hold is what
-`mechanism_from_json` reads, so that whatever can be described can be planned.
+A part may contain any mechanism that `mechanism_from_json` reads.
 """
 
 import re
@@ -31,48 +30,48 @@ _OTHER_KEYS = {
     "q": "Write sampling_probability.",
     "count": "Write steps.",
 }
-_LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, which take some seconds to read
-_MOST_VALUES = 100_000  # in one part, in a plan
+_LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, read in a few seconds
+_MOST_VALUES = 100_000  # values per part, and parts per plan
 _DEEPEST = 100
-# tomllib takes quadratic time for one dotted key. A key begins where no other does, and runs are
-# possessive, so that this search takes linear time.
+# tomllib takes quadratic time for one dotted key. The lookbehind and the possessive quantifiers
+# keep this search linear.
 _DEEP_KEY = re.compile(
     rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}"""
 )
 _FLAT = "Write the plan flat: [[part]] tables, and steps for repetitions."
-_PARTS = "Write a [[part]] table with a name and a type for everything that is to run."
+_PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run on the same records, and the budget it is to fit.
+    """Mechanisms to run on the same records, and the budget that they must fit.
 
     Parameters
     ----------
     name
-        What the plan is called.
+        Name of the plan.
     parts
         The name and the mechanism of each part; the names differ.
     delta
         The delta of the budget, in [0, 1).
     epsilon
-        The epsilon of the budget, > 0, where there is one.
+        The epsilon of the budget, > 0, if there is one.
     relation
-        Which data sets count as neighbours.
+        The neighboring relation.
     notion
-        How to account; the tightest unless said.
+        The accounting method. Default: the tightest.
     unit
-        Whose data one record of the parts is, in words.
+        The unit of privacy that one record represents, in words.
 
     Attributes
     ----------
     mechanism
-        All parts, composed.
+        The composition of all parts.
 
     Raises
     ------
     ValueError, TypeError
-        A value is outside its domain, there is no part, or two have one name.
+        A value is outside its domain, there is no part, or two parts have the same name.
     """
 
     name: str
@@ -93,7 +92,7 @@ class Plan:
             raise ValueError(checks.expected("parts", parts, "at least one part", _PARTS))
         name, times = Counter(name for name, _ in parts).most_common(1)[0]
         if times > 1:
-            remedy = "Rename one of the parts; one that runs several times has steps."
+            remedy = "Rename one of the parts, or use steps for repeated runs."
             raise ValueError(checks.expected("name", name, "the name of one part", remedy))
         checked: dict[str, object] = {
             "name": _name(self.name),
@@ -108,7 +107,7 @@ class Plan:
             object.__setattr__(self, key, value)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `plan_from_json` reads back."""
+        """Return a JSON-compatible dict for `plan_from_json`."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -126,25 +125,22 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     Parameters
     ----------
     path
-        The file: ``schema = "dpcalib.plan/1"``, a ``name``, optionally a
-        ``relation``, a ``notion`` and a ``unit``, a table ``[budget]`` of ``delta`` and optionally
-        ``epsilon``, and one ``[[part]]`` for each part. A part has a ``name``,
-        a ``type`` and the fields of that mechanism, a ``sampling_probability``
-        where it runs on Poisson samples, ``max_contributions`` where one user owns several
-        records, and ``steps`` where it runs repeatedly.
+        The file: ``schema = "dpcalib.plan/1"``, a ``name``, optionally a ``relation``, a ``notion``
+        and a ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and one
+        ``[[part]]`` for each part. A part has a ``name``, a ``type`` and the fields of that
+        mechanism. Optional: ``sampling_probability`` for Poisson samples, ``max_contributions`` if
+        one user owns several records, and ``steps`` for repeated runs.
 
     Returns
     -------
     Plan
-        The plan, checked.
 
     Raises
     ------
     OSError
         The file cannot be read.
     ValueError, TypeError
-        It is not TOML or does not describe a plan; the message names the file
-        and the part.
+        It is not TOML or does not describe a plan; the message names the file and the part.
     """
     try:
         with Path(path).open("rb") as file:
@@ -170,12 +166,12 @@ def load_plan(path: str | PathLike[str]) -> Plan:
 
 
 def plan_from_json(form: Mapping[str, Any]) -> Plan:
-    """Build the plan that `Plan.to_json` wrote, with every check.
+    """Build the plan that `Plan.to_json` wrote, after checking every field.
 
     Parameters
     ----------
     form
-        What the TOML file of `load_plan` holds, as a mapping.
+        The content of a TOML file of `load_plan`, as a mapping.
 
     Raises
     ------
@@ -183,7 +179,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         It does not describe a plan; the message names the part.
     """
     form = _table("plan", form, "Pass what Plan.to_json() wrote.")
-    # the schema comes first: the keys of another one mean something else
+    # check the schema first: other schemas may have other keys
     _check_present("the plan", "schema", form, f'Write schema = "{SCHEMA}".')
     if form["schema"] != SCHEMA:
         remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
@@ -202,7 +198,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         knows=("epsilon", "delta"),
         owner="the [budget] table",
         prefix="budget.",
-        hints={"delta": "An epsilon means nothing without its delta: pass one, such as 1e-6."},
+        hints={"delta": "Pass a delta, such as 1e-6: an epsilon needs one."},
     )
     if not isinstance(parts, list | tuple):
         raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
@@ -228,7 +224,7 @@ def _within(where: str, form: Mapping[str, Any]) -> Plan:
 
 
 def _part(number: int, form: Any) -> tuple[str, Mechanism]:
-    """Read one part; an error says which, by name where it has one."""
+    """Read one part; an error names it, by number if it has no name."""
     where = f"part {number}"
     try:
         values = _table("part", form, _PARTS)
@@ -242,7 +238,7 @@ def _part(number: int, form: Any) -> tuple[str, Mechanism]:
 
 
 def _check_size(values: Mapping[str, Any]) -> None:
-    """Refuse a part that is nested deeper than recursion goes, or that holds too much."""
+    """Refuse a part that is nested beyond the recursion limit or has too many values."""
     level: list[Any] = [values]
     depth = seen = 0
     while level:
@@ -282,7 +278,7 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
         mechanism_from_json(values), sampling_probability=run["sampling_probability"]
     )
     once = user_level(once, max_contributions=run["max_contributions"])
-    remedy = "Pass the number of runs; a single one is steps = 1."
+    remedy = "Pass the number of runs, such as steps = 1."
     return repeat(once, checks.count("steps", run["steps"], remedy))
 
 

@@ -1,4 +1,4 @@
-"""One budget for several threads: spends happen one after the other, and none is lost."""
+"""A budget shared by threads: spends are serialized, and none is lost."""
 
 import os
 from threading import Lock
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 _B = TypeVar("_B", Budget, Odometer, IndividualBudget)
 _ONE_PROCESS = (
-    "One process spends: let the others ask it, or save budget.to_json() under a lock that they "
-    "all take."
+    "Spend in one process only, or save budget.to_json() under a lock that all processes take."
 )
 
 
 class SharedBudget(Generic[_B]):
     """A budget that the threads of one process spend from.
 
-    A `Budget`, an `Odometer` and an `IndividualBudget` are values. Two threads that run
-    ``left = left.spend(mechanism)`` on one variable may both start from the same value, and one of
-    the two spends is lost. Here a spend replaces the value under a lock.
+    A `Budget`, an `Odometer` and an `IndividualBudget` are immutable values. If two threads run
+    ``left = left.spend(mechanism)`` on one variable, both may start from the same value, and one
+    spend is lost. A SharedBudget replaces the value under a lock.
 
-    Copies, pickles and forked processes would each spend the whole budget: they are refused.
+    It refuses copies, pickles and use in a forked process: each would spend the whole budget.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class SharedBudget(Generic[_B]):
 
     @property
     def budget(self) -> _B:
-        """The budget as it is now, to read, split or save. Another thread may spend meanwhile."""
+        """The current budget, to read, split or save. Another thread may spend meanwhile."""
         budget: _B = self._budget
         return budget
 
@@ -71,19 +70,19 @@ class SharedBudget(Generic[_B]):
     def spend(self: "SharedBudget[Odometer]", mechanism: Mechanism) -> Odometer: ...
 
     def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
-        """Spend a mechanism from the shared budget, and return what its own `spend` returns.
+        """Spend a mechanism from the shared budget, and return the result of the budget's `spend`.
 
-        Call it before the mechanism reads the data, and run the mechanism only if it returns:
-        `Budget.fits` may be outdated by then.
+        Call it before the mechanism reads the data, and run the mechanism only if it returns.
+        Do not rely on an earlier `Budget.fits`: another thread may have spent since.
 
         Raises
         ------
         BudgetExceeded
-            The mechanism costs more than is left; nothing was spent.
+            The mechanism costs more than the remaining budget. Nothing was spent.
         RuntimeError
-            This process was forked from the one that shares the budget.
+            This process was forked from the one that created the shared budget.
         """
-        if os.getpid() != self._process:  # first: a fork may inherit a lock that is never released
+        if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
             rule = f"used in process {self._process}"
             raise RuntimeError(checks.expected("process", os.getpid(), rule, _ONE_PROCESS))
         with self._lock:

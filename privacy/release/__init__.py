@@ -1,1 +1,1 @@
-"""Code that touches data: what a person contributes, and noise that is safe to release."""
+"""Clipping of contributions, and noise that is safe to release."""

@@ -1,26 +1,25 @@
-"""The exact laws of integer noise, decided on integers: bounds, blocks, and what is kept.
+"""Exact sampling of integer noise with integer arithmetic, and its proof.
 
-Why the laws are exact. Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for
-x >= 0; E is convex and E(0) = 0. Every law below has weight exp(-E(|x|)).
+Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for x >= 0; E is convex and
+E(0) = 0. Every distribution below has weight exp(-E(|x|)).
 
 1. A block v = 0, 1, ... is drawn with probability proportional to exp(-E(t v)), by comparing one
    uniform number with the cumulative sums.
-2. A place x in the block, t v <= x < t (v + 1), is drawn uniformly: k random bits for an integer,
-   and ever more bits for a real number.
-3. x is kept with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number. What
-   is kept has weight exp(-E(t v)) exp(-(E(x) - E(t v))) = exp(-E(x)).
-4. A fair sign is drawn. On the integers, the negative zero is thrown away, or zero would count
-   twice. A real number is rounded to the nearest integer.
+2. A point x in the block, t v <= x < t (v + 1), is drawn uniformly: k random bits for an integer,
+   and as many more bits as needed for a real number.
+3. x is accepted with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number.
+   An accepted x has weight exp(-E(t v)) exp(-(E(x) - E(t v))) = exp(-E(x)).
+4. A fair sign is drawn. On the integers, negative zero is rejected, since zero would count twice.
+   A real number is rounded to the nearest integer.
 
-A uniform number is an endless sequence of bits of which the first `width` are looked at. They
-leave it in an interval, and the number that it is compared with lies in another, certified one.
-Where the two overlap more bits are drawn and the bounds are computed again, to more bits, on
-Python's integers; it ends with probability 1. Only which branch decides depends on the width,
-never the law.
+A uniform number is an endless sequence of bits, of which `width` are drawn first. They confine it
+to an interval; the number that it is compared with lies in another, certified interval. If the two
+overlap, more bits are drawn and the bounds are recomputed to more bits in Python integers; this
+ends with probability 1. The width affects which branch decides, not the distribution.
 
-The one statement about floats: in step 3 of the vectorised branch ``numpy.exp`` and the seven
-operations before it, whose result is below 520, are trusted to a relative 2^-40 in all, more than
-twice what they can add up to; what is nearer than that to the edge is decided on integers.
+One assumption about floats: in step 3 of the vectorized branch, ``numpy.exp`` and the seven
+operations before it, whose result is below 520, have a total relative error of at most 2^-40, more
+than twice the sum of their errors. Comparisons closer than that are decided on integers.
 """
 
 from bisect import bisect_left
@@ -34,13 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 Source = Callable[[int], bytes]
-"""Returns so many fresh random bytes: ``os.urandom``, or a seeded generator's in a simulation."""
+"""Returns that many random bytes: ``os.urandom``, or a seeded generator in a simulation."""
 Integers = npt.NDArray[np.int64]
 Size = int | tuple[int, ...]
 
-_BLOCKS = 8  # a scale is 8 to 16 blocks long, so that step 3 keeps nine of ten
-_FRACTION_BITS = 10  # of a real number, in the first look
-_LANES = 1 << 15  # at a time, so that they stay in the cache
+_BLOCKS = 8  # a scale is 8 to 16 blocks long, so that step 3 accepts about 90 %
+_FRACTION_BITS = 10  # of a real number, drawn first
+_LANES = 1 << 15  # trials at a time, which fit in the cache
 _WIDTH = 16
 _MORE = 64  # bits added by a refinement
 _TRUST = 2.0**-40
@@ -48,7 +47,7 @@ _TRUST = 2.0**-40
 
 @dataclass(frozen=True)
 class Law:
-    """The law of |x|: its energy, and how it is cut into blocks."""
+    """The distribution of |x|: its energy, and its division into blocks."""
 
     scale: Fraction
     is_gaussian: bool
@@ -62,7 +61,7 @@ class Law:
 
     @property
     def offset_bits(self) -> int:
-        """Return how many bits say where in its block a number is, in the first look."""
+        """Return the number of bits first drawn for the position in the block."""
         return self.block_bits + _FRACTION_BITS if self.is_rounded else self.block_bits
 
     def energy(self, x: Fraction) -> Fraction:
@@ -76,7 +75,7 @@ class Law:
         return self.energy(start + Fraction(offset, 2**bits) * length) - self.energy(start)
 
     def gaps(self, block: Integers, offset: Integers) -> tuple[Any, Any]:
-        """Return `gap` in floats, and how much it can grow with the bits not yet seen."""
+        """Return `gap` in floats, and its largest increase from the bits not yet drawn."""
         unit = 2.0 ** (self.block_bits - self.offset_bits)
         x, unseen = offset * unit, unit if self.is_rounded else 0.0
         if not self.is_gaussian:
@@ -86,11 +85,11 @@ class Law:
 
 
 def exp_bounds(energy: Fraction, bits: int) -> tuple[int, int]:
-    """Return integers on both sides of 2^bits exp(-energy), energy >= 0.
+    """Return integers below and above 2^bits exp(-energy), energy >= 0.
 
     The series of exp(z) at z = energy / 2^j <= 1/2 has positive terms, so rounding each of them
-    down (up) bounds it from below (above); what follows a term is less than that term. Then j
-    squarings and one division, each rounded to its side.
+    down (up) bounds it from below (above); the remainder after a term is less than that term. Then
+    j squarings and one division follow, each rounded in its direction.
     """
     if energy > bits:  # e > 2
         return 0, 1
@@ -120,9 +119,8 @@ def _exp(z: int, point: int, side: int) -> int:
 def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
     """Return integers below and above 2^bits P(block <= v), for v = 0, 1, ...
 
-    The list ends where the weight falls below 2^-bits. By convexity the weights fall at least by
-    exp(-E/v) a block from there, so all that follow together weigh at most v / E as much as the
-    last.
+    The list ends where the weight falls below 2^-bits. By convexity, from there each weight is at
+    most exp(-E/v) times the one before, so the rest together weighs at most v / E times the last.
     """
     weights: list[tuple[int, int]] = []
     precision, v = bits + 16, 0
@@ -133,7 +131,7 @@ def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
     rest_low, rest_high = 0, int((v - 1) / last) + 1
     sums = []
     for low, high in reversed(weights):
-        sums.append((rest_low, rest_high))  # of what follows
+        sums.append((rest_low, rest_high))  # sums of the later weights
         rest_low, rest_high = rest_low + low, rest_high + high
     below, above, seen_low, seen_high = [], [], 0, 0
     for (low, high), (rest_low, rest_high) in zip(weights, reversed(sums), strict=True):
@@ -145,7 +143,7 @@ def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
 
 @lru_cache(maxsize=64)
 def block_table(law: Law, width: int) -> npt.NDArray[np.int16]:
-    """Return, for each first look at a uniform number, the block that it decides on, or -1."""
+    """Return, for each first `width` bits of a uniform number, the block they decide, or -1."""
     extra = 32
     below, above = block_bounds(law, width + extra)
     table = np.full(1 << width, -1, dtype=np.int16)
@@ -157,7 +155,7 @@ def block_table(law: Law, width: int) -> npt.NDArray[np.int16]:
 
 
 def draw(law: Law, size: Size, source: Source, width: int = _WIDTH) -> Integers:
-    """Draw from a law; `width` (8 or 16) is how many bits are looked at first."""
+    """Draw from a law; `width` (8 or 16) is the number of bits drawn first."""
     result = np.empty(size, dtype=np.int64)
     flat = result.reshape(-1)
     filled = 0
@@ -175,7 +173,7 @@ def _words(source: Source, count: int, bits: int) -> npt.NDArray[Any]:
 
 
 def _lanes(law: Law, count: int, source: Source, width: int) -> Integers:
-    """Return what is kept of `count` tries."""
+    """Return the accepted values of `count` trials."""
     look = _words(source, count, width)
     block = block_table(law, width)[look].astype(np.int64)
     for lane in np.flatnonzero(block < 0):
@@ -249,7 +247,7 @@ def bernoulli_exp(energy: Fraction, source: Source) -> bool:
 
 
 def uniform_below(count: int, source: Source) -> int:
-    """Return one of 0 ... count - 1, each exactly as likely."""
+    """Return one of 0 ... count - 1, uniformly distributed."""
     bits = (count - 1).bit_length()
     while True:
         number = int.from_bytes(source(bits // 8 + 1), "little") & (1 << bits) - 1

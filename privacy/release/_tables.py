@@ -1,4 +1,4 @@
-"""Rows and users out of NumPy arrays and of pandas or polars frames."""
+"""Rows and users from NumPy arrays and pandas or polars frames."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,8 +15,8 @@ NotFinite = Literal["zero", "refuse"]
 _USERS = "Pass one user for every row, a whole number or a string, or the name of a frame's column."
 
 _FLOAT_USERS = (
-    "Whole numbers with a missing one are read as floats: drop the rows without a user, then "
-    "convert the column, such as users.astype('int64') in pandas."
+    "Drop the rows without a user, then convert the column to integers, such as "
+    "users.astype('int64') in pandas: missing values turn integers into floats."
 )
 
 
@@ -28,11 +28,11 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     data
         An array of one or two dimensions, a series or a frame.
     columns
-        A frame's columns; None takes all `without` the column of the users.
+        A frame's columns. Default: all but `without`, the column of the users.
     """
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
     if isinstance(columns, str):
-        raise TypeError(checks.expected("columns", columns, "a list of names", "Put it in one."))
+        raise TypeError(checks.expected("columns", columns, "a list of names", "Pass a list."))
     frame = None
     if not _is_array(data):
         data = _native("data", data, remedy)
@@ -49,20 +49,20 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         _refuse_words(frame)
-        shown = _kind_of(rows)  # never the data
+        shown = _kind_of(rows)  # the data is private
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy))
-    with np.errstate(over="ignore"):  # a wider float becomes infinite
+    with np.errstate(over="ignore"):  # a wider float may overflow to infinity
         return rows.astype(np.float64, copy=False)
 
 
 def _kind_of(array: npt.NDArray[Any]) -> str:
-    """Return what an error says of an array. How many rows there are is private."""
+    """Return a description of an array without its number of rows, which is private."""
     sides = ", ".join(["n", *map(str, array.shape[1:])][: array.ndim])
     return f"<{array.dtype.type.__name__} of shape ({sides})>"
 
 
 def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None) -> list[str]:
-    """Return the columns that are summed. Their names are public, and told."""
+    """Return the columns to sum. Column names are public and may be in errors."""
     remedy = f"The frame has {', '.join(map(str, known))}."
     if without is not None and without not in known:
         raise ValueError(checks.expected("users", without, "a column of the frame", remedy))
@@ -75,25 +75,25 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
 
 
 def _refuse_words(frame: Any) -> None:
-    """Raise where columns of a frame are no numbers, and name them."""
+    """Raise an error that names the frame's non-numeric columns, if any."""
     if frame is None:
         return
     words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
     if words:
-        remedy = "Leave them out: columns=[...] names those that are summed."
+        remedy = "Pass columns=[...] without them."
         raise ValueError(checks.expected("columns", words, "of numbers", remedy))
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
-    """Return `values` with every NaN and infinity as zero, or refuse them all."""
+    """Return `values` with NaN and infinities replaced by zero, or raise if there are any."""
     if not_finite not in {"zero", "refuse"}:
-        remedy = "Say what becomes of NaN and of the infinities."
+        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'refuse' to raise."
         raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'refuse'", remedy))
     good = np.isfinite(values)
     if good.all():
         return values
     if not_finite == "refuse":
-        remedy = "Clean them, or pass not_finite='zero'. This refusal itself tells that some exist."
+        remedy = "Pass not_finite='zero'. This error itself reveals that such values exist."
         raise ValueError(checks.expected("data", "<some NaN or infinity>", "finite", remedy))
     return np.where(good, values, 0.0)
 
@@ -104,7 +104,7 @@ def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
     Parameters
     ----------
     data
-        The table that `users` is a column of, if it is a name.
+        The table that has the column `users`, if that is a name.
     users
         A user for every row, or a column's name.
     """
@@ -119,16 +119,16 @@ def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
 
 
 def _user_array(users: Any) -> npt.NDArray[Any]:
-    """Return users as an array in which those who differ still differ.
+    """Return users as an array that keeps different users different.
 
-    NumPy alone makes one user of 1 and "1", of True and 1, and of two strings that differ in zero
-    bytes at the end; two users whose rows are summed as one are bounded as one.
+    NumPy would equate 1 and "1", True and 1, and two strings that differ in trailing zero bytes;
+    the rows of two equated users would be bounded as one user's.
     """
     if isinstance(users, np.ndarray):
         return users
     kinds = set(map(type, users))
     if kinds and all(issubclass(kind, str) for kind in kinds):
-        # what the string is, whatever its type prints: who are equal are one user
+        # str.__str__ gives the characters, whatever a subclass prints: equal strings are one user
         return np.array(list(map(str.__str__, users)), dtype=object)
     whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
     array = np.asarray(users) if whole else np.zeros(0)
@@ -150,7 +150,7 @@ def _array_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[Any]]:
 
 
 def _near_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[int]] | None:
-    """Return the codes of whole numbers that are near each other, without sorting, or None."""
+    """Return the codes of whole numbers in a small range, without sorting, or None."""
     wide = users.astype(np.int64 if users.dtype.kind == "i" else np.uint64, copy=False)
     first, last = int(wide.min()), int(wide.max())
     if last - first >= 4 * wide.size:
@@ -162,7 +162,7 @@ def _near_codes(users: npt.NDArray[Any]) -> tuple[Integers, list[int]] | None:
 
 
 def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
-    """Return the codes of a series; where they are not near, a join is faster than sorting."""
+    """Return the codes of a series; a join is faster than sorting unless the numbers are dense."""
     import narwhals as nw
 
     if not len(users):  # an empty series may have no type
@@ -172,20 +172,20 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
         rule = "whole numbers or strings"
         raise ValueError(checks.expected("users", shown, rule, _FLOAT_USERS))
     if users.is_null().any():
-        raise ValueError(checks.expected("users", "<some null>", "known", _USERS))
+        raise ValueError(checks.expected("users", "<some null>", "without nulls", _USERS))
     if users.dtype.is_integer():
         near = _near_codes(users.to_numpy())
         if near is not None:
             return near
     elif isinstance(users.dtype, nw.Categorical | nw.Enum):
-        _refuse_unless_strings(users.unique().to_list())  # a cast would make "7" of 7
+        _refuse_unless_strings(users.unique().to_list())  # a cast would turn 7 into "7"
         users = users.cast(nw.String)
     elif users.dtype != nw.String:
         shown = f"<{users.dtype}>"
         raise ValueError(checks.expected("users", shown, "whole numbers or strings", _USERS))
     column = users.alias("user").to_frame()
     known = column.unique()
-    if users.dtype == nw.String:  # or so says a pandas column of objects by its first ones
+    if users.dtype == nw.String:  # a pandas object column is typed by its first values only
         _refuse_unless_strings(known["user"].to_list())
     known = known.sort("user").with_row_index("code")
     joined = column.with_row_index("row").join(known, on="user", how="left")
@@ -201,7 +201,7 @@ def _refuse_unless_strings(users: list[Any]) -> None:
 
 
 def _is_array(data: Any) -> bool:
-    # a masked array would lose its mask
+    # np.asarray would drop the mask of a masked array
     return isinstance(data, np.ndarray | list | tuple) and not isinstance(data, np.ma.MaskedArray)
 
 

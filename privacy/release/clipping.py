@@ -1,9 +1,7 @@
-"""Clipping: what one record or one user may contribute, with a bound that no rounding breaks.
+"""Clip records and users to exact norm bounds.
 
-Two promises. The exact norm of the floats that come out is never above the bound, not by one unit
-in the last place. And what one user contributes is a function of that user's own rows and of public
-values alone: nobody else's rows change it, not even in its last bit, which is what makes "a sum
-moves by at most the bound" true.
+A user's contribution is a function of that user's rows and of public values only, to the last bit.
+With the norm bound, this bounds the sensitivity of a sum.
 """
 
 import math
@@ -26,32 +24,31 @@ Norm = Literal["l1", "l2", "linf"]  # from the largest
 
 @dataclass(frozen=True)
 class Contributions:
-    """Clipped rows, one for each record or user, and the bound that holds for each of them.
+    """Clipped rows, one for each record or user, and a bound on the norm of each.
 
-    Made by `clip_records`, `clip_users` and `LifetimeCap.clip_users`; made by hand, it is a claim
-    that only gross mistakes are refused in. Nothing in it was released: the values and the users
-    are the data.
+    Build it with `clip_records`, `clip_users` or `LifetimeCap.clip_users`. If you build it by hand,
+    only the norms are checked. It is not private: it contains the data.
 
     Parameters
     ----------
     values
         Shape (n,) or (n, d), read-only. The exact norm of each row is at most `bound`.
     bound
-        The clip norm C. Adding, removing or zeroing one row moves the sum of all by at most C,
-        replacing one by at most 2C, in that norm.
+        The clip norm C: the sensitivity, in that norm, of the sum to adding, removing or zeroing
+        one row. Replacing one row moves the sum by at most 2C.
     norm
         ``"l1"``, ``"l2"`` or ``"linf"``.
     unit
-        What one row is, and so whom the guarantee protects: ``"record"`` or ``"user"``.
+        What one row is, and so the unit of privacy: ``"record"`` or ``"user"``.
     users
-        Whose row each is, where the unit is the user.
+        The user of each row, if the unit is the user.
 
     Attributes
     ----------
     for_life
-        Whether a `LifetimeCap` keeps the L2 norm of a user's rows in all releases within `bound`.
-        The cap was spent for one release: False once they were released, and in copies, pickles,
-        forks and the result of ``dataclasses.replace``.
+        Whether a `LifetimeCap` bounds the L2 norm of a user's rows in all releases together by
+        `bound`. It covers one release: False once released, and in copies, pickles, forks and the
+        result of ``dataclasses.replace``.
     """
 
     values: Floats = field(repr=False)
@@ -63,25 +60,25 @@ class Contributions:
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
-        # a narrower float overflows on the lattice
+        # float32 would overflow on the lattice
         values = np.asarray(self.values, dtype=np.float64).view()
         fraction, exponent = math.frexp(bound)
         for part in _blocks(values):
             with np.errstate(over="ignore"):
                 sizes = norms(np.ldexp(columns_of(values[part]), -exponent), norm)
-            if not (sizes <= fraction).all():  # so that NaN is refused too
+            if not (sizes <= fraction).all():  # refuses NaN too
                 remedy = "Clip them: clip_records(data, clip_norm=...) or clip_users(...)."
                 raise ValueError(checks.expected("values", "<some row>", "within bound", remedy))
-        values.flags.writeable = False  # what was clipped stays clipped
+        values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     def __reduce__(self) -> Any:
-        """Build copies and pickles anew: they have no right to the release."""
+        """Rebuild copies and pickles without the right to a release under a `LifetimeCap`."""
         return Contributions, (self.values, self.bound, self.norm, self.unit, self.users)
 
     @property
     def for_life(self) -> bool:
-        """Whether this may be the one release that a `LifetimeCap` was spent for."""
+        """Whether the next release of this is covered by a `LifetimeCap`."""
         return bool(self._life)
 
     def lasting(self) -> "Contributions":
@@ -90,11 +87,11 @@ class Contributions:
         return self
 
     def take_life(self) -> bool:
-        """Return `for_life`, once: a second release has no part in what the cap was spent for."""
+        """Return `for_life` and set it to False: the cap covers one release."""
         return self._life is not None and self._life.use()
 
     def bound_in(self, norm: Norm) -> float:
-        """Return the bound of a row in another norm: dearer by sqrt(d) or d, rounded up."""
+        """Return the bound of a row in another norm (times up to sqrt(d) or d), rounded up."""
         dimension = self.values.shape[1] if self.values.ndim == 2 else 1
         # linf <= l2 <= l1, and l2 <= sqrt(d) linf, l1 <= sqrt(d) l2
         roots = get_args(Norm).index(self.norm) - get_args(Norm).index(norm_of(norm))
@@ -118,13 +115,13 @@ def clip_records(
     data
         Array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record.
     clip_norm
-        The bound C > 0, in the data's unit. It must be public; `choose_clip_norm` pays for one
-        that depends on the data.
+        The bound C > 0, in the data's unit. It must be public. `choose_clip_norm` chooses one from
+        the data at a privacy cost.
     norm
-        Which norm is bounded. Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; other pairs
-        are charged for the dimension.
+        The norm that is bounded. Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with
+        another norm the noise may grow with the dimension (see `Contributions.bound_in`).
     columns
-        The columns of a frame; all unless said.
+        The columns of a frame. Default: all.
     not_finite
         ``"zero"``: a NaN or an infinity contributes 0. ``"refuse"``: raise; the error is then an
         output that depends on the data.
@@ -170,16 +167,16 @@ def clip_users(
     users
         Array of n whole numbers or strings, one for each row, or the name of a frame's column.
     clip_norm
-        The bound C > 0 of everything that a user contributes to this release. A user in m releases
-        pays m times, unless a `LifetimeCap` bounds all of them together.
+        The bound C > 0 on a user's contribution to this release. A user's releases compose, unless
+        a `LifetimeCap` bounds them together.
     norm, columns, not_finite
         As in `clip_records`. A user's sum that overflows counts as not finite.
 
     Returns
     -------
     Contributions
-        Unit ``"user"``, one row a user. For the same rows of a user, in the same order, its row is
-        the same to the last bit whatever the other rows are.
+        Unit ``"user"``, one row per user. A user's row depends only on that user's rows and their
+        order, to the last bit.
 
     Raises
     ------
@@ -207,18 +204,17 @@ def limit_contributions(
     users
         Array or series of n users, one for each row.
     max_contributions
-        Most rows that a user keeps, >= 1.
+        Largest number of rows per user, >= 1.
     seed
-        None keeps each user's first rows. A whole number keeps random ones: the choice is a
-        function of the seed, the user and the number of the row among the user's own, so that the
-        seed may be public and nobody's choice depends on somebody else's rows.
+        None keeps each user's first rows. A whole number keeps pseudorandom ones, a function of
+        the seed, the user and the row's index among the user's rows, so not of the rows of others.
+        It may be public.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        With records clipped to C, what a user contributes is then bounded by max_contributions
-        times C: account ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds the
-        user's sum by C itself.
+        With records clipped to C, a user contributes at most max_contributions * C: account for
+        ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
 
     Examples
     --------
@@ -226,9 +222,10 @@ def limit_contributions(
     >>> dp.limit_contributions([7, 7, 8, 7], max_contributions=2)
     array([ True,  True,  True, False])
     """
-    most = checks.count("max_contributions", max_contributions, "Pass the most rows of a user.")
+    remedy = "Pass the largest number of rows per user."
+    most = checks.count("max_contributions", max_contributions, remedy)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        remedy = "Leave it out to keep each user's first rows."
+        remedy = "Leave seed out to keep each user's first rows."
         raise TypeError(checks.expected("seed", seed, "a whole number", remedy))
     codes, ids = _tables.users_of(None, users)
     by_user = np.argsort(codes, kind="stable")
@@ -243,7 +240,7 @@ def limit_contributions(
 
 
 def _ranks(codes: Integers, by_user: npt.NDArray[np.intp]) -> Integers:
-    """Return the place of every row among its user's rows, in the order `by_user`."""
+    """Return the index of every row among its user's rows, in the order `by_user`."""
     counts = np.bincount(codes)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     ranks = np.empty(codes.size, dtype=np.int64)
@@ -256,7 +253,7 @@ def _key(seed: int, user: int | str) -> int:
 
 
 def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the finalizer of splitmix64 (Steele, Lea and Flood 2014): one to one, well mixed."""
+    """Return the finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
@@ -265,16 +262,16 @@ def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def sums_by_user(
     data: Any, users: Any, columns: Sequence[str] | None, not_finite: NotFinite
 ) -> tuple[Floats, list[Any]]:
-    """Return each user's sum, in the order of the user's rows, and the users."""
+    """Return each user's sum, added in the order of the user's rows, and the users."""
     without = users if isinstance(users, str) else None
     rows = _tables.rows_of(data, columns, without=without)
     rows = _tables.finite(rows, not_finite)
     codes, ids = _tables.users_of(data, users)
     if len(codes) != len(rows):
-        shown = "<another number of them>"  # not how many rows there are
+        shown = "<another number of them>"  # the number of rows is private
         raise ValueError(checks.expected("users", shown, "one for every row", "Pass them all."))
-    # bincount adds one row after the other into its own cell. A pairwise or a parallel sum would
-    # round by where in the table a row stands, and so by how many rows others have.
+    # bincount adds the rows in sequence. The rounding of a pairwise or parallel sum would depend
+    # on the rows' positions in the table, and so on the rows of other users.
     sums: list[Any] = [np.bincount(codes, column, len(ids)) for column in np.atleast_2d(rows.T)]
     total = sums[0] if rows.ndim == 1 else np.stack(sums, axis=1)
     return _tables.finite(total, not_finite), ids
@@ -285,14 +282,14 @@ def clip_rows(
 ) -> Floats:
     """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
 
-    With m the largest |coordinate| and y = x / m in floats, ||y|| is 1 to d, so nothing overflows
-    or vanishes; its computed value, raised by more than all rounding together, is an upper bound.
-    y times a factor rounded down, each product one step toward zero, is in every coordinate at
-    most the exact product.
+    With m the largest |coordinate| and y = x / m in floats, ||y|| is in [1, d], so nothing
+    overflows or underflows. Its computed value, raised by more than the total rounding error, is an
+    upper bound. Each coordinate of y times a factor rounded down, moved one float toward zero, is
+    at most the exact product.
     """
     norm_of(norm)
     bounds = np.broadcast_to(bound, len(rows))
-    clipped = np.empty(rows.shape[::-1]).T  # columns in one piece
+    clipped = np.empty(rows.shape[::-1]).T  # contiguous columns
     for part in _blocks(rows):
         columns = columns_of(_tables.finite(rows[part], not_finite))
         if norm == "linf" or len(columns) == 1:
@@ -304,17 +301,17 @@ def clip_rows(
 
 
 def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
-    """Return `columns` with those rows scaled whose norm may be above their bound."""
+    """Scale the rows of `columns` whose norm may exceed their bound."""
     largest = np.abs(columns).max(axis=0)
     largest[largest == 0] = 1.0
     scaled = columns / largest
-    # so far inside that the norms of what is clipped, which are bounds too, show no excess
+    # twice the slack, so that the upper bounds that `norms` returns for the result pass the check
     sizes = norms(scaled, norm) * (1 + 2 * _slack(columns))
     with np.errstate(over="ignore"):
         outside = np.flatnonzero(sizes > np.nextafter(bounds / largest, 0.0))
     factor = np.nextafter(bounds[outside] / sizes[outside], 0.0)
     shorter = scaled[:, outside] * factor
-    # the next float toward zero, which NumPy finds one by one and this at once
+    # the next float toward zero; faster than np.nextafter
     bits = shorter.view(np.int64)
     bits -= shorter != 0
     columns = columns.copy()
@@ -323,18 +320,18 @@ def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
 
 
 def _blocks(rows: Floats) -> Iterator[slice]:
-    """Yield parts of rows whose columns stay in the processor's cache."""
+    """Yield blocks of rows that fit in the processor's cache."""
     count = max(2**11, 2**13 // max(1, rows[:1].size))
     yield from (slice(start, start + count) for start in range(0, len(rows), count))
 
 
 def columns_of(rows: Floats) -> Floats:
-    """Return the columns of rows of shape (n,) or (n, d), as (d, n), each in one piece."""
+    """Return the columns of rows of shape (n,) or (n, d) as a contiguous (d, n) array."""
     return np.ascontiguousarray(np.atleast_2d(rows.T))
 
 
 def norms(columns: Floats, norm: Norm) -> Floats:
-    """Return upper bounds of the norms of rows of floats, tight to (d + 16) 2^-52."""
+    """Return upper bounds of the norms of rows, of relative error (d + 16) 2^-52."""
     size = np.abs(columns)
     if norm == "linf" or len(columns) == 1:
         return np.asarray(size.max(axis=0))
@@ -349,8 +346,8 @@ def _slack(columns: Floats) -> float:
 def sums_of_rows(columns: Floats) -> Floats:
     """Return each row's sum, one column added after the other.
 
-    NumPy's own sum chooses its order by the shape and the layout of the whole table, so that a
-    row's sum may round differently when another row goes.
+    The order of NumPy's own sum depends on the shape and layout of the whole table, so a row's sum
+    could round differently when another row is removed.
     """
     total = np.zeros(columns.shape[1])
     for column in columns:
@@ -360,14 +357,14 @@ def sums_of_rows(columns: Floats) -> Floats:
 
 def clip_norm_of(value: Any) -> float:
     """Check a clip norm."""
-    remedy = "Pass the most that one record (user) may contribute, in the data's unit."
+    remedy = "Pass the largest contribution of one record (user), in the data's unit."
     return checks.real("clip_norm", value, remedy, above=0)
 
 
 def norm_of(value: Any) -> Norm:
     """Check the name of a norm."""
     if value not in get_args(Norm):
-        remedy = "Gaussian noise needs 'l2', Laplace noise 'l1'."
+        remedy = "Pass 'l2' for Gaussian noise, 'l1' for Laplace noise."
         raise ValueError(checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))
     checked: Norm = value
     return checked

@@ -1,4 +1,4 @@
-"""A cap on everything that a user ever contributes, whatever the number of releases."""
+"""A bound on each user's contribution to all releases together."""
 
 import math
 import os
@@ -21,23 +21,22 @@ from privacy.release.clipping import (
     sums_of_rows,
 )
 
-_EXHAUSTED = 1e-12  # of the cap: what is left then is not worth a release
+_EXHAUSTED = 1e-12  # fraction of C^2 below which a user's bound counts as exhausted
 
 
 class LifetimeCap:
-    """Clips what users contribute so that sum over releases of ||c_u,b||^2 <= C^2 for each user.
+    """Clip contributions so that sum over releases of ||c_u,b||^2 <= C^2 for each user u.
 
-    With independent Gaussian noise of one standard deviation sigma in every release, ALL releases
-    together are one Gaussian mechanism of noise multiplier sigma / C, chosen adaptively or not
-    (Smith and Thakurta 2022): charge ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the releases
-    together move by at most 2C, which is what that mechanism charges. Noise that is correlated
-    between releases needs another cap, and Laplace noise pays in each release.
+    With independent Gaussian noise of standard deviation sigma in every release, ALL releases
+    together are one Gaussian mechanism of noise multiplier sigma / C, adaptive or not (Smith and
+    Thakurta 2022): account for ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the sensitivity of
+    all releases together is 2C, as that mechanism assumes. The cap does not cover Laplace noise,
+    which you account for at every release, nor noise that is correlated between releases.
 
-    The cap remembers what every user has spent. Who is exhausted and who spent how much is as
-    private as the data: it is never printed, logged or raised, and `to_json` marks it. Save the
-    state before a release is used: what was lost in a crash must not be spent again. Give all
-    releases one cap: two caps let users spend twice, so a cap cannot be copied or pickled, and a
-    fork of the process cannot use it. Threads can share one.
+    The cap stores how much of the bound each user has spent. That is as private as the data: it is
+    never printed, logged or in an error message. Save the state before you use a release, so that
+    a crash cannot undo spending. Use one cap for all releases, or users spend twice: a cap cannot
+    be copied, pickled or used in a forked process. Threads can share it.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class LifetimeCap:
 
     def __init__(self, *, clip_norm: float) -> None:
         self.clip_norm = clip_norm_of(clip_norm)
-        # of each user, the fraction of C^2 that is spent, rounded up
+        # for each user, the spent fraction of C^2, rounded up
         self._spent: dict[int | str, float] = {}
         self._claim, self._process = Claim(), os.getpid()
 
@@ -72,26 +71,26 @@ class LifetimeCap:
         columns: Sequence[str] | None = None,
         not_finite: NotFinite = "zero",
     ) -> Contributions:
-        """Sum each user's rows, clip the sum to what the user has left, and spend its norm.
+        """Sum each user's rows, clip the sum to the user's remaining bound, and spend its norm.
 
         Parameters
         ----------
         data, users, columns, not_finite
-            As in `privacy.clip_users`. A user is known again by being equal. One cap takes whole
-            numbers or strings alone: 7 and "7" would have an allowance each.
+            As in `privacy.clip_users`. Users are matched by equality. One cap takes either whole
+            numbers or strings: 7 and "7" would be two users.
 
         Returns
         -------
         Contributions
-            Of L2 norm at most C each; a user with nothing left contributes zero. Spent even if
-            nothing is released afterwards.
+            Each of L2 norm at most C; a user whose bound is exhausted contributes zero. The norm is
+            spent even if you release nothing afterwards.
 
         Raises
         ------
         ValueError, TypeError
             A value is outside its domain.
         RuntimeError
-            This is a fork of the process that made the cap.
+            This process is a fork of the one that made the cap.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
         if os.getpid() != self._process:
@@ -104,24 +103,24 @@ class LifetimeCap:
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).lasting()
 
     def _spend(self, sums: Floats, ids: list[Any]) -> Floats:
-        """Return the users' sums, clipped to what each has left, and spend their norms."""
+        """Clip the users' sums to their remaining bounds and spend the norms."""
         kinds = {type(user) for user in (*ids[:1], *islice(self._spent, 1))}
         if len(kinds) > 1:
-            remedy = "Name users as before, or they are taken for other people."
+            remedy = "Use the same user identifiers in every release."
             shown = f"<{type(ids[0]).__name__}>"
-            raise TypeError(checks.expected("users", shown, "of the kind known before", remedy))
+            raise TypeError(checks.expected("users", shown, "of the type used before", remedy))
         spent = np.array([self._spent.get(user, 0.0) for user in ids])
         left = np.nextafter(1 - spent, 0.0)
         left[left < _EXHAUSTED] = 0.0
-        # of the relative slack, some is for the root and most for adding up what is spent
+        # relative slack: a part for the square root, most of it for the sum of squares
         slack = 8 * (columns_of(sums).shape[0] + 16) * ULP
         bounds = np.nextafter(self.clip_norm * np.sqrt(left) * (1 - slack), 0.0)
         clipped = clip_rows(sums, bounds, "l2")
         shares = columns_of(clipped) / self.clip_norm
         used = sums_of_rows(shares * shares) * (1 + slack / 2)
-        # a square that vanished in the last float is still not nothing
+        # a square that underflows must still count as spent
         used = np.where((columns_of(clipped) != 0).any(axis=0), used + 1e-300, 0.0)
-        # what is left is above what is used, so that 1 is rounded up enough
+        # the remaining fraction exceeds `used`, so capping at 1 rounds up enough
         spent = np.where(used > 0, np.minimum(np.nextafter(spent + used, np.inf), 1.0), spent)
         self._spent.update(zip(ids, spent.tolist(), strict=True))
         return clipped
@@ -131,7 +130,7 @@ class LifetimeCap:
         raise TypeError("A LifetimeCap cannot be copied. Store it once, with to_json().")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state, for a file that is kept as safe as the data."""
+        """Return the state, for a file that you keep as safe as the data."""
         with self._claim:
             spent = [[user, share] for user, share in self._spent.items()]
         return {
@@ -144,12 +143,12 @@ class LifetimeCap:
 
     @classmethod
     def from_json(cls, form: Any) -> "LifetimeCap":
-        """Return the cap that `to_json` wrote, with every check.
+        """Return the cap that `to_json` wrote, after checking every field.
 
         Raises
         ------
         ValueError, TypeError
-            The form is not what `to_json` writes.
+            `form` is not an output of `to_json`.
         """
         remedy = "Pass what to_json() wrote."
         if not isinstance(form, Mapping) or form.get("type") != "LifetimeCap":
@@ -163,6 +162,6 @@ class LifetimeCap:
         kinds = {type(user) for user, _ in pairs}
         shares = all(type(share) in {int, float} and 0 <= share <= 1 for _, share in pairs)
         if len(pairs) > len(cap._spent) or not shares or kinds not in (set(), {int}, {str}):
-            shown = "<a state>"  # never what it holds
+            shown = "<a state>"  # its contents are private
             raise ValueError(checks.expected("spent", shown, "pairs of user and share", remedy))
         return cap

@@ -1,11 +1,4 @@
-"""Noise on the integers whose law is exactly the stated one, from the system's random bytes.
-
-Float noise has holes: which doubles a float sum plus float noise can reach depends on the sum, so
-one output may prove which of two data sets was there (Mironov 2012). Noise on a lattice has no
-holes, and everything here is decided on integers.
-
-Why the laws are exact stands in `privacy.release._laws`, which draws from them.
-"""
+"""Integer noise with an exact distribution, drawn and proven in `privacy.release._laws`."""
 
 import os
 from fractions import Fraction
@@ -22,22 +15,22 @@ LARGEST_SCALE = 2**40
 
 
 def random_source(rng: Any, *, simulation: bool) -> Source:
-    """Return where noise takes its bytes from: the system, or `rng` in a simulation.
+    """Return the source of random bytes: the operating system, or `rng` in a simulation.
 
     Raises
     ------
     ValueError, TypeError
-        A seed or generator was given for noise that is to be released.
+        `rng` was given without ``simulation=True``, or `simulation` is not a bool.
     """
     if not isinstance(simulation, bool):
-        remedy = "Say True only for numbers that protect nobody."
+        remedy = "Pass True for a simulation, whose noise gives no privacy."
         raise TypeError(checks.expected("simulation", simulation, "True or False", remedy))
     if simulation:
         return np.random.default_rng(rng).bytes
     if rng is not None:
         remedy = (
-            "Whoever knows the seed can take the noise off again. Leave rng out, or pass "
-            "simulation=True for numbers that protect nobody."
+            "Leave rng out: seeded noise is reproducible and gives no privacy. For a simulation "
+            "pass simulation=True."
         )
         raise ValueError(checks.expected("rng", rng, "None for noise that is released", remedy))
     return os.urandom
@@ -48,23 +41,22 @@ def discrete_gaussian(
 ) -> Integers:
     r"""Draw from the discrete Gaussian: P(x) proportional to exp(-x^2 / (2 sigma^2)) on integers.
 
-    Added to a vector of integers whose L2 sensitivity is D it is (D^2 / (2 sigma^2))-zCDP (Canonne,
-    Kamath and Steinke 2020): account it as ``ZeroConcentratedDP``. The profile of the continuous
-    Gaussian does NOT hold for it, and the sum of several draws is not a discrete Gaussian: noise
-    that parties add one by one has another law and needs its own accounting. `rounded_gaussian`
-    has the continuous profile.
+    Added to a vector of integers of L2 sensitivity D, it gives (D^2 / (2 sigma^2))-zCDP (Canonne,
+    Kamath and Steinke 2020): account for it as ``ZeroConcentratedDP``. The privacy profile of the
+    continuous Gaussian does NOT hold for it, but does for `rounded_gaussian`. The sum of several
+    draws, as when parties each add noise, is not a discrete Gaussian and needs its own accounting.
 
     Parameters
     ----------
     sigma
-        Parameter, in units of the lattice, in (0, 2^40]. A float means the number that it is,
-        exactly; a fraction is taken as it is. For small sigma the standard deviation is less.
+        Parameter, in lattice steps, in (0, 2^40]. Floats and fractions are taken exactly. For small
+        sigma the standard deviation is less than sigma.
     size
         Shape of the result.
     rng
-        A seed or ``numpy.random.Generator``, in a simulation alone.
+        A seed or ``numpy.random.Generator``, for a simulation.
     simulation
-        Say True to use `rng`; the result must then protect nobody.
+        True allows `rng`. Simulation only: this noise is reproducible and gives no privacy.
 
     Returns
     -------
@@ -88,15 +80,15 @@ def discrete_gaussian(
 def discrete_laplace(
     scale: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
-    """Draw from the discrete Laplace law: P(x) proportional to exp(-abs(x) / scale).
+    """Draw from the discrete Laplace distribution: P(x) proportional to exp(-abs(x) / scale).
 
-    Added to a vector of integers whose L1 sensitivity is D it is (D / scale)-DP: account it as
-    ``PureDP``. The profile of the continuous Laplace mechanism does NOT hold for it.
+    Added to a vector of integers of L1 sensitivity D, it gives (D / scale)-DP: account for it as
+    ``PureDP``. The privacy profile of the continuous Laplace mechanism does NOT hold for it.
 
     Parameters
     ----------
     scale
-        Parameter, in units of the lattice, in (0, 2^40]; a float means the number that it is.
+        Parameter, in lattice steps, in (0, 2^40], taken exactly.
     size, rng, simulation
         As in `discrete_gaussian`.
 
@@ -111,16 +103,16 @@ def discrete_laplace(
 def rounded_gaussian(
     sigma: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
-    """Draw the nearest integer to a Gaussian N(0, sigma^2) of the real numbers, exactly.
+    """Draw from a real Gaussian N(0, sigma^2) rounded to the nearest integer, exactly.
 
-    An integer plus this noise is the rounded sum of that integer and Gaussian noise, so it is
-    post-processing of the Gaussian mechanism: its whole profile holds, and ``Gaussian`` accounts
-    it.
+    An integer plus this noise is the rounded sum of the integer and Gaussian noise. It is therefore
+    post-processing of the Gaussian mechanism, with its whole privacy profile: account for it as
+    ``Gaussian``.
 
     Parameters
     ----------
     sigma
-        Standard deviation before the rounding, in units of the lattice, in [1, 2^40].
+        Standard deviation before rounding, in lattice steps, in [1, 2^40].
     size, rng, simulation
         As in `discrete_gaussian`.
 
@@ -135,15 +127,15 @@ def rounded_gaussian(
 def rounded_laplace(
     scale: float | Fraction, size: Size, *, rng: Any = None, simulation: bool = False
 ) -> Integers:
-    """Draw the nearest integer to a Laplace variable of the real numbers, exactly.
+    """Draw from a real Laplace distribution rounded to the nearest integer, exactly.
 
-    Post-processing of the Laplace mechanism, as `rounded_gaussian` is of the Gaussian one:
-    ``Laplace`` accounts it.
+    Post-processing of the Laplace mechanism, as `rounded_gaussian` is of the Gaussian mechanism:
+    account for it as ``Laplace``.
 
     Parameters
     ----------
     scale
-        Scale before the rounding, in units of the lattice, in [1, 2^40].
+        Scale before rounding, in lattice steps, in [1, 2^40].
     size, rng, simulation
         As in `discrete_gaussian`.
 
@@ -158,9 +150,10 @@ def rounded_laplace(
 def float_gaussian_for_simulation(
     sigma: float, size: Size, rng: Any = None
 ) -> npt.NDArray[np.float64]:
-    """Draw from a Gaussian in floats, for experiments on data that need no protection.
+    """Draw Gaussian noise in floats. Simulation only: never release it.
 
-    Its low bits tell which sum it was added to (Mironov 2012): never release it.
+    Which doubles a float sum plus float noise can reach depends on the sum, so one output may
+    reveal which of two neighboring data sets was used (Mironov 2012).
 
     Parameters
     ----------
@@ -180,9 +173,9 @@ def float_gaussian_for_simulation(
 
 
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
-    remedy = "Pass it in units of the lattice; a coarser lattice makes it smaller."
+    remedy = "Pass it in lattice steps; for a smaller value use a coarser lattice."
     checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
     if not isinstance(value, Rational):
         return Fraction(float(value))
-    # NumPy's integers overflow inside a fraction
+    # NumPy integers overflow in Fraction arithmetic
     return Fraction(int(value.numerator), int(value.denominator))

@@ -1,4 +1,4 @@
-"""A clip norm chosen from the data, privately, with its cost."""
+"""Private choice of a clip norm."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from privacy.release.noise import random_source
 
 @dataclass(frozen=True)
 class ChosenNorm:
-    """A clip norm, and the mechanism that chose it.
+    """A clip norm and the mechanism that chose it.
 
     Parameters
     ----------
     clip_norm
         One of the candidates.
     mechanism
-        What choosing it cost: compose it with what is released afterwards.
+        The mechanism of the choice. Compose it with the releases that use the norm.
     """
 
     clip_norm: float
@@ -45,13 +45,13 @@ def choose_clip_norm(
     rng: Any = None,
     simulation: bool = False,
 ) -> ChosenNorm:
-    """Choose, among public candidates, a norm that about `quantile` of the rows do not exceed.
+    """Choose privately a public candidate norm that about `quantile` of the rows do not exceed.
 
-    Permute-and-flip (McKenna and Sheldon 2020). The score of a candidate is minus the distance of
-    the number of rows inside it from quantile times the number of rows. Its sensitivity D is
-    max(quantile, 1 - quantile) when a row comes or goes and 1 when a row changes. The candidates
-    are visited in a random order and one is taken with probability exp(epsilon (score - best score)
-    / (2 D)), decided exactly. That is epsilon-DP.
+    Permute-and-flip (McKenna and Sheldon 2020), which is epsilon-DP. The score of a candidate is
+    -abs(number of rows inside it - quantile * number of rows). Its sensitivity D is max(quantile, 1
+    - quantile) if a row is added or removed and 1 if a row is replaced. The candidates are visited
+    in random order, and each is accepted with probability exp(epsilon (score - best score) / (2
+    D)), decided exactly.
 
     Parameters
     ----------
@@ -59,16 +59,17 @@ def choose_clip_norm(
         As in `clip_records` and `clip_users`: with users, a row is a user's sum. A NaN or an
         infinity counts as zero.
     candidates
-        Public norms > 0, such as powers of two. Those that hold equally many rows are equally
-        likely, so offer none that all rows are far below.
+        Public norms > 0, such as powers of two. Candidates that contain equally many rows are
+        equally likely, so leave out norms far above all rows.
     epsilon
-        What the choice may cost, > 0.
+        Privacy cost of the choice, > 0.
     quantile
         In (0, 1).
     norm
         As in `clip_records`.
     relation
-        The relation that the rest of the plan is accounted in; the answer holds in this one.
+        The neighboring relation in which you account for the other releases; the guarantee holds in
+        this one.
     rng, simulation
         As in `discrete_gaussian`.
 
@@ -111,7 +112,7 @@ def choose_clip_norm(
 
 def _permute_and_flip(scores: list[Fraction], rate: Fraction, source: Source) -> int:
     left, best = list(range(len(scores))), max(scores)
-    while True:  # the best one is taken with probability 1
+    while True:  # ends: the best candidate is accepted with probability 1
         tried = left.pop(uniform_below(len(left), source))
         if bernoulli_exp(rate * (best - scores[tried]), source):
             return tried

@@ -1,4 +1,4 @@
-"""Releasing a noisy sum: the values, the bound on a contribution, and the mechanism to account."""
+"""Release of a noisy sum with its sensitivity and the mechanism to account for."""
 
 import math
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ _LARGEST_INTEGER = 2**62
 
 @dataclass(frozen=True)
 class Release:
-    """A noisy sum that may be published, and what it cost.
+    """A noisy sum that you may publish, and its privacy cost.
 
     Parameters
     ----------
     values
-        The sum with its noise, of shape () or (d,), on multiples of `step`.
+        The noisy sum, of shape () or (d,), in multiples of `step`.
     contribution_bound
-        How far one record or user moves the sum when added, removed or zeroed, in the norm that
-        the noise is for; replacing one moves it by up to twice that.
+        Sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
+        noise. Replacing one moves the sum by up to twice that.
     mechanism
-        What to account, in any relation: its whole profile holds.
+        The mechanism to account for. Its privacy profile holds in every neighboring relation.
     charged_once
-        True where `mechanism` covers ALL releases under one `LifetimeCap` with noise of this scale:
-        account for it once. False: account for it at every release, such as a second one of the
-        same contributions.
+        True: `mechanism` covers ALL releases under one `LifetimeCap` with noise of this scale, so
+        account for it once. False: account for it at every release, a second release of the same
+        contributions included.
     unit
-        Whom that protects: ``"record"`` or ``"user"``.
+        The unit of privacy: ``"record"`` or ``"user"``.
     scale
         Standard deviation of Gaussian noise (sigma), or scale of Laplace noise, in the data's unit.
     step
-        Distance of the lattice, a power of two.
+        Spacing of the lattice, a power of two, in the data's unit.
     is_simulation
-        The noise came from a generator that can be run again: the values protect nobody.
+        True: simulation only; the noise is reproducible and gives no privacy.
     """
 
     values: npt.NDArray[np.float64]
@@ -62,27 +62,27 @@ def release_sum(
     rng: Any = None,
     simulation: bool = False,
 ) -> Release:
-    """Release the sum of clipped contributions under a mechanism that was calibrated before.
+    """Release the sum of clipped contributions with Gaussian or Laplace noise.
 
-    Every contribution is rounded toward zero to a lattice, which lengthens no norm; the integers
-    are added without error; and the nearest integers to real Gaussian (Laplace) noise are added to
-    them. An integer plus the rounded noise is the rounding of that integer plus the noise: this is
-    post-processing of the Gaussian (Laplace) mechanism, and all that is known about that one holds
-    for this, in every relation and composition. No term is added for the lattice.
+    Every contribution is rounded toward zero to a lattice, which increases no norm. The integers
+    are added exactly, and the nearest integer to real Gaussian (Laplace) noise is added. Since an
+    integer plus the rounded noise is the rounded sum, this is post-processing of the Gaussian
+    (Laplace) mechanism: the same guarantee holds in every relation and composition, with no term
+    for the lattice.
 
     Parameters
     ----------
     contributions
         From `clip_records`, `clip_users` or `LifetimeCap.clip_users`.
     mechanism
-        ``Gaussian(noise_multiplier)``, noise for the L2 bound, or ``Laplace(scale)``, noise for the
-        L1 bound. A `replace_distance` below 2 is refused: nothing keeps two clipped records nearer
-        than that.
+        ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
+        L1 bound. Its `replace_distance` must be 2: two clipped records can differ by 2 clip norms.
     resolution
-        At least how many steps of the lattice the noise's scale has, in [1, 2^39]. It decides how
-        finely contributions are rounded (each loses less than a step), not how private the sum is.
+        Lower bound of the noise's scale in lattice steps, in [1, 2^39]. It sets the rounding of
+        contributions (each coordinate loses less than a step) and does not affect privacy.
     rng, simulation
-        A seed or generator for a simulation; the release then protects nobody.
+        A seed or generator, with ``simulation=True``. Simulation only: this noise is reproducible
+        and gives no privacy.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def release_sum(
     2.0
     """
     bound, scale = _noise(contributions, mechanism)
-    remedy = "Pass how many steps of the lattice one standard deviation has, such as 2**30."
+    remedy = "Pass the lattice steps per standard deviation, such as 2**30."
     resolution = checks.real(
         "resolution", resolution, remedy, at_least=1, at_most=LARGEST_SCALE / 2
     )
@@ -112,17 +112,17 @@ def release_sum(
     exponent = _floor_log2(scale / Fraction(resolution))
     step = Fraction(2) ** exponent
     if not float(step):
-        remedy = "Its noise on these contributions is too small for a float: rescale the data."
+        remedy = "Rescale the data: the noise's lattice step is too small for a float."
         raise ValueError(checks.expected("mechanism", mechanism, "larger", remedy))
     if bound / step >= _LARGEST_INTEGER:
-        remedy = f"One contribution has {float(bound / step):.3g} steps: pass a smaller resolution."
+        remedy = f"Pass a smaller one: a contribution has up to {float(bound / step):.3g} steps."
         raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
     law = Law(scale / step, isinstance(mechanism, Gaussian), is_rounded=True)
-    # before there is noise: whoever tries again after an error makes a second release
+    # before noise is drawn: a retry after an error is a second release
     for_life = contributions.for_life if simulation else contributions.take_life()
     total = _sum(quantised(contributions.values, exponent), math.ceil(bound / step))
     noisy = np.asarray(total + draw(law, np.shape(total), source).astype(np.asarray(total).dtype))
-    with np.errstate(over="ignore"):  # a sum too large for a float is infinite
+    with np.errstate(over="ignore"):  # a sum too large for a float becomes infinite
         values = np.asarray(np.ldexp(noisy.astype(np.float64), exponent))
     return Release(
         values,
@@ -137,35 +137,35 @@ def release_sum(
 
 
 def quantised(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:
-    """Return values as whole multiples of 2^exponent, rounded toward zero."""
+    """Return values as integer multiples of 2^exponent, rounded toward zero."""
     return np.trunc(np.ldexp(values, -exponent)).astype(np.int64)
 
 
 def _sum(rows: npt.NDArray[np.int64], largest: int) -> Any:
-    """Return the exact sum of the rows, whose coordinates are at most `largest`."""
+    """Return the exact sum of rows whose coordinates are at most `largest` in absolute value."""
     if len(rows) * largest < _LARGEST_INTEGER:
         return rows.sum(axis=0)
     return np.asarray(rows.astype(object).sum(axis=0), dtype=object)
 
 
 def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
-    """Return the bound in the norm that the noise is for, and the noise's scale."""
+    """Return the bound in the norm of the noise, and the noise's scale."""
     if not isinstance(contributions, Contributions):
-        remedy = "Bound them first: clip_records(data, clip_norm=...) or clip_users(...)."
+        remedy = "Clip them first: clip_records(data, clip_norm=...) or clip_users(...)."
         shown = f"<{type(contributions).__name__}>"
         raise TypeError(checks.expected("contributions", shown, "Contributions", remedy))
     if not isinstance(mechanism, Gaussian | Laplace):
-        remedy = "Pass the noise: Gaussian(noise_multiplier) or Laplace(scale)."
+        remedy = "Pass Gaussian(noise_multiplier) or Laplace(scale)."
         raise TypeError(checks.expected("mechanism", mechanism, "Gaussian or Laplace", remedy))
     if mechanism.replace_distance != 2:
-        remedy = "A clipped record that is replaced moves a sum by up to 2 clip norms."
+        remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
         raise ValueError(checks.expected("replace_distance", mechanism, "2", remedy))
     if isinstance(mechanism, Gaussian):
         bound, multiplier = contributions.bound_in("l2"), mechanism.noise_multiplier
     else:
         bound, multiplier = contributions.bound_in("l1"), mechanism.scale
     if not math.isfinite(bound * multiplier):
-        remedy = "Its noise on these contributions is too large for a float: rescale the data."
+        remedy = "Rescale the data: the noise's scale is too large for a float."
         raise ValueError(checks.expected("mechanism", mechanism, "smaller", remedy))
     return Fraction(bound), Fraction(bound) * Fraction(multiplier)
 

@@ -1,7 +1,6 @@
-"""Running sums: releases that share noise, and the factorisations that say how they share it.
+"""Running sums with correlated noise, and the factorizations that correlate it.
 
-Importing the room registers its own kinds of factorisations, as `register_factorisation` does with
-those of others: the base class knows none of them.
+Importing the package registers its own kinds of factorizations with `register_factorisation`.
 """
 
 from privacy.running_sums import buffered, dense, toeplitz

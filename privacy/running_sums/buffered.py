@@ -1,4 +1,4 @@
-"""C whose diagonals are sums of a few decaying exponentials."""
+"""Toeplitz matrices C whose diagonals are sums of a few decaying exponentials."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,5 +30,5 @@ class Buffered(Toeplitz):
         check_parts("weights, decays", self.weights, self.decays, good=good)
 
     def memory(self, size: int) -> Memory:
-        """Keep one vector for each exponential."""
+        """Return a memory with one vector per exponential."""
         return Buffers(self.weights, self.decays, size)

@@ -1,4 +1,4 @@
-"""C written out."""
+"""Dense matrices C."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,7 @@ from privacy.running_sums.memory import Array
 @register_factorisation
 @dataclass(frozen=True, eq=False)
 class Dense(Factorisation):
-    """C written out. `beside`: rows that are handed out too, in the same unit of noise."""
+    """A dense C. `beside`: rows that are published too, in the same unit of noise."""
 
     kind: ClassVar[str] = "dense/1"
 
@@ -31,11 +31,11 @@ class Dense(Factorisation):
         check_parts("matrix", self.matrix, self.beside, good=good)
 
     def row(self, k: int) -> Array:
-        """Return the row as it is written."""
+        """Return row k up to its diagonal."""
         return self.matrix[k, : k + 1]
 
     def column_norms(self) -> Array:
-        """Of `beside` too."""
+        """Return the column norms, of `beside` too."""
         norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
         return norms
 
@@ -43,6 +43,6 @@ class Dense(Factorisation):
         return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
 
     def encoder(self, releases: int | None = None) -> Array:
-        """Return a copy."""
+        """Return a copy of C, or of its leading part."""
         releases = part(releases, self.releases)
         return self.matrix[:releases, :releases].copy()

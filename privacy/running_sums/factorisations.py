@@ -1,8 +1,8 @@
-"""Factorisations of the running sum: how noise that is shared by releases is correlated.
+"""Factorizations A = B C of the running sum, which correlate the noise of its releases.
 
-With A the lower-triangular matrix of ones, A = B C, a mechanism releases B (C x + z): the running
-sums A x with noise B z. C is lower triangular, so release k uses the inputs up to k alone. How far
-one record moves C x decides the privacy, the rows of B decide the noise.
+A is the lower-triangular matrix of ones. The mechanism releases B (C x + z): the running sums A x
+with noise B z. C is lower triangular, so release k uses only the inputs up to k. The sensitivity of
+C x determines the privacy, the row norms of B the noise.
 """
 
 from abc import ABC, abstractmethod
@@ -22,20 +22,20 @@ from privacy.running_sums.memory import Array, History, Memory
 from privacy.running_sums.participation import Participation
 
 DENSE_LIMIT = 4096
-"""Largest side of a matrix that is written out: 128 MB."""
+"""Largest side of a dense matrix: 128 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Factorisation(ABC):
     """A = B C for `releases` running sums. Build it with one of the methods below.
 
-    For a kind of your own, subclass it with a frozen dataclass that defines `row`, and decorate
-    the class with `register_factorisation`. Its fields are floats or float64 arrays.
+    To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
+    and decorate it with `register_factorisation`. Its fields are floats or float64 arrays.
 
     Attributes
     ----------
     name
-        Which one it is.
+        Name of the factorization.
     releases
         K, the number of releases; public and fixed before the first noise is drawn.
     kind
@@ -49,14 +49,14 @@ class Factorisation(ABC):
 
     @staticmethod
     def independent(releases: int) -> "Factorisation":
-        """Take C = I: fresh noise with every increment, which adds up to sqrt(k) at release k."""
+        """Use C = I: independent noise on each increment, whose error grows as sqrt(k)."""
         return build("toeplitz/1", "independent", _size(releases), {"coefficients": np.ones(1)})
 
     @staticmethod
     def square_root(releases: int) -> "Factorisation":
-        """Take B = C, the square root of A (Fichtenberger, Henzinger and Upadhyay 2023).
+        """Use B = C, the square root of A (Fichtenberger, Henzinger and Upadhyay 2023).
 
-        Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). Noise of order log K.
+        C is Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). The noise is of order log K.
         """
         releases = _size(releases)
         coefficients = series.square_root(releases)
@@ -66,7 +66,8 @@ class Factorisation(ABC):
     def column_normalised(releases: int) -> "Factorisation":
         """Divide every column of the square root's C by its norm.
 
-        Late columns are short, so that every record pays the same and the noise gets smaller.
+        Late columns of C are short. Normalized, each record has the same sensitivity and the noise
+        is smaller.
         """
         releases = _size(releases)
         coefficients = series.square_root(releases)
@@ -78,11 +79,11 @@ class Factorisation(ABC):
     def banded(releases: int, *, band: int) -> "Factorisation":
         """Keep the first `band` diagonals of the square root's C (Kalinin and Lampert 2024).
 
-        Keeps `band` vectors instead of K. Releases at least `band` apart do not share noise,
-        which is what a record that takes part in several wants.
+        Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
+        of C, which reduces the sensitivity of records with several participations.
         """
         releases = _size(releases)
-        band = checks.count("band", band, "Pass how many diagonals of C to keep.")
+        band = checks.count("band", band, "Pass the number of diagonals of C to keep.")
         coefficients = series.square_root(min(band, releases))
         return build("toeplitz/1", "banded", releases, {"coefficients": coefficients})
 
@@ -90,11 +91,11 @@ class Factorisation(ABC):
     def buffered(releases: int, *, buffers: int = 12) -> "Factorisation":
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
-        Keeps `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
-        2024), close to the square root. For simulations: exact integers need all K vectors.
+        Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
+        2024), and is close to the square root. For simulations: exact integers need all K vectors.
         """
         releases = _size(releases)
-        buffers = checks.count("buffers", buffers, "Pass how many vectors to keep, such as 12.")
+        buffers = checks.count("buffers", buffers, "Pass the number of buffers, such as 12.")
         weights, decays = series.exponentials(buffers, releases)
         coefficients = series.decaying(weights, decays, releases)
         arrays = {"coefficients": coefficients, "weights": weights, "decays": decays}
@@ -102,16 +103,16 @@ class Factorisation(ABC):
 
     @staticmethod
     def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
-        """Use a matrix of your own: lower triangular with a positive diagonal, shape (K, K)."""
+        """Use your own C: lower triangular with a positive diagonal, shape (K, K)."""
         matrix = np.array(matrix, dtype=np.float64, ndmin=1)
         return build("dense/1", name, _size(len(matrix), DENSE_LIMIT), {"matrix": matrix})
 
     @staticmethod
     def binary_tree(releases: int) -> "Factorisation":
-        """Put noise on the nodes of a binary tree.
+        """Add noise to the nodes of a binary tree.
 
-        Row k of C sums the largest complete node that ends at k, row k of B the nodes that make up
-        the prefix. A record is in up to floor(log2 K) + 1 nodes.
+        Row k of C sums the largest complete node that ends at k; row k of B sums the nodes that
+        make up the prefix. A record is in up to floor(log2 K) + 1 nodes.
         """
         releases = _size(releases, DENSE_LIMIT)
         ends = np.arange(1, releases + 1)
@@ -123,22 +124,22 @@ class Factorisation(ABC):
     def honaker_tree(
         releases: int, *, handed_out: Literal["nodes", "prefixes"] = "nodes"
     ) -> "Factorisation":
-        """Estimate every node of a binary tree from all nodes below it, too.
+        """Estimate every node of a binary tree from all nodes below it.
 
-        Honaker (2015), the estimate "from below". The prefixes are estimates over the noise of more
-        nodes than there are releases; the same noise law, with lower-triangular factors of side K,
-        comes from the Cholesky factor of its covariance.
+        Honaker (2015), the estimate "from below". It uses more nodes than there are releases.
+        Lower-triangular factors of side K with the same noise distribution come from the Cholesky
+        factor of the noise covariance.
 
         Parameters
         ----------
         releases
             K.
         handed_out
-            ``"nodes"``: charge for a tree whose nodes may be seen too, as is usual.
-            ``"prefixes"``: charge for the prefixes alone, which is less.
+            The published outputs. ``"nodes"``: account for publishing every tree node, as is usual.
+            ``"prefixes"``: account for publishing only the prefix sums, which costs less.
         """
         if handed_out not in ("nodes", "prefixes"):
-            remedy = "Say what is released: the nodes of the tree, or the prefixes alone."
+            remedy = "Pass 'nodes' if you publish tree nodes, 'prefixes' if only prefix sums."
             rule = "'nodes' or 'prefixes'"
             raise ValueError(checks.expected("handed_out", handed_out, rule, remedy))
         releases = _size(releases, DENSE_LIMIT // 4)
@@ -154,7 +155,7 @@ class Factorisation(ABC):
         weights: Sequence[float] | None = None,
         cache: str | PathLike[str] | None = None,
     ) -> "Factorisation":
-        """Return the factorisation with the least noise among those of sensitivity 1 (once).
+        """Return the factorization with the least noise among those of sensitivity 1 (once).
 
         Parameters
         ----------
@@ -163,19 +164,19 @@ class Factorisation(ABC):
         objective
             ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
         weights
-            With ``"mean-square"``, how much the variance of each release counts, > 0 and within a
-            factor of 10^6 of each other.
+            With ``"mean-square"``, the weight of each release's variance, > 0 and within a factor
+            of 10^6 of each other.
         cache
-            A folder in which to keep the result, and from which to take it the next time.
+            A folder in which to store the result and from which to read it.
 
         Raises
         ------
         ArithmeticError
-            The duality gap did not close, or the optimum is singular to rounding.
+            The duality gap did not close, or the optimum is numerically singular.
 
         Notes
         -----
-        Minimises tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
+        Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6; C
         is the lower-triangular factor of G.
         """
@@ -185,10 +186,10 @@ class Factorisation(ABC):
 
     @abstractmethod
     def row(self, k: int) -> Array:
-        """Return row k of C (from 0) up to its diagonal, from its first entry that is not 0."""
+        """Return row k of C (from 0), from its first nonzero entry to its diagonal."""
 
     def column_norms(self) -> Array:
-        """Return the norms of the columns of C: how far a record of one release moves C x."""
+        """Return the column norms of C: the sensitivity of C x to a record of each release."""
         norms: Array = np.sqrt(self._added_up(np.square))
         return norms
 
@@ -202,7 +203,7 @@ class Factorisation(ABC):
         return History(self.row, self.band, size, self.releases)
 
     def encoder(self, releases: int | None = None) -> Array:
-        """Return C, or the part of the first `releases` releases."""
+        """Return C, or its part for the first `releases` releases."""
         releases = part(releases, self.releases)
         matrix = np.zeros((releases, releases))
         for k in range(releases):
@@ -211,24 +212,24 @@ class Factorisation(ABC):
         return matrix
 
     def decoder(self, releases: int | None = None) -> Array:
-        """Return B, whose row k says how release k adds up the noise; or its first part."""
+        """Return B, whose row k combines the noise of release k, or its leading part."""
         matrix = self.encoder(releases)
         sums = np.tri(len(matrix))
         decoder: Array = solve_triangular(matrix, sums.T, lower=True, trans="T").T
         return decoder
 
     def noise_std(self) -> Array:
-        """Return the noise of each release, in standard deviations of z."""
+        """Return the noise standard deviation of each release, in units of that of z."""
         std: Array = np.sqrt(np.square(self.decoder()).sum(axis=1))
         return std
 
     def sensitivity(self, participation: Participation | None = None) -> float:
-        """Return how far one record moves C x, in clip norms, rounded up.
+        """Return an upper bound on the sensitivity of C x to one record, in clip norms, rounded up.
 
         Parameters
         ----------
         participation
-            In which releases a record takes part; one of them unless said.
+            The releases that one record can take part in. Default: one of them.
         """
         if participation is not None and not isinstance(participation, Participation):
             remedy = "Pass a Participation, such as Participation.consecutive(10)."
@@ -237,7 +238,7 @@ class Factorisation(ABC):
         return (participation or Participation.once()).sensitivity(self)
 
     def gram_bound(self) -> Array:
-        """Return |C'C| entry by entry, above the rounding of its sums."""
+        """Return |C'C| entry by entry, with the rounding error of its sums added."""
         matrix = self._handed_out()
         norms = np.sqrt(np.square(matrix).sum(axis=0))
         rounding: Array = 2 * len(matrix) * ULP * np.multiply.outer(norms, norms)
@@ -248,7 +249,7 @@ class Factorisation(ABC):
         return self.encoder()
 
     def operator_norm(self) -> float:
-        """Return an upper bound of |C|_2: exact to rounding where C can be written out."""
+        """Return an upper bound of |C|_2: exact to rounding for K <= 1024."""
         if self.releases <= DENSE_LIMIT // 4:
             norm = float(np.linalg.norm(self._handed_out(), 2))
             return round_up(norm, 8 * self.releases * ULP)
@@ -265,7 +266,7 @@ class Factorisation(ABC):
         return self._added_up(np.abs)
 
     def _added_up(self, size: Callable[[Array], Array]) -> Array:
-        """Return the sum of the sizes of the entries of each column, without writing C out."""
+        """Return the column sums of size(entry), without building C."""
         sums = np.zeros(self.releases)
         for k in range(self.releases):
             row = self.row(k)
@@ -273,21 +274,21 @@ class Factorisation(ABC):
         return sums
 
     def row_sum(self) -> float:
-        """Return an upper bound of sum_j |C_kj| over the rows."""
+        """Return an upper bound of the largest row sum of |C|."""
         largest = max(float(np.abs(self.row(k)).sum()) for k in range(self.releases))
         return round_up(largest, self.releases * ULP)
 
     def shifted_sum(self, count: int, separation: int) -> float | None:
-        """Return the exact sensitivity of separated releases where a theorem gives it."""
+        """Return the exact sensitivity of separated releases if a theorem gives it, else None."""
         return None
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays that, with the name and K, are this factorisation."""
+        """Return the arrays that define this factorization, together with its name and K."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         found = {name: np.asarray(value) for name, value in values.items() if value is not None}
         for name, array in found.items():
-            if array.dtype != np.float64:  # a state file with it could not be restored
-                remedy = "Convert it in __post_init__, or before the factorisation is built."
+            if array.dtype != np.float64:  # its state file could not be restored
+                remedy = "Convert it in __post_init__, or before you build the factorization."
                 raise TypeError(checks.expected(name, values[name], "float64", remedy))
         return found
 
@@ -301,24 +302,24 @@ def _size(releases: Any, most: int = 2**31) -> int:
 
 
 def part(releases: int | None, most: int) -> int:
-    """Check how many of the first releases are asked for, all by default."""
+    """Check a number of first releases; all by default."""
     releases = most if releases is None else releases
     limit = min(most, DENSE_LIMIT)
     if releases > limit:
-        remedy = "A matrix of that side is not written out; ask for a part of it, or for row(k)."
+        remedy = "Pass a smaller number of releases, or use row(k)."
         raise ValueError(checks.expected("releases", releases, f"<= {limit}", remedy))
     return releases
 
 
 def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
-    """Make the arrays of a factorisation read-only, and raise unless all are finite and `good`."""
+    """Make a factorization's arrays read-only; raise unless all are finite and `good`."""
     for array in arrays:
         if array is not None:
             good = good and bool(np.all(np.isfinite(array)))
             array.flags.writeable = False
     if not good:
-        remedy = "C is lower triangular, with a positive diagonal and finite entries."
-        raise ValueError(checks.expected(name, "...", "the parts of such a C", remedy))
+        remedy = "Pass a C that is lower triangular and finite, with a positive diagonal."
+        raise ValueError(checks.expected(name, "...", "parts of a valid C", remedy))
 
 
 Kind = TypeVar("Kind", bound=type[Factorisation])
@@ -327,7 +328,7 @@ KINDS: dict[str, type[Factorisation]] = {}
 
 
 def register_factorisation(kind: Kind) -> Kind:
-    """Make a kind of factorisation known by its name, so that its state files can be read.
+    """Register a kind of factorization by name, so that its state files can be read.
 
     Use it as a class decorator. Import the module with the class before you restore a file.
 
@@ -335,7 +336,7 @@ def register_factorisation(kind: Kind) -> Kind:
     ----------
     kind
         A subclass of `Factorisation`, whose own attribute `kind` is a name and a version, such as
-        ``"acme.decaying/1"``. Give it a new version when its fields change meaning.
+        ``"acme.decaying/1"``. Change the version when its fields change meaning.
 
     Returns
     -------
@@ -363,12 +364,12 @@ def register_factorisation(kind: Kind) -> Kind:
 
 
 def _defines_again(kind: type, known: type) -> bool:
-    """Return whether two classes are one, which a notebook may define several times."""
+    """Return whether two classes have one name and module, as after a notebook cell is rerun."""
     return (kind.__module__, kind.__qualname__) == (known.__module__, known.__qualname__)
 
 
 def registered_kind(factorisation: Factorisation) -> str:
-    """Return the name under which the factorisation's own class is registered, or raise."""
+    """Return the registered name of the factorization's own class, or raise."""
     kind = type(factorisation)
     if not _defines_again(kind, KINDS.get(kind.kind, object)):
         remedy = "Decorate the class with register_factorisation to save its state."
@@ -379,6 +380,6 @@ def registered_kind(factorisation: Factorisation) -> str:
 
 
 def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorisation:
-    """Return the factorisation of which `Factorisation.arrays` wrote the arrays."""
+    """Return the factorization with the arrays that `Factorisation.arrays` returned."""
     values = {key: array if array.ndim else array.item() for key, array in arrays.items()}
     return KINDS[kind](name, releases, **values)

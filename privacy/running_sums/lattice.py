@@ -1,9 +1,9 @@
-"""Rows of C x on the integer lattice, exactly, and noise from the operating system.
+"""Exact rows of C x on the integer lattice, with noise from the operating system.
 
-Everything secret is an integer. Entries of C are rounded to 2^-20 and inputs are cut into a high
-and a low part of 21 bits, so that every product and partial sum is a multiple of 2^-20 below 2^33:
-doubles hold them exactly, in any order of summation. Row k of C x is then rounded to the lattice
-and noise is added as an integer. What follows is post-processing of that integer alone.
+All secrets are integers. Entries of C are rounded to 2^-20, and inputs are split into a high and a
+low part of 21 bits. Every product and partial sum is then a multiple of 2^-20 below 2^33, which
+doubles represent exactly in any order of summation. Row k of C x is rounded to the lattice and
+integer noise is added. Everything later is post-processing of that integer.
 """
 
 from dataclasses import dataclass
@@ -23,31 +23,31 @@ from privacy.running_sums.participation import Participation
 _GRAIN = 2.0**20
 _PART = 2**21
 LARGEST = 2.0**42
-"""Coordinates of an input are clamped to this many steps, which moves no two of them apart."""
+"""Input coordinates are clamped to this many steps, which increases no distance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded(Factorisation):
-    """`exact` with the entries of C rounded to 2^-20, as they are used.
+    """`exact` with the entries of C rounded to 2^-20, as the lattice uses them.
 
-    The entries decay and their number does not, so that the noise of late releases differs by more
-    than any entry does.
+    The entries decay but their number does not, so the noise of late releases changes by more than
+    any entry does.
     """
 
     exact: Factorisation
 
     def row(self, k: int) -> Array:
-        """Return the row, rounded."""
+        """Return the rounded row."""
         row: Array = np.rint(self.exact.row(k) * _GRAIN) / _GRAIN
         return row
 
     @property
     def band(self) -> int:
-        """That of the exact one."""
+        """The band of the exact factorization."""
         return self.exact.band
 
     def variance(self, k: int) -> float:
-        """Return the variance of the noise of release k (from 0), in that of z."""
+        """Return the noise variance of release k (from 0), in units of that of z."""
         if self.releases <= DENSE_LIMIT:
             return float(self._variances[k])
         # row k of B solves b C = (1, ..., 1), from its last entry on
@@ -65,16 +65,16 @@ class Rounded(Factorisation):
 
 
 class Lattice:
-    """The integer side of one block of a running sum.
+    """The integer arithmetic of one block of a running sum.
 
     Parameters
     ----------
     factorisation
         C; its entries are used as rounded to 2^-20.
     sigma, step
-        Noise and lattice in the values' unit.
+        Noise and lattice spacing in the values' unit.
     noise
-        Its law.
+        Distribution of the noise.
     size
         Length d of the vectors.
     """
@@ -89,7 +89,7 @@ class Lattice:
     ) -> None:
         self._row = Rounded(factorisation.name, factorisation.releases, factorisation).row
         self._step = step
-        remedy = "Choose a lattice that is finer than the noise, but not by more than 2^-40."
+        remedy = "Choose a step between 2^-40 and 1 times sigma."
         self._sigma = checks.real(  # the step is a power of two: exact
             "sigma / step", sigma / step, remedy, at_least=1, at_most=safe_noise.LARGEST_SCALE
         )
@@ -103,7 +103,7 @@ class Lattice:
 
     @staticmethod
     def widening(factorisation: Factorisation, participation: Participation) -> float:
-        """Return how much rounding the entries of C can add to its sensitivity.
+        """Return an upper bound on the sensitivity added by rounding the entries of C.
 
         A column of at most `band` entries moves by at most 2^-21 sqrt(band).
         """
@@ -130,13 +130,13 @@ class Lattice:
         """Return the next increment: row k of C^-1 applied to round(C x) + z, times the step."""
         exact = self.rounded_row(k, values)
         noisy = exact + self._draw(self._sigma, exact.shape)
-        # from here on post-processing: nothing but `noisy`, of this release and earlier ones
+        # post-processing from here on: uses only `noisy` of this and earlier releases
         increment = (noisy - self.memory.past(k)) / self._row(k)[-1]
         self.memory.push(increment)
         return increment * self._step
 
     def rounded_row(self, k: int, values: Array) -> NDArray[np.int64]:
-        """Take in the input of release k and return row k of C x, rounded to the lattice."""
+        """Store the input of release k and return row k of C x, rounded to the lattice."""
         units = self._units(values)
         high = np.floor(units / _PART)
         low = units - high * _PART
@@ -150,10 +150,10 @@ class Lattice:
         return rounded
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return what a checkpoint keeps beside the memory: the raw inputs of the block."""
+        """Return the raw inputs of the block, for a checkpoint."""
         return {"high": self._high.state(), "low": self._low.state()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], count: int) -> None:
-        """Take up what `state` returned after `count` releases."""
+        """Restore what `state` returned after `count` releases."""
         self._high.restore(arrays["high"], count)
         self._low.restore(arrays["low"], count)

@@ -1,4 +1,4 @@
-"""What a row of C needs of the past: sum_{j<k} C_kj v_j, without keeping more than it uses."""
+"""Past vectors for the rows of C: sum_{j<k} C_kj v_j, storing no more than they use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _PRODUCTS = 2**18
 
 
 class Memory(ABC):
-    """The vectors v_0 .. v_{k-1}, or as much of them as the rows of C need."""
+    """The vectors v_0 .. v_{k-1}, or the part of them that the rows of C need."""
 
     @abstractmethod
     def past(self, k: int) -> Any:
@@ -26,20 +26,20 @@ class Memory(ABC):
 
     @abstractmethod
     def state(self) -> Array:
-        """Return what a checkpoint keeps."""
+        """Return the array for a checkpoint."""
 
     @abstractmethod
     def restore(self, state: Array, count: int) -> None:
-        """Take up what `state` returned after `count` vectors, or raise."""
+        """Restore what `state` returned after `count` vectors, or raise."""
 
 
 class History(Memory):
-    """The last `band` - 1 vectors, for rows that reach no further.
+    """The last `band` - 1 vectors, which suffice for a banded C.
 
     Parameters
     ----------
     row
-        Returns the entries of row k up to its diagonal, from the first one that is not 0.
+        Returns row k from its first nonzero entry to its diagonal.
     band
         The largest length of a row.
     size
@@ -49,7 +49,7 @@ class History(Memory):
     def __init__(self, row: Callable[[int], Array], band: int, size: int, releases: int) -> None:
         self._row = row
         self._keep = band - 1
-        # twice what is kept, so that moving it to the front is rare; a full history never moves
+        # room for twice as many, so that moving them to the front is rare; a full history never is
         self._vectors = np.zeros((min(releases, 2 * band), size))
         self._length = 0
 
@@ -57,13 +57,13 @@ class History(Memory):
         """As `Memory.past`."""
         row = self._row(k)[:-1]
         vectors = self._vectors[self._length - len(row) : self._length]
-        # in pieces: beyond this size BLAS starts threads, which here cost more than they save
+        # in pieces: for larger products BLAS starts threads, which cost more than they save here
         piece = max(1, _PRODUCTS // vectors.shape[1])
         starts = range(0, max(1, len(row)), piece)
         return sum(row[i : i + piece] @ vectors[i : i + piece] for i in starts)
 
     def push(self, vector: Array) -> None:
-        """Append it, and forget the first one when there is no room."""
+        """Append the vector, and discard the oldest ones if there is no room."""
         if self._length == len(self._vectors):
             self._vectors[: self._keep] = self._vectors[self._length - self._keep :]
             self._length = self._keep
@@ -71,13 +71,13 @@ class History(Memory):
         self._length += 1
 
     def state(self) -> Array:
-        """Return the vectors that are kept."""
+        """Return the stored vectors."""
         return self._vectors[: self._length]
 
     def restore(self, state: Array, count: int) -> None:
-        """Take them up where they were."""
+        """Restore the vectors."""
         capacity = len(self._vectors)
-        # a full history goes on from the vectors that it keeps
+        # a full history continues after the vectors that it keeps
         beyond = max(0, count - capacity - 1) % (capacity - self._keep)
         length = count if count <= capacity else self._keep + 1 + beyond
         _check_shape(state, (length, self._vectors.shape[1]))
@@ -98,7 +98,7 @@ class Buffers(Memory):
         return self._weights @ self._buffers
 
     def push(self, vector: Array) -> None:
-        """Let the buffers decay, and add it to each."""
+        """Decay the buffers, and add the vector to each."""
         self._buffers *= self._decays
         self._buffers += vector
 
@@ -107,12 +107,12 @@ class Buffers(Memory):
         return self._buffers
 
     def restore(self, state: Array, count: int) -> None:
-        """Take them up."""
+        """Restore the buffers."""
         _check_shape(state, self._buffers.shape)
         self._buffers[:] = state
 
 
 def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
     if state.shape != shape:
-        remedy = "The file was changed."
+        remedy = "Restore the file from a backup."
         raise ValueError(checks.expected("shape of a memory", state.shape, f"{shape}", remedy))

@@ -1,8 +1,8 @@
-"""The best factorisation of the running sum: a convex problem in G = C'C, with a proof of optimum.
+"""The optimal factorization of the running sum: a convex problem in G = C'C, with a dual bound.
 
-minimise tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the Lagrangian's minimum,
-2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v makes it
-(tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
+minimize tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the minimum of the
+Lagrangian, 2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v
+makes it (tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ Objective = Literal["mean-square", "max"]
 _GAP = 1e-6
 _ITERATIONS = 10_000
 _SMALL = 512
-"""Up to this side, BLAS threads cost more than they save, most where processors are shared."""
+"""Up to this side, BLAS threads cost more time than they save, mainly on shared processors."""
 
 
 def encoder(
@@ -33,9 +33,9 @@ def encoder(
     weights: Sequence[float] | None,
     cache: str | PathLike[str] | None,
 ) -> Array:
-    """Return the lower-triangular C of the optimum, scaled to columns of norm <= 1."""
+    """Return the optimal lower-triangular C, scaled to columns of norm <= 1."""
     if objective not in get_args(Objective):
-        remedy = "Say whether the mean or the largest variance counts."
+        remedy = "Pass 'mean-square' for the mean variance, 'max' for the largest."
         rule = f"one of {get_args(Objective)}"
         raise ValueError(checks.expected("objective", objective, rule, remedy))
     counts = _weights(releases, objective, weights)
@@ -45,7 +45,7 @@ def encoder(
     path = Path(cache) / f"running-sum-{releases}-{key}.npz"
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
         matrix = np.asarray(storage.read(path)[1]["matrix"], dtype=np.float64)
-        # the noise and the sensitivity are computed from what is read: it can be bad, not unsafe
+        # noise and sensitivity are computed from the matrix read: a bad one costs no privacy
         if matrix.shape == (releases, releases) and _usable(matrix):
             return matrix
     matrix = _best(counts, objective)
@@ -57,7 +57,7 @@ def encoder(
 def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> Array:
     if weights is None:
         return np.ones(releases) / releases
-    remedy = f"Pass one number > 0 a release, the smallest at least {_GAP:g} times the largest."
+    remedy = f"Pass one number > 0 per release, the smallest at least {_GAP:g} times the largest."
     if objective == "max":
         rule = "None with objective='max'"
         raise ValueError(checks.expected("weights", weights, rule, "Leave the weights out."))
@@ -66,8 +66,8 @@ def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> 
     counts: Array = np.array([checks.real("weights", w, remedy, above=0) for w in weights])
     if len(counts) != releases:
         raise ValueError(checks.expected("weights", len(counts), f"{releases} numbers", remedy))
-    counts /= counts.max()  # first: the sum of huge ones would overflow
-    if counts.min() < _GAP:  # what is less than the accuracy of the optimum decides nothing in it
+    counts /= counts.max()  # before the sum, which could overflow
+    if counts.min() < _GAP:  # smaller weights are below the accuracy of the optimum
         rule = f"within a factor of {1 / _GAP:g}"
         raise ValueError(checks.expected("weights", weights, rule, remedy))
     counts /= counts.sum()
@@ -82,8 +82,8 @@ def _usable(matrix: Array) -> bool:
 def _optimum(counts: Array, *, move: bool) -> Array:
     """Return G; with `move`, the weights rise where the variance is above its mean.
 
-    The minimum over G of the weighted mean is at most the minimum of the maximum, for all weights,
-    so that the dual bound serves both objectives.
+    For all weights, the minimum over G of the weighted mean is at most the minimum of the maximum,
+    so the dual bound holds for both objectives.
     """
     releases = len(counts)
     sums = np.tri(releases)
@@ -103,7 +103,7 @@ def _optimum(counts: Array, *, move: bool) -> Array:
             scale = np.sqrt(gram.diagonal())
             best: Array = gram / np.multiply.outer(scale, scale)
             return best
-        # twice the step of the fixed point, and of the weights: half as many iterations
+        # twice the step of the fixed point and of the weights, which halves the iterations
         v = np.square(root.diagonal()) / v
         if move:
             counts = counts * np.square(variances)
@@ -113,12 +113,12 @@ def _optimum(counts: Array, *, move: bool) -> Array:
 
 def _not_found(releases: int) -> ArithmeticError:
     return ArithmeticError(
-        f"The best factorisation of {releases} releases was not found to {_GAP:g}."
+        f"The optimal factorization of {releases} releases was not found to {_GAP:g}."
     )
 
 
 def _best(counts: Array, objective: str) -> Array:
-    """Return the lower-triangular C with C'C = G of the optimum: Cholesky from the last row up."""
+    """Return the lower-triangular C with C'C = G, by a Cholesky factorization from the last row."""
     threads = 1 if len(counts) <= _SMALL else None
     try:
         with threadpool_limits(threads, user_api="blas"):

@@ -1,8 +1,8 @@
-"""In which releases one record can take part, and how far it then moves all of them together.
+"""Participation patterns of a record, and the sensitivity of C x that they imply.
 
 A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, whose squared norm
-is sum_bb' G_bb' <d_b, d_b'> with G = C'C. Whatever the directions, that is at most
-sum_bb' |G_bb'| |d_b| |d_b'|. Column norms alone are enough for ONE release, never for several.
+is sum_bb' G_bb' <d_b, d_b'> with G = C'C. For all directions this is at most
+sum_bb' |G_bb'| |d_b| |d_b'|. Column norms suffice for ONE participation only.
 """
 
 import math
@@ -23,10 +23,10 @@ Cap = Literal["l1", "l2"]
 
 
 class Participation(ABC):
-    """In which releases one record can take part. Build it with one of the methods below.
+    """The releases that one record can take part in. Build it with one of the methods below.
 
-    The releases of a record are fixed by its public index (the round it belongs to). A record that
-    can leave one release and enter another when it is replaced takes part in two of them.
+    The releases of a record are a function of its public index (the round it belongs to). If a
+    replacement can move a record from one release to another, count it as two participations.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class Participation(ABC):
 
     @staticmethod
     def once() -> "Participation":
-        """Each record is in one release: the largest norm of a column of C."""
+        """Each record is in one release: the sensitivity is the largest column norm of C."""
         return _Once()
 
     @staticmethod
@@ -50,15 +50,15 @@ class Participation(ABC):
 
     @staticmethod
     def explicit(patterns: Iterable[Sequence[float]]) -> "Participation":
-        """Each record follows one of `patterns`, or a smaller one.
+        """Each record follows one of `patterns`, or an entrywise smaller one.
 
         Parameters
         ----------
         patterns
-            A pattern is one number a release: the record's largest contribution to it, in clip
+            A pattern has one number per release: the record's largest contribution to it, in clip
             norms (0 where it takes no part).
         """
-        remedy = "Pass one weight a release: the largest contribution to it, in clip norms."
+        remedy = "Pass one weight per release: the largest contribution to it, in clip norms."
         rows = tuple(
             tuple(checks.real("patterns", weight, remedy, at_least=0) for weight in pattern)
             for pattern in patterns
@@ -71,23 +71,23 @@ class Participation(ABC):
 
     @staticmethod
     def lifetime_cap(norm: Cap = "l2") -> "Participation":
-        """Each record can be in all releases; its contributions are capped together.
+        """Each record can be in all releases; its contributions are bounded together.
 
         Parameters
         ----------
         norm
-            ``"l2"``: their squared norms add up to at most clip_norm^2, which costs the operator
-            norm of C. ``"l1"``: their norms add up to at most clip_norm, which costs no more than
-            one release.
+            ``"l2"``: the sum of their squared norms is at most clip_norm^2; the sensitivity is the
+            operator norm of C. ``"l1"``: the sum of their norms is at most clip_norm; the
+            sensitivity is that of one release.
         """
         if norm not in get_args(Cap):
-            remedy = "Say whether the norms of a record's contributions, or their squares, add up."
+            remedy = "Pass 'l1' to bound the sum of a record's norms, 'l2' for that of squares."
             raise ValueError(checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
         return _LifetimeCap(norm)
 
     @abstractmethod
     def sensitivity(self, factorisation: "Factorisation") -> float:
-        """Return an upper bound of how far a record moves C x, in clip norms."""
+        """Return an upper bound on the sensitivity of C x to one record, in clip norms."""
 
     @abstractmethod
     def total(self, releases: int) -> float:
@@ -99,7 +99,7 @@ def _whole(name: str, value: int) -> int:
 
 
 def _root(square: float, terms: int) -> float:
-    """Return the root of a sum of `terms` terms >= 0, above all rounding."""
+    """Return the square root of a sum of `terms` terms >= 0, with all rounding errors added."""
     return round_up(math.sqrt(square), 2 * terms * ULP)
 
 
@@ -131,7 +131,7 @@ class _Consecutive(Participation):
         ends = np.arange(count, factorisation.releases + 1)
         starts = ends - count
         windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
-        # the differences cancel, so the error is relative to the largest sum
+        # the differences cancel, so the error bound is relative to the largest sum
         error = 8 * factorisation.releases * ULP * float(sums[-1, -1])
         return _root(float(windows.max()) + error, 1)
 
@@ -154,9 +154,8 @@ class _Separated(Participation):
         monotone = factorisation.shifted_sum(count, apart)
         if monotone is not None:
             return monotone
-        # Number the record's releases in order. Release p comes at index p * apart at the
-        # earliest, and q - p further ones are at least (q - p) * apart later: the largest |G| of
-        # each pair, whatever the others do, bounds the form.
+        # The record's p-th release has index >= p * apart, and its q-th comes at least
+        # (q - p) * apart later. The largest |G| of each such pair bounds the quadratic form.
         gram = factorisation.gram_bound()
         later = np.maximum.accumulate(gram[:, ::-1], axis=1)[:, ::-1]
         square = 0.0
@@ -196,7 +195,7 @@ class _LifetimeCap(Participation):
     norm: Cap
 
     def sensitivity(self, factorisation: "Factorisation") -> float:
-        if self.norm == "l1":  # a convex form on a simplex is largest at a corner: one release
+        if self.norm == "l1":  # a convex form on a simplex is largest at a vertex: one release
             return _Once().sensitivity(factorisation)
         return factorisation.operator_norm()
 
@@ -205,11 +204,11 @@ class _LifetimeCap(Participation):
 
 
 _KINDS = {kind.kind: kind for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap)}
-"""By their names in state files."""
+"""The classes by their names in state files."""
 
 
 def to_json(participation: Participation) -> dict[str, Any]:
-    """Return a JSON-able form that `from_json` reads back."""
+    """Return a JSON-compatible dict for `from_json`."""
     return {"kind": participation.kind} | vars(participation)
 
 

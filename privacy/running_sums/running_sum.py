@@ -1,10 +1,4 @@
-"""Running sums with correlated noise: K releases for little more than the price of one.
-
-``step(values)`` adds a vector to a running sum and returns the noisy sum so far. Noise is shared
-by releases, B (C x + z) with B C = A the lower-triangular ones, so that a record that is in one
-release pays for all of them ONCE (see `Factorisation`). What is fed in may depend on earlier
-releases.
-"""
+"""Running sums with correlated noise."""
 
 import math
 import os
@@ -32,52 +26,51 @@ Noise = Literal["rounded", "discrete"]
 
 
 class RunningSum:
-    """Noisy running sums of vectors, K releases a block.
+    """Noisy running sums of vectors, in blocks of K releases.
 
     Parameters
     ----------
     factorisation
-        How the noise of the K releases is correlated; public.
+        The correlation of the noise of the K releases; public.
     noise_multiplier
-        Noise over the contribution of one record, as in `Gaussian`: the whole transcript costs what
-        ONE release with this multiplier costs. > 0.
+        As in `Gaussian`, > 0. All releases together cost as much as ONE release with it.
     shape
-        Shape of the vectors that are summed, an int or a tuple. In a simulation leading axes are as
-        good as replicates: every coordinate has noise of its own.
+        Shape of the vectors, an int or a tuple. Coordinates have independent noise, so leading axes
+        can be replicates in a simulation.
     clip_norm
         L2 norm bound of one record's contribution to one release, > 0, in the values' unit.
     participation
-        In which releases one record can take part; one of them unless said.
+        The releases that one record can take part in. Default: one of them.
     relation, replace_distance
-        Which data sets are neighbours, and how far replacing a record moves its contribution under
-        REPLACE_ONE, in clip norms. `Gaussian` answers for every relation; with
-        ``noise="discrete"`` the claim is made for `relation`.
+        The neighboring relation, and the largest distance, in clip norms, between a record's
+        contribution and its replacement under REPLACE_ONE. `Gaussian` holds for every relation;
+        with ``noise="discrete"`` the guarantee holds for `relation`.
     noise
-        The law of the noise z on the integer lattice. ``"rounded"``: Gaussian noise, rounded
-        exactly; the profile of the Gaussian mechanism holds. ``"discrete"``: discrete Gaussian, of
-        which rho-zCDP alone is claimed.
+        Distribution of the noise z on the integer lattice. ``"rounded"``: Gaussian noise, rounded
+        exactly; the privacy profile of the Gaussian mechanism holds. ``"discrete"``: discrete
+        Gaussian, for which only rho-zCDP is claimed.
     step
-        Width of the lattice, a power of two; 2^-30 of the noise unless said. Values are whole
+        Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
         multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
     simulation
-        Float noise, for experiments alone: the accounting describes ideal Gaussian noise, but
-        floats do not keep that promise.
+        Simulation only: float noise. The accounting is for ideal Gaussian noise; it does not hold
+        for floats.
     rng
-        A seed or ``numpy.random.Generator``, in a simulation alone. Otherwise noise comes from the
+        A seed or ``numpy.random.Generator``, for a simulation. Otherwise noise comes from the
         operating system.
     path
-        A new file that keeps the state; every release is in it, and on the disk, before it is
-        handed out. It holds the raw sums of this block: keep it as safe as the data. What is long
-        goes to further files beside it, ``<path>.part-*``, once: move them together.
+        A new state file. Every release is written to disk before it is returned. The file contains
+        the raw sums of this block: keep it as safe as the data. Long arrays are stored once in
+        files ``<path>.part-*`` beside it: move them together.
 
     Attributes
     ----------
     releases
-        How many releases were made.
+        Number of releases made.
     sigma
         Standard deviation of z, in the values' unit.
     sensitivity
-        How far a record's contributions, of norm 1, move C x together.
+        Sensitivity of C x to one record whose contributions have norm 1.
 
     Raises
     ------
@@ -87,8 +80,8 @@ class RunningSum:
     Notes
     -----
     sigma = noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)): rounding C x row by row
-    can move each of its K d coordinates by one step more. After K releases a fresh block starts
-    on top of the last sum, where each record takes part once.
+    can move each of its K d coordinates by one more step. After K releases a new block with fresh
+    noise starts at the last sum; this requires that each record takes part once.
 
     Adaptive inputs: Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1.
 
@@ -129,7 +122,7 @@ class RunningSum:
             )
         if noise not in get_args(Noise):
             rule = f"one of {get_args(Noise)}"
-            remedy = "'rounded' has the profile of the Gaussian mechanism."
+            remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
             raise ValueError(checks.expected("noise", noise, rule, remedy))
         gaussian = Gaussian(noise_multiplier, replace_distance)
         self.factorisation = factorisation
@@ -139,7 +132,7 @@ class RunningSum:
         self.relation = checks.relation(relation)
         self.noise: Noise = noise
         self.simulation = simulation
-        safe_noise.random_source(rng, simulation=simulation)  # refuses a seed in a release
+        safe_noise.random_source(rng, simulation=simulation)  # refuses a seed outside a simulation
         self.shape = _shape(shape)
         size = math.prod(self.shape)
         self._scales = scales(
@@ -166,7 +159,7 @@ class RunningSum:
         if path is not None:
             self._path = Path(path).resolve()
             if self._path.exists():
-                remedy = "RunningSum.restore(path) goes on with it; starting anew draws anew."
+                remedy = "Continue from it with RunningSum.restore(path)."
                 raise ValueError(checks.expected("path", str(path), "a new file", remedy))
             self._write(self._path)
 
@@ -187,33 +180,33 @@ class RunningSum:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What to account for all releases together, whatever their number."""
+        """The mechanism to account for; it covers all releases together, whatever their number."""
         gaussian = Gaussian(self.noise_multiplier, self.replace_distance)
         if self.simulation or self.noise == "rounded":
             return gaussian
         return self._scales.of_discrete_noise(gaussian, self.relation)
 
     def quantise(self, contributions: Any) -> Array:
-        """Return contributions on the lattice, each coordinate moved toward zero.
+        """Return contributions on the lattice, each coordinate rounded toward zero.
 
-        Quantise every record's contribution before they are summed: the norm bound is kept, and
-        sums are exact up to 2^53 steps. In a simulation nothing is moved.
+        Quantize every record's contribution before you sum them. Rounding increases no norm, and
+        sums are exact up to 2^53 steps. In a simulation the values are returned unchanged.
         """
         values = _numbers("contributions", contributions)
         if self.simulation:
             return values
         with np.errstate(over="ignore"):
             moved = np.trunc(values / self.step_width) * self.step_width
-        # what is too large to be divided is on the lattice as it is
+        # a value whose quotient overflows is already on the lattice
         return np.where(np.isinf(moved), values, moved)
 
     def step(self, values: Any) -> Array:
-        """Add `values` to the sum and return the noisy sum of all that was added.
+        """Add `values` to the sum and return the noisy sum of all values so far.
 
         Parameters
         ----------
         values
-            Sum of the contributions of this release's records, of the shape given. May depend on
+            Sum of the contributions of this release's records, of shape `shape`. May depend on
             earlier releases.
 
         Returns
@@ -224,14 +217,15 @@ class RunningSum:
         Raises
         ------
         ValueError
-            The shape is another, a value is not finite or not on the lattice; nothing happened.
-            Or a record that takes part in several releases would meet a fresh block.
+            The shape differs, a value is not finite or not on the lattice, or a new block would
+            start while records may take part in several releases. The state is unchanged.
         RuntimeError
-            An earlier release was interrupted or could not be saved, or the file is not as this
-            object left it: restore the file. Or this is a fork of the process that built the sum.
+            An earlier release was interrupted or could not be saved, or the file has changed since
+            this object wrote it: restore the file. Or this process is a fork of the one that built
+            the sum.
         """
         flat = self._checked(values)
-        with self._claim:  # the release is this call's, from its first check to its last byte
+        with self._claim:  # from the first check to the last byte written
             self._check_alone()
             return self._step(flat)
 
@@ -239,11 +233,11 @@ class RunningSum:
         k = self.releases % self.factorisation.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
-                remedy = "Choose enough releases from the start: a fresh block has a price."
+                remedy = "Choose more releases at the start: a new block needs participation once."
                 rule = f"< {self.factorisation.releases} with {self.participation}"
                 raise ValueError(checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
-        self._failed = True  # half a step, taken again, would count its records twice
+        self._failed = True  # repeating an interrupted step would count its records twice
         if self._lattice is not None:
             increment = self._lattice.step(k, values)
         else:
@@ -258,30 +252,30 @@ class RunningSum:
     def _check_whole(self) -> None:
         if self._failed:
             raise RuntimeError(
-                "A release was interrupted or could not be saved. Go on with "
-                "RunningSum.restore(path); without a path this sum has ended."
+                "A release was interrupted or could not be saved. Continue with "
+                "RunningSum.restore(path); without a path, build a new sum."
             )
 
     def _check_alone(self) -> None:
         self._check_whole()
         if not self.simulation and os.getpid() != self._process:
             raise RuntimeError(
-                "A fork of a RunningSum cannot release: two of them would draw two noises for one "
-                "release. Build it, or restore its file, in the process that uses it."
+                "A fork of a RunningSum cannot release: it would draw a second noise for the same "
+                "release. Build the sum, or restore its file, in the process that uses it."
             )
         if self._path is not None:
             storage.check(self._path, self._left)
 
     def _checked(self, values: Any) -> Array:
         values = _numbers("values", values)
-        remedy = "Clip, and replace what is missing by zeros, before records are summed."
+        remedy = "Clip records and replace missing values by zeros before you sum them."
         if values.shape != self.shape:
             rule = f"of shape {self.shape}"
             raise ValueError(checks.expected("values.shape", values.shape, rule, remedy))
         if not np.all(np.isfinite(values)):
             raise ValueError(checks.expected("values", "...", "finite", remedy))
         if self._lattice is not None and not self._lattice.holds(values):
-            remedy = "Sum contributions that went through quantise()."
+            remedy = "Apply quantise() to each contribution before you sum them."
             rule = f"whole multiples of {self.step_width:g}"
             raise ValueError(checks.expected("values", "...", rule, remedy))
         flat: Array = values.reshape(-1)
@@ -299,10 +293,10 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Of the matrix C as it is used: outside a simulation its entries are rounded to 2^-20. Upper
-        bound of the variance with discrete noise; rounding adds less than step^2.
+        Outside a simulation the entries of C are rounded to 2^-20, and the variance is that of the
+        rounded C. With discrete noise it is an upper bound; rounding adds less than step^2.
         """
-        release = checks.count("release", release, "Releases are numbered from 1.")
+        release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorisation.releases)
         last = self._variance(self.factorisation.releases - 1) if blocks else 0.0
         return self.sigma**2 * (blocks * last + self._variance(k))
@@ -323,15 +317,15 @@ class RunningSum:
         return Rounded(factorisation.name, factorisation.releases, factorisation)
 
     def noise_covariance(self, releases: int) -> Array:
-        """Return the covariance of the noise of releases 1 .. `releases`, of one coordinate.
+        """Return the noise covariance of releases 1 .. `releases`, for one coordinate.
 
         Returns
         -------
         ndarray, shape (releases, releases)
-            sigma^2 B B', with C rounded as in `noise_variance`. A fresh block has noise of its own
-            on top of the last sum's. Coordinates are independent of each other.
+            sigma^2 B B', with C rounded as in `noise_variance`. A new block adds independent noise
+            to that of the last sum. Coordinates are independent.
         """
-        releases = checks.count("releases", releases, "Pass how many releases.")
+        releases = checks.count("releases", releases, "Pass the number of releases.")
         most = self.factorisation.releases
         used = self.factorisation if self.simulation else self._rounded
         decoder = used.decoder(min(releases, most))
@@ -344,20 +338,21 @@ class RunningSum:
         return covariance
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse copies and pickles: two of them would draw two noises for one release."""
+        """Refuse copies and pickles: a copy would draw a second noise for the same release."""
         if not self.simulation:
             raise TypeError("A RunningSum that releases data cannot be copied. Use save(path).")
         return super().__reduce_ex__(protocol)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a file, which holds the raw sums of this block.
+        """Write the state to a file, which contains the raw sums of this block.
 
-        Two objects that go on from one file draw two noises for one release. Do not.
+        Do not continue from one file with two objects: each would draw its own noise for the same
+        release.
 
         Raises
         ------
         RuntimeError
-            As `step`.
+            As in `step`.
         """
         with self._claim:
             self._check_alone()
@@ -375,21 +370,21 @@ class RunningSum:
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
-        """Go on with what a file keeps; releases are saved to the same file from now on.
+        """Continue from a state file; later releases are saved to the same file.
 
-        The last release is in `prefix`, and `releases` says how many were made: a crash may have
-        come after a release was saved and before it was used.
+        The last release is in `prefix`, and the number of releases in `releases`. A crash may have
+        come after a release was saved and before you used it.
 
         Raises
         ------
         ValueError
-            The file is damaged or was changed, or its parts do not fit together.
+            The file is damaged or was changed, or its parts do not match.
         """
         return state_file.restored(cls, Path(path))
 
 
 def _numbers(name: str, values: Any) -> Array:
-    """Return a copy of secret values as floats; NumPy's own error would print one of them."""
+    """Return a copy of secret values as floats, without NumPy's error, which prints a value."""
     try:
         numbers: Array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How large the noise of a running sum is: what a record can move, and rounding beside it."""
+"""The noise scale of a running sum, from the sensitivity of C x and the effect of rounding."""
 
 import math
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from privacy.running_sums.participation import Participation
 
 @dataclass(frozen=True)
 class Scales:
-    """What the guarantee of a running sum follows from, besides its `Gaussian`.
+    """The scales that, with its `Gaussian`, determine the guarantee of a running sum.
 
     Attributes
     ----------
     clip_norm
         Norm bound of one record's contribution to one release.
     sensitivity
-        How far a record's contributions, of norm 1, move C x together.
+        Sensitivity of C x to one record whose contributions have norm 1.
     step
-        Width of the lattice, 0 in a simulation.
+        Spacing of the lattice, 0 in a simulation.
     rounding
-        How far rounding can move C x further apart than it was.
+        Upper bound on the increase by rounding of the distance between two C x.
     sigma
         Standard deviation of the noise z.
     """
@@ -39,7 +39,7 @@ class Scales:
     def of_discrete_noise(
         self, gaussian: Gaussian, relation: NeighboringRelation
     ) -> ZeroConcentratedDP:
-        """Return what holds with discrete noise."""
+        """Return the mechanism to account for with discrete noise."""
         replaced = relation is NeighboringRelation.REPLACE_ONE
         distance = gaussian.replace_distance if replaced else 1.0
         moved = round_up(distance * self.clip_norm * self.sensitivity + self.rounding, 4 * ULP)
@@ -71,12 +71,12 @@ def scales(
         sensitivity += Lattice.widening(factorisation, participation)
     base = gaussian.noise_multiplier * clip_norm * sensitivity
     if not 1e-150 < base < 1e150:
-        remedy = "Choose a unit in which the noise is neither tiny nor huge."
-        raise ValueError(checks.expected("clip_norm", clip_norm, "of normal size", remedy))
+        remedy = "Choose a unit in which the noise is between 1e-150 and 1e150."
+        raise ValueError(checks.expected("clip_norm", clip_norm, "in range", remedy))
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorisation, participation, distance, size)
-    # under REPLACE_ONE the record moves replace_distance times as far, the rounding does not
+    # under REPLACE_ONE the record moves C x replace_distance times as far, rounding does not
     reach = rounding / min(1.0, distance)
     charged = clip_norm * sensitivity + reach
     sigma = round_up(gaussian.noise_multiplier * charged, 4 * ULP)
@@ -86,7 +86,7 @@ def scales(
 def _width(step: float | None, sigma: float) -> float:
     if step is None:
         return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
-    remedy = "Pass a power of two, small against the noise, or leave it out."
+    remedy = "Pass a power of two much smaller than the noise, or leave step out."
     step = checks.real("step", step, remedy, above=0, at_most=sigma)
     if math.frexp(step)[0] != 0.5:
         raise ValueError(checks.expected("step", step, "a power of two", remedy))
@@ -96,11 +96,11 @@ def _width(step: float | None, sigma: float) -> float:
 def _steps_of_rounding(
     factorisation: Factorisation, participation: Participation, distance: float, size: int
 ) -> float:
-    """Return by how many steps rounding can move C x further apart than it was."""
+    """Return how many steps rounding can add to the distance between two C x."""
     releases = factorisation.releases
     steps = math.sqrt(releases * size)  # a step for each coordinate of each row
     if distance < 2:
-        # two records that are rounded toward zero stay in their ball, not at their distance
+        # rounding toward zero keeps two records in their ball, but can increase their distance
         times = 1 if participation == Participation.once() else releases
         longest = float(factorisation.column_norms().max())
         steps += times * longest * (1 + 1e-9) * math.sqrt(size)

@@ -29,7 +29,7 @@ def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
 
 
 def decaying(weights: Array, decays: Array, count: int) -> Array:
-    """Return 1 and then sum_i weights_i decays_i^(n - 1) for n = 1 .. count - 1."""
+    """Return 1, then sum_i weights_i decays_i^(n - 1) for n = 1 .. count - 1."""
     tail = np.power.outer(decays, np.arange(count - 1))
     series: Array = np.concatenate(([1.0], weights @ tail))
     return series
@@ -57,8 +57,9 @@ def _product(first: Array, second: Array, terms: int) -> Array:
 def running_products(weights: Array, series: Array) -> Array:
     """Return sum_{i<k} weights_i sum_{n<=i} series_n series_(n + k - i) for each k.
 
-    In halves, so that all but the smallest are convolutions: terms with i in the left half and k in
-    the right one, and n before that half or inside it. Order K log(K)^2 in place of K^2.
+    Divide and conquer in halves, so that all but the smallest are convolutions: terms with i in the
+    left half and k in the right one, and n before that half or inside it. Order K log(K)^2 instead
+    of K^2.
     """
     found = np.zeros(len(series))
 

@@ -1,4 +1,4 @@
-"""Running sums in files: what is kept, and what has to fit together when it is taken up again."""
+"""State files of running sums: their contents, and the consistency checks on restoring."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KIND = "running-sum"
 _SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "noise", "simulation")
 _COMPUTED = ("sigma", "sensitivity")
-"""What follows from the rest, and the guarantee from it: a file in which it does not is refused."""
+"""Values computed from the other fields; the guarantee depends on them, so they must agree."""
 _HISTORIES = {"memory", "high", "low"}
 _OLD_NAMES = {
     "_Buffered": "buffered/1",
@@ -33,11 +33,11 @@ _OLD_NAMES = {
 }
 """Version 0.1 wrote the names of private classes."""
 _PART = 2**15  # numbers in each array of a part
-_CLOSE = 1e-9  # sums of floats differ in their last digits between machines
+_CLOSE = 1e-9  # float sums differ between machines by rounding
 
 
 def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
-    """Return the header and the arrays that keep the whole state."""
+    """Return the header and the arrays of the whole state."""
     header = {
         "kind": _KIND,
         "factorisation": registered_kind(sums.factorisation),
@@ -67,28 +67,28 @@ def seal(
     arrays: storage.Arrays,
     known: list[str],
 ) -> tuple[list[storage.Part], list[str]]:
-    """Move full parts of a long history out of what is written with every release.
+    """Move full parts of a long history out of the file that every release rewrites.
 
-    A part is named by its digest, and its rows are in the file of the release before: a crash
-    between the two writings loses nothing, and what is written again is the same.
+    A part is named by its digest, and the file of the previous release still has its rows. A crash
+    between the two writes thus loses nothing, and the part is written again unchanged.
 
     Parameters
     ----------
     header, arrays
-        From `contents`; the arrays keep the last rows, the header the digests of the parts.
+        From `contents`; the arrays keep the last rows, the header gets the digests of the parts.
     known
-        Digests of the parts that are on the disk already.
+        Digests of the parts already on disk.
 
     Returns
     -------
     list, list
-        The parts to be written, and the digests of all.
+        The parts to write, and the digests of all parts.
     """
     if (
         not isinstance(sums._memory, History)
         or sums.factorisation.band < sums.factorisation.releases
     ):
-        return [], []  # a history that forgets is short
+        return [], []  # a banded history is short
     length = max(1, _PART // math.prod(sums.shape))
     count = max(0, len(arrays["memory"]) - 1) // length
     names = sorted(_HISTORIES & arrays.keys())
@@ -105,12 +105,12 @@ def seal(
 
 
 def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
-    """Put the parts back before the last rows."""
+    """Prepend the parts to the last rows."""
     found = []
     for kept in digests:
         part = storage.read(storage.part_of(path, kept))
         if storage.digest(*part) != kept:
-            raise ValueError("A part is not the one that was written.")
+            raise ValueError("A part differs from the one that was written.")
         found.append(part[1])
     if found:
         for name in _HISTORIES & arrays.keys():
@@ -118,14 +118,14 @@ def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
 
 
 def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
-    """Return the running sum that a file keeps, which goes on with that file.
+    """Return the running sum of a state file, which continues with that file.
 
     Raises
     ------
     ValueError
-        The file is another's, or its parts do not fit together.
+        The file is of another kind, or its parts do not match.
     """
-    path = path.resolve()  # what goes on is the file, whatever links lead to it
+    path = path.resolve()  # later releases replace the file itself, not a link to it
     with storage.alone_in(path.parent):
         left = storage.stamp(path)
         header, arrays = storage.read(path)
@@ -136,8 +136,8 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
             raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
         kind = header.get("factorisation")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
-            remedy = "Import the module that registers it."
-            rule = f"of a registered kind of factorisation, which {kind!r} is not"
+            remedy = "Import the module that registers this kind."
+            rule = f"of a registered kind of factorization, which {kind!r} is not"
             raise ValueError(checks.expected("path", str(path), rule, remedy))
         try:
             _rename(header)
@@ -146,8 +146,8 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
             sums = _rebuilt(own, header, arrays)
             _check_the_same(sums, header, arrays)
         except (*storage.DAMAGES, OSError) as error:
-            remedy = f"Restore a copy. {type(error).__name__}: {error}"
-            rule = "of a running sum whose parts fit together"
+            remedy = f"Restore it from a backup. {type(error).__name__}: {error}"
+            rule = "of a running sum whose parts match"
             raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
         storage.clean(path, parts)
     sums._path, sums._left, sums._parts = path, left, parts
@@ -155,7 +155,7 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
 
 
 def _rename(header: dict[str, Any]) -> None:
-    """Replace old names of kinds."""
+    """Replace the kind names of version 0.1."""
     for fields, name in ((header, "factorisation"), (header["participation"], "kind")):
         fields[name] = _OLD_NAMES.get(fields[name], fields[name])
 
@@ -175,9 +175,9 @@ def _rebuilt(
         sums._generator = _generator(header["generator"])
     releases, most = header["releases"], sums.factorisation.releases
     if releases != 0:
-        releases = checks.count("releases", releases, "It counts what was released.")
+        releases = checks.count("releases", releases, "Restore the file from a backup.")
     if releases > most and sums.participation != Participation.once():
-        remedy = "A record in several releases meets no fresh block."
+        remedy = "Restore the file from a backup: a new block needs participation once."
         raise ValueError(checks.expected("releases", releases, f"<= {most}", remedy))
     sums.releases = releases
     in_block = (releases - 1) % most + 1 if releases else 0
@@ -189,26 +189,28 @@ def _rebuilt(
 
 
 def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: storage.Arrays) -> None:
-    """Check that a running sum writes what it was read from: nothing less, more, or other."""
+    """Check that a running sum would write exactly the file that it was read from."""
     for name in _COMPUTED:
         kept, found = header["computed"].pop(name), getattr(sums, name)
         if not abs(kept - found) <= _CLOSE * found:
-            remedy = "The file was changed, and its guarantee would be another's."
+            remedy = "Restore the file from a backup: its guarantee was changed."
             raise ValueError(checks.expected(name, kept, f"{found!r}", remedy))
     again, state = contents(sums)
     again["computed"] = {}
     if storage.encoded(again) != storage.encoded(header):
-        raise ValueError("The header has other fields than were written.")
+        raise ValueError("The header has unexpected fields or values.")
     if state.keys() != arrays.keys():
         raise ValueError(f"Expected the arrays {sorted(state)}, not {sorted(arrays)}.")
     for name, array in arrays.items():
         fits = array.dtype == np.float64 and array.shape == state[name].shape
         if not (fits and np.isfinite(array).all() and np.array_equal(array, state[name])):
             rule = f"finite floats of shape {state[name].shape}"
-            raise ValueError(checks.expected(name, "...", rule, "It was changed."))
+            remedy = "Restore the file from a backup."
+            raise ValueError(checks.expected(name, "...", rule, remedy))
     if sums._prefix.shape != (math.prod(sums.shape),):
         rule = f"one number for each of {sums.shape}"
-        raise ValueError(checks.expected("prefix.shape", sums._prefix.shape, rule, "Changed."))
+        remedy = "Restore the file from a backup."
+        raise ValueError(checks.expected("prefix.shape", sums._prefix.shape, rule, remedy))
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""C by its diagonals."""
+"""Toeplitz matrices C, stored by diagonals."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -44,11 +44,11 @@ class Toeplitz(Factorisation):
         return row if self.scale is None else row / self.scale[k + 1 - len(row) : k + 1]
 
     def column_norms(self) -> Array:
-        """From partial sums of the squared coefficients."""
+        """Return the column norms, from partial sums of the squared coefficients."""
         return self._of_columns(np.sqrt(np.cumsum(np.square(self.coefficients))))
 
     def column_sums(self) -> Array:
-        """From partial sums of the absolute coefficients."""
+        """Return the column sums, from partial sums of the absolute coefficients."""
         return self._of_columns(np.cumsum(np.abs(self.coefficients)))
 
     def diagonal(self) -> Array:
@@ -56,20 +56,20 @@ class Toeplitz(Factorisation):
         return self._of_columns(np.full(self.band, self.coefficients[0]))
 
     def _of_columns(self, sizes: Array) -> Array:
-        """Return the size of each column, from that of the first entries of an unscaled one."""
-        # a late column ends before the band does
+        """Return the size of each column from the partial sizes of an unscaled column."""
+        # late columns have fewer entries than the band
         last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
         columns: Array = sizes[last]
         return columns if self.scale is None else columns / self.scale
 
     def row_sum(self) -> float:
-        """From all coefficients and the least scale."""
+        """Return an upper bound of the largest row sum: all coefficients over the least scale."""
         total = float(np.abs(self.coefficients).sum())
         least = 1.0 if self.scale is None else float(self.scale.min())
         return round_up(total / least, self.releases * ULP)
 
     def noise_std(self) -> Array:
-        """From the series of C^-1, in order K log(K)^2 at most."""
+        """Return the noise of each release from the series of C^-1, in order K log(K)^2 at most."""
         sums = np.cumsum(series.inverse(self.coefficients, self.releases))
         squares = np.cumsum(np.square(sums))
         if self.scale is not None:
@@ -84,10 +84,11 @@ class Toeplitz(Factorisation):
         return std
 
     def shifted_sum(self, count: int, separation: int) -> float | None:
-        """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 do not grow.
+        """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 are nonincreasing.
 
-        Then <C_:i, C_:j> falls in |i - j| and in max(i, j), and the p-th and q-th release of a
-        record are at least at p s, and |p - q| s apart (Kalinin and Lampert 2024).
+        Then <C_:i, C_:j> decreases in |i - j| and in max(i, j). The p-th release of a record is at
+        p s or later, and its p-th and q-th release are at least |p - q| s apart (Kalinin and
+        Lampert 2024).
         """
         steps = np.diff(self.coefficients, append=0.0)
         if self.scale is not None or steps.max() > 0:

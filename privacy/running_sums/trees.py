@@ -7,12 +7,12 @@ from privacy.running_sums.memory import Array
 
 
 def honaker(releases: int) -> tuple[Array, Array]:
-    """Return the square C of the prefixes' noise law, and what else the nodes tell.
+    """Return the square C of the prefixes' noise distribution, and rows for the rest of the nodes.
 
     Let T (nodes by releases) sum the records of every complete node, z be the nodes' noise and E
     the estimates of the prefixes, E T = A. With E = L Q, Q orthonormal rows, the noise is L (Q z),
-    so B = L and C = L^-1 A = Q T: rotated noise is the same noise. The rest of the nodes is what
-    they are beside Q, R T with R orthonormal to Q: C'C + (RT)'(RT) = T'T.
+    so B = L and C = L^-1 A = Q T: rotated Gaussian noise has the same distribution. With R
+    orthonormal to Q, R T is what the nodes reveal besides Q T: C'C + (RT)'(RT) = T'T.
     """
     nodes = _nodes(releases)
     tree = np.zeros((len(nodes), releases))
@@ -28,7 +28,7 @@ def honaker(releases: int) -> tuple[Array, Array]:
 
 
 def _nodes(releases: int) -> list[tuple[int, int]]:
-    """Return (start, end) of every complete node, in the order in which they are complete."""
+    """Return (start, end) of every complete node, in order of completion."""
     return [
         (end - (1 << level), end)
         for end in range(1, releases + 1)
@@ -39,13 +39,13 @@ def _nodes(releases: int) -> list[tuple[int, int]]:
 def _estimates(nodes: list[tuple[int, int]], releases: int) -> Array:
     """Return, for each prefix, the weights of the nodes in its estimate."""
     best: dict[tuple[int, int], Array] = {}
-    for i, (start, end) in enumerate(nodes):  # children come before their parent
+    for i, (start, end) in enumerate(nodes):  # children precede their parent
         own = np.zeros(len(nodes))
         own[i] = 1
         if end - start > 1:
             middle = (start + end) // 2
             halves = best[start, middle] + best[middle, end]
-            variance = float(halves @ halves)  # against 1, of the node's own noise
+            variance = float(halves @ halves)  # the node's own noise has variance 1
             own = (own * variance + halves) / (1 + variance)
         best[start, end] = own
     prefixes = np.zeros((releases, len(nodes)))

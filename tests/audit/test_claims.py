@@ -130,7 +130,7 @@ def test_a_finding_tells_its_story():
     assert finding.falsified
     assert str(finding).startswith("Gaussian(noise_multiplier=9.0")
     assert "falsified (p-value" in str(finding)
-    assert "200 times of 200" in finding.evidence
+    assert "200 of 200 guesses" in finding.evidence
     assert finding.to_json()["falsified"] is True
 
 

@@ -34,7 +34,7 @@ def test_too_little_noise_is_caught(kind, factor):
     noise = getattr(rng_of(1), kind)(0, 2.0 * factor, 400)
     finding = falsify_noise(CLAIMS[kind], noise, significance=1e-6)
     assert finding.falsified
-    assert "as wide as claimed" in finding.evidence
+    assert "times the claimed one" in finding.evidence
     assert not falsify_noise(CLAIMS[kind], noise, aspect="repeats").falsified
 
 

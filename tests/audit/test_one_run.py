@@ -99,7 +99,7 @@ def test_guesses_the_wrong_way_round_are_told():
     assert not found.falsified
     assert "Fewer guesses are right than by chance" in found.warning
     assert found.warning in str(found)
-    with pytest.raises(ValueError, match=r"Expected correct=30 .* not wrong"):
+    with pytest.raises(ValueError, match=r"Expected correct=30 .* not of wrong ones"):
         one_run_epsilon_lower_bound(**wrong, delta=0.0)
     for right in (80, 100, 170):  # chance, or better
         assert not falsify_one_run(dp.PureDP(1.3), **(wrong | {"correct": right})).warning

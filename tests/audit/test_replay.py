@@ -153,9 +153,9 @@ def test_claims_are_held_to_their_relation():
 @pytest.mark.parametrize(
     ("release", "told"),
     [
-        (lambda data, rng: rng.normal(0, 1.0 + len(data)), "depends on the data"),
-        (lambda data, rng: rng.normal(0, 1.0, len(data)), "depends on the data"),
-        (lambda data, rng: (5.0 + len(data)) * rng.normal(), "what becomes of the noise depends"),
+        (lambda data, rng: rng.normal(0, 1.0 + len(data)), "depend on the data"),
+        (lambda data, rng: rng.normal(0, 1.0, len(data)), "depend on the data"),
+        (lambda data, rng: (5.0 + len(data)) * rng.normal(), "use of the noise depends"),
         (lambda data, rng: [*data, rng.normal()], "have sizes"),
         (lambda data, rng: sum(data), "no noise"),
         (lambda data, rng: math.nan + rng.normal(), "not a finite"),
@@ -176,7 +176,7 @@ def test_noise_in_another_order_is_the_same_noise():
 def test_mixed_and_surplus_noise_is_refused():
     with pytest.raises(ValueError, match="of one kind"):
         spent(lambda data, rng: [rng.laplace(), len(data) + rng.normal()], PAIR)
-    with pytest.raises(ValueError, match="one number a number"):
+    with pytest.raises(ValueError, match="one draw per output"):
         spent(lambda data, rng: len(data) + rng.laplace() + rng.laplace(), PAIR)
     with pytest.raises(dp.UnsupportedMechanism):
         assert_spends(lambda data, rng: len(data) + rng.normal(), PAIR, dp.PureDP(1.0))

@@ -79,7 +79,7 @@ def test_falsified_for_good():
     assert watch.falsified
     assert watch.p_value == before
     assert watch.log_wealth == -math.inf or watch.log_wealth < 0
-    assert "won a factor" in watch.finding().evidence
+    assert "largest wealth" in watch.finding().evidence
 
 
 def test_bad_arguments():

@@ -457,7 +457,7 @@ class TestShared:
     @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
     def test_no_copies(self, copied):
         with pytest.raises(
-            TypeError, match=r"to be neither copied nor pickled\. One process spends"
+            TypeError, match=r"to be neither copied nor pickled\. Spend in one process"
         ):
             copied(dp.SharedBudget(dp.Budget(rho=1, delta=1e-6)))
 

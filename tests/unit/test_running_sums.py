@@ -624,7 +624,7 @@ def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_
         first.write_bytes(second.read_bytes())
     else:
         first.write_bytes(first.read_bytes().replace(b"high", b"higj"))
-    with pytest.raises(ValueError, match="whose parts fit together"):
+    with pytest.raises(ValueError, match="whose parts match"):
         dp.RunningSum.restore(path)
 
 
@@ -808,7 +808,7 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
     """Also where whoever changed the file computed its digest anew."""
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | changes, arrays)
-    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together\. Restore"):
+    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match\. Restore"):
         dp.RunningSum.restore(path)
 
 
@@ -862,7 +862,7 @@ def test_settings_from_which_another_guarantee_follows_are_refused(tmp_path, set
     monkeypatch.chdir(tmp_path)
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | {"settings": header["settings"] | setting}, arrays)
-    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
+    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match"):
         dp.RunningSum.restore(path)
     assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
 
@@ -880,7 +880,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
     ]
     for changed in ({}, *({name: array} for array in wrong)):
         storage.write(path, header, arrays | changed)
-        with pytest.raises(ValueError, match=r"^Expected path=.* whose parts fit together"):
+        with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match"):
             dp.RunningSum.restore(path)
 
 
@@ -900,7 +900,7 @@ def test_several_participations_in_a_second_block_are_refused(tmp_path):
         tmp_path, factorisation=F.square_root(5), participation=P.consecutive(2)
     )
     storage.write(path, header | {"releases": 10}, arrays)
-    with pytest.raises(ValueError, match="meets no fresh block"):
+    with pytest.raises(ValueError, match="new block needs participation once"):
         dp.RunningSum.restore(path)
 
 
