@@ -22,9 +22,9 @@ def convert(options: Mapping[str, Any]) -> Record:
     options
         One of ``epsilon`` (of differential privacy at ``delta``), ``rho`` (of zCDP), ``mu`` (of
         Gaussian DP), ``sigma`` and ``noise_multiplier`` (of one Gaussian release). ``delta`` is
-        required with ``epsilon``. Options with defaults: ``conversion`` (``"optimal"``;
-        ``"classic"`` also holds for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian
-        noise), ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
+        required with ``epsilon``. Options with defaults: ``conversion`` (``"optimal"``; it and
+        ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
+        ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
 
     Returns
     -------

@@ -321,7 +321,7 @@ def unit_features(rounds: int, dimension: int) -> Any:
 
 @benchmark("bandit-live")
 def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
-    """Time all rounds of agents with 5 candidates and secure noise, releases included."""
+    """Time all rounds of agents: 5 candidates, cryptographically secure noise, and releases."""
     import bandits
 
     rounds = 12_000

@@ -199,7 +199,7 @@ def _one(q: float, mu: float, epsilon: float, *, replaced: bool) -> float:
 
 
 def _two(q: float, mu: float, epsilon: float) -> float:
-    """Return delta of two releases, one record removed: E_P[delta_1(epsilon - privacy loss)]."""
+    """Return log E_P[delta_1(epsilon - privacy loss)]: two releases, one record removed."""
     with np.errstate(all="ignore"):
         # where the remaining epsilon is 0, and where it is log(1 - q), the smallest loss of one
         # release
@@ -233,7 +233,7 @@ def _two(q: float, mu: float, epsilon: float) -> float:
 
 
 def _by_largest(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) -> float:
-    """Return the delta of a test on the maximum: P(max > x) - e^epsilon Q(max > x)."""
+    """Return the largest log[P(max > x) - e^epsilon Q(max > x)] over thresholds x."""
     x = _places(mu, steps)
 
     def log_some(log_tail: np.ndarray) -> np.ndarray:
@@ -260,7 +260,10 @@ def _beyond(j: np.ndarray, steps: int, q: float) -> np.ndarray:
 
 
 def _by_sum(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) -> float:
-    """Return the delta of a test on the sum: N(j mu / sqrt(T), 1), j ~ Bin(T, q), threshold x."""
+    """Return log delta of a test on the sum, at the best threshold x.
+
+    The sum is N(j mu / sqrt(T), 1) with j ~ Bin(T, q).
+    """
     mean, deviation = steps * q, math.sqrt(steps * q * (1 - q))
     j = np.unique(
         np.clip(np.floor(mean + deviation * np.linspace(-40, 40, 1601)), 0, steps).tolist()
