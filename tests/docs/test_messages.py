@@ -1,9 +1,9 @@
 """Compare all error messages and help texts with messages.txt.
 
-After a change of a text, run ``python tests/docs/test_messages.py --write`` and review the diff.
+After you change a text, run ``python tests/docs/test_messages.py --write`` and review the diff.
 
-Messages are templates read from the syntax trees: ``{...}`` is a value, ``[a | b]`` one of several
-texts, and ``+ a`` a text that is appended in some cases.
+Messages are templates from the syntax trees: ``{...}`` is a value, ``[a | b]`` are alternatives,
+and ``+ a`` is appended in some cases. ``text:`` marks other sentences.
 """
 
 import ast
@@ -34,7 +34,7 @@ EXCEPTIONS = {
 }
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
-DEEPEST = 12  # names that stand for names
+DEEPEST = 12  # nested expressions
 
 
 def last_name(node):
@@ -58,7 +58,7 @@ def bound(call, names):
 
 
 class Module:
-    """The syntax tree of a module, and what its names can stand for."""
+    """The syntax tree of a module, and the values of its names."""
 
     def __init__(self, path, tree):
         self.path, self.nodes = path, list(ast.walk(tree))
@@ -72,14 +72,14 @@ class Module:
                 self.functions.setdefault(node.name, node)
             else:
                 self._note(node)
-        for node in self.nodes:  # loops over a tuple that has a name
+        for node in self.nodes:  # loops over a named tuple literal, once the names are known
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Name):
                 for _, values in self.candidates(node.iter.id, node.iter):
                     for value in getattr(values, "elts", ()):
                         self._assign(node, node.target, value)
 
     def _note(self, node):
-        """Note the values that a statement gives to names."""
+        """Record the values that a statement assigns to names."""
         match node:
             case ast.Assign(targets=[target], value=value):
                 self._assign(node, target, value)
@@ -107,7 +107,7 @@ class Module:
         return next((node for node in self.ancestors(node) if isinstance(node, FUNCTIONS)), None)
 
     def candidates(self, name, at):
-        """Return the (statement, value) pairs that may give a name its value at a node."""
+        """Return the (statement, value) pairs that can define a name at a node."""
         owner = self.owner(at)
         while owner is not None and (owner, name) not in self.values:
             if any(each.arg == name for each in ast.walk(owner.args) if isinstance(each, ast.arg)):
@@ -117,7 +117,7 @@ class Module:
         return self._reaching(found, at) if owner is not None else found
 
     def _reaching(self, found, at):
-        """Drop the assignments that come later, are overwritten, or end in a raise or return."""
+        """Drop assignments that are later, overwritten, or in a block that leaves."""
         around = {at, *self.ancestors(at)}
         reaching = []
         for node, value in sorted(found, key=lambda pair: pair[1].lineno):
@@ -268,24 +268,34 @@ class Listing:
             elif name in self.builders:
                 lines |= self._checked(module, node, name)
         shown = "".join(lines) + self.helps
-        lines |= {f"text: {text}" for text in self._constants(module) if text not in shown}
+        lines |= {f"text: {text}" for text in self._sentences(module) if text not in shown}
         return sorted(lines)
 
-    def _constants(self, module):
-        """Yield the sentences among the values of module-level names."""
+    def _sentences(self, module):
+        """Yield the sentences of module-level values, and those that code returns or passes on."""
         values = [
             each for (owner, _), pairs in module.values.items() if not owner for each in pairs
         ]
-        for node in dict.fromkeys(node for _, value in values for node in ast.walk(value)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        nodes = [node for _, value in values for node in ast.walk(value)]
+        for node in module.nodes:
+            match node:
+                case ast.Return(value=ast.expr() as value):
+                    nodes.append(value)
+                case ast.Call(args=values) | ast.Dict(values=values):
+                    nodes += values
+        for node in dict.fromkeys(nodes):
+            if isinstance(node, ast.Constant | ast.JoinedStr):
                 text = self.text(module, node)
-                if text.endswith(".") and " " in text:
+                if text.endswith(".") and " " in text and not is_bare(text):
                     yield text
 
     def _is_told(self, module, node):
         """Return whether a call of `expected` is an argument of an exception."""
         parent = module.parents.get(node)
-        return isinstance(parent, ast.Call) and node in parent.args
+        if not isinstance(parent, ast.Call):
+            return False
+        raised = isinstance(module.parents.get(parent), ast.Raise)
+        return raised or last_name(parent.func) in self.exceptions
 
     def _checked(self, module, node, name):
         """Return the line of a call of a function that has a rule or a remedy."""
