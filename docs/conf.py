@@ -1,4 +1,4 @@
-"""How the documentation is built: ``sphinx-build -W -n docs docs/_build``."""
+"""Sphinx configuration. Build with ``sphinx-build -W -n docs docs/_build``."""
 
 import importlib.metadata
 from typing import Any
@@ -21,13 +21,13 @@ html_title = "dpcalib"
 html_static_path = ["_static"]
 html_css_files = ["wrapped.css"]
 
-# A single backtick in a docstring is code, not a reference.
+# Single backticks in docstrings mark code, not references.
 default_role = "code"
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Type variables, other libraries' classes and the base of all mechanisms have no page here.
+# Not documented here: type variables, classes of other libraries, the base class of mechanisms.
 nitpick_ignore_regex = [
     (
         "py:.*",
@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
 
 
 def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Point ``privacy.module.Name`` at the page of ``privacy.Name``, where readers find it."""
+    """Resolve ``privacy.module.Name`` to the documentation of ``privacy.Name``."""
     target = node.get("reftarget", "")
     name = target.rpartition(".")[2]
     for package in (privacy, bandits):
@@ -52,11 +52,11 @@ def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
 
 
 def without_last_blank(_app: Any, _name: str, text: list[str]) -> None:
-    """Take the blank line off a block, which doctest needs after the last answer."""
+    """Remove the blank line at the end of a block, which doctest needs after the last output."""
     text[0] = text[0].replace("\n\n```\n", "\n```\n")
 
 
 def setup(app: Any) -> None:
-    """Connect the resolver of names and the trimmer of blocks."""
+    """Connect the event handlers."""
     app.connect("missing-reference", to_public_name)
     app.connect("source-read", without_last_blank)

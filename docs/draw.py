@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation: ``python docs/draw.py``."""
+"""Draw the figures of the documentation: ``python docs/draw.py``."""
 
 from itertools import pairwise, product
 from pathlib import Path
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent / "pictures"
 
 
 def privacy_profiles() -> Figure:
-    """Return one run of noisy gradient descent, by what each notion proves."""
+    """Return the privacy profiles of a DP-SGD run by several accounting methods."""
     step = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
     run = dp.repeat(step, 1000)
     return plot_privacy_profiles(
@@ -28,7 +28,7 @@ def privacy_profiles() -> Figure:
 
 
 def running_sums(releases: int = 100) -> Figure:
-    """Return every way to correlate the noise of 100 releases, one participation."""
+    """Return the noise of 100 releases under each factorization, with one participation."""
     kinds = dp.Factorisation
     return plot_running_sums(
         [
@@ -45,7 +45,7 @@ def running_sums(releases: int = 100) -> Figure:
 
 
 def flow() -> Figure:
-    """Return the way from a mechanism to a guarantee."""
+    """Return the diagram from a mechanism to a guarantee."""
     read = {
         "mu": "gaussian",
         "profile": "approximate",
@@ -91,7 +91,7 @@ def flow() -> Figure:
 
 
 def bandit_growth(replicates: int = 48) -> Figure:
-    """Return what privacy costs, epsilon = 1, over the number of rounds: regret above LinUCB's."""
+    """Return the excess regret over LinUCB at epsilon = 1 against the number of rounds."""
     lengths = [2500, 5000, 10_000, 20_000, 40_000]
     costs: dict[str, list[tuple[float, float]]] = {}
     for rounds in lengths:
@@ -130,7 +130,7 @@ def bandit_growth(replicates: int = 48) -> Figure:
 
 
 def main() -> None:
-    """Write every picture, the same bytes each time."""
+    """Write every figure. The files are reproducible byte for byte."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
         for draw in (flow, privacy_profiles, running_sums, bandit_growth):

@@ -1,12 +1,12 @@
-"""Settings that every test shares."""
+"""Settings for all tests."""
 
 import os
 
 from hypothesis import settings
 
-# Messages are whole lines where nothing says how wide they are shown.
+# Without COLUMNS, messages are not wrapped.
 os.environ.pop("COLUMNS", None)
 
-# The same draws on every machine and no wall-clock limit: a failure here is a failure everywhere.
+# Reproducible failures: the same draws on every machine, and no time limit.
 settings.register_profile("dpcalib", deadline=None, derandomize=True)
 settings.load_profile("dpcalib")

@@ -1,8 +1,8 @@
-"""Questions as the command, a plan or a page asks them: plain data in, plain data out.
+"""The functions behind the `dpcalib` commands: a mapping of options in, a JSON-able dict out.
 
-Each function takes a mapping of options as people write them (``{"epsilon": 1, "delta": 1e-5}``;
-a relation or a notion by its name) and returns a JSON-able dict, the one that the command prints
-with ``--json``. Infinity is the string ``"inf"``.
+Options are plain values, such as ``{"epsilon": 1, "delta": 1e-5}``. Relations and accounting
+methods are given by name. The dict is the one that the command prints with ``--json``: infinity is
+the string ``"inf"``.
 """
 
 from importlib import import_module
@@ -36,7 +36,7 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
-    # a question that is not asked is not imported: the command starts faster
+    # Importing only the module in use makes the command start faster.
     if name not in _MODULE_OF:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=import_module(__name__))

@@ -1,4 +1,4 @@
-"""Epsilon, rho, mu and sigma of one Gaussian release."""
+"""Convert between epsilon, rho, mu and sigma of one Gaussian release."""
 
 import math
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ def convert(options: Mapping[str, Any]) -> Record:
     ----------
     options
         One of ``epsilon`` (of differential privacy at ``delta``), ``rho`` (of zCDP), ``mu`` (of
-        Gaussian DP), ``sigma`` and ``noise_multiplier`` (of one Gaussian release); ``delta``; and,
-        with their defaults, ``conversion`` (``"optimal"``, or ``"classic"``, for every rho-zCDP
-        mechanism; ``"gaussian"``, for Gaussian noise alone), ``clip_norm`` (1) and ``relation``
-        (``"add-or-remove-one"``).
+        Gaussian DP), ``sigma`` and ``noise_multiplier`` (of one Gaussian release). ``delta`` is
+        required with ``epsilon``. Options with defaults: ``conversion`` (``"optimal"``; it and
+        ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
+        ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
 
     Returns
     -------
@@ -34,14 +34,14 @@ def convert(options: Mapping[str, Any]) -> Record:
     Raises
     ------
     ValueError, TypeError
-        An option is missing, unknown or outside its domain.
+        An option is missing, unknown, given twice or outside its domain.
     """
     values = CONVERT.settled(options)
     given = next(name for name in SOURCES if name in values)
     release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
     if given == "epsilon":
         release["rho"] = dp.rho_from_epsilon(*_loss(values), conversion=values["conversion"])
-    # a replaced record moves the sum by two clip norms, so that twice the noise is as private
+    # Under REPLACE_ONE, the sensitivity of a clipped sum is 2 * clip_norm: the noise doubles.
     moves = 2 if values["relation"] is NeighboringRelation.REPLACE_ONE else 1
     match release:
         case {"rho": float(rho)}:
@@ -79,5 +79,5 @@ def convert(options: Mapping[str, Any]) -> Record:
 
 def _loss(values: Values) -> tuple[float, float]:
     if "delta" not in values:
-        raise ValueError("Missing --delta. An epsilon means nothing without its delta.")
+        raise ValueError("Missing --delta. Pass the delta at which epsilon holds, such as 1e-5.")
     return values["epsilon"], values["delta"]

@@ -1,7 +1,7 @@
-"""The options of the questions: how each is checked, and told when wrong.
+"""The options of `privacy.answers`: names, domains and defaults.
 
-The names are those of the public functions' parameters. An error names an option as the command
-spells it.
+Names are those of the public functions' parameters. Errors spell a missing or conflicting option
+as a command-line flag.
 """
 
 import math
@@ -18,23 +18,23 @@ from privacy.relations import NeighboringRelation
 Values = dict[str, Any]
 
 TEXTS = {
-    "epsilon": "Privacy loss bound, such as 1.",
-    "delta": "Failure probability, such as 1e-5.",
+    "epsilon": "epsilon of (epsilon, delta)-DP, such as 1.",
+    "delta": "delta of (epsilon, delta)-DP, such as 1e-5.",
     "steps": "Number of noisy releases.",
 }
-"""What an option means, for those that can be missing."""
+"""Descriptions of the options that can be required."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of one question.
+    """The options of one function.
 
     Attributes
     ----------
     one_of
         Options of which exactly one must be given.
     needs, takes
-        Options that must, or can, be given. Those with a default are always among the values.
+        Options that must, or can, be given. `settled` fills in defaults.
     """
 
     one_of: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Asked:
         return (*self.one_of, *self.needs, *self.takes)
 
     def settled(self, options: Mapping[str, Any]) -> Values:
-        """Return the checked values of options, with defaults; None means not given.
+        """Return the validated options with defaults filled in; None means not given.
 
         Raises
         ------
@@ -67,21 +67,27 @@ class Asked:
 
 
 def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
-    """Return values by the names of options, in which hyphens count as underscores."""
+    """Return the values with hyphens in their names replaced by underscores.
+
+    Raises
+    ------
+    ValueError
+        A name is not in `names`.
+    """
     spelled = {name.replace("-", "_"): value for name, value in values.items()}
     unknown = [name for name in spelled if name not in names]
     if unknown:
-        raise ValueError(f"Unknown option {', '.join(unknown)}. Known: {', '.join(names)}.")
+        raise ValueError(f"Unknown option {', '.join(unknown)}. Use one of {', '.join(names)}.")
     return spelled
 
 
 def relation_names() -> list[str]:
-    """Return the relations as they are written on the command line."""
+    """Return the command-line names of the neighboring relations."""
     return [str(relation).lower().replace("_", "-") for relation in NeighboringRelation]
 
 
 def notion_names() -> tuple[str, ...]:
-    """Return the notions that `privacy.account` knows."""
+    """Return the names of the accounting methods that `privacy.account` accepts."""
     from privacy.accounting import NOTION_MODULES
 
     return ("tightest", *NOTION_MODULES)
@@ -93,7 +99,7 @@ CONVERSIONS = ("optimal", "classic", "gaussian")
 def _sampling_probability(value: Any) -> float:
     number = _number(value)
     if 0 < number < sys.float_info.min:
-        remedy = "A smaller number has no full precision. Pass a larger one."
+        remedy = "Smaller floats lose precision. Pass a larger probability."
         rule = f">= {sys.float_info.min:g}"
         raise ValueError(checks.expected("sampling_probability", value, rule, remedy))
     if number > 1 and number.is_integer():
@@ -115,13 +121,13 @@ def _delta(value: Any) -> float:
 
 def _epsilon(value: Any) -> float:
     if _number(value) == 0:
-        remedy = "No finite noise gives epsilon=0. Pass the loss that you accept, such as 1."
+        remedy = "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1."
         raise ValueError(checks.expected("epsilon", value, "> 0", remedy))
     return checks.epsilon(value)
 
 
 def _steps(value: Any) -> int:
-    remedy = "Pass the number of noisy releases; a single one is steps=1."
+    remedy = "Pass the number of noisy releases; for a single release, pass steps=1."
     if 0 < _number(value) < 1:
         remedy += f" If {value:g} is the sampling probability, pass -q {value:g}."
     return checks.count("steps", value, remedy)
@@ -142,7 +148,9 @@ def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Calla
     return check
 
 
-_relation_name = _choice("relation", relation_names, "Say which data sets count as neighbours.")
+_relation_name = _choice(
+    "relation", relation_names, "Pass the neighboring relation of the guarantee."
+)
 
 
 def _relation(value: Any) -> NeighboringRelation:
@@ -159,26 +167,30 @@ def _notion(value: Any) -> str:
 
 def _certify(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(checks.expected("certify", value, "true or false", "Leave it out else."))
+        raise TypeError(
+            checks.expected("certify", value, "true or false", "Omit it for the default.")
+        )
     return value
 
 
 RULES: dict[str, Callable[[Any], Any]] = {
     "epsilon": _epsilon,
     "delta": _delta,
-    "rho": _positive("rho", "Pass the zCDP loss bound, such as rho=0.1."),
-    "mu": _positive("mu", "Pass the Gaussian-DP loss bound, such as mu=1."),
+    "rho": _positive("rho", "Pass the rho of zCDP, such as rho=0.1."),
+    "mu": _positive("mu", "Pass the mu of Gaussian DP, such as mu=1."),
     "noise_multiplier": _positive(
         "noise_multiplier", "Pass the standard deviation of the noise divided by the clip norm."
     ),
     "sigma": _positive("sigma", "Pass the standard deviation of the noise."),
     "sampling_probability": _sampling_probability,
     "steps": _steps,
-    "epochs": lambda value: checks.count("epochs", value, "Pass the most steps of one record."),
+    "epochs": lambda value: checks.count(
+        "epochs", value, "Pass the largest number of participations of one record."
+    ),
     "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
     "relation": _relation,
     "notion": _notion,
-    "conversion": _choice("conversion", lambda: CONVERSIONS, "Leave it out for the optimal one."),
+    "conversion": _choice("conversion", lambda: CONVERSIONS, "Omit it for the optimal conversion."),
     "certify": _certify,
 }
 
@@ -193,7 +205,7 @@ DEFAULTS: Values = {
 
 
 def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
-    """Raise unless all that is needed is given; what is missing is named together."""
+    """Raise unless all required options are given. One error names all missing ones."""
     missing = [name for name in needs if name not in values]
     if _number(values.get("epochs")) > 1 and "steps" not in values:
         missing.append("steps")
@@ -208,16 +220,16 @@ def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...
         raise ValueError(" ".join([told, *hints]))
     if len(chosen) > 1:
         found = flags(chosen, " and ")
-        raise ValueError(f"Expected exactly one of {flags(one_of)}; {found} were given.")
+        raise ValueError(f"Expected exactly one of {flags(one_of)}. Remove all but one of {found}.")
 
 
 def flags(names: Iterable[str], joint: str = ", ") -> str:
-    """Return the long spelling of options, joined."""
+    """Return options as long command-line flags, joined."""
     return joint.join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def _refuse_swapped(values: Values) -> None:
-    """Raise where two values make sense only the other way round."""
+    """Raise if two values are valid only when swapped."""
     epsilon, delta = _number(values.get("epsilon")), _number(values.get("delta"))
     if 0 < epsilon < 1e-3 and delta >= 0.01:
         raise ValueError(
@@ -233,7 +245,7 @@ def _refuse_swapped(values: Values) -> None:
 
 
 def _number(value: Any) -> float:
-    """Return a real number as a float and anything else as NaN, which fails every comparison."""
+    """Return a real number as a float, and anything else as NaN, so that comparisons are False."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:

@@ -1,4 +1,4 @@
-"""What a plan spends, and whether it fits its budget."""
+"""Account for a plan, and compare it with its budget."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,14 +15,14 @@ from privacy.notions.zcdp import ZeroConcentratedCurve
 
 
 def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = None) -> Record:
-    """Account a plan by every notion, and each of its parts alone by the tightest.
+    """Account for a plan by every accounting method, and for each part alone by the tightest.
 
     Parameters
     ----------
     plan
-        What `privacy.plan_from_json` reads, or the plan itself.
+        A mapping that `privacy.plan_from_json` reads, or a plan.
     delta
-        Replaces the delta of the plan's budget.
+        Overrides the delta of the plan's budget.
 
     Returns
     -------
@@ -32,9 +32,9 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
     Raises
     ------
     ValueError, TypeError
-        It does not describe a plan, or delta is outside [0, 1).
+        The mapping is not a valid plan, or delta is outside [0, 1).
     UnsupportedMechanism
-        No notion answers the plan or a part of it.
+        No accounting method supports the plan or one of its parts.
     """
     plan = _checked(plan)
     if delta is not None:
@@ -42,7 +42,7 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
     tightest = dp.account(plan.mechanism, relation=plan.relation).guarantee(delta=plan.delta)
     whole = [_by(notion, plan, tightest) for notion in NOTION_MODULES]
 
-    @cache  # many parts are often equal
+    @cache  # plans often have many equal parts
     def alone(part: Mechanism) -> Record:
         found = dp.account(part, relation=plan.relation).guarantee(delta=plan.delta)
         return {**_row(found), "rho": _rho(part, plan)}
@@ -65,32 +65,32 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
 
 
 def check_plan(plan: Mapping[str, Any] | dp.Plan) -> Record:
-    """Say whether a plan fits its budget.
+    """Check whether a plan fits its budget.
 
     Parameters
     ----------
     plan
-        As of `account_plan`; its budget has an epsilon.
+        As in `account_plan`. Its budget must have an epsilon.
 
     Returns
     -------
     dict
-        The record that the command prints with ``--json``; ``fits`` says whether.
+        The record that the command prints with ``--json``. ``fits`` is True if the plan fits.
 
     Raises
     ------
     ValueError, TypeError
-        It does not describe a plan, or there is no epsilon.
+        The mapping is not a valid plan, or its budget has no epsilon.
     UnsupportedMechanism
-        The plan's notion does not answer it.
+        The plan's accounting method does not support it.
     """
     plan = _checked(plan)
     if plan.epsilon is None:
-        remedy = "Write the epsilon that may be spent under [budget], such as epsilon = 1.0."
+        remedy = "Add the epsilon of the budget under [budget], such as epsilon = 1.0."
         raise ValueError(checks.expected("budget.epsilon", None, "given", remedy))
     curve = dp.account(plan.mechanism, notion=plan.notion, relation=plan.relation)
     found = curve.guarantee(delta=plan.delta)
-    # noise that was calibrated to the budget may miss it by the last digits of a root
+    # Noise calibrated to the budget can exceed it by the root finder's last digits.
     if found.epsilon > plan.epsilon and curve.delta(plan.epsilon) <= plan.delta:
         found = replace(found, epsilon=plan.epsilon)
     return record(
@@ -114,7 +114,7 @@ def _checked(plan: Mapping[str, Any] | dp.Plan) -> dp.Plan:
 
 
 def _by(notion: Any, plan: dp.Plan, tightest: Guarantee) -> Guarantee | None:
-    """Return the guarantee of the whole by one notion; None where that has no rule."""
+    """Return the plan's guarantee by one accounting method; None if it has no rule for the plan."""
     if notion == tightest.notion:
         return tightest
     try:
@@ -129,7 +129,7 @@ def _row(found: Guarantee) -> Record:
 
 
 def _rho(mechanism: Mechanism, plan: dp.Plan) -> float | None:
-    """Return the rho of zCDP, which adds up; None where no rule gives one."""
+    """Return rho of zCDP, which adds up under composition; None if no rule gives one."""
     try:
         curve = dp.account(mechanism, notion="zcdp", relation=plan.relation)
     except dp.UnsupportedMechanism:

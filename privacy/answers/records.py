@@ -1,4 +1,4 @@
-"""The plain data that a question is answered with."""
+"""The JSON-able dicts that `privacy.answers` returns."""
 
 import math
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ Record = dict[str, Any]
 
 
 def record(name: str, values: Mapping[str, Any]) -> Record:
-    """Return the object that a question is answered with, its schema and version first."""
+    """Return the values as plain data, after the schema and the version of dpcalib."""
     return {"schema": f"dpcalib.{name}/1", "version": privacy.__version__, **plain(values)}
 
 
 def plain(value: Any) -> Any:
-    """Return the same data with ``"inf"`` for infinity, which JSON does not have."""
+    """Return the same data with infinity, which JSON lacks, as ``"inf"``."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The five questions about a run of noisy sums: each solves for one quantity."""
+"""Solve for one of five parameters of a run of noisy sums."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("s
 
 
 def sigma(options: Mapping[str, Any]) -> Record:
-    """Find the smallest noise that meets a target.
+    """Find the smallest noise that meets a target epsilon and delta.
 
     Parameters
     ----------
     options
-        ``epsilon`` and ``delta``; and, with their defaults, ``sampling_probability`` (1), ``steps``
+        ``epsilon`` and ``delta``. Options with defaults: ``sampling_probability`` (1), ``steps``
         (1), ``clip_norm`` (1), ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``)
-        and ``certify`` (where a proof exists).
+        and ``certify`` (certify where a proof exists).
 
     Returns
     -------
@@ -41,27 +41,25 @@ def sigma(options: Mapping[str, Any]) -> Record:
     Raises
     ------
     ValueError, TypeError
-        An option is missing, unknown or outside its domain.
+        An option is missing, unknown, given twice or outside its domain.
     Infeasible
         No value meets the target, or no finite epsilon holds.
     NotCertified
-        ``certify`` was asked and no proof exists or was found.
+        ``certify`` is True and no proof exists or is found.
     UnsupportedMechanism
-        No proven bound exists in that notion and relation.
+        No proven bound exists for that accounting method and relation.
     """
     return calibrated("sigma", SIGMA.settled(options))
 
 
 def epsilon(options: Mapping[str, Any]) -> Record:
-    """Find the epsilon of a noise, at a delta.
+    """Find epsilon at a delta, given the noise.
 
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``delta``; and,
-        with their defaults, ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1),
-        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
-        proof exists).
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``delta``. Other
+        options as in `privacy.answers.sigma`.
 
     Returns
     -------
@@ -70,29 +68,21 @@ def epsilon(options: Mapping[str, Any]) -> Record:
 
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown or outside its domain.
-    Infeasible
-        No value meets the target, or no finite epsilon holds.
-    NotCertified
-        ``certify`` was asked and no proof exists or was found.
-    UnsupportedMechanism
-        No proven bound exists in that notion and relation.
+    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
+        As in `privacy.answers.sigma`.
     """
     values = EPSILON.settled(options)
     return proven(values, lambda certify: spent("epsilon", values, certify=certify))
 
 
 def delta(options: Mapping[str, Any]) -> Record:
-    """Find the delta of a noise, at an epsilon.
+    """Find delta at an epsilon, given the noise.
 
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon``;
-        and, with their defaults, ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1),
-        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
-        proof exists).
+        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon``.
+        Other options as in `privacy.answers.sigma`.
 
     Returns
     -------
@@ -101,29 +91,21 @@ def delta(options: Mapping[str, Any]) -> Record:
 
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown or outside its domain.
-    Infeasible
-        No value meets the target, or no finite epsilon holds.
-    NotCertified
-        ``certify`` was asked and no proof exists or was found.
-    UnsupportedMechanism
-        No proven bound exists in that notion and relation.
+    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
+        As in `privacy.answers.sigma`.
     """
     values = DELTA.settled(options)
     return proven(values, lambda certify: spent("delta", values, certify=certify))
 
 
 def steps(options: Mapping[str, Any]) -> Record:
-    """Find how many steps a target allows.
+    """Find the largest number of steps that meets a target epsilon and delta.
 
     Parameters
     ----------
     options
         ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
-        ``delta``; and, with their defaults, ``sampling_probability`` (1), ``clip_norm`` (1),
-        ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a
-        proof exists).
+        ``delta``. Other options as in `privacy.answers.sigma`, without ``steps``.
 
     Returns
     -------
@@ -132,14 +114,8 @@ def steps(options: Mapping[str, Any]) -> Record:
 
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown or outside its domain.
-    Infeasible
-        No value meets the target, or no finite epsilon holds.
-    NotCertified
-        ``certify`` was asked and no proof exists or was found.
-    UnsupportedMechanism
-        No proven bound exists in that notion and relation.
+    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
+        As in `privacy.answers.sigma`.
     """
     values = STEPS.settled(options)
 
@@ -156,15 +132,13 @@ def steps(options: Mapping[str, Any]) -> Record:
 
 
 def sampling_probability(options: Mapping[str, Any]) -> Record:
-    """Find how much sampling a target allows.
+    """Find the largest sampling probability that meets a target epsilon and delta.
 
     Parameters
     ----------
     options
         ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
-        ``delta``; and, with their defaults, ``steps`` (1), ``clip_norm`` (1), ``relation``
-        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (where a proof
-        exists).
+        ``delta``. Other options as in `privacy.answers.sigma`, without ``sampling_probability``.
 
     Returns
     -------
@@ -173,14 +147,8 @@ def sampling_probability(options: Mapping[str, Any]) -> Record:
 
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown or outside its domain.
-    Infeasible
-        No value meets the target, or no finite epsilon holds.
-    NotCertified
-        ``certify`` was asked and no proof exists or was found.
-    UnsupportedMechanism
-        No proven bound exists in that notion and relation.
+    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
+        As in `privacy.answers.sigma`.
     """
     values = SAMPLING_PROBABILITY.settled(options)
 
@@ -198,7 +166,7 @@ def sampling_probability(options: Mapping[str, Any]) -> Record:
 
 
 def calibrated(name: str, values: Values) -> Record:
-    """Return the record of the smallest noise for the target epsilon and delta."""
+    """Return the record of the smallest noise that meets the target epsilon and delta."""
 
     def solved(*, certify: bool) -> Record:
         noise = dp.noise_multiplier(
@@ -217,7 +185,7 @@ def _target(values: Values) -> dict[str, Any]:
 
 
 def run_of(values: Values) -> Mechanism:
-    """Return the description of the run."""
+    """Return the mechanism of the run: `steps` Poisson-sampled Gaussian releases."""
     step = dp.PoissonSampled(
         dp.Gaussian(values["noise_multiplier"]),
         sampling_probability=values["sampling_probability"],
@@ -226,7 +194,7 @@ def run_of(values: Values) -> Mechanism:
 
 
 def proven(values: Values, solve: Callable[..., Record]) -> Record:
-    """Return ``solve(certify=...)``: as asked, else certified where that is a closed form."""
+    """Return ``solve(certify=...)``. By default, certify where a closed form can be proven."""
     if "certify" in values:
         return solve(certify=values["certify"])
     found = solve(certify=False)
@@ -241,18 +209,18 @@ def proven(values: Values, solve: Callable[..., Record]) -> Record:
 
 
 def spent(name: str, values: Values, *, certify: bool) -> Record:
-    """Return the record of what the run guarantees at its delta or, without one, its epsilon."""
+    """Return the record of the run's guarantee at its delta or, without a delta, its epsilon."""
     curve = dp.account(run_of(values), notion=values["notion"], relation=values["relation"])
     at = "delta" if "delta" in values else "epsilon"
     guarantee = curve.guarantee(**{at: values[at]}, certify=certify)
     if not math.isfinite(guarantee.epsilon):
         raise dp.Infeasible(
-            f"No finite epsilon holds at delta={guarantee.delta:g}: there is too little noise.",
+            f"No finite epsilon holds at delta={guarantee.delta:g}. Increase the noise.",
             math.inf,
         )
     target = values.get("epsilon") if at == "delta" else None
     if target is not None and guarantee.epsilon > target:
-        # a target that is met can be missed by some last digits when it is solved for anew
+        # Solving for epsilon again can exceed a met target by its last digits.
         at_target = replace(guarantee, epsilon=target)
         if certify:
             guarantee = as_proven(at_target) or guarantee
@@ -278,7 +246,7 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
 
 
 def sigma_of(values: Values) -> float:
-    """Return the noise in the unit of the clip norm, rounded up where it was computed."""
+    """Return the given sigma, or noise_multiplier * clip_norm rounded up."""
     if "sigma" in values:
         return float(values["sigma"])
     return sigma_from_noise_multiplier(values["noise_multiplier"], values["clip_norm"])

@@ -1,16 +1,16 @@
-"""Between noise without a unit and sigma in the unit of the clip norm, on the safe side."""
+"""Convert between noise multiplier and sigma, rounding conservatively."""
 
 import math
 
 
 def noise_multiplier_from_sigma(sigma: float, clip_norm: float) -> float:
-    """Return sigma / clip_norm, rounded down: no more noise than there is."""
+    """Return sigma / clip_norm, rounded down so that it never overstates the noise."""
     ratio = sigma / clip_norm
     return math.nextafter(ratio, 0) if _exceeds(ratio, clip_norm, sigma) else ratio
 
 
 def sigma_from_noise_multiplier(noise_multiplier: float, clip_norm: float) -> float:
-    """Return noise_multiplier * clip_norm, rounded up: no less noise than is needed."""
+    """Return noise_multiplier * clip_norm, rounded up so that sigma is never too small."""
     sigma = noise_multiplier * clip_norm
     return (
         math.nextafter(sigma, math.inf) if _exceeds(noise_multiplier, clip_norm, sigma) else sigma
@@ -18,7 +18,7 @@ def sigma_from_noise_multiplier(noise_multiplier: float, clip_norm: float) -> fl
 
 
 def _exceeds(a: float, b: float, product: float) -> bool:
-    """Return whether a b > product, without rounding; False if one of them is infinite."""
+    """Return whether a * b > product in exact arithmetic; False if one of them is infinite."""
     if not all(map(math.isfinite, (a, b, product))):
         return False
     (an, ad), (bn, bd), (pn, pd) = (value.as_integer_ratio() for value in (a, b, product))

@@ -1,4 +1,4 @@
-"""`dpcalib`: parse options, call the public function, print text or JSON."""
+"""The `dpcalib` command: parse options, call `privacy.answers`, print text or JSON."""
 
 from privacy.cli.app import main
 

@@ -1,4 +1,4 @@
-"""``python -m privacy.cli``: the command where no script of it is on the path."""
+"""``python -m privacy.cli``: run the command when the `dpcalib` script is not on the path."""
 
 from privacy.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The `dpcalib` group, which finds its commands through package metadata."""
+"""The `dpcalib` command group. Commands are entry points, so other packages can add some."""
 
 import functools
 import os
@@ -19,8 +19,8 @@ NOT_WRITTEN, INTERRUPTED = 1, 130
 
 @functools.cache
 def found() -> dict[str, EntryPoint]:
-    """Return the entry points of all commands by name; nothing is imported."""
-    # Ours come last, so that no other package can take the name of one of them.
+    """Return the entry points of all commands by name, without importing their modules."""
+    # dpcalib's own entries come last, so that no other package can override them.
     found = sorted(
         entry_points(group=COMMANDS), key=lambda entry: entry.module.startswith(__package__)
     )
@@ -28,10 +28,10 @@ def found() -> dict[str, EntryPoint]:
 
 
 class _Discovered(click.Group):
-    """Lists the names in the metadata; imports the module of a command when it is used."""
+    """A group that lists commands from metadata and imports a command when it is used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command; an answer that cannot be written is an error without a traceback."""
+        """Run the command; report a failed read or write without a traceback."""
         try:
             return super().main(*args, **extra)
         except OSError as failure:
@@ -41,7 +41,7 @@ class _Discovered(click.Group):
             sys.exit(NOT_WRITTEN)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; its errors fit the terminal, and Ctrl-C has its own exit code."""
+        """Run a command; wrap errors to the terminal width and exit with 130 on Ctrl-C."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -62,8 +62,8 @@ class _Discovered(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         if not found():
             raise click.ClickException(
-                "The commands are listed in the metadata of the installed package, and it is not "
-                "installed here. Run: pip install dpcalib (in a checkout: pip install -e .)"
+                "No commands found: the dpcalib package is not installed. "
+                "Run: pip install dpcalib (in a checkout: pip install -e .)"
             )
         return sorted(found())
 
@@ -87,7 +87,7 @@ class _Discovered(click.Group):
 
 
 def _discard_unwritten() -> None:
-    """Point the standard streams to nowhere, where Python's last flush cannot fail again."""
+    """Redirect failed standard streams to os.devnull, so that Python's final flush succeeds."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
@@ -98,7 +98,7 @@ def _discard_unwritten() -> None:
 
 
 def _unavailable(name: str, why: str) -> click.Command:
-    """Return a stand-in, so that one broken command leaves `--help` and the others alone."""
+    """Return a placeholder command that fails, so that `--help` and other commands still work."""
 
     def fail(**_: Any) -> None:
         extras = found()[name].extras
@@ -113,15 +113,16 @@ def _unavailable(name: str, why: str) -> click.Command:
     cls=_Discovered,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 ok, 1 not written, 2 usage or bad input, 3 target not met, "
-    "4 not certified, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 output not written, 2 usage error or bad input, "
+    "3 target not met, 4 not certified, 130 interrupted.",
 )
 @click.version_option(package_name="dpcalib")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Calibrate and account for differentially private noise.
 
-    The noise for epsilon = 1 at delta = 1e-5 over 500 sampled steps:
+    For example, find the noise for epsilon = 1 at delta = 1e-5 over 500
+    Poisson-sampled steps:
 
     \b
     dpcalib sigma --epsilon 1 --delta 1e-5 -q 0.01 --steps 500

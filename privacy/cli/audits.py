@@ -1,4 +1,4 @@
-"""`dpcalib audit`: run a release again and again, and test what a plan claims about it."""
+"""`dpcalib audit`: run a function many times and test a plan's privacy claim about it."""
 
 import importlib
 import os
@@ -26,24 +26,28 @@ _OPTIONS = (
         ["--claim"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         required=True,
-        help="TOML file of the plan that is claimed.",
+        help="TOML plan that states the privacy claim.",
     ),
     click.Option(
         ["--pair"],
         metavar="MODULE:NAME",
-        help="Two neighbouring data sets.  [default: pair, beside the function]",
+        help="Two neighboring data sets.  [default: pair, in the function's module]",
     ),
-    click.Option(["--runs"], type=int, default=20_000, show_default=True, help="Runs on each."),
+    click.Option(
+        ["--runs"], type=int, default=20_000, show_default=True, help="Runs per data set."
+    ),
     click.Option(
         ["--significance"],
         type=float,
         default=1e-6,
         show_default=True,
-        help="Probability of a false alarm.",
+        help="Significance level: the largest false positive rate.",
     ),
-    click.Option(["--seed"], type=click.IntRange(min=0), default=0, help="Seed.  [default: 0]"),
     click.Option(
-        ["--plot"], type=_PATH, help="Draw the seen against the claimed trade-off to a file."
+        ["--seed"], type=click.IntRange(min=0), default=0, help="Random seed.  [default: 0]"
+    ),
+    click.Option(
+        ["--plot"], type=_PATH, help="Plot the observed and claimed trade-off curves to a file."
     ),
     JSON,
 )
@@ -60,12 +64,11 @@ def _audit(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Try to falsify a privacy claim.
+    """Test a privacy claim by repeated runs.
 
-    The exit code is 3 if it is falsified and 0 if not, which does not prove it. A function that
-    raises or exits is an error (2), and Ctrl-C exits with 130: nothing was found out.
-    FUNCTION takes (data, rng) and returns numbers; the module is looked for in the current folder
-    too.
+    FUNCTION takes (data, rng) and returns numbers. The current folder is on the import path.
+    The exit code is 3 if the claim is falsified and 0 if not; 0 does not prove the claim. If the
+    audit does not finish, the exit code is 2 (the function raised or exited) or 130 (Ctrl-C).
 
     \b
       dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
@@ -81,7 +84,7 @@ def _audit(
         def judged(*scores: Any) -> Finding:
             return falsify(curve, *scores, significance=significance, relation=plan.relation)
 
-        judged([0.0], [0.0])  # refuses before the runs what it would refuse after them
+        judged([0.0], [0.0])  # raise for invalid arguments before the runs, not after them
         with _progress(2 * (runs + min(runs, 20_000))) as advance:
             scores = scored(release, data, runs=runs, score=None, seed=seed, progress=advance)
         finding = judged(*scores)
@@ -96,10 +99,10 @@ def _audit(
 
 
 def _named(text: str) -> Any:
-    """Import ``module:name``; an error says which of the two is missing."""
+    """Import ``module:name``. The error names the missing one of the two."""
     module, _, name = text.partition(":")
     if not module or not name:
-        remedy = "Name a module and what is in it, such as my_module:release."
+        remedy = "Pass a module and a name in it, such as my_module:release."
         raise ValueError(checks.expected("name", text, "MODULE:NAME", remedy))
     here = str(Path.cwd())
     if here not in sys.path:
@@ -116,34 +119,34 @@ def _named(text: str) -> Any:
                 "module",
                 module,
                 "importable",
-                "Run where the module is, and write its name without .py.",
+                "Run in the module's folder and pass its name without .py.",
             )
         ) from cause
     try:
         return getattr(found, name)
     except AttributeError as error:
-        remedy = "Define it there, or name another one."
+        remedy = "Define it there, or pass another name."
         raise ValueError(checks.expected("name", name, f"in module {module}", remedy)) from error
 
 
 @contextmanager
 def _unfinished() -> Iterator[None]:
-    """Tell an audit that ended before it had found anything out, and exit as for bad input."""
+    """Report an audit that did not finish. Exit as for bad input, or re-raise on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
-        output.error("Nothing was found out.")
+        output.error("The audit did not finish.")
         raise
-    except (NotFinished, SystemExit) as error:  # as by an output's __float__
+    except (NotFinished, SystemExit) as error:  # an output's __float__ can raise SystemExit
         explained = isinstance(error, NotFinished)
-        told = str(error) if explained else f"{type(error).__name__}: nothing was found out."
+        told = str(error) if explained else f"{type(error).__name__}: the audit did not finish."
         output.error(told)
         click.get_current_context().exit(USAGE)
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], Any]]:
-    """Show a bar on a terminal's stderr, and nothing elsewhere."""
+    """Show a progress bar if stderr is a terminal and NO_COLOR is not set."""
     if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
         yield lambda _: None
         return
@@ -166,8 +169,9 @@ def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
     try:
         figure.savefig(path)
     except OSError as error:
-        remedy = f"It cannot be written: {error.strerror or error}."
-        raise ValueError(checks.expected("plot", str(path), "a file", remedy)) from error
+        rule = f"a writable file ({error.strerror or error})"
+        remedy = "Pass a path that you can write to."
+        raise ValueError(checks.expected("plot", str(path), rule, remedy)) from error
 
 
 audit = Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)

@@ -1,4 +1,4 @@
-"""`dpcalib completion`: the script that makes a shell complete commands and options."""
+"""`dpcalib completion`: print a shell completion script."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     \b
     bash, in ~/.bashrc:     eval "$(dpcalib completion bash)"
@@ -16,5 +16,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     fish, in config.fish:   dpcalib completion fish | source
     """
     script = get_completion_class(shell)
-    assert script is not None  # the three shells that click ships
+    assert script is not None  # click supports all three shells
     click.echo(script(ctx.find_root().command, {}, "dpcalib", "_DPCALIB_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`dpcalib convert`: epsilon, rho, mu and sigma of one Gaussian release."""
+"""`dpcalib convert`: convert between epsilon, rho, mu and sigma of one Gaussian release."""
 
 from privacy.answers import conversions as answers
 from privacy.answers.records import Record
@@ -7,17 +7,17 @@ from privacy.cli.questions import command
 
 _HELP = """Convert between epsilon, rho, mu and sigma.
 
-Epsilon is that of differential privacy at --delta, rho that of zCDP, mu that
-of Gaussian DP, and sigma the noise of one Gaussian release.
+epsilon is that of (epsilon, delta)-DP at --delta, rho of zCDP, mu of Gaussian
+DP, and sigma the noise standard deviation of one Gaussian release.
 
-An epsilon by --conversion optimal or classic holds for every rho-zCDP
-mechanism; by --conversion gaussian it is exact and holds for Gaussian
-noise alone. mu and sigma hold for Gaussian noise alone.
+With --conversion optimal or classic, epsilon holds for every rho-zCDP
+mechanism. With --conversion gaussian, epsilon is exact and holds only for
+Gaussian noise. mu and sigma hold only for Gaussian noise.
 """
 
 
 def _show(answer: Record) -> None:
-    # what follows from a budget is a budget: rounding it up would overspend
+    # From an epsilon or rho, mu and rho are budgets: rounding them up would overspend.
     table(answer, down=("rho", "mu") if answer["given"] in {"epsilon", "rho"} else ())
 
 

@@ -1,4 +1,4 @@
-"""`dpcalib explain`: a privacy statement in prose."""
+"""`dpcalib explain`: print a privacy statement."""
 
 import click
 
@@ -7,11 +7,11 @@ from privacy.answers.records import Record
 from privacy.cli.output import filled, width
 from privacy.cli.questions import command
 
-_HELP = """State a guarantee in prose.
+_HELP = """Print a privacy statement.
 
-The statement names the neighboring data sets, gives epsilon for Poisson
+The statement defines the neighboring data sets, gives epsilon for Poisson
 sampling and for shuffled or fixed-size batches, and lists what is not covered.
-Given an --epsilon, it is about the smallest noise that meets it.
+With --epsilon, it describes the smallest noise that meets that target.
 """
 
 

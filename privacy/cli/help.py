@@ -1,4 +1,4 @@
-"""Help and mistakes: usage lines that keep an option with its value, and names of other tools."""
+"""Usage lines, and hints for option and command names of other tools."""
 
 import textwrap
 
@@ -7,13 +7,13 @@ import click
 from privacy.names import BATCHES, ELSEWHERE
 
 GLUE = "\0"
-"""Stands in a usage line for a space at which it is not broken."""
+"""Non-breaking space in a usage line."""
 
 _NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
 _BATCH = (
-    "Pass -q, the batch size / number of records, and --steps, "
-    "epochs * number of records / batch size, if batches are Poisson samples. For shuffled or "
-    "fixed-size batches, run dpcalib explain with --epochs as well."
+    "For Poisson sampling, pass -q, the batch size / number of records, and --steps, "
+    "epochs * number of records / batch size. For shuffled or fixed-size batches, "
+    "run dpcalib explain and also pass --epochs."
 )
 _REMEDIES = {"noise_multiplier": _NOISE, "sampling_probability": "Pass -q."}
 _OTHER_OPTIONS = {
@@ -42,7 +42,7 @@ class Command(click.Command):
     """A command of dpcalib."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Break the usage line between options, and nowhere else."""
+        """Break the usage line only between options."""
         start = f"Usage: {ctx.command_path} "
         pieces = " ".join(self.collect_usage_pieces(ctx))
         if len(start) + max(map(len, pieces.split(" "))) > formatter.width:
@@ -59,7 +59,7 @@ class Command(click.Command):
         formatter.write(filled.replace(GLUE, " ") + "\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; one that has another name here is told by that name."""
+        """Read the options. For another tool's option name, the error suggests the name here."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -70,7 +70,7 @@ class Command(click.Command):
 
 
 def like(name: str, known: list[str]) -> str:
-    """Return a question after the command that was probably meant, or nothing."""
+    """Return " Did you mean ...?" with the closest command, or an empty string."""
     from difflib import get_close_matches
 
     meant = [_OTHER_COMMANDS.get(name), *get_close_matches(name, known, 1)]

@@ -1,7 +1,7 @@
-"""The options that the commands share: how each is spelled on the command line.
+"""The options that the commands share, as click options.
 
-A value comes from the file of ``--config``, the command line, or a line of ``--batch``, the later
-winning. `privacy.answers` checks it, whichever it was.
+A value comes from the ``--config`` file, the command line, or a ``--batch`` line; later sources
+override earlier ones. `privacy.answers` checks the values of all sources.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from privacy.answers.options import CONVERSIONS, TEXTS, Values, notion_names, re
 
 
 def _read_number(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Read a number; its domain is checked later, with that of all other sources."""
+    """Parse a number or a fraction; `privacy.answers` checks its domain."""
     if value is None:
         return None
     top, slash, bottom = value.partition("/")
@@ -29,7 +29,7 @@ def _number_remedy(text: str) -> str:
     try:
         if text.endswith("%"):
             return f" For {text} pass {float(text[:-1]) / 100:g}."
-        return f" Write a decimal point: {float(text.replace(',', '.')):g}."
+        return f" Use a decimal point: {float(text.replace(',', '.')):g}."
     except ValueError:
         return ""
 
@@ -48,8 +48,8 @@ def _word_option(flag: str, words: Callable[[], Iterable[str]], text: str) -> cl
 OPTIONS: dict[str, click.Option] = {
     "epsilon": _number_option("--epsilon", text=TEXTS["epsilon"]),
     "delta": _number_option("--delta", text=TEXTS["delta"]),
-    "rho": _number_option("--rho", text="zCDP loss bound."),
-    "mu": _number_option("--mu", text="Gaussian-DP loss bound."),
+    "rho": _number_option("--rho", text="rho of zCDP."),
+    "mu": _number_option("--mu", text="mu of Gaussian DP."),
     "noise_multiplier": _number_option(
         "--noise-multiplier", text="Noise standard deviation / clip norm (no unit)."
     ),
@@ -59,13 +59,13 @@ OPTIONS: dict[str, click.Option] = {
     "sampling_probability": _number_option(
         "-q",
         "--sampling-probability",
-        text="Poisson probability that a record takes part in a step.  [default: 1]",
+        text="Poisson sampling probability of each record in a step.  [default: 1]",
     ),
     "steps": _number_option("--steps", text=TEXTS["steps"] + "  [default: 1]"),
     "epochs": _number_option(
         "--epochs",
-        text="Most steps one record takes part in when batches are not Poisson samples.  "
-        "[default: the steps]",
+        text="Largest number of steps in which one record participates, for batches that are not "
+        "Poisson samples.  [default: --steps]",
     ),
     "clip_norm": _number_option(
         "--clip-norm", text="L2 norm bound of one record's contribution.  [default: 1]"
@@ -78,33 +78,33 @@ OPTIONS: dict[str, click.Option] = {
     "notion": _word_option(
         "--notion",
         notion_names,
-        text="How to account: tightest (default), or one notion by name.",
+        text="Accounting method: tightest (default), or a method by name.",
     ),
     "conversion": _word_option(
         "--conversion",
         lambda: CONVERSIONS,
         text="Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; "
-        "gaussian, exact, for Gaussian noise alone.",
+        "gaussian, exact, only for Gaussian noise.",
     ),
     "certify": click.Option(
         ["--certify/--no-certify"],
         default=None,
-        help="Prove the numbers by interval arithmetic, or exit with 4.  "
-        "[default: where a proof exists]",
+        help="Verify the numbers with interval arithmetic, or exit with 4.  "
+        "[default: verify where a proof exists]",
     ),
 }
 
 
 def merged(layers: Iterable[Mapping[str, Any]], one_of: tuple[str, ...]) -> Values:
-    """Return the values of all sources, later ones winning.
+    """Return the values of all sources; later layers override earlier ones.
 
     Parameters
     ----------
     layers
         Values by parameter name; None means not given.
     one_of
-        Names of which exactly one must be given. A layer that gives one
-        replaces whichever an earlier layer gave.
+        Names of which exactly one must be given. A layer that gives one of
+        them removes those of earlier layers.
     """
     values: Values = {}
     for layer in layers:

@@ -1,6 +1,6 @@
-"""How an answer is shown: one JSON object, or a small table for people.
+"""Print a record as one JSON object or as a table.
 
-Numbers of the table have six digits and are rounded to the private side.
+Table numbers have six significant digits and are rounded conservatively.
 """
 
 import json
@@ -34,16 +34,16 @@ LABELS = {
     "order": "order",
     "certified": "certified",
 }
-"""What the table says for each key of a record; other keys are for programs alone."""
+"""Table label of each record key; the table omits other keys."""
 
 
 def to_json(answer: Mapping[str, Any]) -> str:
-    """Return one line of strict JSON; NaN is refused."""
+    """Return one line of strict JSON; raise ValueError for NaN and infinity."""
     return json.dumps(answer, allow_nan=False)
 
 
 def width(*, err: bool = False) -> int | None:
-    """Return the columns of the terminal, or of COLUMNS; None for a pipe or a file."""
+    """Return COLUMNS or the terminal width in columns; None for a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
     try:
         return int(os.environ["COLUMNS"]) or None
@@ -56,7 +56,7 @@ def width(*, err: bool = False) -> int | None:
 
 
 def filled(text: str, columns: int | None, *, start: str = "") -> str:
-    """Return sentences after `start`, no line wider than `columns`; None leaves lines whole."""
+    """Return `start` and the text, wrapped to `columns`; None does not wrap."""
     first, *rest = text.split("\n")
     lines = [start + first, *rest]
     if columns is not None:
@@ -70,20 +70,20 @@ def _wrapped(line: str, columns: int) -> str:
 
 
 def error(text: str) -> None:
-    """Print an error for people."""
+    """Print an error on stderr."""
     click.echo(filled(text, width(err=True), start="Error: "), err=True)
 
 
 def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
-    """Print the labelled values of an answer, what was asked for first.
+    """Print the labeled values of a record, the requested quantity first.
 
     Parameters
     ----------
     answer
-        What a question returned. Values that are None are left out.
+        A record of `privacy.answers`. Values that are None are omitted.
     down
-        Keys whose private side is the smaller one (a budget, a probability
-        that is an upper limit). All others are rounded up.
+        Keys to round down: budgets, and a probability that is an upper
+        limit. All others are rounded up.
     """
     name = _name(answer)
     asked = name.replace("-", "_")
@@ -99,7 +99,7 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
 
 
 def columns(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows of text under a head."""
+    """Print rows of text under a header row."""
     if _for_people():
         _framed(title, rows, head)
     else:
@@ -113,7 +113,7 @@ def _for_people() -> bool:
 def _aligned(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     columns = width()
-    if columns is not None:  # the widest column is folded
+    if columns is not None:  # wrap the widest column
         widest = widths.index(max(widths))
         others = sum(widths) - widths[widest] + 2 * (len(widths) - 1)
         widths[widest] = min(widths[widest], max(columns - others, 8))
@@ -132,7 +132,7 @@ def _name(answer: Mapping[str, Any]) -> str:
 
 
 def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ("", "")) -> None:
-    # half as slow to import as click: worth it for people alone
+    # Importing rich takes half as long as importing click, so only a terminal imports it.
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -147,9 +147,9 @@ def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] =
 
 
 def shown(key: str, value: Any, *, up: bool = True) -> str:
-    """Return one value of a record for people."""
+    """Return one value of a record as table text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key == "order":  # every order gives a valid bound
+    if key == "order":  # every order gives a valid bound, so rounding either way is safe
         return f"{value:.3g}"
     return rounded(value, up=up) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`dpcalib account` and `dpcalib check`: what a plan spends, and whether it fits its budget."""
+"""`dpcalib account` and `dpcalib check`: account for a plan and compare it with its budget."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ _FILE = click.Argument(
 
 
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
-    """Show what a plan guarantees, and its parts.
+    """Show the guarantee of a plan and its parts.
 
-    The whole is accounted by every notion, each part alone by the tightest. PLAN is a TOML
-    file. The delta is that of its budget unless --delta is given.
+    The composed plan is accounted by every accounting method, and each part alone by the tightest
+    one. PLAN is a TOML file. The delta is that of the plan's budget unless --delta is given.
     """
     with refusals():
         answer = account_plan(dp.load_plan(file), delta=delta)
@@ -41,7 +41,7 @@ def _show(answer: Record) -> None:
         )
         for row in answer["notions"]
     ]
-    output.columns("all parts together", ("notion", "epsilon", ""), notions)
+    output.columns("composed plan", ("notion", "epsilon", ""), notions)
     click.echo()
     adds_up = ["rho"] if answer["rho"] is not None else []
     parts = [
@@ -57,9 +57,9 @@ def _show(answer: Record) -> None:
 
 
 def _check(*, file: Path, as_json: bool) -> None:
-    """Say whether a plan fits its budget.
+    """Check whether a plan fits its budget.
 
-    The exit code is 0 if it does and 3 if not. PLAN is a TOML file whose budget has an epsilon.
+    The exit code is 0 if it fits and 3 if not. PLAN is a TOML file whose budget has an epsilon.
     """
     with refusals():
         answer = check_plan(dp.load_plan(file))
@@ -75,7 +75,8 @@ def _told(answer: Record) -> str:
     return (
         f"{verdict} budget: spent epsilon={spent}, "
         f"allowed epsilon={answer['target_epsilon']:.15g}, at delta={answer['delta']:.15g} "
-        f"for {answer['unit']} under {answer['relation']}, by notion {answer['notion']}."
+        f"for {answer['unit']} under {answer['relation']}. "
+        f"Accounting method: {answer['notion']}."
     )
 
 

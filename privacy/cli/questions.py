@@ -1,4 +1,4 @@
-"""From a question to a command: sources, batches, exit codes."""
+"""Build commands from the functions of `privacy.answers`: option sources, batches, exit codes."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ Show = Callable[[Record], None]
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 _REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, UnsupportedMechanism)
 
-_LINE = 'Write the options as one, such as {"steps": 10}.'
+_LINE = 'Write the options as an object, such as {"steps": 10}.'
 
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
@@ -32,12 +32,12 @@ _SOURCES = (
     click.Option(
         ["--config"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="TOML file of options; the command line wins.",
+        help="TOML file of options; the command line overrides it.",
     ),
     click.Option(
         ["--batch"],
         is_flag=True,
-        help="Read one JSON object of options a line from stdin; write one answer a line.",
+        help="Read one JSON object of options per line from stdin; print one answer per line.",
     ),
     JSON,
 )
@@ -51,15 +51,15 @@ def _exit_code(error: Exception) -> int:
 
 def _told(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
-        return f"The numbers are outside what can be computed ({error})."
+        return f"The inputs are outside the computable range ({error})."
     if isinstance(error, RecursionError):
-        return "The input is nested too deeply. Write it flat."
+        return "The input is nested too deeply. Remove nesting levels."
     return str(error)
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Tell a refusal of what is inside in words, and exit with its code."""
+    """Print an error raised inside the block, and exit with its code."""
     try:
         yield
     except _REFUSALS as error:
@@ -68,18 +68,18 @@ def refusals() -> Iterator[None]:
 
 
 def command(answer: Answer, asked: Asked, text: str, *, show: Show = output.table) -> Command:
-    """Turn a question into a command named after it.
+    """Return a command named after a function of `privacy.answers`.
 
     Parameters
     ----------
     answer
-        A function of `privacy.answers`.
+        The function.
     asked
         Its options.
     text
         The help text.
     show
-        Prints the answer for people.
+        Prints the record as text.
     """
 
     def reply(*layers: Mapping[str, Any]) -> Record:
@@ -117,8 +117,8 @@ def _usage(one_of: tuple[str, ...]) -> list[str]:
 def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     """Return the options of a TOML file that this command has.
 
-    A file describes a run and serves several commands, so that options of the
-    others are passed over; a name that no command has is a mistake.
+    Several commands can share a file, so options of other commands are ignored. A name that no
+    command has is an error.
     """
     if path is None:
         return {}
@@ -130,16 +130,16 @@ def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
 
 
 def _flat_toml(path: Path) -> Values:
-    """Read TOML; a deep key is refused, since parsing it takes time quadratic in its depth."""
+    """Read TOML; reject a deep key, because parsing takes time quadratic in its depth."""
     text = path.read_text(encoding="utf-8")
     if any(line.count(".") > 1000 for line in text.splitlines()):
-        remedy = "Write one option a line, such as steps = 10."
+        remedy = "Write one option per line, such as steps = 10."
         raise ValueError(checks.expected("config", "<a deep key>", "flat", remedy))
     return tomllib.loads(text)
 
 
 def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int:
-    """Answer every line, an error in its place, and return the highest exit code."""
+    """Print one record, or error record, per input line; return the highest exit code."""
     worst = 0
     for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():

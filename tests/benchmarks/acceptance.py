@@ -1,8 +1,8 @@
-"""Measure what is promised: ``python tests/benchmarks/acceptance.py NAME [--draws N]``.
+"""Acceptance benchmarks: ``python tests/benchmarks/acceptance.py NAME [--draws N]``.
 
-Prints one line a figure and leaves with status 1 when one is short of its limit.
-Times are CPU times; a comparison runs both sides in turn in the same run. NAME is
-one of the functions below with the mark `benchmark`, or ``all``.
+Prints one line per figure and exits with status 1 if a figure exceeds its limit. Times are CPU
+times. Comparisons alternate both sides in one run. NAME is a name registered below with
+`benchmark`, or ``all``.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from typing import Any
 
 import privacy as dp
 
-# The limits are for one core. Read when numpy is imported, which happens in the benchmarks.
+# The limits are for one core. Set before the benchmarks import numpy, which reads these variables.
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number and the largest value that is good enough, if there is one."""
+    """A measured value and its upper limit, if any."""
 
     name: str
     value: float
@@ -38,12 +38,12 @@ class Figure:
 
     @property
     def short(self) -> bool:
-        # `not <=` so that a NaN falls short
+        # `not <=`, so that NaN fails
         return self.limit is not None and not self.value <= self.limit
 
     def __str__(self) -> str:
         wanted = "" if self.limit is None else f"  (<= {self.limit:g})"
-        verdict = "SHORT" if self.short else "ok" if self.limit is not None else ""
+        verdict = "FAIL" if self.short else "ok" if self.limit is not None else ""
         return f"{self.name:<58} {self.value:12.6g} {self.unit:<3}{wanted:<14} {verdict}".rstrip()
 
 
@@ -52,7 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
-    """Register a function that yields figures under a name for the command line."""
+    """Register a function that yields figures under a command-line name."""
 
     def register(function: Benchmark) -> Benchmark:
         BENCHMARKS[name] = function
@@ -62,9 +62,9 @@ def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
 
 
 def median_cpu(call: Callable[[float], Any], repeats: int) -> float:
-    """Return the median CPU seconds of `call`, each time with an argument not seen before."""
+    """Return the median CPU seconds of `call`, with a new argument in each repetition."""
     times = []
-    call(0.77)  # imports and shared tables
+    call(0.77)  # warm up: imports and shared tables
     for turn in range(repeats):
         fresh = 1 + 1e-3 * (turn + 1) / repeats
         start = time.process_time_ns()
@@ -74,14 +74,14 @@ def median_cpu(call: Callable[[float], Any], repeats: int) -> float:
 
 
 def sampled(noise_multiplier: float, q: float, steps: int) -> Any:
-    """Return `steps` fresh Poisson samples with Gaussian noise."""
+    """Return `steps` Poisson-sampled Gaussian mechanisms."""
     step = dp.PoissonSampled(dp.Gaussian(noise_multiplier), sampling_probability=q)
     return dp.repeat(step, steps)
 
 
 @benchmark("many-mechanisms")
 def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
-    """10,000 different mechanisms in RDP, after a first plan of the same kind."""
+    """Account for 10,000 different mechanisms in RDP, after a warm-up plan of the same kind."""
     kinds: dict[str, tuple[Callable[[float], Any], float]] = {
         "Gaussians": (dp.Gaussian, 50),
         "randomized responses": (lambda x: dp.RandomizedResponse(x / 1e5), 300),
@@ -105,7 +105,7 @@ def many_mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("rdp-evaluation")
 def rdp_evaluation(_: argparse.Namespace) -> Iterator[Figure]:
-    """All default orders of one sampled Gaussian, fresh noise each time."""
+    """Evaluate RDP of one sampled Gaussian at all default orders, with new noise each time."""
     for q, sigma in ((0.001, 0.6), (0.01, 1.0), (0.1, 2.0)):
 
         def evaluate(fresh: float, q: float = q, sigma: float = sigma) -> Any:
@@ -116,7 +116,7 @@ def rdp_evaluation(_: argparse.Namespace) -> Iterator[Figure]:
 
 
 def child_cpu(command: list[str]) -> float:
-    """Return the CPU seconds of one child process."""
+    """Return the CPU seconds of a child process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -125,7 +125,7 @@ def child_cpu(command: list[str]) -> float:
 
 @benchmark("startup")
 def startup(_: argparse.Namespace) -> Iterator[Figure]:
-    """The whole command against the imports that it cannot do without."""
+    """Compare the startup of the command with that of its required imports."""
     command = str(Path(sys.executable).parent / "dpcalib")
     plain = [command, "sigma", "--epsilon", "1", "--delta", "1e-5"]
     for name, ours, imports, limit in (
@@ -141,10 +141,10 @@ def startup(_: argparse.Namespace) -> Iterator[Figure]:
 
 
 def gaussian_slack(epsilon: float, delta: float, sigma: float) -> tuple[bool, float]:
-    """Return whether sigma meets the target, and how much larger than needed it is.
+    """Return whether sigma meets the target, and its relative excess to first order.
 
-    The profile with both tails by erfc, in 256-bit balls of the floats themselves. The
-    slack is to first order, with d delta / d mu = phi(epsilon/mu - mu/2).
+    Evaluates the privacy profile by erfc in 256-bit ball arithmetic on the exact floats. The
+    slack uses d delta / d mu = phi(epsilon/mu - mu/2).
     """
     from flint import arb, ctx
 
@@ -160,7 +160,7 @@ def gaussian_slack(epsilon: float, delta: float, sigma: float) -> tuple[bool, fl
 
 @benchmark("unsafe")
 def unsafe(options: argparse.Namespace) -> Iterator[Figure]:
-    """Calibrated noise judged by interval arithmetic, over the whole plane of targets."""
+    """Verify calibrated noise with interval arithmetic over random (epsilon, delta) targets."""
     draw = random.Random(20201)
     bad, worst = 0, 0.0
     for _ in range(options.draws):
@@ -181,7 +181,7 @@ def unsafe(options: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("tight-epsilon")
 def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
-    """The tight epsilon of sampled Gaussians, fresh noise each time."""
+    """Compute the tightest epsilon of sampled Gaussians, with new noise each time."""
     delta = 1e-6
     for q, steps in itertools.product((0.001, 0.01, 0.1), (1000, 100_000)):
         sigma = dp.noise_multiplier(
@@ -197,7 +197,7 @@ def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("sampled-laplace")
 def sampled_laplace(_: argparse.Namespace) -> Iterator[Figure]:
-    """The tightest epsilon of few sampled Laplaces, where no contour is tight."""
+    """Compute the tightest epsilon of few sampled Laplaces, where no contour is tight."""
     for scale, q, steps in ((1.0, 0.01, 2), (1.0, 0.1, 3), (0.1, 0.001, 1000)):
 
         def evaluate(fresh: float, scale: float = scale, q: float = q, steps: int = steps) -> float:
@@ -210,7 +210,7 @@ def sampled_laplace(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("groups")
 def groups(_: argparse.Namespace) -> Iterator[Figure]:
-    """The tight epsilon of a user's 1,000 sampled records, another number of records each time."""
+    """Compute the tightest epsilon of users with 900 to 1,000 sampled records."""
     for q, sigma, steps in ((0.001, 20.0, 100), (0.01, 100.0, 1000), (0.1, 1000.0, 1000)):
 
         def evaluate(fresh: float, q: float = q, sigma: float = sigma, steps: int = steps) -> float:
@@ -231,7 +231,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 @benchmark("memory")
 def memory(_: argparse.Namespace) -> Iterator[Figure]:
-    """The peak of one tight calibration to a tiny epsilon over a million steps."""
+    """Measure peak memory of a tight calibration to epsilon = 0.001 over a million steps."""
     done = subprocess.run(
         [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True
     )
@@ -240,7 +240,7 @@ def memory(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("certified")
 def certified(_: argparse.Namespace) -> Iterator[Figure]:
-    """A proof with every number."""
+    """Time certified answers."""
 
     def sigma(fresh: float) -> float:
         return dp.noise_multiplier(epsilon=fresh, delta=1e-5, certify=True)
@@ -258,7 +258,7 @@ def certified(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("running-sums")
 def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
-    """Noise and time of correlated noise; a step of the last tenth of 10,000 releases."""
+    """Measure the noise and time of correlated noise, and steps in the last 1000 of 10,000."""
     import numpy as np
 
     kinds = dp.Factorisation
@@ -312,7 +312,7 @@ BANDIT = {"delta": 1e-5}
 
 
 def unit_features(rounds: int, dimension: int) -> Any:
-    """Return 5 unit candidates a round."""
+    """Return 5 unit-norm candidates per round."""
     import numpy as np
 
     x = np.random.default_rng(1).standard_normal((rounds, 5, dimension))
@@ -321,7 +321,7 @@ def unit_features(rounds: int, dimension: int) -> Any:
 
 @benchmark("bandit-live")
 def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
-    """Whole lives of agents with noise of the operating system, 5 candidates, releases included."""
+    """Time all rounds of agents: 5 candidates, cryptographically secure noise, and releases."""
     import bandits
 
     rounds = 12_000
@@ -346,13 +346,13 @@ def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
                     agent.update(agent.select(candidates), 1.0)
                 times.append((time.process_time_ns() - start) * 1e-3 / rounds)
             best = min(times)
-            name = f"{kind.__name__}, d={dimension}: a round ({1e6 / best:,.0f} a second)"
+            name = f"{kind.__name__}, d={dimension}: per round ({1e6 / best:,.0f} per second)"
             yield Figure(name, best, "us", limit)
 
 
 @benchmark("bandit-throughput")
 def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
-    """Simulated rounds of 96 replicates at d = 20, the environment included."""
+    """Time simulated rounds of 96 replicates at d = 20, including the environment."""
     import bandits
 
     options = {"dimension": 20, "rounds": 10_000, "epsilon": 1.0, **BANDIT}
@@ -375,11 +375,11 @@ def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
             bandits.simulate({name: algorithm}, world, replicates=96, seed=1)
             times.append((time.process_time_ns() - start) * 1e-3 / (96 * algorithm.rounds))
         best = min(times)
-        yield Figure(f"{name} ({1e6 / best:,.0f} a second)", best, "us", limit)
+        yield Figure(f"{name} ({1e6 / best:,.0f} per second)", best, "us", limit)
 
 
 REGRET = {
-    # epsilon: AdaPrivate-TS and -UCB as they were measured before, and what ours may have
+    # epsilon: regret of AdaPrivate-TS and -UCB measured earlier, and the limit of ours
     0.1: (1120, None, 750),
     0.5: (815, 794, 320),
     1.0: (656, 626, 217),
@@ -390,7 +390,7 @@ REGRET = {
 
 @benchmark("bandit-regret")
 def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
-    """Regret at one true guarantee, all algorithms in the same worlds."""
+    """Compare regret at equal guarantees, all algorithms in the same environments."""
     import bandits
 
     def play(algorithms: dict[str, Any], world: Any = None) -> dict[str, tuple[float, float]]:
@@ -455,7 +455,7 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def million_per_second(draw: Callable[[int], Any], count: int) -> float:
-    """Return how many million draws a CPU second gives, the best of three, tables at hand."""
+    """Return million draws per CPU second, the best of three runs after a warm-up."""
     draw(1000)
     times = []
     for _ in range(3):
@@ -467,9 +467,10 @@ def million_per_second(draw: Callable[[int], Any], count: int) -> float:
 
 @benchmark("release")
 def release(_: argparse.Namespace) -> Iterator[Figure]:
-    """Clipping by user against a plain sum by user, and exact noise against OpenDP's.
+    """Compare clipping by user with a plain sum by user, and exact noise with OpenDP's.
 
-    Both sides of the sums run in turn on one core; the polars threads are set before its import.
+    Both sides of the sums alternate on one core. The number of polars threads is set before polars
+    is imported.
     """
     yield from sums_by_user()
     yield from exact_noise()
@@ -510,7 +511,7 @@ def sums_by_user() -> Iterator[Figure]:
 
 
 def records_and_sums(people: int, draw: Any) -> Iterator[Figure]:
-    """Clip records beside a group-by and sum of the same rows."""
+    """Compare record clipping with a group-by sum of the same rows."""
     import polars as pl
 
     rows = draw.normal(size=(10_000_000, 4))
@@ -530,10 +531,10 @@ def records_and_sums(people: int, draw: Any) -> Iterator[Figure]:
         frame.group_by("user").agg(pl.exclude("user").sum())
         theirs.append(time.process_time() - start)
     mine, other = statistics.median(ours), statistics.median(theirs)
-    yield Figure("clip 1e7 x 4 records, 9 of 10 too long", 1e3 * mine, "ms")
-    yield Figure("  polars group-by and sum of the same rows", 1e3 * other, "ms")
+    yield Figure("clip 1e7 x 4 records, 9 of 10 above the clip norm", 1e3 * mine, "ms")
+    yield Figure("  polars group-by sum of the same rows", 1e3 * other, "ms")
     yield Figure("  ratio", mine / other, "x", 3)
-    yield Figure("  memory beside the result", 1e-6 * beside, "MB", 50)
+    yield Figure("  memory in addition to the result", 1e-6 * beside, "MB", 50)
 
 
 def exact_noise() -> Iterator[Figure]:
@@ -548,13 +549,13 @@ def exact_noise() -> Iterator[Figure]:
             ours = million_per_second(lambda n, f=sampler, s=scale: f(s, n), 2_000_000)
             name = sampler.__name__.replace("_", " ")
             limit = 1 / wanted if sampler is dp.discrete_gaussian else None
-            yield Figure(f"{name}, scale {scale:g}, a draw", 1 / ours, "us", limit)
-        yield Figure(f"  OpenDP's discrete gaussian, scale {scale:g}, a draw", 1 / theirs, "us")
+            yield Figure(f"{name}, scale {scale:g}, per draw", 1 / ours, "us", limit)
+        yield Figure(f"  OpenDP's discrete gaussian, scale {scale:g}, per draw", 1 / theirs, "us")
 
 
 @benchmark("audit")
 def audit(_: argparse.Namespace) -> Iterator[Figure]:
-    """Lower bounds, power, false alarms, speed and mutants of the audits."""
+    """Measure lower bounds, power, false positive rates, speed and mutants of the audits."""
     sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.audit
     from tests.benchmarks.audits import figures
 
@@ -563,7 +564,7 @@ def audit(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("kills")
 def kills(_: argparse.Namespace) -> Iterator[Figure]:
-    """Kills at random moments of running sums and agents that save what they do."""
+    """Kill processes with saved running sums and agents at random times."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.kills import figures
 
@@ -572,7 +573,7 @@ def kills(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
-    """Random queries far from ordinary ones: soundness, time and memory."""
+    """Check soundness, time and memory on random extreme queries."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.corners import figures
 
@@ -584,7 +585,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--draws", type=int, default=100_000, help="draws of `unsafe`, `corners`")
-    parser.add_argument("--replicates", type=int, default=192, help="worlds of `bandit-regret`")
+    parser.add_argument("--replicates", type=int, default=192, help="replicates of `bandit-regret`")
     parser.add_argument("--seed", type=int, default=2026, help="seed of `bandit-regret`, `corners`")
     options = parser.parse_args()
     names = list(BENCHMARKS) if options.name == "all" else [options.name]
@@ -593,7 +594,7 @@ def main() -> int:
         for figure in BENCHMARKS[name](options):
             print(figure, flush=True)
             short += figure.short
-    print(f"{short} short of its limit" if short else "all within their limits")
+    print(f"{short} outside the limit" if short else "all within the limits")
     return int(short > 0)
 
 

@@ -1,7 +1,6 @@
-"""What the audits promise, measured: `python tests/benchmarks/acceptance.py audit`.
+"""Audit benchmarks: `python tests/benchmarks/acceptance.py audit`.
 
-Each row is (name, value, unit, largest value that is good enough). The time that the mechanisms
-take to run is not counted.
+Each row is (name, value, unit, limit). Times exclude running the mechanisms.
 """
 
 import math
@@ -61,7 +60,7 @@ def lower_bounds():
             found.append(timed(lambda s=scores: epsilon_lower_bound(*s, DELTA, claim=CLAIM)))
         bounds, times = zip(*found, strict=True)
         name = f"epsilon lower bound, n={runs:g}"
-        yield f"{name}: share of epsilon not reached", 1 - statistics.mean(bounds), "", missing
+        yield f"{name}: shortfall from epsilon = 1", 1 - statistics.mean(bounds), "", missing
         yield f"{name}: time", statistics.median(times), "ms", milliseconds
 
 
@@ -73,12 +72,12 @@ def power():
             found.append(timed(lambda s=scores: falsify(CLAIM, *s).falsified))
         caught, times = zip(*found, strict=True)
         name = f"noise x {factor:g}, n={runs}"
-        yield f"{name}: share not caught at 5 %", 1 - statistics.mean(caught), "", 0.1
+        yield f"{name}: false negative rate at 5 %", 1 - statistics.mean(caught), "", 0.1
         yield f"{name}: time", statistics.median(times), "ms", 5
 
 
 def white_box_power():
-    """Yield the exact power at the sum of squares up to which the noise counts as too small."""
+    """Yield the exact false negative rate, from the rejection threshold of the sum of squares."""
     n, residuals = 390, np.ones(390)
 
     def caught(total):
@@ -90,7 +89,7 @@ def white_box_power():
         middle = (low + high) / 2
         low, high = (middle, high) if caught(middle) else (low, middle)
     missed = 1 - float(gammainc(n / 2, low / 0.81 / 2))
-    yield "noise x 0.9, 390 residuals: probability not caught", missed, "", 0.1
+    yield "noise x 0.9, 390 residuals: false negative rate", missed, "", 0.1
 
 
 def false_alarms():
@@ -131,7 +130,7 @@ def false_alarms():
         "epsilon_lower_bound, any": lambda rng: (
             epsilon_lower_bound(*losses(dp.PureDP(1.0), ONE, rng, 500), 0.0) > 1
         ),
-        "SequentialAudit, looked at 20 times": watched,
+        "SequentialAudit, updated 20 times": watched,
         "falsify_one_run": lambda rng: (
             falsify_one_run(dp.ApproximateDP(1.0, 1e-4), **response(rng)).falsified
         ),
@@ -149,7 +148,7 @@ def false_alarms():
     limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / REPETITIONS)
     for name, alarm in bounds.items():
         rate = statistics.mean(alarm(rng) for rng in draws(REPETITIONS))
-        yield f"false alarms at 5 %: {name}", rate, "", limit
+        yield f"false positive rate at 5 %: {name}", rate, "", limit
 
 
 def claims_by_epsilon():
@@ -177,13 +176,13 @@ def configurations():
             )
             wrong += finding.falsified is wrong_if
             total += milliseconds
-        what = "false alarms" if wrong_if else "not caught"
+        what = "false positives" if wrong_if else "false negatives"
         yield f"{len(claims)} claims at 1e-6, noise x {factor:g}: {what}", wrong, "", 0
         yield f"{len(claims)} claims at 1e-6, noise x {factor:g}: time", total / 1e3, "s", 1
 
 
 def mutants():
-    """Yield how many bugs that are patched into the source no audit notices."""
+    """Yield the number of bugs patched into the source that no audit detects."""
 
     def survives(audits):
         try:
@@ -202,4 +201,4 @@ def mutants():
         patched = source.replace(before, after)
         survivors += survives([lambda text=patched: battery.audit_sample(text)])
     total = len(test_mutants.PACKAGE) + len(test_mutants.RELEASES)
-    yield f"survivors of {total} mutants", survivors, "", 0
+    yield f"surviving mutants of {total}", survivors, "", 0

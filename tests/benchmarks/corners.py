@@ -1,12 +1,12 @@
-"""Random queries far from ordinary ones, each held against a lower bound found another way.
+"""Random extreme queries, each compared with an independent lower bound.
 
-The queries run in a child process, so that its peak of memory is theirs alone; warnings are errors
-there. The references are written from the definitions and share no code with the package:
+The queries run in a child process, which measures their peak memory and turns warnings into
+errors. The references are written from the definitions and share no code with the package:
 
-* one release: its profile in closed form, in mpmath;
-* two releases: the profile of one, averaged over the loss of the other, by quadrature;
-* more: what a test by the largest or by the sum of the noisy values tells apart. Dropping releases
-  or post-processing them only lowers delta, so that these are lower bounds.
+* one release: its privacy profile in closed form, in mpmath;
+* two releases: the profile of one, averaged over the privacy loss of the other, by quadrature;
+* more: delta of a test on the maximum or the sum of the noisy values. Dropping releases and
+  post-processing only lower delta, so these are lower bounds.
 """
 
 import json
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, log_ndtr, logsumexp
 
-_STOP = 10.0  # CPU seconds after which a query is given up
-_ACCURACY = 1e-7  # of the references, relative to delta
+_STOP = 10.0  # CPU seconds until a query times out
+_ACCURACY = 1e-7  # relative error bound of the references' delta
 _RELATIONS = ("ADD_OR_REMOVE_ONE", "REPLACE_SPECIAL", "REPLACE_ONE")
 Draw = dict[str, Any]
 
@@ -58,7 +58,7 @@ def draws(count: int, seed: int) -> list[Draw]:
 
 
 def main() -> None:
-    """Answer the queries on standard input, a line each."""
+    """Answer the queries on standard input, one per line."""
     import privacy as dp
 
     warnings.simplefilter("error")
@@ -80,7 +80,7 @@ def main() -> None:
                 answer["value"] = curve.epsilon(one["delta"])
             else:
                 answer["value"] = curve.delta(one["epsilon"])
-        except Exception as error:  # noqa: BLE001  # a failure of any kind is counted
+        except Exception as error:  # noqa: BLE001  # count every kind of failure
             answer["error"] = f"{type(error).__name__}: {error}"
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def answers(queries: list[Draw]) -> list[Draw]:
-    """Return each query's value or error, its CPU seconds and the peak of memory so far, in MB."""
+    """Return each query's value or error, its CPU seconds, and the peak memory so far in MB."""
     done = subprocess.run(
         [sys.executable, __file__],
         input="\n".join(map(json.dumps, queries)),
@@ -103,7 +103,7 @@ def answers(queries: list[Draw]) -> list[Draw]:
 
 
 def figures(count: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Yield what the queries measured: name, value, unit, limit."""
+    """Yield the rows of the queries: name, value, unit, limit."""
     queries = draws(count, seed)
     warm = {"q": 0.01, "sigma": 1.0, "steps": 10, "relation": _RELATIONS[0], "delta": 1e-5}
     given = answers([warm, *queries])[1:]
@@ -119,14 +119,14 @@ def figures(count: int, seed: int) -> Iterator[tuple[Any, ...]]:
     yield f"{count} corner queries: warnings and errors", len(failed), "", 0
     yield "NaN or negative answers", len(strange), "", 0
     yield "below an independent reference", len(below), "", 0
-    yield "share that took more than 1 s of CPU", len(slow) / count, "", 1e-3
+    yield "share of queries above 1 s of CPU", len(slow) / count, "", 1e-3
     yield "slowest query", max(seconds), "s", 3
     yield "median query", 1e3 * float(np.median(seconds)), "ms", None
-    yield "peak of memory", max(a["peak"] for a in given), "MB", 250
+    yield "peak memory", max(a["peak"] for a in given), "MB", 250
 
 
 def is_below(query: Draw, value: float) -> bool:
-    """Return whether an answer promises more privacy than there is."""
+    """Return whether an answer is below its reference, hence unsound."""
     if math.isinf(value):
         return False
     if "delta" in query:
@@ -136,7 +136,7 @@ def is_below(query: Draw, value: float) -> bool:
 
 
 def log_reference(query: Draw, epsilon: float) -> float:
-    """Return log delta(epsilon), or a lower bound of it, by other means than the package's."""
+    """Return log delta(epsilon), or a lower bound of it, independent of the package."""
     q, mu, steps = query["q"], 1 / query["sigma"], query["steps"]
     replaced = query["relation"] == "REPLACE_ONE"
     if steps == 1:
@@ -158,7 +158,7 @@ def _exact(q: float, mu: float, epsilon: float, *, replaced: bool) -> float:
     while True:
         profile = oracles.antipodal(mu, q) if replaced else oracles.sampled(oracles.gaussian(mu), q)
         delta = profile(mp.mpf(epsilon))
-        # digits enough when twice as many tell the same
+        # accept when doubling the digits changes delta by at most 1e-12, relatively
         mp.mp.dps *= 2
         profile = oracles.antipodal(mu, q) if replaced else oracles.sampled(oracles.gaussian(mu), q)
         again = profile(mp.mpf(epsilon))
@@ -169,7 +169,7 @@ def _exact(q: float, mu: float, epsilon: float, *, replaced: bool) -> float:
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Return log(e^ours - e^theirs) less the rounding of both, -inf where that is negative."""
+    """Return log(e^ours - e^theirs - rounding error of both), or -inf if that is negative."""
     with np.errstate(all="ignore"):
         rounding = 1e-13 * (1 + np.maximum(np.abs(ours), np.abs(theirs)))
         share = -np.expm1(np.minimum(theirs - ours, 0.0)) - rounding
@@ -181,7 +181,7 @@ def _log_mixture(q: float, near: np.ndarray, far: np.ndarray) -> np.ndarray:
 
 
 def _places(mu: float, steps: int) -> np.ndarray:
-    """Return places that a test may cut at."""
+    """Return candidate thresholds of a test."""
     most = 45 + 3 * mu + math.sqrt(2 * math.log(steps))
     return np.concatenate([np.linspace(-12, most, 3000), mu / 2 + np.linspace(-40, 40, 2001) / mu])
 
@@ -199,9 +199,10 @@ def _one(q: float, mu: float, epsilon: float, *, replaced: bool) -> float:
 
 
 def _two(q: float, mu: float, epsilon: float) -> float:
-    """Return delta of two releases, a record removed: E_P of delta_1 at what is left of epsilon."""
+    """Return log E_P[delta_1(epsilon - privacy loss)]: two releases, one record removed."""
     with np.errstate(all="ignore"):
-        # where nothing more need be lost, and where all of the other release is lost
+        # where the remaining epsilon is 0, and where it is log(1 - q), the smallest loss of one
+        # release
         above = np.log((math.exp(min(epsilon, 700.0)) - 1 + q) / q)
         ends = np.array(
             [above, np.log(math.exp(min(epsilon, 700.0)) / (1 - q) - 1 + q) - np.log(q)]
@@ -232,7 +233,7 @@ def _two(q: float, mu: float, epsilon: float) -> float:
 
 
 def _by_largest(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) -> float:
-    """Return what the largest value tells: P(max > x) - e^epsilon Q(max > x)."""
+    """Return the largest log[P(max > x) - e^epsilon Q(max > x)] over thresholds x."""
     x = _places(mu, steps)
 
     def log_some(log_tail: np.ndarray) -> np.ndarray:
@@ -245,12 +246,12 @@ def _by_largest(q: float, mu: float, steps: int, epsilon: float, *, replaced: bo
     null = log_ndtr(-x)
     ours = log_some(_log_mixture(q, null, log_ndtr(mu - x)))
     theirs = log_some(_log_mixture(q, null, log_ndtr(-mu - x)) if replaced else null)
-    # P(max > x) is at least log_some less (steps tail)^2, below 1e-13 of it where `small` is used
+    # Where `small` is used, P(max > x) >= exp(small) - exp(2 small): a relative error below 1e-13.
     return float(_difference(ours, epsilon + theirs).max())
 
 
 def _below(j: np.ndarray, steps: int, q: float) -> np.ndarray:
-    """Return P(Bin(steps, q) <= j); SciPy's bdtr is right to six digits only at 1e8 steps."""
+    """Return P(Bin(steps, q) <= j). At 1e8 steps, SciPy's bdtr has only six correct digits."""
     beyond = _beyond(j, steps, q)
     # 1 - q has few of q's digits, which count where nearly all the mass is at or below j
     rest = np.where(j < steps, betainc(np.maximum(steps - j, 1), j + 1, 1 - q), 1.0)
@@ -262,13 +263,16 @@ def _beyond(j: np.ndarray, steps: int, q: float) -> np.ndarray:
 
 
 def _by_sum(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) -> float:
-    """Return what the sum tells: N(j mu / sqrt(T), 1), j ~ Bin(T, q), cut at x."""
+    """Return log delta of a test on the sum, at the best threshold x.
+
+    The sum is N(j mu / sqrt(T), 1) with j ~ Bin(T, q).
+    """
     mean, deviation = steps * q, math.sqrt(steps * q * (1 - q))
     j = np.unique(
         np.clip(np.floor(mean + deviation * np.linspace(-40, 40, 1601)), 0, steps).tolist()
         + [k for k in range(40) if k <= steps]
     )
-    # blocks (j_i, j_(i+1)]: the mass of each is a difference of the nearer tail
+    # blocks (j_i, j_(i+1)]: each mass is a difference of the smaller tail, against cancellation
     upper = np.append(j[1:], steps)
     with np.errstate(all="ignore"):
         left = _below(upper, steps, q) - _below(j, steps, q)
@@ -277,7 +281,7 @@ def _by_sum(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) 
         first = float(_below(j[:1], steps, q)[0])
         mass = np.where(mass > 0, mass, 0.0) * (1 - 1e-8)
         log_mass = np.append(np.log(mass), math.log(first) if first > 0 else -math.inf)
-    low = np.append(j + (upper > j), 0.0)  # the fewest of each block
+    low = np.append(j + (upper > j), 0.0)  # the smallest count of each block
     size = mu / math.sqrt(steps)
     shift = mean * size
     x = np.unique(
@@ -297,7 +301,8 @@ def _by_sum(q: float, mu: float, steps: int, epsilon: float, *, replaced: bool) 
     ours = mixed(log_ndtr(np.subtract.outer(-x, -low * size)))
     if not replaced:
         return float(_difference(ours, epsilon + log_ndtr(-x)).max())
-    # Q's mass above x is largest for the fewest of each block, and the rest of j gains nothing
+    # Q(sum > x) is largest for the smallest count of each block. P omits the missing mass; Q counts
+    # it as j = 0.
     missing = max(1 - math.exp(float(logsumexp(log_mass))), 0.0) + 1e-8
     theirs = mixed(log_ndtr(np.subtract.outer(-x, low * size)))
     with np.errstate(all="ignore"):

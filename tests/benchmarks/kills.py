@@ -1,8 +1,8 @@
-"""What kills do to saved states, measured: `python tests/benchmarks/acceptance.py kills`.
+"""Crash tests of saved states: `python tests/benchmarks/acceptance.py kills`.
 
-A child forked from this process goes on with a folder and is killed at a random moment. Then the
-folder is restored here and held against what every child handed out before its end. Each row is
-(name, value, unit, largest value that is good enough).
+A forked child resumes from a folder and is killed at a random time. The parent then restores the
+folder and compares it with the published outputs of all children. Each row is (name, value, unit,
+limit).
 """
 
 import contextlib
@@ -23,21 +23,21 @@ from privacy.running_sums import state_file
 
 SUMS, AGENTS = 1000, 300
 STEPS, LONGEST = 12, 0.01
-"""Up to how many steps a child makes, and how many seconds it then has left at most."""
+"""The largest number of steps before a kill, and the longest delay after them in seconds."""
 MEMORY = Path("/dev/shm")
-"""Where flushing costs nothing, so that kills do not all meet a process that waits for a disk."""
+"""A file system in memory. On a disk, most kills would hit a process that waits for a flush."""
 BLOCK, BATCH, DIMENSION = 64, 4, 3
 FAULTS = (
-    "noises drawn twice for one release",
-    "records lost or doubled",
-    "folders unusable",
-    "left-over files",
+    "noise drawn twice for one release",
+    "records lost or duplicated",
+    "unusable folders",
+    "leftover files",
 )
 
 
 def figures():
     """Yield every row."""
-    state_file._PART = 10 * DIMENSION  # small, so that parts are interrupted too
+    state_file._PART = 10 * DIMENSION  # small, so that kills also interrupt writing parts
     for name, kind, kills in (("running sum", Sum, SUMS), ("agent", Agent, AGENTS)):
         found = killed(kind, kills)
         yield f"{name}: kills", -found.pop("kills"), "", -kills
@@ -48,33 +48,33 @@ def figures():
 
 
 def killed(kind, kills):
-    """Kill children and return how often each fault was found."""
+    """Kill children and return how often each fault occurred."""
     draw = random.Random(2026)
     found = dict.fromkeys(
-        ("kills", *FAULTS, "kills in the middle of a writing", "kills before a first state"), 0
-    ) | {"outputs held against each other": 0}
+        ("kills", *FAULTS, "kills during a write", "kills before the first state"), 0
+    ) | {"outputs compared": 0}
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as parent:
         warm_up(kind(Path(parent) / "warm"))
         case = None
         while found["kills"] < kills:
-            if case is None or draw.random() < 0.05:  # first states are interrupted as well
-                found["outputs held against each other"] += len(case.released) if case else 0
+            if case is None or draw.random() < 0.05:  # kills also interrupt first states
+                found["outputs compared"] += len(case.released) if case else 0
                 case = kind(Path(parent) / f"{found['kills']}")
             case.die(draw.randrange(STEPS) if case.children else 0, draw.uniform(0, LONGEST))
             found["kills"] += 1
-            found["kills in the middle of a writing"] += any(case.folder.glob("*.partial"))
+            found["kills during a write"] += any(case.folder.glob("*.partial"))
             try:
                 case.check(found)
             except (ValueError, RuntimeError, OSError) as error:
                 print(f"unusable: {error}")
-                found["folders unusable"] += 1
+                found["unusable folders"] += 1
                 case = None
-        found["outputs held against each other"] += len(case.released) if case else 0
+        found["outputs compared"] += len(case.released) if case else 0
     return found
 
 
 def warm_up(case):
-    """Import here what the children use."""
+    """Import in this process the modules that the children use."""
     for _ in range(2):
         told = itertools.count()
         with contextlib.suppress(StopIteration):
@@ -82,19 +82,19 @@ def warm_up(case):
 
 
 def exact(number):
-    """Return the vector of a record, on every lattice that is used here."""
+    """Return the vector of a record; every lattice used here represents it exactly."""
     return np.array([1.0, (number % 16) / 16, (number // 16 % 16) / 16]) / 2
 
 
 class Case:
-    """A folder, and what was handed out from it.
+    """A folder and its published outputs.
 
     Attributes
     ----------
     released
-        The bytes of every release that was handed out, by its number.
+        Every published output, by its release number.
     kept
-        Up to which record the folder has promised to keep all.
+        The number of records that the folder must contain after a restore.
     """
 
     row = struct.Struct(f"<qq{DIMENSION}d")
@@ -104,7 +104,7 @@ class Case:
         self.children = self.kept = self.twice = 0
 
     def die(self, steps, seconds):
-        """Run a child, kill it some time after some steps, and read what it handed out."""
+        """Run a child, kill it `seconds` after `steps` outputs, and read its outputs."""
         self.children += 1
         output, handle = os.pipe()
         child = os.fork()
@@ -112,7 +112,7 @@ class Case:
             try:
                 self.go_on(lambda *row: os.write(handle, self.row.pack(*row)))
             finally:
-                os._exit(1)  # an error; only a kill ends a child that is well
+                os._exit(1)  # only an error gets here: a working child runs until it is killed
         os.close(handle)
         with os.fdopen(output, "rb") as told:
             first = told.read(steps * self.row.size)
@@ -124,16 +124,16 @@ class Case:
             self.hand_out(release, values)
             self.kept = max(self.kept, kept)
         if not os.WIFSIGNALED(status):
-            raise SystemExit("A child ended by itself.")
+            raise SystemExit("A child exited before it was killed.")
 
     def hand_out(self, release, values):
         if release and self.released.setdefault(release, list(values)) != list(values):
             self.twice += 1
 
     def check(self, found):
-        """Restore the folder, add the faults, and leave it as the next child finds it."""
-        found["records lost or doubled"] += self.wrong_records(found)
-        found["noises drawn twice for one release"] += self.twice
+        """Restore the folder for the next child, and count the faults."""
+        found["records lost or duplicated"] += self.wrong_records(found)
+        found["noise drawn twice for one release"] += self.twice
         self.twice = 0
 
     def raw(self, sums):
@@ -142,7 +142,7 @@ class Case:
         return (lattice._high.state() * 2.0**21 + lattice._low.state()) * sums.step_width
 
     def left_over(self, sums, count):
-        """Return how many files there are beside `count` and the parts of a restored sum."""
+        """Return the number of files in excess of `count` and the parts of a restored sum."""
         return len(list(self.folder.iterdir())) - count - len(sums._parts)
 
 
@@ -171,11 +171,11 @@ class Sum(Case):
 
     def wrong_records(self, found):
         if not self.path.exists():
-            found["kills before a first state"] += 1
+            found["kills before the first state"] += 1
             return self.kept
         sums = dp.RunningSum.restore(self.path)
         self.hand_out(sums.releases, sums.prefix.tolist())
-        found["left-over files"] += self.left_over(sums, 1)
+        found["leftover files"] += self.left_over(sums, 1)
         lost, raw = max(0, self.kept - sums.releases), self.raw(sums)
         start = (max(sums.releases, 1) - 1) // BLOCK * BLOCK
         expected = [exact(k) for k in range(start, sums.releases)]
@@ -202,7 +202,7 @@ class Agent(Case):
             agent = self.algorithm().start()
             agent.save(self.folder)
         while True:
-            # saved by the line below, or restored
+            # with rounds % 7 == 1, the agent was saved by the line below or restored
             tell(moment(agent), agent.rounds if agent.rounds % 7 == 1 else 0, *agent.estimate)
             ticket = agent.select([exact(agent.rounds)])
             agent.update(ticket, reward(ticket.round))
@@ -211,13 +211,13 @@ class Agent(Case):
 
     def wrong_records(self, found):
         if not (self.folder / "agent.json").exists():
-            found["kills before a first state"] += 1
+            found["kills before the first state"] += 1
             self.algorithm().start().save(self.folder)
             return self.kept
         agent = self.algorithm().restore(self.folder)
         self.hand_out(moment(agent), agent.estimate.tolist())
         sums = agent._learner.channel.sums
-        found["left-over files"] += self.left_over(sums, 4)
+        found["leftover files"] += self.left_over(sums, 4)
         wrong = max(0, self.kept - agent.rounds)
         features, rewards = agent._open_batch()
         first = agent.rounds - len(rewards)
@@ -233,7 +233,7 @@ class Agent(Case):
 
 
 def moment(agent):
-    """Return a number on which, with the releases, the estimate depends and nothing else does."""
+    """Return a key that determines the estimate: the numbers of releases and rounds."""
     return agent.releases * 10**6 + agent.rounds
 
 

@@ -291,15 +291,15 @@ class TestExplain:
         assert "ADD_OR_REMOVE_ONE" not in sure
         assert sure["REPLACE_ONE"] >= high
         assert sure["REPLACE_SPECIAL"] == pytest.approx(3.26455, rel=1e-6)
-        sampling = found["statement"].partition("The sampling\n")[2].partition("\n\n")[0]
-        assert "- Under ADD_OR_REMOVE_ONE, no epsilon is given: one record more" in sampling
-        assert "- Under REPLACE_ONE (one record has another value), epsilon is 7.32938." in sampling
-        assert "(a null record instead of one record), epsilon is 3.26455." in sampling
+        sampling = found["statement"].partition("\nSampling\n")[2].partition("\n\n")[0]
+        assert "- Under ADD_OR_REMOVE_ONE, no epsilon is given: adding a record" in sampling
+        assert "- Under REPLACE_ONE (one record's value changes), epsilon is 7.32938." in sampling
+        assert "(a null record replaces one record), epsilon is 3.26455." in sampling
 
     def test_full_batches_say_that_every_record_takes_part(self):
         statement = answer("explain", "--noise-multiplier", 0.5, "--delta", 1e-5)["statement"]
-        assert "every record takes part in every step" in statement
-        assert "proven by interval arithmetic" in statement
+        assert "every record participates in every step" in statement
+        assert "verified with interval arithmetic" in statement
         # a batch of 256 of 257 records: one record more moves the sum by two clip norms
         moved = dp.account(dp.PoissonSampled(dp.Gaussian(0.25), sampling_probability=256 / 257))
         (shown,) = re.findall(r"Under REPLACE_ONE .* epsilon is ([\d.]+)\.\n", statement)
@@ -454,7 +454,7 @@ class TestExitCodes:
             raise ZeroDivisionError("division by zero")
 
         monkeypatch.setattr(dp, "noise_multiplier", fail)
-        assert "outside what can be computed" in refusal("sigma", *TARGET)
+        assert "outside the computable range" in refusal("sigma", *TARGET)
 
     def test_unknown_command(self):
         assert "sigm" in refusal("sigm")
@@ -666,7 +666,7 @@ def test_help_fits_on_a_terminal_of_80_columns(path):
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        (["epsilon", "--batch-size", "256"], "Pass -q, the batch size / number of records, and"),
+        (["epsilon", "--batch-size", "256"], "pass -q, the batch size / number of records, and"),
         (["epsilon", "--epochs", "15"], "epochs * number of records / batch size"),
         (["epsilon", "--noise", "1"], "Pass --noise-multiplier (over the clip norm) or --sigma"),
         (["sigma", "--eps", "1"], "No such option '--eps'. Pass --epsilon."),

@@ -395,7 +395,7 @@ class TestCheck:
         (line,) = done.stdout.splitlines()
         assert re.fullmatch(
             r"Within budget: spent epsilon=0\.614\d+, allowed epsilon=1, at delta=1e-06 "
-            r"for one record under ADD_OR_REMOVE_ONE, by notion contour\.",
+            r"for one record under ADD_OR_REMOVE_ONE\. Accounting method: contour\.",
             line,
         )
 
