@@ -102,7 +102,7 @@ def _missing(source: Source, target: Path, failures: Sequence[str]) -> str:
     addresses = " or ".join(source.addresses)
     tried = "\n  ".join(failures)
     return (
-        f"Expected {target} to exist, with {source.hash}.\n  {tried}\n"
+        f"Expected {target} to hold the data ({source.hash}), but it is missing.\n  {tried}\n"
         f"Download {addresses} to {target}, or pass path= with a zip or an extracted folder."
     )
 
