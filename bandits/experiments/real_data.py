@@ -45,8 +45,8 @@ def replayed(
             "rating scaled to [0, 1]. No round is discarded."
         ),
         (
-    """Return the table of data sets replayed for `rounds` rounds each (2,000 if quick)."""
-            "of the bandit only. See svd-features for private features."
+            "50 features from a truncated SVD of all ratings, which is not private: epsilon is "
+            "that of the bandit only. See svd-features for private features."
         ),
         "We have no numbers of the preprint for comparison.",
     )
