@@ -66,7 +66,7 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
-        checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
+        checks.count("rounds", self.rounds, "Pass the maximum number of rounds.")
         if self.bias is not None:
             remedy = "Pass the weight of the constant feature, such as 0.25."
             checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)

@@ -147,7 +147,7 @@ class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
     With changing candidates, ``width=0`` performs as well. If every round offers the same few
-    candidates, ``width=0`` can repeat a suboptimal one.
+    candidates, ``width=0`` gets stuck on one of them.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def printed_subsampling_formula_not_a_bound(
         Poisson sampling probability q in (0, 1].
     """
     order = checks.count("order", order, "Pass a whole Rényi order, at least 2.", at_least=2)
-    remedy = "Pass sigma over the clip norm."
+    remedy = "Pass the noise scale divided by the clip norm."
     sigma = checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
     remedy = "Pass a probability."
     q = checks.real("sampling_probability", sampling_probability, remedy, above=0, at_most=1)

@@ -129,7 +129,7 @@ def save(agent: "Agent", folder: Path) -> None:
     text = json.dumps(header, indent=1).encode()
     _write(folder / "agent.json", lambda file: file.write(text))
     agent._turn = turn
-    for kind, name in names.items():  # delete the previous files
+    for kind, name in names.items():  # delete files of earlier saves
         for old in folder.glob(f"{kind}-*.npz"):
             if old.name != name:
                 old.unlink()

@@ -76,7 +76,7 @@ class Ratings:
     item_ids: Indices = field(repr=False)
 
     def __post_init__(self) -> None:
-        remedy = "Rescale the ratings."
+        remedy = "Pass the public range of ratings."
         low = checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
         width = checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
         checks.real("high - low", width, remedy, at_least=1e-50)

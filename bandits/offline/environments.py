@@ -269,7 +269,7 @@ class Replay(Environment):
             raise ValueError(checks.expected("item", "...", rule, "Number the items from 0."))
         if np.unique(self.user, return_counts=True)[1].max() < self.candidates:
             rule = f"of users with >= {self.candidates} ratings"
-            raise ValueError(checks.expected("user", "...", rule, "Pass a smaller candidates."))
+            raise ValueError(checks.expected("user", "...", rule, "Decrease candidates."))
 
     @property
     def dimension(self) -> int:  # type: ignore[override]

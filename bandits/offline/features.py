@@ -161,8 +161,7 @@ def private_svd_features(
     clip_norm
         C > 0, on ratings scaled to [-1, 1]; public.
     simulation, seed
-        Pass ``simulation=True`` to use a seed, for simulation only: the noise is then reproducible
-        and gives no privacy.
+        As in `Algorithm.start`.
 
     Raises
     ------
@@ -194,7 +193,7 @@ def private_svd_features(
         relation=dp.NeighboringRelation(relation),
     )
     if multiplier > _MOST_NOISE:
-        remedy = "Pass a larger epsilon: this noise would hide the ratings completely."
+        remedy = "Pass a larger epsilon."
         rule = f"<= {_MOST_NOISE}"
         raise ValueError(checks.expected("noise_multiplier", multiplier, rule, remedy))
     steps = _STEPS_OF_ROW

@@ -29,8 +29,7 @@ class Privacy:
         ``"REPLACE_ONE"``: the reward takes any other value in the range. ``"REPLACE_SPECIAL"``: it
         is missing.
     simulation, seed
-        Pass ``simulation=True`` to use a seed, for simulation only: the noise is then reproducible
-        and gives no privacy.
+        As in `Algorithm.start`.
     """
 
     epsilon: float
