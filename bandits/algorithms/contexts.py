@@ -27,8 +27,8 @@ class PrivateContexts(Private):
     batch, width
         As in `AdaPrivateUCB`.
     relation
-        Under ``"REPLACE_SPECIAL"`` the round contributes nothing; its number stays public. Under
-        ``"REPLACE_ONE"`` its context and reward take any other values, which multiplies the
+        ``"REPLACE_SPECIAL"``: the round contributes nothing; its number stays public.
+        ``"REPLACE_ONE"``: its context and reward take any other values, which multiplies the
         sensitivity by `replace_distance`.
     ridge
         Initial A is ridge times the identity; not with ``calibration="published"``.

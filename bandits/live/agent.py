@@ -246,9 +246,9 @@ class Agent:
     def update(self, ticket: Ticket, reward: float | None) -> None:
         """Record the reward of a round; each ticket is accepted once.
 
-        Rewards outside the range are clipped; None and NaN count as missing. A reward that arrives
-        after its batch was closed adds nothing. Without privacy, it is still added if its round is
-        among the last 65,536 rounds without a reward.
+        Rewards outside the range are clipped; None and NaN count as missing. A reward after the end
+        of its batch adds nothing, except that without privacy it is added if its round is one of
+        the last 65,536 waiting for a reward.
 
         Raises
         ------

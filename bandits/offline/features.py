@@ -140,13 +140,12 @@ def private_svd_features(
 ) -> ItemFeatures:
     r"""Return features from a noisy Gram matrix of the ratings, released once.
 
-    The matrix R is that of `svd_features`, with each user's row clipped to norm C. The release is
-    R'R + (N + N')/2, with independent entries N(0, sigma^2) in N. The features are post-processing
-    of its positive semidefinite part. Replacing a user changes R'R by r r' - s s', of Frobenius
-    norm at most sqrt(2) C^2; adding, removing or zeroing a user changes it by at most C^2. R'R is
+    R is the matrix of `svd_features` with each user's row clipped to norm C. The release is
+    R'R + (N + N')/2, with independent entries N(0, sigma^2) in N; the features are post-processing
+    of its positive semidefinite part. In Frobenius norm, R'R changes by at most sqrt(2) C^2 if a
+    user is replaced (r r' - s s'), and by at most C^2 if a user is added, removed or zeroed. It is
     not divided by the number of users. The symmetrized noise has the density of independent noise
-    in the Frobenius norm, so the release is one Gaussian mechanism and its whole privacy profile
-    holds.
+    in the Frobenius norm, so this is one Gaussian mechanism, with its whole privacy profile.
 
     Parameters
     ----------
