@@ -1,11 +1,10 @@
-"""Private contextual bandits, assembled from the mechanisms of `privacy`.
+"""Differentially private contextual bandits, built on the mechanisms of `privacy`.
 
-Every public name is imported on first use. This package imports the public names of `privacy`
-and nothing below them.
+Public names are imported on first use. This package uses only public names of `privacy`.
 
-`learning` has the parts, `algorithms` the descriptions made of them; `live` runs them in earnest,
-`offline` in simulations; `experiments` are the tables of the preprint. A room imports rooms before
-it in this list.
+The subpackages, each of which imports only earlier ones: `learning` (components), `algorithms`
+(descriptions built from them), `live` (agents in production), `offline` (simulation and
+evaluation), `experiments` (tables of the preprint).
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Validation: one error for one bad input, in the shape that `privacy` uses.
+"""Input validation, with error messages in the format of `privacy`.
 
 ``Expected batch=0 to be a whole number >= 1. Pass the number of rounds in a batch.``
 """
@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def expected(name: str, value: object, rule: str, remedy: str) -> str:
-    """Return the one message shape that every validation error has."""
+    """Return the message of a validation error."""
     try:
         shown = repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
@@ -33,7 +33,7 @@ def real(
     below: float = math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """Return `value` as a finite float inside its domain, or raise."""
+    """Return `value` as a finite float in its domain, or raise."""
     limits = ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit)]
     rule = " and ".join(bounds) or "finite"
@@ -41,7 +41,7 @@ def real(
         raise TypeError(expected(name, value, f"a number {rule}", remedy))
     try:
         number = float(value)
-    except OverflowError:  # a whole number beyond the floats
+    except OverflowError:  # an int above the largest float
         number = math.inf
     inside = above < number < below and at_least <= number <= at_most
     if not (math.isfinite(number) and inside):
@@ -50,12 +50,12 @@ def real(
 
 
 def moderate(name: str, value: Any, remedy: str) -> float:
-    """Check a number in [1e-50, 1e50], so that a few of them multiplied are far from overflow."""
+    """Check a number in [1e-50, 1e50], so that products of a few do not overflow."""
     return real(name, value, remedy, at_least=1e-50, at_most=1e50)
 
 
 def width(value: Any) -> float:
-    """Check the width of confidence bounds in standard deviations, 0 or up to 1e50."""
+    """Check the width of confidence bounds in standard deviations, in [0, 1e50]."""
     return real("width", value, "Pass a number of standard deviations.", at_least=0, at_most=1e50)
 
 
@@ -70,7 +70,7 @@ def count(name: str, value: Any, remedy: str, *, at_least: int = 1, at_most: int
 
 
 def finite(name: str, value: Any, shape: tuple[int, ...], remedy: str) -> Array:
-    """Return `value` as a finite float array of one shape, or raise; its numbers are not shown."""
+    """Return `value` as a finite float array of one shape, or raise without showing its numbers."""
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""`dpcalib bandit`: simulations from the command line."""
+"""The command `dpcalib bandit`."""
 
 import inspect
 import json
@@ -31,10 +31,10 @@ def _simulate(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show the regret of algorithms in the same worlds.
+    """Compare the regret of algorithms on the same simulated environments.
 
-    The worlds are synthetic: rewards are clicks with probability 1 / (1 + exp(-theta'x)), and a
-    round offers 5 of 100 arms.
+    The environments are synthetic: rewards are 0 or 1, with probability 1 / (1 + exp(-theta'x)) of
+    a 1, and each round offers 5 of 100 arms.
     """
     import bandits
     from bandits.algorithms.registry import ALGORITHMS
@@ -45,7 +45,7 @@ def _simulate(
         ("--plot", plot, (".png", ".svg", ".pdf")),
     ):
         if path is not None and not (path.suffix in endings and path.parent.is_dir()):
-            rule = f"a {' or '.join(endings)} file in a folder that exists"
+            rule = f"a {' or '.join(endings)} file in an existing folder"
             raise click.UsageError(f"Expected {option}={str(path)!r} to be {rule}.")
     built = {}
     try:
@@ -84,19 +84,21 @@ def _simulate(
         answer = {"schema": "dpcalib.bandit-simulate/1", "rounds": rounds, "delta": delta}
         click.echo(json.dumps(answer | {"algorithms": finite}, allow_nan=False))
         return
-    click.echo(f"{'algorithm':<18} {'regret':>8} {'s.e.':>6} {'epsilon':>8}  {'relation':<15}  for")
+    click.echo(
+        f"{'algorithm':<18} {'regret':>8} {'s.e.':>6} {'epsilon':>8}  {'relation':<15}  unit"
+    )
     for row in rows:
         numbers = f"{row['regret']:>8.1f} {row['standard_error']:>6.1f} {up(row['epsilon']):>8}"
-        whom = f"{row['relation'] or 'none':<15}  {row['unit'] or 'nobody'}"
-        click.echo(f"{row['algorithm']:<18} {numbers}  {whom}")
+        scope = f"{row['relation'] or 'none':<15}  {row['unit'] or 'none'}"
+        click.echo(f"{row['algorithm']:<18} {numbers}  {scope}")
     click.echo(
-        f"\nRegret after {rounds} rounds, mean of {replicates} worlds. Asked was epsilon="
-        f"{epsilon:g}; shown is what holds at delta={delta:g}."
+        f"\nMean regret after {rounds} rounds over {replicates} replicates. epsilon is an upper "
+        f"bound at delta={delta:g}; the target was {epsilon:g}."
     )
 
 
 def _protection(found: Any) -> dict[str, Any]:
-    """Return epsilon, and of whom: None where nobody is protected."""
+    """Return epsilon, privacy unit and relation; the last two are None without privacy."""
     protected = math.isfinite(found.epsilon)
     return {
         "epsilon": found.epsilon,
@@ -119,47 +121,51 @@ simulate = click.Command(
             multiple=True,
             default=_DEFAULT,
             metavar="NAME",
-            help="An algorithm, such as PrivateUCB; repeat it for several.",
+            help="Algorithm, such as PrivateUCB. Repeat the option for several.",
         ),
         click.Option(
             ["--epsilon"],
             type=float,
             default=1.0,
             show_default=True,
-            help="Target of the private ones.",
+            help="Privacy target of private algorithms.",
         ),
         click.Option(
             ["--delta"],
             type=float,
             default=1e-5,
             show_default=True,
-            help="Well below 1 / rounds.",
+            help="Privacy target; choose it well below 1 / rounds.",
         ),
         click.Option(
-            ["--dimension"], type=int, default=20, show_default=True, help="Of the features."
+            ["--dimension"], type=int, default=20, show_default=True, help="Feature dimension."
         ),
         click.Option(
-            ["--rounds"], type=int, default=10_000, show_default=True, help="Of each world."
+            ["--rounds"], type=int, default=10_000, show_default=True, help="Number of rounds."
         ),
         click.Option(
-            ["--replicates"], type=int, default=24, show_default=True, help="Number of worlds."
+            ["--replicates"], type=int, default=24, show_default=True, help="Number of replicates."
         ),
-        click.Option(["--seed"], type=int, default=0, show_default=True, help="Of everything."),
+        click.Option(["--seed"], type=int, default=0, show_default=True, help="Random seed."),
         click.Option(
-            ["--jobs"], type=int, default=1, show_default=True, help="Processes; needs joblib."
+            ["--jobs"],
+            type=int,
+            default=1,
+            show_default=True,
+            help="Number of processes; more than one requires joblib.",
         ),
-        click.Option(["--table"], type=_FILE, help="Write the curves: .csv or .parquet."),
-        click.Option(["--plot"], type=_FILE, help="Draw the curves: .png, .svg, .pdf."),
+        click.Option(["--table"], type=_FILE, help="Write the regret curves: .csv or .parquet."),
+        click.Option(["--plot"], type=_FILE, help="Plot the regret curves: .png, .svg or .pdf."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
     ],
 )
 
 
 def _experiment(*, name: str, **options: Any) -> None:
-    """Re-run a table of the AdaPrivate-TS preprint.
+    """Reproduce a table of the AdaPrivate-TS preprint.
 
-    Its numbers stand beside ours, with a verdict. A full run takes minutes; --quick takes
-    seconds and is too short to judge the numbers.
+    The table shows our numbers, those of the preprint, and a verdict. A full run takes minutes.
+    --quick takes seconds and is too short to judge the numbers.
     """
     from bandits.experiments.command import show
     from bandits.offline.datasets import DataUnavailable

@@ -1,1 +1,1 @@
-"""Descriptions of algorithms: parts put together, with a guarantee before anything runs."""
+"""Algorithms as frozen descriptions; each states its privacy guarantee before it runs."""

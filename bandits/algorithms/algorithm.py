@@ -1,8 +1,8 @@
-"""What an algorithm is: a frozen description, from which learners and live agents are built.
+"""Base class of the algorithms: frozen descriptions that build learners and live agents.
 
-A description names the parts; `bases` has its two kinds, and `registry` all that have a name. As a
-mechanism of `privacy` it is validated when it is made, can be compared, and says what it guarantees
-before anything runs.
+`bases` has the private and the non-private base class, and `registry` lists the algorithms by name.
+Like a mechanism of `privacy`, an algorithm is validated when it is constructed, can be compared,
+and states its guarantee before it runs.
 """
 
 import math
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from bandits.live.agent import Agent
 
 _FEW = 16
-"""Candidates up to which all their products take less time than their squares alone."""
+"""Up to this many candidates, computing all pairwise products is faster than the squares alone."""
 Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Base of every algorithm: the features, the horizon and the rewards.
+    """Base class of all algorithms: features, horizon and reward range.
 
     Parameters
     ----------
     dimension
         Length d of a feature vector, >= 1. Features of norm above 1 are scaled to norm 1.
     rounds
-        The most rounds that will be played; public, and fixed before the first.
+        Maximum number of rounds; public, and fixed before the first round.
     low, high
-        The public range of rewards; what lies outside is clipped.
+        Public range of rewards; rewards outside are clipped.
     centre
-        Subtracted from rewards; public, in [low, high]. None takes the algorithm's own.
+        Constant subtracted from rewards; public, in [low, high]. None uses the algorithm's default.
     bias
-        Weight w in [0.001, 0.999] of a constant feature, so that the mean reward is learnt: x
-        becomes (sqrt(1 - w^2) x, w). None adds none.
+        Weight w in [0.001, 0.999] of a constant feature that learns the mean reward: x becomes
+        (sqrt(1 - w^2) x, w). None adds no constant feature.
     prior_mean
-        theta before the first round, d numbers. It must be public, or paid for elsewhere.
+        Prior mean of theta, d numbers. It must be public or accounted for separately.
     """
 
     dimension: int
@@ -66,7 +66,7 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
-        checks.count("rounds", self.rounds, "Pass the most rounds that will be played.")
+        checks.count("rounds", self.rounds, "Pass the maximum number of rounds.")
         if self.bias is not None:
             remedy = "Pass the weight of the constant feature, such as 0.25."
             checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
@@ -82,41 +82,41 @@ class Algorithm(ABC):
 
     @cached_property
     def reward_range(self) -> Range:
-        """The range of rewards and the centre."""
+        """The reward range and its center."""
         centre = self.low if self.centre is None else self.centre
         return Range(self.low, self.high, centre)
 
     @cached_property
     def features(self) -> int:
-        """Length of the feature vectors that the model sees."""
+        """Length of the model's feature vectors, including the constant feature."""
         return self.dimension + (self.constant is not None)
 
     @cached_property
     def constant(self) -> float | None:
-        """The weight of the constant feature; None where there is none."""
+        """The weight of the constant feature, or None."""
         return self.bias
 
     @cached_property
     def _shrink(self) -> float:
-        """By what features are multiplied to make room for the constant."""
+        """Factor on the features that keeps the norm <= 1 with the constant feature."""
         return 1.0 if self.constant is None else math.sqrt(1 - self.constant**2)
 
     @property
     def prior(self) -> Array:
-        """The prior mean of all coefficients that the model sees."""
+        """The prior mean of all coefficients of the model."""
         prior = np.zeros(self.features)
         if self.prior_mean is not None:
             prior[: self.dimension] = np.array(self.prior_mean) / self._shrink
         return prior
 
     def theta(self, coefficients: Array) -> Array:
-        """Return the coefficients of the features as they were given, from the model's."""
+        """Return the coefficients of the original features, given the model's coefficients."""
         return coefficients[..., : self.dimension] * self._shrink
 
     @property
     @abstractmethod
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
 
     @property
     @abstractmethod
@@ -125,24 +125,24 @@ class Algorithm(ABC):
 
     @abstractmethod
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
 
     @abstractmethod
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel; `rng` None takes the operating system's randomness."""
+        """Return a new channel; `rng` None uses the operating system's random generator."""
 
     @abstractmethod
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what the whole transcript guarantees, however the rounds are played."""
+        """Return the guarantee of the whole transcript, however the rounds are played."""
 
     def prepared(self, candidates: Array) -> Array:
         """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
         if candidates.ndim == 2 and len(candidates) <= _FEW:
-            # of all products of two vectors the largest is a square
+            # the largest entry of a Gram matrix is on its diagonal (Cauchy-Schwarz)
             squares = dsyrk(1.0, candidates.T, trans=1)
         else:
             squares = np.einsum("...i,...i->...", candidates, candidates)
-        # neither of these warns of an overflow, which NumPy's products do
+        # dsyrk and einsum emit no overflow warning; NumPy's products do
         if not squares.item(squares.argmax()) <= MARGIN:
             candidates = _shortened(candidates)
         constant = self.constant
@@ -155,7 +155,7 @@ class Algorithm(ABC):
         return out
 
     def learner(self, seeds: Seeds, rng: np.random.Generator | None) -> Learner:
-        """Return a fresh learner, with a replicate axis if `seeds` is a list."""
+        """Return a new learner, with a replicate axis if `seeds` is a list."""
         lead = (len(seeds),) if isinstance(seeds, list) else ()
         return Learner(
             model=self.model(lead),
@@ -172,9 +172,10 @@ class Algorithm(ABC):
         Parameters
         ----------
         simulation
-            Say True to use `seed` and float noise; what comes out must then protect nobody.
+            True for simulation only: the noise is float noise that `seed` reproduces and gives no
+            privacy. False draws noise from the operating system's random generator.
         seed
-            In a simulation alone. Otherwise noise comes from the operating system.
+            Random seed; requires ``simulation=True``.
         """
         return runner().start(self, simulation=simulation, seed=seed)
 
@@ -184,20 +185,20 @@ class Algorithm(ABC):
         return runner().restore(folder)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-able form that `algorithm_from_json` reads back."""
+        """Return a JSON-serializable mapping that `algorithm_from_json` reads."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"type": type(self).__name__, **values}
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of NumPy or another library as Python's own, which JSON knows."""
+    """Convert a number of NumPy or another library to a Python number, for JSON."""
     if isinstance(value, bool | int | float) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _shortened(features: Array) -> Array:
-    """Return features scaled to norm 1 where they are longer, however long."""
+    """Return features with norms above 1 scaled to 1, without overflow."""
     if not np.isfinite(features).all():
         raise ValueError(checks.expected("candidates", "...", "finite", "Pass finite features."))
     largest = np.maximum(np.abs(features).max(-1, keepdims=True), 1.0)

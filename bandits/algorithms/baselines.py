@@ -1,8 +1,8 @@
-"""The AdaPrivate-TS preprint's Algorithm 1 (2026) and its variants.
+"""Algorithm 1 of the AdaPrivate-TS preprint (2026) and its variants.
 
-Batches of one length; the noise of every batch stays in b; A is public and needs none. Where the
-preprint's accounting is wrong, the right one is here, and the printed one is kept under a name
-that says so.
+Batches have one length, b accumulates the noise of every batch, and A is public and has no noise.
+Where the preprint's accounting is wrong, the classes here use a correct one; the preprint's
+formula stays available under a name that marks it as printed.
 """
 
 import math
@@ -27,18 +27,19 @@ _ADD_OR_REMOVE_ONE = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 @dataclass(frozen=True, kw_only=True)
 class _AdaPrivate(Private):
-    """Algorithm 1: b is released at the end of batches of one length; A needs no noise.
+    """Algorithm 1: b is released at the end of batches of one length; A has no noise.
 
     Parameters
     ----------
     batch
-        Rounds of a batch.
+        Rounds per batch.
     growth
-        End a batch when det A has grown by the factor 1 + growth instead; None counts rounds.
+        If given, a batch ends when det A has grown by the factor 1 + growth instead of after
+        `batch` rounds.
     ridge
-        A starts as ridge times the identity, > 0.
+        Initial A is ridge times the identity, > 0.
     frozen
-        Add rounds to A when their batch ends, not one by one.
+        Update A once per batch, when the batch ends, instead of once per round.
     """
 
     batch: int = 300
@@ -48,7 +49,7 @@ class _AdaPrivate(Private):
 
     def __post_init__(self) -> None:
         if self.growth is not None and self.frozen:
-            remedy = "det A grows round by round only where A does."
+            remedy = "Pass frozen=False: growth= requires A to be updated in every round."
             raise ValueError(checks.expected("frozen", self.frozen, "False with growth=", remedy))
         super().__post_init__()
 
@@ -58,7 +59,7 @@ class _AdaPrivate(Private):
         return Fixed(self.batch) if self.growth is None else Determinant(self.growth)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
         return Ridge(
             self.features, lead, ridge=self.ridge, frozen=self.frozen, prior_mean=self.prior
         )
@@ -71,14 +72,14 @@ class AdaPrivateUCB(_AdaPrivate):
     Parameters
     ----------
     width
-        Standard deviations added to the estimate, >= 0.
+        Number of standard deviations added to the estimate, >= 0.
     """
 
     width: float = 1.0
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return UpperConfidence(self.width)
 
 
@@ -96,69 +97,72 @@ class AdaPrivateTS(_AdaPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Thompson(self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateAdaptive(AdaPrivateTS):
-    """AdaPrivate-TS whose exploration decays: v_k = v_0 decay^k in batch k = 0, 1, ..."""
+    """AdaPrivate-TS with decaying exploration: v_k = v_0 decay^k in batch k = 0, 1, ..."""
 
     scale: float = 1.5
     decay: float = 0.95
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Thompson(self.scale, self.decay)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateTuned(_AdaPrivate):
-    """AdaPrivate-Adaptive that starts at v_0 = 1 + sigma / (d sqrt(ridge))."""
+    """AdaPrivate-Adaptive with v_0 = 1 + sigma / (d sqrt(ridge))."""
 
     decay: float = 0.95
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         sigma = self.noise_multiplier * self.clip_norm
         return Thompson(1 + sigma / (self.features * math.sqrt(self.ridge)), self.decay)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateForced(AdaPrivateTS):
-    """AdaPrivate-TS that plays a uniform arm with probability min(1, d log t / (t gamma))."""
+    """AdaPrivate-TS that plays a uniform arm with probability min(1, d log t / (t gamma)).
+
+    t is the number of the round.
+    """
 
     gamma: float = 1.0
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Forced(Thompson(self.scale), self.gamma)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateAmp(AdaPrivateTS):
-    """AdaPrivate-TS on Poisson samples of each batch, which is accounted exactly.
+    """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At one true guarantee this is noisier than no sampling: the noise of a sum that stands for the
-    batch is sigma / q, never below sigma at q = 1. It is here to be compared with.
+    At the same guarantee, sampling adds noise: the noise of the rescaled sum of a batch is
+    sigma / q, which is never below sigma at q = 1.
 
     Parameters
     ----------
     sampling_probability
-        q in (0, 1]; a value below 1 warns, and says what it costs.
+        q in (0, 1]. A value below 1 emits a warning with the increase in noise.
     rescale
         Divide the released sums by q.
 
     Notes
     -----
-    A uses every round, and who was sampled stays secret. The outputs with rewards r and r' are
-    (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x). A missing reward is r' = 0: the pair of
-    ADD_OR_REMOVE_ONE, in both directions, for any centre. Under REPLACE_ONE that is the pair for
-    rewards on one side of the centre, and the antipodal pair is that for a centre in the middle;
-    other centres have no proven pair and are refused for q < 1.
+    A uses every round, and the sampled rounds stay secret. With rewards r and r' the outputs are
+    (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x). A missing reward has r' = 0, which gives
+    the dominating pair of ADD_OR_REMOVE_ONE, in both directions, for any center. Under REPLACE_ONE,
+    the same pair applies if the center is an end of the range, and the antipodal pair if it is the
+    middle. No dominating pair is proven for other centers; they raise ValueError for q < 1.
     """
 
     sampling_probability: float = 1.0
@@ -168,12 +172,12 @@ class AdaPrivateAmp(AdaPrivateTS):
     CALIBRATIONS = ("exact",)
 
     def __post_init__(self) -> None:
-        remedy = "Pass the share of rounds whose rewards are used."
+        remedy = "Pass the probability that a round is sampled."
         q = self.sampling_probability
         checks.real("sampling_probability", q, remedy, above=0, at_most=1)
         proven = self.reward_range.is_end or self.replace_distance == 2
         if self.relation == REPLACE_ONE and q < 1 and not proven:
-            remedy = "Other centres have no proven pair of distributions under sampling."
+            remedy = "Pass an end or the middle: no dominating pair is proven for other centers."
             rule = "at an end or in the middle of the range"
             raise ValueError(checks.expected("centre", self.centre, rule, remedy))
         super().__post_init__()
@@ -181,12 +185,12 @@ class AdaPrivateAmp(AdaPrivateTS):
             warnings.warn(self._price(), stacklevel=3)
 
     def _price(self) -> str:
-        """Return what sampling costs, in words."""
+        """Return a warning with the increase in noise."""
         full = replace(self, sampling_probability=1.0).noise_multiplier
         times = self.noise_multiplier / (self.sampling_probability * full)
         return (
-            f"Each reward is released once, and sampling makes the noise of a full sum {times:.3g} "
-            "times as large at one guarantee. AdaPrivateTS uses every reward."
+            f"At the same guarantee, sampling makes the noise of a full sum {times:.3g} times as "
+            "large, because each reward is released only once. Use AdaPrivateTS instead."
         )
 
     @property
@@ -203,23 +207,23 @@ class AdaPrivateAmp(AdaPrivateTS):
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise of one release over `clip_norm`."""
+        """Noise multiplier: the noise scale of one release divided by `clip_norm`."""
         return dp.calibrate(
             self._sampled, epsilon=self.epsilon, delta=self.delta, relation=self._accounted
         )
 
     @property
     def mechanism(self) -> dp.Gaussian | dp.PoissonSampled:
-        """All releases together, as one mechanism of `privacy`."""
+        """One mechanism of `privacy` for all releases together."""
         return self._sampled(self.noise_multiplier)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what the whole transcript guarantees: the true epsilon, however calibrated."""
+        """Return the guarantee of the whole transcript: the true epsilon, for any calibration."""
         answer = dp.account(self.mechanism, relation=self._accounted).guarantee(delta=delta)
         return replace(answer, relation=dp.NeighboringRelation(self.relation), unit=self.unit)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel for rewards."""
+        """Return a new channel for rewards."""
         return Sampled(
             self.sums((*lead, self.features), rng),
             sampling_probability=self.sampling_probability,
@@ -230,20 +234,20 @@ class AdaPrivateAmp(AdaPrivateTS):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateUser(AdaPrivateTS):
-    """AdaPrivate-TS that protects all rewards of a user, by a cap on the user's lifetime.
+    """AdaPrivate-TS with user-level privacy: a lifetime cap bounds each user's contribution.
 
     Parameters
     ----------
     cap
-        What a user may add to all batches, in [1e-50, 1e50]: the root of the sum of squared
-        norms for independent noise, the sum of norms for correlated noise.
+        Contribution bound of a user over all batches, in [1e-50, 1e50]. For independent noise it
+        bounds the root of the sum of squared norms, for correlated noise the sum of norms.
     per_batch
-        What a user may add to one batch, in [1e-50, 1e50]; None allows the whole cap.
+        Contribution bound of a user per batch, in [1e-50, 1e50]; None allows the whole cap.
 
     Notes
     -----
-    Rounds, contexts and who plays which round are public; all REWARDS of a user are replaced, or
-    missing. Replacing moves a capped sum by up to 2 cap.
+    Rounds, contexts and the user of each round are public. Neighboring data sets differ in all
+    rewards of one user, which are replaced or missing. Replacing has sensitivity up to 2 cap.
     """
 
     cap: float = 1.0
@@ -252,7 +256,7 @@ class AdaPrivateUser(AdaPrivateTS):
     replace_distance = 2.0
 
     def __post_init__(self) -> None:
-        remedy = "Pass what a user may add to the sums."
+        remedy = "Pass the contribution bound of a user."
         checks.moderate("cap", self.cap, remedy)
         if self.per_batch is not None:
             checks.moderate("per_batch", self.per_batch, remedy)
@@ -269,11 +273,11 @@ class AdaPrivateUser(AdaPrivateTS):
 
     @property
     def participation(self) -> dp.Participation:
-        """All releases, under the cap."""
+        """Participation in all releases, under the cap."""
         return dp.Participation.lifetime_cap(self._norm)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel for rewards."""
+        """Return a new channel for rewards."""
         sums = self.sums((*lead, self.features), rng)
         per_batch = self.cap if self.per_batch is None else self.per_batch
         return Capped(sums, cap=self.cap, per_batch=per_batch, norm=self._norm)
@@ -281,32 +285,32 @@ class AdaPrivateUser(AdaPrivateTS):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateGroup(AdaPrivateTS):
-    """AdaPrivate-TS that protects all rewards of a user naively, as a group of k rounds.
+    """AdaPrivate-TS with user-level privacy by group privacy for k rounds per user.
 
     Parameters
     ----------
     rounds_per_user
-        k; rewards of a user's later rounds are dropped.
+        k; the rewards of a user's later rounds are dropped.
     """
 
     rounds_per_user: int = 10
     unit = "all rewards of one user"
 
     def __post_init__(self) -> None:
-        remedy = "Pass the most rewards of a user that are used."
+        remedy = "Pass the maximum number of rewards per user."
         checks.count("rounds_per_user", self.rounds_per_user, remedy)
         super().__post_init__()
 
     @property
     def clip_norm(self) -> float:
-        """What k rounds can add to the sums together."""
+        """Norm bound on the contribution of k rounds together."""
         return self.rounds_per_user * self.reward_range.clip_norm
 
     @property
     def participation(self) -> dp.Participation:
-        """Any releases: the norms of k rounds add up to `clip_norm`."""
+        """Participation in any releases; the norms of k rounds sum to at most `clip_norm`."""
         return dp.Participation.lifetime_cap("l1")
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel for rewards."""
+        """Return a new channel for rewards."""
         return Limited(self.sums((*lead, self.features), rng), rounds_per_user=self.rounds_per_user)

@@ -1,4 +1,4 @@
-"""The two kinds of algorithms: those that protect nobody, and those that release noisy sums."""
+"""Base classes of non-private algorithms and of those that release noisy running sums."""
 
 import math
 import warnings
@@ -36,16 +36,16 @@ _MOST_RELEASES = {
     "honaker_tree": 1024,
     "optimised": 1024,
 }
-"""Where a matrix has to be written out; it takes seconds."""
+"""Limits for factorizations that form a dense matrix; at the limit this takes seconds."""
 
 
 def _ridge(ridge: float) -> None:
-    checks.moderate("ridge", ridge, "Pass the regulariser, such as 1.")
+    checks.moderate("ridge", ridge, "Pass the regularizer, such as 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivate(Algorithm):
-    """Learns from each reward at once, and protects nobody.
+    """Base class of algorithms without privacy, which learn from each reward immediately.
 
     Parameters
     ----------
@@ -61,15 +61,15 @@ class NonPrivate(Algorithm):
 
     @property
     def schedule(self) -> Schedule:
-        """Every round is a batch."""
+        """Batches of one round."""
         return Fixed(1)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh ridge regression."""
+        """Return a new ridge regression."""
         return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel without noise."""
+        """Return a new channel without noise."""
         return Open(self.features, lead)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
@@ -79,20 +79,20 @@ class NonPrivate(Algorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class Private(Algorithm):
-    """An algorithm whose batch sums of rewards are released as noisy running sums.
+    """Base class of algorithms that release the batch sums of rewards as noisy running sums.
 
     Parameters
     ----------
     epsilon, delta
-        The target, met by the whole transcript. delta well below 1 / rounds.
+        Privacy target of the whole transcript. Choose delta well below 1 / rounds.
     relation
-        What changes between neighbours: ``REPLACE_ONE``, the reward of one round is any other;
-        ``REPLACE_SPECIAL``, it is missing. Rounds and contexts are public in both.
+        Neighboring relation: under ``REPLACE_ONE`` the reward of one round takes any other value,
+        under ``REPLACE_SPECIAL`` it is missing. Rounds and contexts are public in both.
     noise
-        How the noise of the releases is correlated: a factorisation of `privacy.Factorisation`.
+        Correlation of the noise of the releases: the name of a `privacy.Factorisation`.
     calibration
-        ``"exact"``: the smallest noise. ``"printed"``: rho = (sqrt(epsilon + L) - sqrt(L))^2 with
-        L = log(1/delta), valid and loose.
+        ``"exact"`` uses the smallest noise that meets the target. ``"printed"`` uses
+        rho = (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta): valid, but conservative.
     """
 
     epsilon: float
@@ -109,7 +109,7 @@ class Private(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.relation not in RELATIONS:
-            remedy = "Rounds are public: a reward can be replaced, or missing."
+            remedy = "Rounds are public, so choose a relation that changes only a reward."
             raise ValueError(
                 checks.expected(
                     "relation", self.relation, f"one of {[str(r) for r in RELATIONS]}", remedy
@@ -121,18 +121,16 @@ class Private(Algorithm):
             ("calibration", self.calibration, self.CALIBRATIONS),
         ):
             if value not in known:
-                raise ValueError(
-                    checks.expected(name, value, f"one of {known}", "Choose one of them.")
-                )
+                raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
         _ridge(self.ridge)
-        remedy = f"Pass longer batches, or another noise than {self.noise!r}."
+        remedy = f"Pass longer batches, or a noise other than {self.noise!r}."
         most = _MOST_RELEASES.get(self.noise, 2**31)
         checks.count("batches", self.batches, remedy, at_most=most)
         _ = self.noise_multiplier  # checks epsilon and delta
         if self.rounds * self.delta >= 1:
             warnings.warn(
-                f"rounds * delta = {self.rounds * self.delta:.3g} is not small: such a delta lets "
-                "a mechanism show some rewards outright. Pass delta well below 1 / rounds.",
+                f"rounds * delta = {self.rounds * self.delta:.3g} is not small: with such a delta "
+                "a mechanism may publish some rewards. Pass delta well below 1 / rounds.",
                 stacklevel=3,
             )
 
@@ -143,17 +141,17 @@ class Private(Algorithm):
 
     @property
     def clip_norm(self) -> float:
-        """Norm bound of what the protected unit adds to the sums."""
+        """Norm bound on the contribution of the privacy unit to the sums."""
         return self.reward_range.clip_norm
 
     @property
     def replace_distance(self) -> float:
-        """How far it moves when it is replaced, in clip norms."""
+        """Sensitivity to replacing the contribution of a privacy unit, in units of `clip_norm`."""
         return self.reward_range.replace_distance
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise of one release over `clip_norm`."""
+        """Noise multiplier: the noise scale of one release divided by `clip_norm`."""
         if self.calibration == "printed":
             rho = dp.rho_from_epsilon(self.epsilon, self.delta, conversion="classic")
             distance = self.replace_distance if self.replaced else 1.0
@@ -167,11 +165,11 @@ class Private(Algorithm):
 
     @property
     def mechanism(self) -> dp.Gaussian | dp.PoissonSampled:
-        """All releases together, as one mechanism of `privacy`."""
+        """One mechanism of `privacy` for all releases together."""
         return dp.Gaussian(self.noise_multiplier, self.replace_distance)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what the whole transcript guarantees, however the rounds are played.
+        """Return the guarantee of the whole transcript, however the rounds are played.
 
         Parameters
         ----------
@@ -184,23 +182,23 @@ class Private(Algorithm):
 
     @cached_property
     def batches(self) -> int:
-        """The most releases: K."""
+        """Maximum number K of releases."""
         return self.schedule.batches(self.rounds, self.features, self.ridge)
 
     @cached_property
     def factorisation(self) -> dp.Factorisation:
-        """How the noise of the K releases is correlated."""
+        """The factorization that correlates the noise of the K releases."""
         build = getattr(dp.Factorisation, self.noise)
         found: dp.Factorisation = build(self.batches)
         return found
 
     @property
     def participation(self) -> dp.Participation:
-        """In how many releases the protected unit takes part."""
+        """Participation of the privacy unit in the releases."""
         return dp.Participation.once()
 
     def sums(self, shape: tuple[int, ...], rng: np.random.Generator | None) -> dp.RunningSum:
-        """Return a fresh running sum of vectors of a shape."""
+        """Return a new running sum of arrays of the given shape."""
         return dp.RunningSum(
             self.factorisation,
             noise_multiplier=self.noise_multiplier,
@@ -216,11 +214,11 @@ class Private(Algorithm):
 
     @property
     def _step(self) -> float:
-        """The lattice: fine against the noise, and wide enough that no batch's sum is clamped.
+        """Lattice step: fine relative to the noise, and coarse enough that no batch sum is clamped.
 
-        Sums of up to 2^42 steps are exact. A lattice that is coarse against the noise would cost
-        noise: batches whose rounds all add up to more than 2^26 noises, beyond 10^8 rounds, are
-        clamped.
+        Sums of up to 2^42 steps are exact. The step is at most 2^-16 of the noise scale, because a
+        coarser one would require more noise. Sums above 2^26 noise scales, from batches of more
+        than 10^8 rounds, are therefore clamped.
         """
         longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
         rounds = self.rounds if longest is None else min(longest, self.rounds)
@@ -230,5 +228,5 @@ class Private(Algorithm):
         return math.ldexp(1.0, math.frexp(step)[1])
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel that protects the reward of each round."""
+        """Return a new channel that protects the reward of each round."""
         return Released(self.sums((*lead, self.features), rng))

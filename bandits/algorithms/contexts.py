@@ -1,4 +1,4 @@
-"""For private contexts: the sums of x x' and of (r - centre) x, released together with noise."""
+"""Private contexts: noisy sums of x x' and of (r - center) x, released together."""
 
 import math
 from dataclasses import dataclass
@@ -17,34 +17,37 @@ from bandits.learning.schedules import Fixed, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateContexts(Private):
-    """For private contexts: x x' and (r - centre) x are released together, both with noise.
+    """LinUCB with private contexts: noisy sums of x x' and (r - center) x, released together.
 
-    The action of a round shows that round's own context to whoever sees it, so that the claim is
-    JOINT differential privacy: everything but the round's own action (Shariff and Sheffet 2018).
+    The guarantee is joint differential privacy (Shariff and Sheffet 2018): it covers all outputs
+    except the action of the protected round itself, which depends on that round's context.
 
     Parameters
     ----------
     batch, width
         As in `AdaPrivateUCB`.
     relation
-        ``"REPLACE_SPECIAL"``: the round adds nothing; its number stays public. ``"REPLACE_ONE"``:
-        its context and reward are any others, which moves the sums by `replace_distance` as much.
+        ``"REPLACE_SPECIAL"``: the round contributes nothing; its number stays public.
+        ``"REPLACE_ONE"``: its context and reward take any other values, which multiplies the
+        sensitivity by `replace_distance`.
     ridge
-        A starts as ridge times the identity; not with ``calibration="published"``.
+        Initial A is ridge times the identity; not with ``calibration="published"``.
     calibration
-        ``"exact"`` and ``"printed"``, or ``"published"``: the constants of Shariff and Sheffet for
-        a binary tree with Gaussian noise. They meet the target by far: `guarantee` tells.
+        ``"exact"`` and ``"printed"`` as in `Private`. ``"published"`` uses the constants of Shariff
+        and Sheffet for a binary tree with Gaussian noise. These are very conservative; `guarantee`
+        returns the epsilon that they give.
     failure_probability
-        Of the ``"published"`` shift, in (0, 1): with which it may leave some A not positive.
+        Probability, in (0, 1), that the ``"published"`` shift leaves some A not positive definite.
 
     Notes
     -----
-    The published noise of a node is (Z + Z')/sqrt2, with Z of deviation ``published_sigma`` in each
-    entry, on the sum of v v', v = (x, r - centre). It doubles on the diagonal, so that the upper
-    triangle with sqrt2 off the diagonal, and sqrt2 (r - centre) x, has one deviation, sqrt2 sigma.
-    The corner (r - centre)^2 is read by nobody, and is not released here. Leaves of the tree are
-    batches. The published regulariser is a shift of each released matrix by 2 Upsilon, and
-    eigenvalues below Upsilon, which it allows with `failure_probability`, are taken as Upsilon.
+    The published noise of a node is (Z + Z')/sqrt2, with Z of standard deviation
+    ``published_sigma`` in each entry, on the sum of v v', v = (x, r - center). Its variance doubles
+    on the diagonal, so the upper triangle, with off-diagonal entries times sqrt2, and
+    sqrt2 (r - center) x all have standard deviation sqrt2 sigma. The corner (r - center)^2 is not
+    used and not released. The leaves of the tree are batches. The published regularizer shifts each
+    released matrix by 2 Upsilon. Eigenvalues below Upsilon, which occur with probability
+    `failure_probability`, are set to Upsilon.
     """
 
     batch: int = 300
@@ -62,8 +65,8 @@ class PrivateContexts(Private):
             checks.real("epsilon", self.epsilon, "Pass the target.", above=0)
             checks.real("delta", self.delta, "Pass a probability, such as 1e-5.", above=0, below=1)
             for name, only, remedy in (
-                ("noise", "binary_tree", "The published constants are those of a tree."),
-                ("ridge", PrivateContexts.ridge, "Leave it out: the published shift replaces it."),
+                ("noise", "binary_tree", "Pass noise='binary_tree'."),
+                ("ridge", PrivateContexts.ridge, "Omit it: the published shift replaces it."),
             ):
                 value = getattr(self, name)
                 if value != only:
@@ -76,12 +79,12 @@ class PrivateContexts(Private):
 
     @property
     def published(self) -> bool:
-        """Whether noise and regulariser are those of Shariff and Sheffet."""
+        """Whether noise and regularizer are those of Shariff and Sheffet."""
         return self.calibration == "published"
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return UpperConfidence(self.width)
 
     @cached_property
@@ -91,22 +94,22 @@ class PrivateContexts(Private):
 
     @property
     def reward_weight(self) -> float:
-        """By which (r - centre) x is multiplied before both sums get the same noise."""
+        """Weight w of (r - center) x; both sums then get noise of one scale."""
         return math.sqrt(2) if self.published else 1.0
 
     @property
     def clip_norm(self) -> float:
-        """sqrt(|x x'|_F^2 + |w (r - centre) x|^2) <= sqrt(1 + (w |r - centre|)^2)."""
+        """sqrt(|x x'|_F^2 + |w (r - center) x|^2) <= sqrt(1 + (w |r - center|)^2)."""
         return math.hypot(1, self.reward_weight * self.reward_range.clip_norm)
 
     @property
     def replace_distance(self) -> float:
-        """How far a replaced round moves the sums, in clip norms; rounded up, in [sqrt(2), 2].
+        """Sensitivity to replacing a round, in units of `clip_norm`; rounded up, in [sqrt(2), 2].
 
         With v = (w clip_norm of a reward)^2 it is (v + 2) / sqrt(2 (1 + v)) for v <= 2, else
-        2 sqrt(v / (1 + v)). The largest |x x' - y y'|_F^2 + w^2 |r x - s y|^2 has unit x and y and
-        r = s at the far end of the range: in c = x'y it is 2 (1 - c^2) + 2 v (1 - c), which is
-        largest at c = max(-v / 2, -1). Two features or more reach it.
+        2 sqrt(v / (1 + v)). The maximum of |x x' - y y'|_F^2 + w^2 |r x - s y|^2 has unit x and y
+        and r = s at the far end of the range. In c = x'y it is 2 (1 - c^2) + 2 v (1 - c), which is
+        largest at c = max(-v / 2, -1). It is attained with two or more features.
         """
         v = (self.reward_weight * self.reward_range.clip_norm) ** 2
         distance = (v + 2) / math.sqrt(2 * (1 + v)) if v <= 2 else 2 / math.sqrt(1 + 1 / v)
@@ -114,21 +117,21 @@ class PrivateContexts(Private):
 
     @property
     def _levels(self) -> int:
-        """The m = 1 + ceil(log2 K) of the published constants."""
+        """Number of tree levels in the published constants, m = 1 + ceil(log2 K)."""
         return 1 + (self.batches - 1).bit_length()
 
     @property
     def published_sigma(self) -> float:
-        """Deviation of Z.
+        """Standard deviation of Z.
 
-        ``4 sqrt(m) (1 + (r - centre)^2) log(4 / delta) / epsilon``
+        ``4 sqrt(m) (1 + (r - center)^2) log(4 / delta) / epsilon``
         """
         squared = 1 + self.reward_range.clip_norm**2
         return 4 * math.sqrt(self._levels) * squared * math.log(4 / self.delta) / self.epsilon
 
     @property
     def published_upsilon(self) -> float:
-        """Upsilon, which bounds the noise of all releases; half of the shift.
+        """Upsilon, the bound on the noise of all releases; half of the shift.
 
         ``sigma sqrt(2 m) (4 sqrt(d) + 2 log(2 K / failure_probability))``
         """
@@ -138,16 +141,16 @@ class PrivateContexts(Private):
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise of one release over `clip_norm`."""
+        """Noise multiplier: the noise scale of one release divided by `clip_norm`."""
         if not self.published:
             return super().noise_multiplier
-        # of a node over how far a record moves all of its nodes together
+        # noise scale of a node over the sensitivity of all nodes together
         moved = self.clip_norm * self.factorisation.sensitivity()
         found = math.sqrt(2) * self.published_sigma / moved
         return dp.Gaussian(found, self.replace_distance).noise_multiplier  # checks it
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
         start = {"ridge": self.ridge}
         if self.published:
             start = {"ridge": self.published_upsilon, "shift": self.published_upsilon}
@@ -155,7 +158,7 @@ class PrivateContexts(Private):
         return NoisyRidge(self.features, lead, **start, reward_weight=weight, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel for rewards."""
+        """Return a new channel for rewards."""
         d = self.features
         sums = self.sums((*lead, d * (d + 1) // 2 + d), rng)
         return WithContexts(sums, d, reward_weight=self.reward_weight)

@@ -1,9 +1,9 @@
-"""Phased elimination of arms on a core set, where the candidates of a round come at random.
+"""Phased elimination of arms on a core set, for rounds with random candidates.
 
-Arms are played in phases. Each phase estimates theta from its own rounds alone, released once, at
-its end. An arm whose upper bound lies below the lower bound of another arm is out for good (Hanna,
-Girgis, Fragouli and Diggavi 2022, after Lattimore and Szepesvari). Only rounds and features decide
-when a phase ends and what it plays; elimination reads releases.
+Each phase estimates theta from its own rounds only, released once at its end. An arm whose upper
+confidence bound is below the lower bound of another arm is eliminated permanently (Hanna, Girgis,
+Fragouli and Diggavi 2022, after Lattimore and Szepesvari). The end of a phase and the arms it plays
+depend only on rounds and features; elimination uses released values.
 """
 
 from collections.abc import Mapping
@@ -20,31 +20,31 @@ from bandits.learning.linear_model import Model, add_round, rows_times, times, t
 from bandits.learning.schedules import Geometric, Schedule
 
 _DIGITS = 9
-"""Of the scores of the design: candidates that it knows equally well are a tie, rounding or not."""
+"""Digits of the design scores, so that equal scores tie in spite of rounding errors."""
 
 
 class Phases:
-    """What each phase said of theta, the newest first, and the design of the open phase.
+    """Estimates of theta by phase, newest first, and the design of the open phase.
 
     Parameters
     ----------
     phases, dimension, lead
-        P; features' dimension d; shape of the replicate axis.
+        P; feature dimension d; shape of the replicate axis.
     ridge, prior_mean
-        As in `Ridge`, for each phase anew.
+        As in `Ridge`, for each phase separately.
     width
-        Of the confidence bounds, in standard deviations.
+        Width of the confidence bounds in standard deviations.
     reward_variance, noise_variance
-        Of a reward around its mean, and of the noise of a release.
+        Variance of a reward around its mean, and of the noise of a release.
 
     Attributes
     ----------
     mean
-        For each phase theta and, behind it, the lower bound that an arm has to reach: (..., P, d +
-        1).
+        theta of each phase, followed by the lower bound that an arm must reach: shape
+        (..., P, d + 1).
     root
-        For each phase S with x'S S'x the squared reach of x, and last S S' = A^-1 of the open
-        phase: shape (..., P + 1, d, d).
+        S of each phase, where x'S S'x is the squared half-width at x; the last S has S S' = A^-1 of
+        the open phase. Shape (..., P + 1, d, d).
     """
 
     moves = True
@@ -64,7 +64,7 @@ class Phases:
         self.ridge, self.width = ridge, width
         self.reward_variance, self.noise_variance = reward_variance, noise_variance
         self.prior = np.zeros(dimension) + prior_mean
-        self.mean = np.full((*lead, phases, dimension + 1), -np.inf)  # which every arm reaches
+        self.mean = np.full((*lead, phases, dimension + 1), -np.inf)  # eliminates no arm
         self.mean[..., :-1] = self.prior
         self.root = np.zeros((*lead, phases + 1, dimension, dimension))
         self.root[..., -1, :, :] = np.eye(dimension) / np.sqrt(ridge)
@@ -75,10 +75,10 @@ class Phases:
         return add_round(self.root[..., -1, :, :], x)[1]
 
     def close(self, features: Array, prefix: Array) -> None:
-        """End a phase: estimate theta from its own sum, prefix minus the prefix before.
+        """End a phase: estimate theta from its own sum, the difference of two prefixes.
 
-        theta = A^-1 (b + ridge prior) has covariance A^-1 (reward_variance A + noise_variance) A^-1
-        and less.
+        theta = A^-1 (b + ridge prior) has covariance at most
+        A^-1 (reward_variance A + noise_variance) A^-1.
         """
         own, self.before = prefix - self.before + self.ridge * self.prior, prefix
         values, vectors = np.linalg.eigh(transposed(features) @ features)
@@ -96,23 +96,23 @@ class Phases:
         self.root = np.concatenate((ends[0], kept, ends[1]), axis=-3)
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
         return {"mean": self.mean, "root": self.root, "before": self.before}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
         names = ("mean", "root", "before")
         self.mean, self.root, self.before = (state[name].copy() for name in names)
 
 
 def _estimates(features: Array, theta: Array) -> Array:
-    """Return x'theta of the rows (..., n, d) for theta (..., d): shape (..., n)."""
+    """Return x'theta for the rows x of (..., n, d) and theta (..., d): shape (..., n)."""
     found: Array = (features @ theta[..., None])[..., 0]
     return found
 
 
 def alive(candidates: Array, mean: Array, root: Array) -> Array:
-    """Return which candidates (..., n, d) reach the lower bound of every one of the `Phases`."""
+    """Return which candidates (..., n, d) reach the lower bounds of all phases."""
     estimates = mean[..., :-1] @ transposed(candidates)
     reach = np.sqrt(np.square(candidates[..., None, :, :] @ root[..., :-1, :, :]).sum(-1))
     found: Array = (estimates + reach >= mean[..., -1:]).all(-2)
@@ -121,11 +121,11 @@ def alive(candidates: Array, mean: Array, root: Array) -> Array:
 
 @dataclass(frozen=True)
 class Elimination:
-    """Of the candidates that are alive, the one that the design of the open phase knows least.
+    """Picks the remaining candidate with the largest x'A^-1 x, A of the open phase.
 
-    That is x'A^-1 x, the step by which Wynn (1970) approaches the D-optimal design, which by Kiefer
-    and Wolfowitz is the G-optimal one: its support, the core set, is found among what is offered.
-    Where no candidate is alive, it takes the best estimate of the newest phase.
+    This is the step of Wynn (1970) toward the D-optimal design, which is also G-optimal by Kiefer
+    and Wolfowitz; the core set is its support within the offered candidates. If no candidate
+    remains, the largest estimate of the newest phase is picked.
     """
 
     normals = False
@@ -134,7 +134,7 @@ class Elimination:
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the picks; `mean` and `root` are those of `Phases`."""
+        """Return the picks, given `mean` and `root` of `Phases`."""
         still = alive(candidates, mean, root)
         unknown = np.square(rows_times(candidates, root[..., -1, :, :])).sum(-1).round(_DIGITS)
         best = _estimates(candidates, mean[..., 0, :-1])
@@ -145,16 +145,16 @@ class Elimination:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreSetElimination(Private):
-    """Phased elimination on a core set, with the sum of each phase released once.
+    """Phased elimination on a core set; the sum of each phase is released once.
 
     Parameters
     ----------
     first, ratio
-        Rounds of the first phase, and how much longer each is than the one before.
+        Rounds of the first phase, and the ratio of the lengths of successive phases.
     width
-        Of the confidence bounds, in standard deviations of rewards and noise, in [0, 1e50].
+        Width of the confidence bounds in standard deviations of rewards and noise, in [0, 1e50].
     noise
-        ``"independent"``: a reward enters one phase.
+        Only ``"independent"``, because each reward enters one phase.
     """
 
     first: int = 300
@@ -163,14 +163,14 @@ class CoreSetElimination(Private):
 
     def __post_init__(self) -> None:
         if self.noise != "independent":
-            remedy = "Each phase is estimated alone: noise shared with others only adds to it."
+            remedy = "Omit it: phases are estimated separately, so correlation only adds noise."
             raise ValueError(checks.expected("noise", self.noise, "'independent'", remedy))
         checks.width(self.width)
         super().__post_init__()
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Elimination()
 
     @cached_property
@@ -179,11 +179,11 @@ class CoreSetElimination(Private):
         return Geometric(self.first, self.ratio)
 
     def theta(self, coefficients: Array) -> Array:
-        """Return the newest phase's coefficients of the features as they were given."""
+        """Return the coefficients of the original features in the newest phase."""
         return super().theta(coefficients[..., 0, :-1])
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
         return Phases(
             self.batches,
             self.features,

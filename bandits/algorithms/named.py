@@ -1,7 +1,7 @@
-"""The algorithms to start with, each an assembly of a model, an exploration and a schedule.
+"""The recommended algorithms: `LinUCB`, `LinTS`, `PrivateUCB` and `PrivateThompson`.
 
-`LinUCB` and `LinTS` protect nobody. `PrivateUCB` and `PrivateThompson` are ours: centred rewards,
-exact noise that is correlated across batches, growing batches, a posterior that knows the noise.
+`LinUCB` and `LinTS` are not private. `PrivateUCB` and `PrivateThompson` are specific to this
+package.
 """
 
 from dataclasses import dataclass
@@ -20,65 +20,65 @@ from bandits.learning.schedules import Geometric, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class LinUCB(NonPrivate):
-    """Ridge regression and upper confidence bounds (Li, Chu, Langford and Schapire 2010).
+    """LinUCB, without privacy: ridge regression with upper confidence bounds.
 
-    No privacy.
+    See Li, Chu, Langford and Schapire (2010).
 
     Parameters
     ----------
     width
-        Standard deviations added to the estimate, >= 0.
+        Number of standard deviations added to the estimate, >= 0.
     """
 
     width: float = 1.0
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return UpperConfidence(self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinTS(NonPrivate):
-    """Ridge regression and Thompson sampling (Agrawal and Goyal 2013). No privacy.
+    """Linear Thompson sampling, without privacy (Agrawal and Goyal 2013).
 
     Parameters
     ----------
     scale
-        v > 0: theta is drawn from N(mean, v^2 A^-1).
+        v > 0; theta is sampled from N(mean, v^2 A^-1).
     """
 
     scale: float = 1.0
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Thompson(self.scale)
 
 
 _MOST_BLOCKS = 2**14
-"""Side of the factor that all releases together need: a gigabyte."""
+"""Largest side of the factor that ``estimator="all"`` stores, about a gigabyte."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Ours(Private):
-    """Centred rewards, exact correlated noise, growing batches, a posterior that knows the noise.
+    """Centered rewards, correlated noise, growing batches and a posterior that models the noise.
 
     Parameters
     ----------
     centre, bias
-        A `centre` that is given is trusted. Otherwise it is the middle of the range, and what the
-        mean reward differs from it is learnt by a constant feature of weight `bias`, 0.25 unless
-        said.
+        If you pass `centre`, it is used as the mean reward. Otherwise the center is the middle of
+        the range, and a constant feature of weight `bias` (0.25 by default) learns the difference
+        from the mean reward.
     first, ratio
-        Rounds of the first batch, and how much longer each is than the one before.
+        Rounds of the first batch, and the ratio of the lengths of successive batches.
     estimator
-        ``"all"``: every release; ``"prefix"``: the last one alone, which is 1 to 5 % worse and
-        needs no more than O(d^3) a batch.
+        ``"all"`` uses every release. ``"prefix"`` uses only the last one: 1 to 5 % worse, at
+        O(d^3) or less per batch.
     prior_variance
-        Variance of a coefficient before the first round; None learns it from the releases.
+        Prior variance of a coefficient; None estimates it from the releases.
     reward_variance
-        Variance of a reward around its mean; None takes the bound (high - low)^2 / 4.
+        Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
     """
 
     noise: Noise = "optimised"
@@ -104,14 +104,14 @@ class _Ours(Private):
 
     @cached_property
     def reward_range(self) -> Range:
-        """The range of rewards, and the centre: the middle unless said."""
+        """The reward range and its center, by default the middle."""
         if self.centre is None:
             return Range.centred_on_middle(self.low, self.high)
         return super().reward_range
 
     @cached_property
     def constant(self) -> float | None:
-        """The weight of the constant feature; None where there is none."""
+        """The weight of the constant feature, or None."""
         return 0.25 if self.bias is None and self.centre is None else self.bias
 
     @cached_property
@@ -120,7 +120,7 @@ class _Ours(Private):
         return Geometric(self.first, self.ratio)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
         width = self.high - self.low
         constant = self.constant
         far = self.reward_range.clip_norm
@@ -144,15 +144,15 @@ class _Ours(Private):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateUCB(_Ours):
-    """The default: upper confidence bounds from a posterior that knows the noise.
+    """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
-    With changing candidates a `width` of 0 does as well. Where every round offers the same few, it
-    gets stuck.
+    With changing candidates, ``width=0`` performs as well. If every round offers the same few
+    candidates, ``width=0`` gets stuck on one of them.
 
     Parameters
     ----------
     width
-        Posterior standard deviations added to the estimate, >= 0.
+        Number of posterior standard deviations added to the estimate, >= 0.
 
     Examples
     --------
@@ -169,23 +169,23 @@ class PrivateUCB(_Ours):
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return UpperConfidence(self.width) if self.width else Greedy()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateThompson(_Ours):
-    """Thompson sampling from a posterior that knows the noise.
+    """Thompson sampling from a posterior that models the privacy noise.
 
     Parameters
     ----------
     scale
-        v > 0: theta is drawn from N(mean, v^2 covariance).
+        v > 0; theta is sampled from N(mean, v^2 covariance).
     """
 
     scale: float = 0.1
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return Thompson(self.scale)

@@ -1,6 +1,6 @@
-"""Algorithms by name: in JSON, in saved agents and on the command line.
+"""Registry of algorithms by class name, for JSON, saved agents and the command line.
 
-A name is that of the class. It is written to files, so that it stays what it is.
+Names are written to files, so they must not change.
 """
 
 from collections.abc import Mapping
@@ -42,38 +42,38 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         PrivateThompson,
     )
 }
-"""The algorithms that have a name, and whatever was registered since."""
+"""Built-in and registered algorithms."""
 
 _Kind = TypeVar("_Kind", bound=type[Algorithm])
 
 
 def register_algorithm(kind: _Kind) -> _Kind:
-    """Make a class of algorithms known by its name, so that its agents can be saved and restored.
+    """Register a class of algorithms under its name, so that its agents can be saved and restored.
 
     Parameters
     ----------
     kind
         A subclass of `Algorithm`, itself a ``@dataclass(frozen=True, kw_only=True)`` whose fields
-        are JSON values. Whoever restores an agent imports the module that registers it.
+        are JSON values. To restore an agent, first import the module that registers it.
 
     Returns
     -------
     type
-        The class, so that this can be its decorator.
+        `kind`, so that you can use this function as a decorator.
 
     Raises
     ------
     TypeError
-        It is no such class, or something in it is still abstract.
+        `kind` is not such a class, or has abstract methods.
     ValueError
         Another class has the name.
     """
     given: object = kind
     if not (isinstance(given, type) and issubclass(given, Algorithm)):
-        remedy = "Pass the class, not an algorithm."
+        remedy = "Pass the class, not an instance."
         raise TypeError(checks.expected("kind", given, "a subclass of Algorithm", remedy))
     name = kind.__name__
-    if "__dataclass_fields__" not in vars(kind):  # its own: fields of a plain class are lost
+    if "__dataclass_fields__" not in vars(kind):  # inherited ones would omit the class's own fields
         remedy = "Decorate the class with @dataclass(frozen=True, kw_only=True)."
         raise TypeError(checks.expected("kind", name, "a frozen dataclass itself", remedy))
     if isabstract(kind):
@@ -83,32 +83,30 @@ def register_algorithm(kind: _Kind) -> _Kind:
     known = ALGORITHMS.get(name, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ValueError(checks.expected("kind", name, "an unused class name", "Rename the class."))
-    ALGORITHMS[name] = kind  # the newer one, where a module was loaded again
+    ALGORITHMS[name] = kind  # replaces the old class when a module is reloaded
     return kind
 
 
 def check_registered(algorithm: Algorithm) -> None:
-    """Refuse an algorithm whose name in a file would stand for no class, or for another one."""
+    """Raise ValueError if an algorithm's class is not the one registered under its name."""
     name = type(algorithm).__name__
     if ALGORITHMS.get(name) is not type(algorithm):
-        remedy = (
-            f"Call bandits.register_algorithm({name}), or no saved agent of it can be restored."
-        )
+        remedy = f"Call bandits.register_algorithm({name}), so that saved agents can be restored."
         raise ValueError(checks.expected("algorithm", name, "registered", remedy))
 
 
 def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
-    """Build the algorithm that `Algorithm.to_json` wrote, with every check.
+    """Build an algorithm from the output of `Algorithm.to_json`, with full validation.
 
     Raises
     ------
     ValueError, TypeError
-        The type or an option is not known, missing, or outside its domain.
+        The type or an option is unknown, missing, or outside its domain.
     """
     values = dict(form)
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in ALGORITHMS:
-        remedy = "Pass the name of an algorithm, and import the module that registers it."
+        remedy = "If it is your own algorithm, import the module that registers it."
         known = ", ".join(sorted(ALGORITHMS))
         raise ValueError(checks.expected("type", kind, f"one of {known}", remedy))
     return ALGORITHMS[kind](**values)

@@ -1,7 +1,6 @@
-"""What runs a description: named by the package `bandits`, from the room of live agents.
+"""The class of live agents, set by the package `bandits`, so that algorithms need not import it.
 
-A description is below the agents that run it, and calls whatever was named here. Importing any
-module of `bandits` imports the package first, so that there is one in every process.
+Importing any module of `bandits` imports the package first, so the class is always set.
 """
 
 from collections.abc import Callable
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """What makes live agents."""
+    """Factory of live agents."""
 
     def start(self, algorithm: "Algorithm", *, simulation: bool, seed: int | None) -> "Agent":
-        """Return a fresh agent."""
+        """Return a new agent."""
 
     def restore(self, folder: str | PathLike[str]) -> "Agent":
         """Return a saved agent."""
@@ -27,11 +26,11 @@ _found_by: list[Callable[[], Runner]] = []
 
 
 def run_by(find: Callable[[], Runner]) -> None:
-    """Let agents be made by what `find` returns; it is called when one is asked for."""
+    """Set the factory of live agents to the result of `find`, which is called on each use."""
     _found_by[:] = [find]
 
 
 def runner() -> Runner:
-    """Return the runner that was named."""
+    """Return the factory of live agents."""
     (find,) = _found_by
     return find()

@@ -1,8 +1,8 @@
-"""The AdaPrivate-TS preprint (2026) re-run: one file a table, its number beside ours.
+"""Reproduction of the AdaPrivate-TS preprint (2026), one module per table.
 
 ``python -m bandits.experiments [--quick] [NAME ...]`` writes the tables, and
-``dpcalib bandit experiment NAME`` prints one. Where the preprint does not say how, the choice is
-part of the table.
+``dpcalib bandit experiment NAME`` prints one. Each table lists our choices where the preprint does
+not specify the experiment.
 """
 
 from importlib import import_module
@@ -39,12 +39,12 @@ def table(name: str, setup: "Setup") -> "Table":
     name
         One of `NAMES`.
     setup
-        How much to run, and where data are.
+        Size of the runs, and locations of data.
 
     Raises
     ------
     DataUnavailable
-        The table needs data that are not there.
+        The table requires data that are missing.
     """
     module = import_module(f"bandits.experiments.{name.replace('-', '_')}")
     found: Table = module.table(setup)

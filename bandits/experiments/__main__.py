@@ -1,4 +1,4 @@
-"""``python -m bandits.experiments [--quick] [NAME ...]``: write the tables."""
+"""``python -m bandits.experiments [--quick] [NAME ...]`` writes the tables."""
 
 from bandits.experiments.command import main
 

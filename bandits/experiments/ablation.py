@@ -1,4 +1,4 @@
-"""From AdaPrivate-TS to our agent, one step after the other, at one guarantee."""
+"""Ablation: the changes from AdaPrivate-TS to PrivateUCB one by one, at one guarantee."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from bandits.experiments.tables import Row, Setup, Table
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret of every step, by epsilon."""
+    """Return the reward in percent of LinUCB's and the regret of every step, by epsilon."""
     rows: list[Row] = []
     for epsilon in setup.epsilons:
         algorithms = runs.baseline(setup) | _ladder(runs.private(setup, epsilon))
@@ -19,10 +19,10 @@ def table(setup: Setup) -> Table:
         rows += runs.all_rows(setup, played, algorithms, epsilon, setting=setting)
     choices = (
         (
-            "Each step keeps those above it. Steps 1 to 7 are told that the mean reward is 1/2; the"
-            " defaults of PrivateUCB and PrivateThompson learn it."
+            "Each step includes those above it. Steps 1 to 7 are given the mean reward, 1/2; the "
+            "defaults of PrivateUCB and PrivateThompson learn it."
         ),
-        "The printed sigma meets the claim with room to spare: its true epsilon is smaller.",
+        "The printed sigma is conservative: its true epsilon is smaller than the claimed one.",
     )
     return Table("ablation", "From AdaPrivate-TS to PrivateUCB", choices, tuple(rows))
 

@@ -1,4 +1,4 @@
-"""Poisson sampling of batches: what the printed bound spends, and what sampling costs."""
+"""Poisson sampling of batches: true epsilon of the printed bound, and utility with sampling."""
 
 import warnings
 from typing import Any
@@ -14,19 +14,21 @@ _AMP = {0.5: 95.9, 1.0: 96.5, 2.0: 96.7, 5.0: 96.7}
 
 
 def table(setup: Setup) -> Table:
-    """Return utility and true epsilon by how the noise was calibrated, and by q."""
+    """Return utility and true epsilon by calibration and by q."""
     rows: list[Row] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sampling and the printed bound warn: this table is why
+        warnings.simplefilter(
+            "ignore"
+        )  # from sampling and the printed bound, which this table evaluates
         for epsilon in setup.epsilons:
             rows += _utility(setup, epsilon)
         for q in (0.1, _Q, 0.5, 0.7):
             rows += _noise(setup, q)
     choices = (
-        "q = 0.3 where it is not said. Amp draws each round's coin alone and keeps it secret.",
-        "printed: the preprint's formula, orders 2 to 64. right: the exact curve.",
+        "q = 0.3 unless stated. Amp samples each round independently and keeps the sample secret.",
+        "printed: the preprint's formula, orders 2 to 64. right: the exact privacy curve.",
         "rescaled: the released sums are divided by q.",
-        "A claimed epsilon is judged against the true one: 'contradicts' is a false claim.",
+        "'contradicts' means that the true epsilon is larger than the claimed one.",
     )
     return Table("amplification", "Amplification by sampling", choices, tuple(rows))
 
@@ -61,7 +63,7 @@ def _utility(setup: Setup, epsilon: float) -> list[Row]:
 
 
 def _noise(setup: Setup, q: float) -> list[Row]:
-    """Return the noise and the true epsilon at a claimed epsilon of 1; nothing is played."""
+    """Return the noise and the true epsilon at a claimed epsilon of 1, without a simulation."""
     options = runs.private(setup, 1.0, sampling_probability=q)
     full = AdaPrivateTS(calibration="exact", **runs.private(setup, 1.0)).noise_multiplier
     right = AdaPrivateAmp(**options)

@@ -1,4 +1,4 @@
-"""Central baselines, as assemblies of the same parts, each under both accountings that are used."""
+"""Central baselines built from the same components, some under two accounting methods."""
 
 from dataclasses import replace
 
@@ -23,46 +23,47 @@ _PAPER = {
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret, by epsilon."""
+    """Return the reward in percent of LinUCB's and the regret, by epsilon."""
     rows: list[Row] = []
     for epsilon in setup.epsilons:
         rows += _rows(setup, epsilon)
     choices = (
         (
             "JDP-LinUCB: sums of x x' and r x under a binary tree, batches of 100, one joint "
-            "Gaussian, joint DP of a round under REPLACE_SPECIAL; ridge 10 instead of the published"
-            " shift."
+            "Gaussian mechanism, joint DP of a round under REPLACE_SPECIAL; ridge 10 instead of the"
+            " published shift."
         ),
         (
             "The same with published constants (Shariff and Sheffet 2018, Gaussian noise): sigma "
-            "of a node for m = 1 + ceil(log2 K) levels over K leaves, each a batch where theirs is "
-            "a round, which would take more; their shift 2 Upsilon, for alpha = 0.05, added once to"
-            " each released matrix instead of a ridge; a width of 1 as in every row."
+            "of a node for m = 1 + ceil(log2 K) levels over K leaves. Each leaf is a batch; theirs "
+            "is a round, which would need more noise. Their shift 2 Upsilon, for alpha = 0.05, is "
+            "added once to each released matrix instead of a ridge. The width is 1 as in every row."
         ),
         "A and b noise: the same with independent noise, batches of 300.",
         (
             "RarelySwitching / AdaC-OFUL: a release when det A has grown by the factor 2 / 1.5, "
-            "noise of rho for each release, independent; 12 worlds."
+            "with independent noise of rho per release; 12 replicates."
         ),
         (
-            "Batched-Aggregation: batches of 300 and UCB; 'rho/K' splits the budget over the K "
-            "batches, as the preprint does for this baseline and the next; 'disjoint' gives each "
-            "batch all of it, since a reward enters one batch: that is AdaPrivate-UCB."
+            "Batched-Aggregation: batches of 300 and UCB. 'rho/K' splits the budget over the K "
+            "batches, as the preprint does for this baseline and the next. 'disjoint' uses the "
+            "whole budget in each batch, because a reward enters one batch: this is AdaPrivate-UCB."
         ),
         (
             "CoreSet-Elimination: phases of 300, 600, 1,200, ... rounds, each estimated from its "
-            "own rewards alone, one release each. An arm whose upper bound (1 standard deviation "
-            "of rewards and noise) is below an arm's lower bound that the phase played is out for "
-            "good. Of the 5 candidates it plays, of those alive, the one that the phase's design "
-            "knows least (Wynn's step to the D- and G-optimal design), and the best estimate where"
-            " none is alive. 'rho/P' splits the budget over the P phases as the preprint does; "
-            "'disjoint' gives each phase all of it, since a reward enters one phase."
+            "own rewards only, with one release each. An arm is eliminated permanently if its upper"
+            " bound (1 standard deviation of rewards and noise) is below the lower bound of an arm "
+            "that the phase played. Of the remaining ones of the 5 candidates it plays the one "
+            "with the largest x'A^-1 x (Wynn's step to the D- and G-optimal design), and the best "
+            "estimate if none remains. 'rho/P' splits the budget over the P phases as the preprint "
+            "does. 'disjoint' uses the whole budget in each phase, because a reward enters one "
+            "phase."
         ),
         (
-            "DGS-LinUCB, as the preprint has it: theta with noise |A^-1| / sqrt(2 rho / T) in each "
+            "DGS-LinUCB, as in the preprint: theta with noise |A^-1| / sqrt(2 rho / T) in each "
             "round. zCDP-Episodic: theta with noise at the ends of episodes of 100, 200, 400, ... "
-            "rounds; literal: from all rounds, with rho for each episode as if they were disjoint; "
-            "own data: from the episode alone, where they are."
+            "rounds. literal: estimated from all rounds, with rho per episode as if episodes were "
+            "disjoint. own data: estimated from the episode only, so that they are disjoint."
         ),
     )
     return Table("baselines", "Central baselines", choices, tuple(rows))
@@ -108,7 +109,7 @@ def _rows(setup: Setup, epsilon: float) -> list[Row]:
 
 
 def _split(algorithm: Private) -> Algorithm:
-    """Return an algorithm whose releases get rho / K each, under the printed conversion."""
+    """Return an algorithm with rho / K per release, under the printed conversion."""
     delta = algorithm.delta
     rho = dp.rho_from_epsilon(algorithm.epsilon, delta, conversion="classic") / algorithm.batches
     return replace(algorithm, epsilon=dp.epsilon_from_rho(rho, delta, conversion="classic"))

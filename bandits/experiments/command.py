@@ -1,4 +1,4 @@
-"""The command that writes tables."""
+"""The command ``python -m bandits.experiments``."""
 
 import inspect
 import sys
@@ -22,7 +22,7 @@ def show(
     jobs: int,
     out: Path | None,
 ) -> Table:
-    """Print a table, and write it where `out` says."""
+    """Print a table, and write it to the folder `out` if given."""
     setup = Setup(quick=quick, jobs=jobs, data=data_dir, download=download, cache=cache)
     found = table(name, setup)
     click.echo(f"{found}\n")
@@ -32,7 +32,7 @@ def show(
 
 
 def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: object) -> None:
-    """Write tables of the preprint, re-run, to docs/results/quick or docs/results/full."""
+    """Reproduce tables of the preprint in docs/results/quick or docs/results/full."""
     folder = out or Path("docs") / "results" / ("quick" if quick else "full")
     left_out = []
     for name in names or NAMES:
@@ -42,14 +42,14 @@ def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: o
             if names:
                 raise click.ClickException(str(error)) from error
             left_out.append(f"{name}: {error}")
-    for reason in left_out:  # what is there from an earlier run stays as it is
-        sys.stderr.write(f"LEFT OUT {reason}\n")
+    for reason in left_out:  # tables of an earlier run stay unchanged
+        sys.stderr.write(f"SKIPPED {reason}\n")
 
 
 main = click.Command(
     "bandits.experiments",
     callback=_main,
-    help=f"{inspect.getdoc(_main)} All of them unless said.\n\n{TABLES}",
+    help=f"{inspect.getdoc(_main)} The default is all tables.\n\n{TABLES}",
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Argument(["names"], metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES)),

@@ -1,4 +1,4 @@
-"""Regret over the rounds."""
+"""Regret as a function of the round."""
 
 from bandits.algorithms.baselines import AdaPrivateAdaptive, AdaPrivateUCB
 from bandits.algorithms.named import LinTS
@@ -9,7 +9,7 @@ _EPSILON = 1.0
 
 
 def table(setup: Setup) -> Table:
-    """Return regret at ten rounds, and a figure in a full run."""
+    """Return the regret at ten rounds, and a figure in a full run."""
     options = runs.private(setup, _EPSILON)
     algorithms = runs.baseline(setup) | runs.seed_and_ours(setup, _EPSILON)
     algorithms |= {
@@ -32,6 +32,6 @@ def table(setup: Setup) -> Table:
         for place, (t, name, regret, error) in enumerate(points)
         if (place + 1) % every == 0
     ]
-    choices = ("epsilon = 1, the synthetic set-up of ts-vs-ucb; LinUCB and LinTS protect nobody.",)
+    choices = ("epsilon = 1, the synthetic setup of ts-vs-ucb; LinUCB and LinTS are not private.",)
     figure = None if setup.quick else played.plot()
     return Table("curves", "Regret over the rounds", choices, tuple(rows), figure)

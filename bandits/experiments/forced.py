@@ -1,4 +1,4 @@
-"""Forced exploration, and whether it removes the regulariser."""
+"""Forced exploration, with and without a regularizer."""
 
 from bandits.algorithms.baselines import AdaPrivateForced, AdaPrivateTS
 from bandits.experiments import runs
@@ -8,7 +8,7 @@ _EPSILON = 1.0
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret with and without forced rounds."""
+    """Return the reward in percent of LinUCB's and the regret, with and without forced rounds."""
     options = runs.private(setup, _EPSILON)
     algorithms = runs.baseline(setup) | runs.seed_and_ours(setup, _EPSILON)
     for ridge in (1.0, 0.01):

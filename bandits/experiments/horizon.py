@@ -1,4 +1,4 @@
-"""Absolute regret, and how it grows with the number of rounds."""
+"""Absolute regret, and its growth with the number of rounds."""
 
 import math
 
@@ -13,7 +13,7 @@ _EPSILON = 1.0
 
 
 def table(setup: Setup) -> Table:
-    """Return regrets by T, and the growth of what privacy costs."""
+    """Return the regret by T, and the growth of the regret beyond LinUCB."""
     horizons = (500, 2_000) if setup.quick else (2_500, 10_000, 40_000)
     rows: list[Row] = []
     excess: dict[str, list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {}
@@ -32,12 +32,12 @@ def table(setup: Setup) -> Table:
             excess.setdefault(name, []).append(over)
     for name in (runs.OURS, "AdaPrivate-TS", "AdaPrivate-UCB"):
         first, last = excess[name][0], excess[name][-1]
-        if last.mean() <= 0 or first.mean() <= 0:  # better than LinUCB: nothing to take a root of
+        if last.mean() <= 0 or first.mean() <= 0:  # no logarithm if better than LinUCB
             continue
         slope = math.log(last.mean() / first.mean()) / math.log(horizons[-1] / horizons[0])
         parts = [each.std(ddof=1) / math.sqrt(len(each)) / each.mean() for each in (first, last)]
         error = math.hypot(*parts) / math.log(horizons[-1] / horizons[0])
-        # log T between these horizons would look like this power
+        # growth like log T between these horizons has this exponent
         log_slope = math.log(math.log(horizons[-1]) / math.log(horizons[0])) / math.log(
             horizons[-1] / horizons[0]
         )
@@ -48,10 +48,10 @@ def table(setup: Setup) -> Table:
         setting = f"T={horizons[0]}..{horizons[-1]}"
         rows.append(Row(setting, name, measure, slope, error, log_slope, verdict=verdict))
     choices = (
-        "epsilon = 1, the synthetic set-up of ts-vs-ucb; 24 worlds in a full run.",
+        "epsilon = 1, the synthetic setup of ts-vs-ucb; 24 replicates in a full run.",
         (
-            "LinUCB has no intercept and does not know the mean reward: an agent that learns it can"
-            " have less regret than LinUCB without privacy."
+            "LinUCB has no intercept, so a private agent that learns the mean reward can have less "
+            "regret than LinUCB without privacy."
         ),
     )
     return Table("horizon", "Absolute regret and its growth", choices, tuple(rows))

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: how far the estimators are off, and how often their intervals cover."""
+"""Off-policy evaluation: errors of the estimators, and coverage of their intervals."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ _CLIP = 10.0
 
 
 class _Policy(NamedTuple):
-    """Thompson sampling from a posterior that no longer moves."""
+    """Thompson sampling from a fixed posterior."""
 
     mean: Array
     root: Array
@@ -55,24 +55,24 @@ def table(setup: Setup) -> Table:
     rows = [row for name, pairs in found.items() for row in _rows(name, pairs)]
     choices = (
         (
-            f"{worlds} worlds of the synthetic set-up, {rounds} logged rounds each. Logged: LinTS "
-            "after 300 rounds, frozen, v = 1. Evaluated: PrivateThompson at epsilon = 1 after "
-            "3,000 rounds of its own, frozen, v = 1."
+            f"{worlds} replicates of the synthetic setup, {rounds} logged rounds each. Logging "
+            "policy: LinTS after 300 rounds, frozen, v = 1. Evaluated policy: PrivateThompson at "
+            "epsilon = 1 after 3,000 rounds of its own, frozen, v = 1."
         ),
-        "Propensities of both by conditional Monte Carlo, 400 draws.",
-        ("The truth is the mean over the logged contexts. dr uses the logging policy's own model."),
+        "Propensities of both by conditional Monte Carlo with 400 samples.",
+        ("The target is the mean over the logged contexts. dr uses the logging policy's model."),
         (
             f"clipped: weights up to {_CLIP:g}. private: epsilon = 1, delta = 1e-5 for a round's "
-            "reward. Of clipped weights ips and dr estimate the clipped mean, and so do their "
-            "intervals. replay assumes a uniform logging policy, which this is not."
+            "reward. With clipped weights, ips and dr and their intervals estimate the clipped "
+            "mean. replay assumes a uniform logging policy; this one is not uniform."
         ),
-        ("Intervals at 95 %; bernstein is Hoeffding with the noise where the estimate is private."),
+        ("Intervals at 95 %. For private estimates, bernstein is Hoeffding including the noise."),
     )
     return Table("off-policy", "Off-policy evaluation", choices, tuple(rows))
 
 
 def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
-    """Return every estimate of one world, with the truth."""
+    """Return every estimate of one replicate, with the true value."""
     rng = np.random.default_rng([runs.SEED, world])
     arms = rng.standard_normal((_ARMS, _DIMENSION))
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
@@ -113,7 +113,7 @@ def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
 def _learnt(
     algorithm: Algorithm, arms: Array, means: Array, rng: np.random.Generator, scale: float
 ) -> _Policy:
-    """Return the posterior of an agent that played all its rounds, frozen."""
+    """Return the fixed posterior of an agent after all its rounds."""
     agent = algorithm.start(simulation=True, seed=int(rng.integers(2**31)))
     for offered in _offered(rng, algorithm.rounds):
         ticket = agent.select(arms[offered])
@@ -155,7 +155,7 @@ def _rows(name: str, pairs: list[tuple[Estimate, float]]) -> list[Row]:
             rows.append(Row("", name, f"width of {kind}", width))
     sizes = [estimate.effective_sample_size for estimate, _ in pairs]
     rows.append(Row("", name, "effective sample size", float(np.mean(sizes))))
-    # seeded noise stands for real noise here
+    # report the guarantee that real noise of this scale would give
     epsilons = {
         replace(estimate, is_simulation=False).guarantee(runs.DELTA).epsilon
         for estimate, _ in pairs

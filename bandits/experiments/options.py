@@ -1,4 +1,4 @@
-"""What the commands that write tables can be told."""
+"""Options of the commands that write tables."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from bandits.experiments import NAMES
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 OPTIONS: list[click.Parameter] = [
-    click.Option(["--quick"], is_flag=True, help="Few and short runs: minutes for all tables."),
-    click.Option(["--data-dir"], type=_FOLDER, help="Where data sets are, or are downloaded to."),
-    click.Option(["--download"], is_flag=True, help="Download data that are missing."),
-    click.Option(["--cache"], type=_FOLDER, help="Keep results there, by configuration."),
-    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Processes."),
-    click.Option(["--out"], type=_FOLDER, help="Write NAME.csv there."),
+    click.Option(["--quick"], is_flag=True, help="Fewer and shorter runs: minutes for all."),
+    click.Option(["--data-dir"], type=_FOLDER, help="Folder of data sets, also for downloads."),
+    click.Option(["--download"], is_flag=True, help="Download missing data."),
+    click.Option(["--cache"], type=_FOLDER, help="Folder in which to cache simulation results."),
+    click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes."),
+    click.Option(["--out"], type=_FOLDER, help="Folder for NAME.csv."),
 ]
-"""Of one table and of all."""
+"""Shared by the commands for one table and for all tables."""
 TABLES = "\b\nNAME is one of:\n" + "\n".join(f"  {name}" for name in NAMES)

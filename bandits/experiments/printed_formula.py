@@ -1,4 +1,4 @@
-"""The preprint's formula for Poisson sampling, which is not a bound, and noise calibrated by it."""
+"""The preprint's formula for Poisson sampling, which is not an upper bound; a negative control."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from bandits.algorithms.baselines import AdaPrivateAmp
 def printed_subsampling_formula_not_a_bound(
     order: int, noise_multiplier: float, sampling_probability: float
 ) -> float:
-    """Return a printed "RDP of the subsampled Gaussian", which understates the loss.
+    """Return the preprint's "RDP of the subsampled Gaussian", which is too small.
 
     log(1 + C(a, 2) 2 q^2 / s^2 + sum over j = 3 .. a of C(a, j) (2 q^2)^(j/2) / s^j) / (a - 1)
     equals log((1 + x)^a - a x) / (a - 1) with x = sqrt(2) q / s. It stays bounded as the order
-    grows, and so claims pure differential privacy for Gaussian noise. Noise calibrated by it
-    to epsilon = 1, delta = 1e-5 at q = 0.1 has a true epsilon of 67.5. Never use it to name a
-    guarantee; ``privacy.account(..., notion="rdp")`` has the exact divergence.
+    grows, and so claims pure differential privacy for Gaussian noise. Noise calibrated with it to
+    epsilon = 1, delta = 1e-5 at q = 0.1 has a true epsilon of 67.5. Never use it for a guarantee;
+    ``privacy.account(..., notion="rdp")`` computes the exact divergence.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def printed_subsampling_formula_not_a_bound(
         Poisson sampling probability q in (0, 1].
     """
     order = checks.count("order", order, "Pass a whole Rényi order, at least 2.", at_least=2)
-    remedy = "Pass sigma over the clip norm."
+    remedy = "Pass the noise scale divided by the clip norm."
     sigma = checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
     remedy = "Pass a probability."
     q = checks.real("sampling_probability", sampling_probability, remedy, above=0, at_most=1)
@@ -40,9 +40,9 @@ def printed_subsampling_formula_not_a_bound(
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedAmp(AdaPrivateAmp):
-    """AdaPrivate-Amp with the noise that the printed formula asks for: a negative control.
+    """AdaPrivate-Amp with noise calibrated by the printed formula: a negative control.
 
-    `guarantee` tells the true epsilon: 14 for a claimed 1 at q = 0.3.
+    `guarantee` returns the true epsilon: 14 for a claimed 1 at q = 0.3.
     """
 
     calibration: str = "printed_not_a_bound"
@@ -51,7 +51,7 @@ class PrintedAmp(AdaPrivateAmp):
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise of one release over `clip_norm`, by the printed formula with orders 2 to 64."""
+        """Noise multiplier of one release by the printed formula with orders 2 to 64."""
 
         def claimed(sigma: float) -> float:
             q, log_inverse = self.sampling_probability, math.log(1 / self.delta)

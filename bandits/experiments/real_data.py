@@ -14,25 +14,25 @@ _DIMENSION = 50
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret on both data sets."""
+    """Return the reward in percent of LinUCB's and the regret on both data sets."""
     played = (load_movielens(**where(setup)), load_jester(**where(setup)))
     choice = (
-        "The preprint plays MovieLens 25M (T = 60,000, warm start) and Jester (T = 30,000). Here: "
+        "The preprint uses MovieLens 25M (T = 60,000, warm start) and Jester (T = 30,000). We use "
         "MovieLens latest-small, a development set, and part 1 of Jester, T = 30,000, no warm start"
-        " (a prior from private ratings is a release). MovieLens 25M is the table real-data-25m."
+        " (a prior from private ratings is a release). See real-data-25m for MovieLens 25M."
     )
     return replayed(setup, "real-data", "Replay of ratings", played, 30_000, choice)
 
 
 def where(setup: Setup) -> dict[str, Any]:
-    """Return where a loader looks for data."""
+    """Return the options that locate the data for a loader."""
     return {"folder": setup.data, "download_if_missing": setup.download}
 
 
 def replayed(
     setup: Setup, name: str, title: str, played: Iterable[Ratings], rounds: int, choice: str
 ) -> Table:
-    """Return the table of some data sets, each played for so many rounds (2,000 when quick)."""
+    """Return the table of data sets replayed for `rounds` rounds each (2,000 if quick)."""
     rows: list[Row] = []
     for ratings in played:
         world = replay(ratings)
@@ -41,20 +41,20 @@ def replayed(
     choices = (
         choice,
         (
-            "A round is a user at random and 5 items that the user rated; the reward is the rating "
-            "on [0, 1]. Every round counts."
+            "Each round draws a random user and 5 items that the user rated; the reward is the "
+            "rating scaled to [0, 1]. No round is discarded."
         ),
         (
-            "50 features from a truncated SVD of all ratings, which protects nobody: epsilon is "
-            "that of the bandit alone. The table svd-features pays for features."
+            "50 features from a truncated SVD of all ratings, which is not private: epsilon is "
+            "that of the bandit only. See svd-features for private features."
         ),
-        "We have no numbers of the preprint to compare with.",
+        "We have no numbers of the preprint for comparison.",
     )
     return Table(name, title, choices, tuple(rows))
 
 
 def replay(ratings: Ratings) -> Replay:
-    """Return the replay of ratings with features of their own SVD."""
+    """Return a replay of ratings with features from their SVD."""
     return Replay(
         items=svd_features(ratings, _DIMENSION).values,
         user=ratings.user,

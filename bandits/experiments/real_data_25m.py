@@ -1,4 +1,4 @@
-"""Replay of MovieLens 25M, which each user of this table has to get."""
+"""Replay of MovieLens 25M, which must be downloaded separately."""
 
 from bandits.experiments.real_data import replayed, where
 from bandits.experiments.tables import Setup, Table
@@ -6,7 +6,7 @@ from bandits.offline.datasets import load_movielens
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret."""
+    """Return the reward in percent of LinUCB's and the regret."""
     choice = (
         "MovieLens 25M, T = 60,000 as in the preprint, and no warm start (a prior from private "
         "ratings is a release)."

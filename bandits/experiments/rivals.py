@@ -1,4 +1,4 @@
-"""Rivals that perturb theta and not sums, for comparison alone: they only run in simulations."""
+"""Competing methods that add noise to theta instead of sums; simulation only."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,29 +16,29 @@ from bandits.learning.rewards import Channel, Open, summed
 from bandits.learning.schedules import Geometric, Schedule
 
 _KEPT = 16
-"""Releases for which one norm of A^-1 serves: A grows, so that an old norm is an upper bound."""
+"""Releases per computation of |A^-1|; A grows, so an earlier norm is an upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThetaPerturbed(Private):
-    """Release theta = A^-1 b with noise when an episode ends; one reward moves it by |A^-1 x|.
+    """Release theta = A^-1 b with noise when an episode ends; one reward changes it by |A^-1 x|.
 
     Parameters
     ----------
     first, ratio
-        Rounds of the first episode, and how much longer each is than the one before.
+        Rounds of the first episode, and the ratio of the lengths of successive episodes.
     own_data
-        Estimate theta from the episode alone, so that a reward enters one release. Otherwise from
-        all rounds, and a reward enters every later release too.
+        Estimate theta from the rounds of the episode, so that a reward enters one release.
+        Otherwise theta is estimated from all rounds, and a reward enters every later release too.
     split
         Divide rho by the number of releases.
     width
-        Of the confidence bound.
+        Width of the confidence bound in standard deviations.
 
     Notes
     -----
-    `guarantee` tells what all releases spend. With neither `own_data` nor `split` that is more than
-    epsilon: the episodes are not disjoint.
+    `guarantee` returns the guarantee of all releases. With neither `own_data` nor `split` its
+    epsilon exceeds the target, because the episodes are not disjoint.
     """
 
     first: int = 100
@@ -49,7 +49,7 @@ class ThetaPerturbed(Private):
 
     @property
     def exploration(self) -> Exploration:
-        """How actions are picked."""
+        """The exploration rule."""
         return UpperConfidence(self.width)
 
     @cached_property
@@ -59,31 +59,31 @@ class ThetaPerturbed(Private):
 
     @property
     def per_release(self) -> float:
-        """Noise of one release over what one reward moves it."""
+        """Noise scale of one release divided by its sensitivity to one reward."""
         return self.noise_multiplier * (self.batches**0.5 if self.split else 1.0)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what all releases spend, whatever was claimed."""
+        """Return the true guarantee of all releases."""
         one = dp.Gaussian(self.per_release, self.replace_distance)
         run = one if self.own_data else dp.repeat(one, self.batches)
         relation = dp.NeighboringRelation(self.relation)
         return dp.account(run, relation=relation).guarantee(delta=delta)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a fresh model."""
+        """Return a new model."""
         return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a fresh channel, in a simulation."""
+        """Return a new channel, in a simulation only."""
         if rng is None:
-            remedy = "Its noise is that of floats. Use an agent of bandits instead."
+            remedy = "Pass simulation=True: this method has only float noise."
             raise ValueError(checks.expected("simulation", False, "True", remedy))  # noqa: FBT003
         sigma = self.per_release * self.clip_norm
         return _Theta(self.features, lead, self.ridge, sigma, rng, own_data=self.own_data)
 
 
 class _Theta(Open):
-    """Releases A (theta + noise), from which the ridge model reads theta + noise."""
+    """Releases A (theta + noise), from which the ridge model computes theta + noise."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Theta(Open):
         self.reach: Array = np.zeros(lead)
 
     def release(self, features: Array, rewards: Array, users: Any) -> None:
-        """Let `prefix` be A (theta + noise) after an episode."""
+        """Set `prefix` to A (theta + noise) after an episode."""
         gram = transposed(features) @ features
         self.all = self.all + gram
         used = self.start + gram if self.own_data else self.all

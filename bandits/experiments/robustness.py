@@ -1,4 +1,4 @@
-"""Batch length, exploration and its decay, at epsilon = 1."""
+"""Sensitivity to batch length, exploration and its decay, at epsilon = 1."""
 
 from bandits.algorithms.baselines import AdaPrivateAdaptive, AdaPrivateTS
 from bandits.algorithms.named import PrivateUCB
@@ -9,7 +9,7 @@ _EPSILON = 1.0
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret by B, v, decay, and our own settings."""
+    """Return the reward in percent of LinUCB's and the regret by B, v, decay and our settings."""
     options = runs.private(setup, _EPSILON)
     algorithms = runs.baseline(setup)
     algorithms |= {f"B={b}": AdaPrivateTS(batch=b, **options) for b in (10, 50, 100, 300, 1000)}
@@ -32,9 +32,9 @@ def table(setup: Setup) -> Table:
     rows.append(Row(setting, "B=10 - B=300", measure, more, error, 0.0, verdict=verdict))
     choices = (
         (
-            "AdaPrivate-TS with B = 300 and v = 1 where it is not said; decay is AdaPrivate-"
-            "Adaptive's, from v = 1.5."
+            "AdaPrivate-TS with B = 300 and v = 1 unless stated; decay is that of AdaPrivate-"
+            "Adaptive, from v = 1.5."
         ),
-        "Every setting has the same guarantee: one round's reward lies in one batch.",
+        "Every setting has the same guarantee, because a round's reward enters one batch.",
     )
     return Table("robustness", "Settings of AdaPrivate-TS and of ours", choices, tuple(rows))

@@ -1,4 +1,4 @@
-"""Simulations by configuration, cached, and what the tables measure of them."""
+"""Cached simulations, and the quantities that the tables report."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ OF_BASELINE = "% of LinUCB's reward"
 
 
 def private(setup: Setup, epsilon: float, **more: Any) -> dict[str, Any]:
-    """Return the options of the preprint's synthetic set-up for a private algorithm."""
+    """Return the options of a private algorithm in the preprint's synthetic setup."""
     return {"dimension": 20, "rounds": setup.rounds, "epsilon": epsilon, "delta": DELTA} | more
 
 
@@ -41,7 +41,7 @@ def run(
     replicates: int | None = None,
     points: int = 1,
 ) -> Simulation:
-    """Play algorithms in the preprint's worlds, or others, one after the other, each cached."""
+    """Simulate each algorithm in an environment, by default the preprint's, with caching."""
     environment = environment or Synthetic()
     found = [
         _run_one(setup, name, algorithm, environment, replicates or setup.replicates, points)
@@ -83,7 +83,7 @@ def _run_one(
 
 
 def _described(environment: Environment) -> list[str]:
-    """Return what distinguishes an environment, its arrays by their hash."""
+    """Return the cache key of an environment, with arrays replaced by their hashes."""
     found = [type(environment).__name__]
     for field in fields(environment):  # type: ignore[arg-type]  # every environment is a dataclass
         value = getattr(environment, field.name)
@@ -95,7 +95,7 @@ def _described(environment: Environment) -> list[str]:
 
 @cache
 def _code() -> str:
-    """Return a hash of all code that a result depends on."""
+    """Return a hash of all code on which a result depends."""
     digest = hashlib.sha256()
     for home in (Path(__file__).parents[1], Path(str(privacy.__file__)).parent):
         for path in sorted(home.rglob("*.py")):
@@ -106,20 +106,20 @@ def _code() -> str:
 
 
 def baseline(setup: Setup, **more: Any) -> dict[str, Algorithm]:
-    """Return LinUCB without privacy, that rewards are compared with."""
+    """Return LinUCB without privacy, the baseline of the rewards."""
     return {BASELINE: LinUCB(**{"dimension": 20, "rounds": setup.rounds} | more)}
 
 
 def seed_and_ours(setup: Setup, epsilon: float, **more: Any) -> dict[str, Algorithm]:
-    """Return AdaPrivate-TS as printed, and our agent."""
+    """Return AdaPrivate-TS as printed, and PrivateUCB."""
     options = private(setup, epsilon, **more)
     return {"AdaPrivate-TS": AdaPrivateTS(**options), OURS: PrivateUCB(**options)}
 
 
 def percent(played: Simulation, name: str) -> tuple[float, float]:
-    """Return the total reward in percent of LinUCB's in the same worlds, and its standard error.
+    """Return the total reward in percent of LinUCB's on the same replicates, and its error.
 
-    A ratio of means over worlds; the error is that of the delta method.
+    It is a ratio of means over replicates, with the standard error of the delta method.
     """
     own, other = played.reward[name][:, -1], played.reward[BASELINE][:, -1]
     ratio = own.mean() / other.mean()
@@ -128,7 +128,7 @@ def percent(played: Simulation, name: str) -> tuple[float, float]:
 
 
 def paired(first: Array, second: Array) -> tuple[float, float]:
-    """Return the mean difference over worlds and its standard error."""
+    """Return the mean difference over replicates and its standard error."""
     mean, error = mean_and_error(first - second)
     return float(mean), float(error)
 
@@ -169,7 +169,7 @@ def percent_and_regret(
     claimed_epsilon: float | None = None,
     true_epsilon: float | None = None,
 ) -> list[Row]:
-    """Return two rows: percent of LinUCB's reward beside the preprint's, and absolute regret."""
+    """Return two rows: the reward in percent of LinUCB's, and the absolute regret."""
     value, error = percent(played, name)
     count = len(played.reward[name])
     verdict = ""
@@ -187,6 +187,6 @@ def percent_and_regret(
 
 
 def mean_reward(played: Simulation, name: str) -> tuple[float, float]:
-    """Return the mean reward of a round and its standard error over worlds."""
+    """Return the mean reward per round and its standard error over replicates."""
     mean, error = mean_and_error(played.reward[name][:, -1] / played.rounds[-1])
     return float(mean), float(error)

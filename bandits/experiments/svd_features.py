@@ -1,4 +1,4 @@
-"""Private features: what the printed sensitivity spends, and what features cost a bandit."""
+"""Private item features: true epsilon of the printed sensitivity, and utility for a bandit."""
 
 import math
 from dataclasses import replace
@@ -46,7 +46,7 @@ def table(setup: Setup) -> Table:
         played = runs.run(
             setup, runs.baseline(setup, **size) | ours, world, replicates=8 if setup.quick else 12
         )
-        # seeded noise stands for real noise here
+        # report the guarantee that real noise of this scale would give
         both = replace(features, is_simulation=False).guarantee_with(users, runs.DELTA).epsilon
         for subject, epsilon in (
             (runs.BASELINE, None),
@@ -58,26 +58,26 @@ def table(setup: Setup) -> Table:
             rows.append(Row(name, subject, "mean reward", value, error, None, claim, epsilon))
     choices = (
         (
-            "Printed: the noise of sensitivity 1 (times 1/n) for the Gram matrix, with rho from the"
-            " classic conversion, or exact. Replacing a user moves the matrix by sqrt(2)."
+            "Printed: noise for sensitivity 1 (times 1/n) of the Gram matrix, with rho from the "
+            "classic conversion, or exact. The sensitivity to replacing a user is sqrt(2)."
         ),
         (
-            "MovieLens latest-small, the 300 most rated movies (which they are is taken as public),"
+            "MovieLens latest-small, the 300 most rated movies (their choice is treated as public),"
             " 10 features, rows clipped to norm 4 on [-1, 1]."
         ),
         (
             "user level: AdaPrivateUser, lifetime cap 1, epsilon 5 for rewards. Its true epsilon is"
-            " that of features and rewards together; all ratings and rewards of a user, "
+            " that of features and rewards together, for all ratings and rewards of a user, "
             "REPLACE_ONE."
         ),
-        "PrivateUCB protects a round: its cost does not compose with that of features.",
-        "One draw of the features' noise; standard errors are over the bandit's worlds alone.",
+        "PrivateUCB protects a round, so its guarantee does not compose with that of features.",
+        "The features' noise is drawn once; standard errors are over the bandit's replicates only.",
     )
     return Table("svd-features", "Private item features", choices, tuple(rows))
 
 
 def _printed(epsilon: float) -> list[Row]:
-    """Return what noise for sensitivity 1 spends when a user is replaced."""
+    """Return the true epsilon of noise for sensitivity 1 under REPLACE_ONE of a user."""
     rho = dp.rho_from_epsilon(epsilon, runs.DELTA, conversion="classic")
     noises = {
         "printed noise, classic rho": dp.noise_multiplier_from_rho(rho),

@@ -1,4 +1,4 @@
-"""What a table is: rows with the preprint's number beside ours, and a verdict that is computed."""
+"""Tables of our results, the preprint's numbers and computed verdicts."""
 
 import csv
 import io
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEEDS = 12
-"""Of the preprint; it prints no standard errors."""
+"""Number of seeds in the preprint, which prints no standard errors."""
 _SIGMAS = 2.0
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How much to run, and where things are.
+    """Size of the runs, and folders.
 
     Parameters
     ----------
     quick
-        Few and short runs, all tables in minutes; too short to judge the preprint's numbers.
+        Fewer and shorter runs, all tables in minutes; too short to judge the preprint's numbers.
     jobs
-        Processes; results do not depend on it.
+        Number of processes; it does not affect results.
     data, download
         Folder of data sets, and whether missing ones are downloaded.
     cache
-        Folder of results by configuration; None keeps none.
+        Folder for simulation results; None disables caching.
     """
 
     quick: bool = False
@@ -43,36 +43,36 @@ class Setup:
 
     @property
     def rounds(self) -> int:
-        """Rounds of a run: the preprint's 10,000."""
+        """Rounds per run; in a full run the preprint's 10,000."""
         return 2_000 if self.quick else 10_000
 
     @property
     def replicates(self) -> int:
-        """Worlds that are played."""
+        """Number of replicates."""
         return 16 if self.quick else 96
 
     @property
     def epsilons(self) -> tuple[float, ...]:
-        """The preprint's."""
+        """Values of epsilon; in a full run those of the preprint."""
         return (1.0,) if self.quick else (0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One number.
+    """One result.
 
     Attributes
     ----------
     setting, subject, measure
-        Under which conditions, of what, and what is measured.
+        Conditions, subject and name of the measured quantity.
     ours, error
-        Our number and its standard error over replicates; 0 where it is computed, not sampled.
+        Our number and its standard error over replicates, which is 0 for a computed number.
     paper
-        The preprint's number, None where it gives none that we know.
+        The preprint's number, or None if we know of none.
     claimed_epsilon, true_epsilon
-        What is said to be spent, and what is, at the table's delta.
+        Claimed and true epsilon at the table's delta.
     verdict
-        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or nothing to judge.
+        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or empty if there is no verdict.
     """
 
     setting: str
@@ -88,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, and the choices behind them."""
+    """Rows, and the choices made to compute them."""
 
     name: str
     title: str
@@ -97,7 +97,7 @@ class Table:
     figure: "Figure | None" = None
 
     def to_csv(self) -> str:
-        """Return the rows as CSV, numbers to four digits (epsilons rounded up)."""
+        """Return the rows as CSV, with numbers to four digits (epsilons rounded up)."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([field.name for field in fields(Row)])
@@ -106,7 +106,7 @@ class Table:
         return out.getvalue()
 
     def write(self, folder: Path) -> None:
-        """Write NAME.csv, and NAME.svg where there is a figure."""
+        """Write NAME.csv, and NAME.svg if there is a figure."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.csv").write_text(self.to_csv(), encoding="utf-8")
         if self.figure is not None:
@@ -117,7 +117,7 @@ class Table:
         head = ["", "subject", "measure", "ours", "s.e.", "paper", *epsilons, ""]
         rows = [_cells(row) for row in self.rows]
         widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
-        # a column that says nothing in this table would push the others off the screen
+        # omit empty columns, so that the others fit on the screen
         told = [i for i in range(1, len(head)) if any(row[i] for row in rows)]
 
         def line(cells: list[str]) -> str:
@@ -155,7 +155,7 @@ def up(value: float) -> str:
 def reproduced(ours: float, error: float, replicates: int, paper: float) -> str:
     """Return whether two numbers agree within two standard errors of their difference.
 
-    The preprint's own error is taken to be that of its 12 seeds, each as noisy as ours.
+    The preprint's standard error is assumed to be that of 12 seeds with our variance per replicate.
     """
     theirs = error * math.sqrt(replicates / SEEDS)
     close = abs(ours - paper) <= _SIGMAS * math.hypot(error, theirs)
@@ -163,12 +163,12 @@ def reproduced(ours: float, error: float, replicates: int, paper: float) -> str:
 
 
 def claimed(difference: float, error: float) -> str:
-    """Return whether a difference that is claimed to be above 0 is seen to be."""
+    """Return whether the results support the claim that a difference is above 0."""
     if difference > _SIGMAS * error:
         return "reproduced"
     return "contradicts" if difference < -_SIGMAS * error else "not reproduced"
 
 
 def spent(claimed_epsilon: float, true_epsilon: float) -> str:
-    """Return whether a claimed epsilon covers the true one."""
+    """Return whether a claimed epsilon is at least the true one."""
     return "reproduced" if true_epsilon <= claimed_epsilon * (1 + 1e-9) else "contradicts"

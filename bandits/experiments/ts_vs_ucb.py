@@ -1,4 +1,4 @@
-"""Thompson sampling against upper confidence bounds, under the same noise."""
+"""Thompson sampling and upper confidence bounds with the same noise."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _UCB = {0.5: 92.2, 1.0: 95.2, 2.0: 96.9, 5.0: 98.2}
 
 
 def table(setup: Setup) -> Table:
-    """Return percent of LinUCB's reward and regret, by epsilon."""
+    """Return the reward in percent of LinUCB's and the regret, by epsilon."""
     rows: list[Row] = []
     for epsilon in setup.epsilons:
         options = runs.private(setup, epsilon)
@@ -41,14 +41,14 @@ def table(setup: Setup) -> Table:
             )
     choices = (
         (
-            "Synthetic: d = 20, 100 arms, 5 a round, theta of norm 2, logistic means, Bernoulli "
+            "Synthetic: d = 20, 100 arms, 5 per round, theta of norm 2, logistic means, Bernoulli "
             "rewards."
         ),
         ("delta = 1e-5, REPLACE_ONE of one round's reward; B = 300, lambda = 1, v = 1, alpha = 1."),
         (
-            "The last partial batch adds nothing. fair: centred rewards, v = alpha = 0.1, exact "
-            "noise."
+            "The last partial batch is not released. fair: centered rewards, v = alpha = 0.1, "
+            "exact noise."
         ),
-        "PrivateUCB is `bandits.PrivateUCB` with its defaults: it is not told the mean reward.",
+        "PrivateUCB is `bandits.PrivateUCB` with its defaults; the mean reward is not given to it.",
     )
     return Table("ts-vs-ucb", "Thompson sampling against UCB", choices, tuple(rows))

@@ -1,4 +1,4 @@
-"""Users with several rounds: the naive group, the printed clip, and a cap on a lifetime."""
+"""User-level privacy: group privacy, the printed clipping, and a lifetime cap."""
 
 import privacy as dp
 from bandits.algorithms.baselines import AdaPrivateGroup, AdaPrivateTS, AdaPrivateUser
@@ -11,7 +11,7 @@ _RELATIONS = (dp.NeighboringRelation.REPLACE_SPECIAL, dp.NeighboringRelation.REP
 
 
 def table(setup: Setup) -> Table:
-    """Return utility and true user-level epsilon for k rounds a user."""
+    """Return utility and true user-level epsilon for k rounds per user."""
     rows: list[Row] = []
     for epsilon in (5.0,) if setup.quick else (1.0, 5.0):
         for rounds_per_user in (1, 5, 10, 20):
@@ -19,17 +19,18 @@ def table(setup: Setup) -> Table:
     choices = (
         (
             "Round t belongs to user t mod U, U = T / k: a user's k rounds lie in k different "
-            "batches, or in all batches where there are fewer."
+            "batches, or in all batches if there are fewer."
         ),
-        "Protected: all rewards of a user, zeroed (REPLACE_SPECIAL) unless said; B = 300.",
+        "Privacy unit: all rewards of a user, zeroed (REPLACE_SPECIAL) unless stated; B = 300.",
         (
-            "naive: k rounds as a group. printed clip: a user's batch sum is clipped to C = 1, and "
-            "sigma is that of one batch; a user in m batches pays m times, which the claim leaves "
-            "out."
+            "naive: group privacy for k rounds. printed clip: a user's batch sum is clipped to "
+            "C = 1, and sigma is that of one batch. The claim omits the composition over the m "
+            "batches of a user."
         ),
         (
             "lifetime: one cap C = 1 over all batches (root of the sum of squares), exact noise. "
-            "centred: C = min(1, sqrt(k) / 2), all that k centred rewards in k batches can add."
+            "centred: C = min(1, sqrt(k) / 2), the largest contribution of k centered rewards in k "
+            "batches."
         ),
         (
             "ours, per round: PrivateUCB, which protects a round; its epsilon for a user is that of"
@@ -44,7 +45,7 @@ def _rows(setup: Setup, epsilon: float, k: int) -> list[Row]:
     options = runs.private(setup, epsilon) | zeroed
     one = AdaPrivateTS(**options)
     met = min(k, one.batches)
-    # The printed clip is a lifetime cap of sqrt(m) batches at the epsilon that it really spends.
+    # The printed clipping equals a lifetime cap of sqrt(m) at its true epsilon.
     true = {
         relation: dp.account(
             dp.Gaussian(one.noise_multiplier / met**0.5), relation=relation
@@ -83,6 +84,6 @@ def _rows(setup: Setup, epsilon: float, k: int) -> list[Row]:
 
 
 def _group(algorithm: PrivateUCB, k: int) -> float:
-    """Return the epsilon of k rounds of a user: mu of Gaussian privacy times k."""
+    """Return the epsilon for k rounds of a user, with k times the mu of Gaussian DP."""
     relation = dp.NeighboringRelation(algorithm.relation)
     return dp.account(algorithm.mechanism, relation=relation).group(k).epsilon(runs.DELTA)

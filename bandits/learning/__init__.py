@@ -1,1 +1,1 @@
-"""What learns: a linear model, a posterior, an exploration, reward channels and schedules."""
+"""Components of a learner: models, posteriors, exploration, reward channels and schedules."""

@@ -1,8 +1,8 @@
-"""How an action is picked from what the model believes.
+"""Exploration rules, which pick an action given the model's mean and covariance.
 
-Random numbers come in as an argument, one row a round, so that one code serves one live round, one
-round of many replicates and a whole batch of many replicates. Normals and uniforms are two
-sequences of their own: in whatever lengths they are drawn, a round gets the same ones.
+Random numbers are passed as an argument, one row per round, so the same code runs one live round,
+one round of many replicates, or a batch of many replicates. Normals and uniforms are separate
+sequences, so the numbers of a round do not depend on how many rounds are drawn at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -21,16 +21,16 @@ Rounds = int | Indices
 
 
 class Noise(NamedTuple):
-    """The random numbers of a round (no axis B), of many replicates, or of B rounds of them."""
+    """Random numbers of a round, of many replicates, or of B rounds of many replicates."""
 
     normals: Array
-    """Shape (..., d), or (..., 0) where none are used."""
+    """Shape (..., d), or (..., 0) if unused."""
     uniforms: Array
-    """Shape (..., 2), or (..., 0) where none are used."""
+    """Shape (..., 2), or (..., 0) if unused."""
 
 
 class Exploration(Protocol):
-    """Picks a candidate."""
+    """Rule that picks a candidate."""
 
     @property
     def normals(self) -> bool:
@@ -38,7 +38,7 @@ class Exploration(Protocol):
 
     @property
     def uniforms(self) -> int:
-        """How many uniforms a round needs."""
+        """Number of uniforms per round."""
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
@@ -50,13 +50,13 @@ class Exploration(Protocol):
         candidates
             Features, shape (..., n, d).
         mean, root
-            The model's mean (..., d) and square root of its covariance (..., d, d).
+            Mean (..., d) of the model and square root (..., d, d) of its covariance.
         noise
-            The rounds' random numbers.
+            Random numbers of the rounds.
         batch
-            The number of the batch, from 0.
+            Number of the batch, from 0.
         rounds
-            The numbers of the rounds, from 1: a number, or shape (B,).
+            Numbers of the rounds, from 1: a number, or shape (B,).
         """
 
 
@@ -71,25 +71,25 @@ def _best(scores: Array) -> Indices:
 
 
 class ByScore(ABC):
-    """An exploration without randomness: a candidate's score depends on its features alone."""
+    """Deterministic rule: the score of a candidate depends only on its features."""
 
     normals = False
     uniforms = 0
 
     @abstractmethod
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
-        """Return the scores (..., n) of candidates (..., n, d); the largest is picked."""
+        """Return the scores (..., n) of candidates (..., n, d)."""
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the largest score."""
+        """Return the candidates with the largest scores."""
         return _best(self.scores(candidates, mean, root))
 
 
 @dataclass(frozen=True)
 class Greedy(ByScore):
-    """The largest estimated reward x'mean, and no exploration at all."""
+    """Picks the largest estimated reward x'mean, without exploration."""
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         """Return x'mean."""
@@ -98,12 +98,12 @@ class Greedy(ByScore):
 
 @dataclass(frozen=True)
 class UpperConfidence(ByScore):
-    """The largest x'mean + width |x|, |x|^2 = x' covariance x.
+    """Picks the largest x'mean + width |x|, |x|^2 = x' covariance x.
 
     Parameters
     ----------
     width
-        How many standard deviations are added, in [0, 1e50] (alpha in the papers).
+        Number of standard deviations added, in [0, 1e50] (alpha in the papers).
     """
 
     width: float = 1.0
@@ -122,14 +122,14 @@ class UpperConfidence(ByScore):
 
 @dataclass(frozen=True)
 class Thompson:
-    """The best for one draw of theta ~ N(mean, v^2 covariance), a fresh one each round.
+    """Picks the best candidate for a sample of theta ~ N(mean, v^2 covariance), new in each round.
 
     Parameters
     ----------
     scale
-        v in [1e-50, 1e50], in every batch, or of batch 0.
+        v in batch 0, in [1e-50, 1e50].
     decay
-        v of the next batch over v of this one, in (0, 1].
+        Ratio of v in successive batches, in (0, 1].
     """
 
     scale: float = 1.0
@@ -153,14 +153,14 @@ class Thompson:
 
 @dataclass(frozen=True)
 class Forced:
-    """A uniform candidate with probability min(1, d log t / (t gamma)) in round t, else `base`.
+    """Picks a uniform candidate with probability min(1, d log t / (t gamma)) in round t.
 
     Parameters
     ----------
     base
-        What picks in the other rounds.
+        Rule for the other rounds.
     gamma
-        How seldom it is forced, in [1e-50, 1e50].
+        Divisor of the probability, in [1e-50, 1e50].
     """
 
     base: Exploration
@@ -168,7 +168,7 @@ class Forced:
     uniforms = 2
 
     def __post_init__(self) -> None:
-        checks.moderate("gamma", self.gamma, "Pass how seldom to force, such as 1.")
+        checks.moderate("gamma", self.gamma, "Pass the divisor of the probability, such as 1.")
 
     @property
     def normals(self) -> bool:
@@ -178,7 +178,7 @@ class Forced:
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the pick of `base`, or a uniform one."""
+        """Return the pick of `base` or a uniform one."""
         picked = self.base.pick(candidates, mean, root, noise, batch, rounds)
         arms, dimension = candidates.shape[-2:]
         forced = noise.uniforms[..., 0] < dimension * np.log(rounds) / (rounds * self.gamma)
@@ -187,7 +187,7 @@ class Forced:
 
 
 def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
-    """Return what each generator's method draws, one below the other: (len(draws), *shape)."""
+    """Return the stacked samples of several generators, shape (len(draws), *shape)."""
     out = np.empty((len(draws), *shape))
     if out.size:
         for draw, own in zip(draws, out, strict=True):
@@ -198,12 +198,13 @@ def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
 class Draws:
     """The two sequences of random numbers, for a live learner or for replicates.
 
-    Exploration only touches what was released: its randomness protects nobody, and may be seeded.
+    Exploration is post-processing of releases, so its random numbers need not be secret and may be
+    seeded.
 
     Parameters
     ----------
     seeds
-        One seed a replicate, or a single one for a learner without the axis.
+        One seed per replicate, or a single seed for a learner without the replicate axis.
     """
 
     def __init__(self, seeds: np.random.SeedSequence | list[np.random.SeedSequence]) -> None:
@@ -213,7 +214,7 @@ class Draws:
         self.generators = list(zip(*pairs, strict=True))
 
     def noise(self, exploration: Exploration, rounds: int, dimension: int) -> Noise:
-        """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) when live."""
+        """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) if live."""
         normals = (rounds, dimension if exploration.normals else 0)
         uniforms = (rounds, exploration.uniforms)
         noise = Noise(
@@ -223,10 +224,10 @@ class Draws:
         return Noise(noise.normals[0], noise.uniforms[0]) if self.live else noise
 
     def state(self) -> list[dict[str, object]]:
-        """Return the generators' states, for a live learner."""
+        """Return the states of the generators of a live learner."""
         return [dict(rngs[0].bit_generator.state) for rngs in self.generators]
 
     def load(self, state: list[dict[str, object]]) -> None:
-        """Put the states back."""
+        """Restore the states."""
         for rngs, each in zip(self.generators, state, strict=True):
             rngs[0].bit_generator.state = each

@@ -1,7 +1,7 @@
-"""The one learner: a model, an exploration, a channel for rewards and a schedule, put together.
+"""The learner, which combines a model, an exploration rule, a reward channel and a schedule.
 
-A live agent drives it one round at a time; a simulation drives many replicates, round by round or
-a whole batch at once. There is no second implementation.
+Live agents run it one round at a time. Simulations run many replicates of it, one round or one
+batch at a time.
 """
 
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from bandits.learning.rewards import Channel
 from bandits.learning.schedules import Schedule
 
 _AHEAD = 256
-"""Rounds whose random numbers a live learner draws at once."""
+"""Number of rounds for which random numbers are drawn at once."""
 
 
 @dataclass
 class Learner:
-    """Parts, and where they are: shapes have a replicate axis in front, or none.
+    """Components and their progress. Arrays may have a leading replicate axis.
 
     Attributes
     ----------
     model, exploration, channel, schedule
-        The parts.
+        The components.
     draws
         Random numbers for the exploration.
     dimension
-        d of the features.
+        Feature dimension d.
     batch, rounds, in_batch
-        Batches closed, rounds begun, rounds of the open batch.
+        Numbers of closed batches, started rounds, and rounds of the open batch.
     growth
-        Growth of log det A in the open batch, where the schedule looks at it.
+        Growth of log det A in the open batch, if the schedule uses it.
     """
 
     model: Model
@@ -56,7 +56,7 @@ class Learner:
         self._ahead: list[Noise] = []
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
-        self._scores: Array | None = None  # of all arms, while the model stands still
+        self._scores: Array | None = None  # scores of all arms, valid until the model changes
 
     @property
     def ended(self) -> bool:
@@ -67,16 +67,16 @@ class Learner:
 
     @property
     def left(self) -> int | None:
-        """Rounds until the open batch ends; None where the features decide."""
+        """Rounds until the open batch ends; None if that depends on the features."""
         return None if self._length is None else self._length - self.in_batch
 
     def choose(self, candidates: Array) -> Indices:
-        """Return the picks of one round, whose features are told to `observe`.
+        """Return the picks of one round; pass their features to `observe`.
 
         Parameters
         ----------
         candidates
-            Shape (n, d), or (R, n, d) with the replicate axis.
+            Features, shape (n, d), or (R, n, d) with the replicate axis.
         """
         self.rounds += 1
         return self.exploration.pick(
@@ -84,27 +84,27 @@ class Learner:
         )
 
     def observe(self, x: Array) -> None:
-        """Take in the features (..., d) of the round that was chosen last."""
+        """Update the model with the features (..., d) of the last pick."""
         square = self.model.observe(x)
         self.in_batch += 1
         if self._measured:
             self.growth += float(np.log1p(square).max())
 
     def play_block(self, arms: Array, offered: Indices) -> Indices:
-        """Return which of the candidates are picked in B rounds of one batch, all observed.
+        """Pick and observe candidates in B rounds of one batch.
 
         Parameters
         ----------
         arms
-            Features of all arms, shape (R, A, d), or (1, A, d) for all replicates; the same ones
-            in all blocks of a batch.
+            Features of all arms, shape (R, A, d), or (1, A, d) if shared by all replicates; the
+            same in all blocks of a batch.
         offered
-            The candidates' arms, shape (R, B, n).
+            Arm of each candidate, shape (R, B, n).
 
         Returns
         -------
         ndarray of int, shape (R, B)
-            Places in the last axis of `offered`.
+            Index of the pick in the last axis of `offered`.
         """
         count = offered.shape[1]
         if self.model.moves:
@@ -115,7 +115,7 @@ class Learner:
         in_batch = (self._length or count) * offered.shape[-1]
         if isinstance(self.exploration, ByScore) and arms.shape[1] <= in_batch:
             if self._scores is None:
-                self._scores = self.exploration.scores(arms, mean, root)  # of each arm once
+                self._scores = self.exploration.scores(arms, mean, root)
             picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
             return picks
         noise = self.draws.noise(self.exploration, count, self.dimension)
@@ -131,20 +131,20 @@ class Learner:
         return picks
 
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
-        """Release the open batch and let the model learn from the release.
+        """Release the open batch and update the model with the release.
 
         Parameters
         ----------
         features, rewards
-            Of the batch: shapes (..., B, d) and (..., B), centred.
+            Features (..., B, d) and centered rewards (..., B) of the batch.
         users
-            Shape (..., B), where the channel protects users.
+            Users, shape (..., B), if the channel provides user-level privacy.
         """
         self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
-        """Let the model learn from a release that was made."""
+        """Update the model with a release."""
         self.model.close(features, prefix)
         self.batch += 1
         self.in_batch = 0
@@ -170,7 +170,7 @@ class Learner:
         self._ahead = list(map(Noise, *rows))
 
     def progress(self) -> dict[str, Any]:
-        """Return what, with the arrays of the parts, is the whole state of a live learner."""
+        """Return the state of a live learner, except for the arrays of its components."""
         return {
             "batch": self.batch,
             "rounds": self.rounds,
@@ -182,7 +182,7 @@ class Learner:
         }
 
     def resume(self, progress: dict[str, Any]) -> None:
-        """Put back what `progress` returned."""
+        """Restore the state that `progress` returned."""
         for name in ("batch", "rounds", "in_batch", "growth"):
             setattr(self, name, progress[name])
         self._length = self.schedule.length(self.batch)
@@ -194,7 +194,7 @@ class Learner:
 
 
 def gathered(arms: Array, places: Indices) -> Array:
-    """Return the rows of arms (R, A, d), or (1, A, d), at places (R, ...): shape (R, ..., d)."""
+    """Return rows of arms, shape (R, A, d) or (1, A, d), by index (R, ...): shape (R, ..., d)."""
     size = arms.shape[1] if len(arms) > 1 else 0
     first = size * np.arange(len(places)).reshape(-1, *(1,) * (places.ndim - 1))
     return arms.reshape(-1, arms.shape[-1]).take(first + places, axis=0)

@@ -1,11 +1,11 @@
-"""Ridge regression that grows one round at a time: A = ridge I + sum x x', b = sum r x.
+"""Incremental ridge regression: A = ridge I + sum x x', b = sum r x.
 
-The inverse is kept as a square root, A^-1 = S S', which Potter's update carries from round to
-round in O(d^2). S S' is positive semidefinite whatever the rounding, so that nothing here can
-fail as a Cholesky factor of an inverse does.
+The inverse is stored as a square root, A^-1 = S S', which Potter's update maintains in O(d^2) per
+round. S S' is positive semidefinite regardless of rounding, so the update cannot fail as a Cholesky
+factorization of the inverse can.
 
-Every array may have a leading axis of replicates; a live learner has none. The code is the same,
-but for the two operations for which BLAS is called without the axis.
+Every array may have a leading replicate axis; a live learner has none, and two of its operations
+call BLAS directly.
 """
 
 import math
@@ -20,13 +20,13 @@ from bandits.checks import Array
 
 
 def times(matrix: Array, vector: Array) -> Array:
-    """Return matrix (..., n, d) times vector (..., d), with the axes in front broadcast.
+    """Return matrix (..., n, d) times vector (..., d), broadcasting the leading axes.
 
-    One vector for the B matrices of a block, (R, 1, d), or one matrix for its B vectors,
-    (R, 1, n, d), becomes one product of matrices for each replicate.
+    One vector (R, 1, d) for the B matrices of a block, or one matrix (R, 1, n, d) for its B
+    vectors, is computed as one matrix product per replicate.
     """
     if vector.ndim == 1:
-        product: Array = matrix.dot(vector)  # a third of the time of @ for a small matrix
+        product: Array = matrix.dot(vector)  # 3 times as fast as @ for a small matrix
         return product
     if matrix.ndim == 4 and vector.shape[1] == 1:
         return (_rows(matrix) @ vector[:, 0, :, None]).reshape(matrix.shape[:-1])
@@ -37,7 +37,7 @@ def times(matrix: Array, vector: Array) -> Array:
 
 
 def rows_times(rows: Array, matrix: Array) -> Array:
-    """Return the rows (..., n, d) times a matrix (..., d, d), broadcast as in `times`."""
+    """Return rows (..., n, d) times matrix (..., d, d), broadcast as in `times`."""
     if rows.ndim == 2:
         product: Array = rows.dot(matrix)
         return product
@@ -48,14 +48,14 @@ def rows_times(rows: Array, matrix: Array) -> Array:
 
 
 def _rows(matrices: Array) -> Array:
-    """Return the matrices (R, B, n, d) of each replicate below each other."""
+    """Return the matrices (R, B, n, d) stacked for each replicate, shape (R, B n, d)."""
     return matrices.reshape(len(matrices), -1, matrices.shape[-1])
 
 
 def add_to(total: Array, scale: Array | float, vector: Array) -> None:
-    """Add a scale, a number or (..., 1), times a vector (..., d) to a total (..., d), in place."""
+    """Add scale, a number or (..., 1), times vector (..., d) to total (..., d), in place."""
     if total.ndim == 1:
-        daxpy(vector, total, a=scale)  # a third of the time of two operations for a small vector
+        daxpy(vector, total, a=scale)  # 3 times as fast as two operations for a small vector
     else:
         total += scale * vector
 
@@ -66,17 +66,17 @@ def transposed(matrix: Array) -> Array:
 
 
 def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:
-    """Carry S with A^-1 = S S' to (A + x x')^-1, in place (Potter's square-root update).
+    """Update S with A^-1 = S S' to that of A + x x', in place (Potter's square-root update).
 
-    With u = S'x and s = |u|^2 it is S - c (S u) u', c = (1 - 1/sqrt(1 + s)) / s, which without
-    cancellation is 1 / (1 + s + sqrt(1 + s)).
+    With u = S'x and s = |u|^2 it is S - c (S u) u', c = (1 - 1/sqrt(1 + s)) / s, computed without
+    cancellation as 1 / (1 + s + sqrt(1 + s)).
 
     Parameters
     ----------
     root
         S, shape (..., d, d), C-ordered; overwritten.
     x
-        The round's feature, shape (..., d).
+        Feature vector of the round, shape (..., d).
 
     Returns
     -------
@@ -105,12 +105,12 @@ def inverse_root(matrix: Array, floor: float) -> Array:
     matrix
         Positive definite, shape (..., d, d).
     floor
-        What no eigenvalue, and so no pivot, is below but by rounding: where one is, the factor is
-        made from eigenvalues, which always exist.
+        Lower bound on the eigenvalues, and so on the pivots, in exact arithmetic. If rounding
+        violates it, the factor is computed from the eigenvalues instead.
     """
     flat = matrix.reshape(-1, *matrix.shape[-2:])
     root = np.full_like(flat, np.nan)
-    for i, each in enumerate(flat):  # LAPACK itself: NumPy inverts a triangle as a full matrix
+    for i, each in enumerate(flat):  # LAPACK, because NumPy inverts a triangle as a full matrix
         upper, failed = dpotrf(each)
         if not failed:
             root[i], _ = dtrtri(upper, overwrite_c=1)
@@ -122,48 +122,48 @@ def inverse_root(matrix: Array, floor: float) -> Array:
 
 
 def floored_inverse_root(matrix: Array, floor: float) -> Array:
-    """Return S with matrix^-1 = S S' when the eigenvalues below `floor` are put there."""
+    """Return S with matrix^-1 = S S', after raising eigenvalues below `floor` to `floor`."""
     values, vectors = np.linalg.eigh(matrix)
     root: Array = vectors / np.sqrt(np.maximum(values, floor))[..., None, :]
     return root
 
 
 class Model(Protocol):
-    """What a learner believes about theta: a mean, and a square root of the covariance."""
+    """Estimate of theta: a mean and a square root of the covariance."""
 
     mean: Array
     root: Array
     moves: bool
-    """Whether `observe` changes anything; if not, a batch can be played as one."""
+    """Whether `observe` changes the model; if not, a batch can be played at once."""
 
     def observe(self, x: Array) -> Array | float:
-        """Take in the public feature of a round (..., d); return x'A^-1 x, zero where unused."""
+        """Add the public features (..., d) of a round; return x'A^-1 x, or 0 if unused."""
 
     def close(self, features: Array, prefix: Array) -> None:
-        """End a batch of `features` (..., B, d) with the released prefix of b (..., d)."""
+        """End a batch with features (..., B, d) and the released prefix (..., d) of b."""
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put back what `state` returned."""
+        """Restore the arrays of `state`."""
 
 
 class Ridge:
-    """The ridge model: mean A^-1 b, covariance A^-1, whatever noise is in b.
+    """Ridge regression: mean A^-1 b, covariance A^-1, ignoring the noise in b.
 
     Parameters
     ----------
     dimension
-        Features' dimension d.
+        Feature dimension d.
     lead
         Shape of the replicate axis: () or (R,).
     ridge
-        A starts as ridge times the identity, > 0.
+        Initial A is ridge times the identity, > 0.
     frozen
-        Add the rounds to A when their batch ends, and not before.
+        Update A once per batch, when the batch ends.
     prior_mean
-        What theta is expected to be, shape (d,) or a number; public.
+        Prior mean of theta, shape (d,) or a number; public.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Ridge:
         self.unused = np.zeros(lead)
 
     def observe(self, x: Array) -> Array | float:
-        """Add x x' to A, and keep mean = A^-1 b."""
+        """Add x x' to A and update the mean A^-1 b."""
         if not self.moves:
             return self.unused
         inverse_x, square = add_round(self.root, x)
@@ -196,18 +196,18 @@ class Ridge:
         return square
 
     def close(self, features: Array, prefix: Array) -> None:
-        """Take the new b; where A is frozen, add the batch to it first."""
+        """Use the new b; if A is frozen, first add the batch to A."""
         if not self.moves:
             self.precision += transposed(features) @ features
             self.root = inverse_root(self.precision, self.ridge)
         self.mean = times(self.root, times(transposed(self.root), prefix + self.prior))
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
         return {name: getattr(self, name) for name in self._STATE}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
         for name in self._STATE:
             setattr(self, name, state[name].copy())
 
@@ -215,18 +215,18 @@ class Ridge:
 
 
 class NoisyRidge:
-    """Ridge regression when the released vector holds noisy sums of x x' as well as b.
+    """Ridge regression on released vectors that contain noisy sums of x x' and of b.
 
-    A = ridge I + max(shift I + released x x', 0): what is left below zero is noise alone.
+    A = ridge I + max(shift I + released x x', 0), because negative eigenvalues can only be noise.
 
     Parameters
     ----------
     dimension, lead, ridge, prior_mean
         As in `Ridge`.
     shift
-        Added to the released matrix so that it is positive for all its noise, >= 0.
+        Multiple of the identity added so that the noisy matrix is positive, >= 0.
     reward_weight
-        By which (r - centre) x was multiplied.
+        Weight of (r - center) x in the release.
     """
 
     moves = False
@@ -250,11 +250,11 @@ class NoisyRidge:
         self.unused = np.zeros(lead)
 
     def observe(self, x: Array) -> Array | float:
-        """Do nothing: contexts count when they are released."""
+        """Do nothing, because contexts are used only after their release."""
         return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
-        """Read A and b from a release; `features` are private and are not looked at."""
+        """Compute A and b from a release; `features` are private and unused."""
         first, second = self.upper
         count = len(first)
         gram = np.zeros_like(self.root)
@@ -267,9 +267,9 @@ class NoisyRidge:
         self.mean = times(self.root, times(transposed(self.root), vector))
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
         return {"root": self.root, "mean": self.mean}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
         self.root, self.mean = state["root"].copy(), state["mean"].copy()

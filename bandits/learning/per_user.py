@@ -1,4 +1,4 @@
-"""Channels that protect all rewards of a user: capped together, or dropped after the first few."""
+"""Channels with user-level privacy, which cap a user's contributions or drop later rewards."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from bandits.learning.rewards import MARGIN, Released
 from bandits.learning.users import User, coded, packed, unpacked
 
 _Ledger = dict[tuple[int, User], float]
-"""A number of each user of each replicate."""
+"""One number per replicate and user."""
 
 
 def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, Any]:
@@ -25,29 +25,29 @@ def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, An
 
 
 def _ledger(name: str, state: Mapping[str, Any]) -> _Ledger:
-    """Return the ledger of which `_arrays` made the arrays."""
+    """Return the ledger that `_arrays` converted."""
     keys = zip(state["replicates"].tolist(), unpacked(state["users"]), strict=True)
     return dict(zip(keys, state[name].tolist(), strict=True))
 
 
 class Capped(Released):
-    """All rewards of a user are protected: what a user adds to all batches together is capped.
+    """Bounds the contribution of each user over all batches by a lifetime cap.
 
-    A user's part of a batch is u = sum of (r - centre) x over the user's rounds in it. It is
-    scaled down so that over the user's lifetime sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
-    (``"l1"``); later rounds add nothing. How much a user has left depends on rewards and is never
-    told; it is kept with the secrets.
+    A user's contribution to a batch is u = sum of (r - center) x over the user's rounds in it. It
+    is scaled down so that over all batches sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
+    (``"l1"``); once the cap is reached, rounds add nothing. The remaining cap of a user depends on
+    rewards, so it is sensitive and never published.
 
     Parameters
     ----------
     sums
         A running sum with ``Participation.lifetime_cap`` of the same norm.
     cap
-        The lifetime cap, > 0.
+        Lifetime cap, > 0.
     per_batch
-        The most that a user may add to one batch, > 0.
+        Contribution bound of a user per batch, > 0.
     norm
-        What adds up.
+        ``"l2"`` or ``"l1"``.
     """
 
     by_user = True
@@ -77,24 +77,24 @@ class Capped(Released):
             if norms[i] > most:
                 total[i] *= most / norms[i]
             used = min(float(norms[i]), most) ** self.power
-            # rounded up, or what is small against `spent` would be free
+            # round up, because amounts much smaller than `spent` would otherwise add nothing
             self.spent[key] = math.nextafter(spent + used * MARGIN, math.inf) if used else spent
         values: Array = self.sums.quantise(total).sum(0)
         return values
 
     def state(self) -> dict[str, Any]:
-        """Return what every user has spent."""
+        """Return the spent part of every user's cap."""
         return _arrays("spent", self.spent)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Put it back."""
+        """Restore the arrays of `state`."""
         self.spent = _ledger("spent", state)
 
 
 class Limited(Released):
-    """Up to k rewards of a user are protected as a group: the later ones are dropped.
+    """Protects up to k rewards of each user as a group and drops the later ones.
 
-    Which rounds a user has is public, so that the count is too.
+    The user of each round is public, so the counts are public too.
     """
 
     by_user = True
@@ -116,9 +116,9 @@ class Limited(Released):
         return super()._values(features, kept.reshape(rewards.shape), users)
 
     def state(self) -> dict[str, Any]:
-        """Return how many rounds every user had."""
+        """Return the number of rounds of every user."""
         return _arrays("seen", self.seen)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Put it back."""
+        """Restore the arrays of `state`."""
         self.seen = {key: int(count) for key, count in _ledger("seen", state).items()}

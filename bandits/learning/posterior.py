@@ -1,20 +1,20 @@
-"""What the released prefixes say about theta when the law of their noise is known.
+"""Posterior of theta given the released prefixes and the distribution of their noise.
 
-Let G_j be the sum of x x' over batch j, which is public, and s_j the true sum of (r - centre) x.
-Given theta, s_j has mean G_j theta and covariance tau^2 G_j, tau^2 the variance of a reward; the
-releases add Gaussian noise of known covariance. All that follows is a function of releases and
-of public features, and costs no privacy.
+Let G_j be the sum of x x' over batch j, which is public, and s_j the true sum of (r - center) x.
+Given theta, s_j has mean G_j theta and covariance tau^2 G_j, with tau^2 the variance of a reward.
+The releases add Gaussian noise of known covariance. The posterior is post-processing of releases
+and public features, so it has no privacy cost.
 
-Two estimators turn releases into an information matrix L and a vector h (theta has the
-likelihood exp(h'theta - theta'L theta / 2)):
+Two estimators compute an information matrix L and a vector h, where theta has the likelihood
+exp(h'theta - theta'L theta / 2):
 
-- `"prefix"`: the last release alone, b ~ N(G theta, tau^2 G + s^2 I) with G the sum of all G_j.
-- `"all"`: every release, generalised least squares. With C the whitening of the noise,
+- `"prefix"`: the last release only, b ~ N(G theta, tau^2 G + s^2 I) with G the sum of all G_j.
+- `"all"`: every release, by generalized least squares. With C the whitening of the noise,
   y_i = sum_j C_ij (increment j) has Cov(y_i, y_l) = tau^2 sum_j C_ij C_lj G_j + [i = l] I. Its
-  factor grows by one block a release.
+  factor grows by one block per release.
 
-A prior N(prior mean, p I) gives the posterior. Where p is not given it is the most likely one
-on a grid, under a wide log-normal prior (empirical Bayes).
+The prior is N(prior mean, p I). If p is not given, it maximizes the marginal likelihood on a grid,
+weighted by a wide log-normal prior (empirical Bayes).
 """
 
 from collections.abc import Mapping
@@ -28,31 +28,31 @@ from bandits.learning.linear_model import inverse_root, times, transposed
 Estimator = Literal["prefix", "all"]
 
 _GRID = np.logspace(-4.5, 0.0, 37)
-"""Of p, for rewards in a range of length 1."""
+"""Grid of p, for rewards in a range of length 1."""
 _LOG_WEIGHT = -0.5 * (np.log10(_GRID) + 2.0) ** 2
 
 
 class NoiseAware:
-    """The posterior of theta given the releases; it moves when a batch ends and not between.
+    """Posterior of theta given the releases, updated when a batch ends.
 
     Parameters
     ----------
     dimension, lead
         As in `Ridge`.
     noise_covariance
-        Covariance of the noise of the prefixes, one coordinate, shape (K, K), K >= 1.
+        Covariance of the noise of the prefixes in one coordinate, shape (K, K), K >= 1.
     reward_variance
         tau^2 > 0; an upper bound, such as (high - low)^2 / 4, is safe.
     prior_variance
-        p > 0; None picks it from the releases.
+        p > 0; None estimates it from the releases.
     prior_mean
-        What theta is expected to be, shape (d,) or a number; public.
+        Prior mean of theta, shape (d,) or a number; public.
     estimator
-        Which releases are used.
+        Releases to use.
     bias_variance
-        Prior variance of the last coefficient, where the last feature is a constant.
+        Prior variance of the last coefficient, if the last feature is a constant.
     unit
-        high - low of the rewards: the p to pick from is in units of its square.
+        high - low of the rewards; the grid of p is in units of its square.
     """
 
     moves = False
@@ -77,7 +77,7 @@ class NoiseAware:
         self.unit = unit
         self.prior_mean = np.zeros(dimension) + prior_mean
         self.mean = np.zeros((*lead, dimension)) + prior_mean
-        # before the first release: the prior, at its most likely scale
+        # before the first release: the prior, at its most likely scale if p is estimated
         start = np.full(dimension, 0.01 * unit**2 if prior_variance is None else prior_variance)
         if bias_variance is not None:
             start[-1] = bias_variance
@@ -87,11 +87,11 @@ class NoiseAware:
         self.evidence = kinds[estimator](dimension, lead, noise_covariance, reward_variance)
 
     def observe(self, x: Array) -> Array | float:
-        """Do nothing: a round counts when its batch is released."""
+        """Do nothing, because rounds are used only after the release of their batch."""
         return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
-        """Take in a batch's features (..., B, d) and the release after it (..., d)."""
+        """Update with the features (..., B, d) of a batch and its release (..., d)."""
         self.evidence.add(transposed(features) @ features, prefix)
         if self.bias_variance is None:
             spectrum = self.evidence.spectrum.shifted(self.prior_mean)
@@ -108,15 +108,15 @@ class NoiseAware:
         self.mean = self.prior_mean + times(self.root, seen)
 
     def _precision(self, spectrum: "Spectrum") -> Array:
-        """Return the prior's precision 1 / p, shape (..., 1)."""
+        """Return the prior precision 1 / p, shape (..., 1)."""
         if self.prior_variance is not None:
             return np.array([1 / self.prior_variance])
         return 1 / most_likely_scale(spectrum, self.unit)[..., None]
 
     def _precisions(self, information: Array, vector: Array, last: float) -> Array:
-        """Return the prior precisions of the coefficients (..., d); the last one is known."""
+        """Return the prior precisions (..., d) of the coefficients, given the last one."""
         inner, cross = information[..., :-1, :-1], information[..., :-1, -1]
-        # for p, integrate the last coefficient out
+        # the likelihood of p marginalizes over the last coefficient
         own = information[..., -1, -1] + last
         rest = inner - cross[..., :, None] * cross[..., None, :] / own[..., None, None]
         seen = vector[..., :-1] - cross * (vector[..., -1] / own)[..., None]
@@ -125,17 +125,17 @@ class NoiseAware:
         return precisions
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
         return {"mean": self.mean, "root": self.root} | self.evidence.state()
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
         self.mean, self.root = state["mean"].copy(), state["root"].copy()
         self.evidence.load(state)
 
 
 class Spectrum(NamedTuple):
-    """An information matrix in its eigenvectors V, and a vector h with it."""
+    """Eigendecomposition of an information matrix, with a vector h."""
 
     values: Array
     """Eigenvalues, >= 0, shape (..., d)."""
@@ -146,7 +146,7 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, information: Array, vector: Array) -> "Spectrum":
-        """Return the spectrum of a matrix; what rounding makes negative is zero."""
+        """Return the spectrum of a matrix, with negative eigenvalues from rounding set to 0."""
         values, vectors = np.linalg.eigh(information)
         return cls(np.maximum(values, 0.0), vectors, times(transposed(vectors), vector))
 
@@ -162,7 +162,7 @@ class Spectrum(NamedTuple):
         return times(self.vectors, self.turned)
 
     def shifted(self, origin: Array) -> "Spectrum":
-        """Return what is said about theta - origin."""
+        """Return the spectrum for theta - origin."""
         if not origin.any():
             return self
         at = times(transposed(self.vectors), np.broadcast_to(origin, self.turned.shape))
@@ -170,10 +170,10 @@ class Spectrum(NamedTuple):
 
 
 def most_likely_scale(spectrum: Spectrum, unit: float = 1.0) -> Array:
-    """Return the p on a grid that maximises the marginal likelihood of theta ~ N(0, p I).
+    """Return the p on a grid that maximizes the weighted marginal likelihood of theta ~ N(0, p I).
 
-    log likelihood = -1/2 sum_i (log(1 + p l_i) - p c_i^2 / (1 + p l_i)), l the eigenvalues of the
-    information and c the vector in its eigenvectors, plus the log of log10(p / unit^2) ~ N(-2, 1).
+    log likelihood = -1/2 sum_i (log(1 + p l_i) - p c_i^2 / (1 + p l_i)), with l the eigenvalues of
+    the information and c the vector in its eigenbasis. The weight is log10(p / unit^2) ~ N(-2, 1).
     """
     values, turned = unit**2 * spectrum.values, unit * spectrum.turned
     shrink = 1 + _GRID * values[..., None]  # (..., d, grid)
@@ -183,14 +183,14 @@ def most_likely_scale(spectrum: Spectrum, unit: float = 1.0) -> Array:
 
 
 class _Evidence(Protocol):
-    """Turns releases into information."""
+    """Computes L and h from releases."""
 
     def __init__(
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
     ) -> None: ...
 
     def add(self, gram: Array, prefix: Array) -> None:
-        """Take in one more release."""
+        """Add a release."""
 
     @property
     def information(self) -> tuple[Array, Array]:
@@ -201,10 +201,10 @@ class _Evidence(Protocol):
         """Their spectrum."""
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put them back."""
+        """Restore the arrays of `state`."""
 
 
 class _LastPrefix:
@@ -219,7 +219,7 @@ class _LastPrefix:
         self.releases = 0
 
     def add(self, gram: Array, prefix: Array) -> None:
-        """Take in one more release."""
+        """Add a release."""
         self.gram = self.gram + gram
         values, vectors, turned = Spectrum.of(self.gram, prefix)
         weights = values / (self.variance * values + self.noise[self.releases])
@@ -239,10 +239,10 @@ class _LastPrefix:
 
 
 class _AllReleases:
-    """Information from every release, by a block Cholesky factor that grows with them.
+    """Information from every release, by a growing block Cholesky factor.
 
     With F the factor of the covariance of (y_1, ..., y_k) and H the stacked sums C_ij G_j, the
-    information is (F^-1 H)'(F^-1 H) and the vector (F^-1 H)'(F^-1 y). Block row k of F is kept as
+    information is (F^-1 H)'(F^-1 H) and the vector (F^-1 H)'(F^-1 y). Block row k of F is stored as
     its part left of the diagonal and the inverse of its diagonal block.
     """
 
@@ -262,11 +262,11 @@ class _AllReleases:
         self.inverses: list[Array] = []
         self.matrix = np.zeros((*lead, dimension, dimension))
         self.vector = np.zeros((*lead, dimension))
-        self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, with room for all
+        self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, at full size
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
     def add(self, gram: Array, prefix: Array) -> None:
-        """Take in one more release."""
+        """Add a release."""
         k, d = len(self.grams), gram.shape[-1]
         self.grams.append(gram)
         self.increments.append(prefix - self.last)
@@ -278,7 +278,7 @@ class _AllReleases:
         # Cov(y_k, y_i) for all i <= k
         cross = np.tensordot(self.variance * rows * rows[k], grams, 1)
         left = self._eliminated(cross[:k])
-        # what is left of Cov(y_k) is at least its noise, the identity
+        # the Schur complement is at least the whitened noise covariance, the identity
         own = cross[k] + np.eye(d) - left @ transposed(left)
         inverse = transposed(inverse_root(own, 1.0))
         before, new = np.s_[..., : k * d, :], np.s_[..., k * d : (k + 1) * d, :]

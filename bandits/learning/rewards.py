@@ -1,10 +1,10 @@
-"""How rewards reach the model: clipped, centred, summed over a batch, and released with noise.
+"""Reward channels, which clip, center and sum rewards, and release the sums with noise.
 
-In this order: clip to the range, subtract the centre, then NaN and missing become 0, so that a
-missing reward says exactly what no reward says. A channel sums (r - centre) x over a batch and
-releases the prefix of all batches. Every round counts, whatever its reward.
+Rewards are clipped to the range, then the center is subtracted, then NaN and missing rewards become
+0, so that a missing reward contributes nothing. A channel sums (r - center) x over a batch and
+releases the prefix sum of all batches. Every round counts toward its batch, whatever its reward.
 
-The noise comes from `privacy.RunningSum`; the channels differ in who is protected.
+`privacy.RunningSum` adds the noise; the channels differ in the privacy unit.
 """
 
 import json
@@ -21,7 +21,12 @@ from bandits import checks
 from bandits.checks import Array
 
 MARGIN = 1 + 1e-12
-"""Float norms of features may exceed 1 by rounding; the noise pays for it."""
+"""Upper bound on the norm of scaled features, which rounding may lift above 1.
+
+It is a factor of the clip norm, so the noise accounts for it.
+"""
+
+SIMULATION_ONLY = "simulation only: this noise is reproducible and gives no privacy"
 
 REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
 REPLACE_SPECIAL = dp.NeighboringRelation.REPLACE_SPECIAL
@@ -30,7 +35,7 @@ RELATIONS = (REPLACE_ONE, REPLACE_SPECIAL)
 
 @dataclass(frozen=True)
 class Range:
-    """The public range of rewards and the constant that is subtracted from them.
+    """The public range of rewards and the center that is subtracted from them.
 
     Parameters
     ----------
@@ -47,43 +52,43 @@ class Range:
     def __post_init__(self) -> None:
         low = checks.real("low", self.low, "Pass the smallest reward.")
         high = checks.real("high", self.high, "Pass the largest reward.", above=low)
-        remedy = "Choose a unit in which rewards are neither tiny nor huge."
+        remedy = "Rescale the rewards."
         checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
         remedy = "Pass a public guess of the mean reward."
         checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
 
     @classmethod
     def centred_on_middle(cls, low: float, high: float) -> "Range":
-        """Return a range whose centre is its middle."""
+        """Return a range whose center is its middle."""
         checked = cls(low, high, low)
         return cls(low, high, (checked.low + checked.high) / 2)
 
     @property
     def clip_norm(self) -> float:
-        """The largest |r - centre|."""
+        """The largest |r - center|."""
         return max(self.high - self.centre, self.centre - self.low)
 
     @property
     def is_end(self) -> bool:
-        """Whether all centred rewards are on one side of zero."""
+        """Whether the center is an end of the range."""
         return self.centre in (self.low, self.high)
 
     @property
     def replace_distance(self) -> float:
-        """How far a replaced reward moves, in clip norms; in [1, 2], and 2 for a rounded middle."""
+        """Largest distance of two rewards in units of `clip_norm`, in [1, 2]; 2 for the middle."""
         above, below = self.high - self.centre, self.centre - self.low
-        # low, high and centre were each rounded by half an ulp, and so were the differences
+        # the tolerance covers rounding of low, high, centre and the differences by half an ulp each
         if abs(above - below) <= 4 * math.ulp(max(abs(self.low), abs(self.high))):
             return 2.0
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
     def centred(self, reward: Any) -> float:
-        """Return one reward as it is summed; None and NaN are 0.
+        """Return one reward, clipped and centered; None and NaN become 0.
 
         Raises
         ------
         TypeError
-            The reward is no number. It is not shown.
+            The reward is not a number. The message does not show it.
         """
         value = _number(reward)
         if self.low <= value <= self.high:
@@ -93,13 +98,13 @@ class Range:
         return (self.low if value < self.low else self.high) - self.centre
 
     def centred_all(self, rewards: Array) -> Array:
-        """Return many rewards, as floats, as they are summed."""
+        """Return an array of rewards, clipped and centered; NaN becomes 0."""
         out: Array = np.clip(rewards, self.low, self.high) - self.centre
         return np.nan_to_num(out, nan=0.0)
 
 
 def numbers(rewards: Any) -> Array:
-    """Return rewards of any shape as floats, missing ones as NaN; an error shows none of them."""
+    """Return rewards of any shape as floats, missing ones as NaN. Errors show no reward."""
     array = np.asarray(rewards)
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
@@ -115,23 +120,23 @@ def _number(reward: Any) -> float:
     try:
         if not isinstance(reward, str | bytes | bytearray):
             return float(reward)
-    except OverflowError:  # a whole number beyond the floats
+    except OverflowError:  # an int above the largest float
         return math.inf if reward > 0 else -math.inf
     except (TypeError, ValueError):
         pass
-    shown = type(reward).__name__  # never the reward itself
-    remedy = "Pass None where there is none."
+    shown = type(reward).__name__  # the reward itself is sensitive
+    remedy = "Pass None if the reward is missing."
     raise TypeError(checks.expected("type of reward", shown, "a number", remedy))
 
 
 def unprotected(delta: float, relation: dp.NeighboringRelation, why: str) -> dp.Guarantee:
-    """Return the guarantee of no privacy: an infinite epsilon."""
+    """Return a guarantee with an infinite epsilon."""
     delta = checks.real("delta", delta, "Pass a small probability.", at_least=0, below=1)
     return dp.Guarantee(math.inf, delta, relation, "none", theorem=why)
 
 
 class Open:
-    """No privacy: the sums themselves."""
+    """Channel without privacy, which returns the exact sums."""
 
     private = False
     by_user = False
@@ -146,23 +151,23 @@ class Open:
         Parameters
         ----------
         features, rewards
-            The batch: shapes (..., B, d) and (..., B), centred.
+            Features (..., B, d) and centered rewards (..., B) of the batch.
         users
-            Not used here.
+            Unused.
         """
         self.prefix = self.prefix + summed(features, rewards)
         self.releases += 1
 
     def add(self, late: Array) -> None:
-        """Add a reward that came after its batch; the model sees it with the next batch."""
+        """Add a late reward times its features; the model uses it after the next batch."""
         self.prefix = self.prefix + late
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays that change."""
+        """Return the mutable arrays."""
         return {"prefix": self.prefix, "releases": np.array(float(self.releases))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
         self.prefix, self.releases = state["prefix"].copy(), int(state["releases"])
 
 
@@ -176,12 +181,12 @@ def summed(features: Array, rewards: Array) -> Array:
 
 
 class Released:
-    """Each round's reward is protected: the batch sums are released as noisy running sums.
+    """Channel that protects the reward of each round by a noisy running sum of the batches.
 
     Parameters
     ----------
     sums
-        The running sum, of vectors like b.
+        The running sum, of vectors of the shape of b.
     """
 
     private = True
@@ -197,7 +202,7 @@ class Released:
 
     @property
     def releases(self) -> int:
-        """How many batches were released."""
+        """Number of released batches."""
         return self.sums.releases
 
     def release(self, features: Array, rewards: Array, users: Any) -> None:
@@ -205,31 +210,31 @@ class Released:
         self.sums.step(self._values(features, rewards, users))
 
     def add(self, late: Array) -> None:
-        """Do nothing: a reward after its batch's release adds nothing."""
+        """Do nothing: rewards are dropped after the release of their batch."""
 
     def account(self, features: Array, rewards: Array, users: Any) -> None:
-        """Write a batch into the books whose release was made before a crash."""
+        """Update the ledgers for a batch that was released before a crash."""
         self._values(features, rewards, users)
 
     def _published(self, prefix: Array) -> Array:
         return prefix
 
     def _values(self, features: Array, rewards: Array, users: Any) -> Array:
-        if self.sums.simulation:  # nothing to quantise: a matrix product is enough
+        if self.sums.simulation:  # float noise needs no quantization
             return summed(features, rewards)
         values: Array = self.sums.quantise(rewards[..., None] * features).sum(-2)
         return values
 
     def state(self) -> dict[str, Array]:
-        """Return the secret arrays that change, beside those of the running sum."""
+        """Return the mutable sensitive arrays, except those of the running sum."""
         return {}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put the arrays back."""
+        """Restore the arrays of `state`."""
 
 
 class Sampled(Released):
-    """Each round enters its batch's sum with probability q, by a secret coin of its own.
+    """Channel with Poisson sampling: the sum includes each round independently with probability q.
 
     Parameters
     ----------
@@ -238,9 +243,9 @@ class Sampled(Released):
     sampling_probability
         q in (0, 1].
     rescale
-        Divide the released sums by q, so that they estimate the full ones.
+        Divide the released sums by q, so that they estimate the full sums.
     coins
-        A generator, in a simulation; None takes the operating system's.
+        Generator for a simulation; None uses the operating system's random generator.
     """
 
     def __init__(
@@ -265,27 +270,27 @@ class Sampled(Released):
             uniforms = bits.reshape(rewards.shape) * 2.0**-53
         else:
             uniforms = self.coins.random(rewards.shape)
-        # multiples of 2^-53: the next one is at most q with probability at most q
+        # u is a multiple of 2^-53, so u + 2^-53 <= q has probability at most q
         kept = np.where(uniforms + 2.0**-53 <= self.sampling_probability, rewards, 0.0)
         return super()._values(features, kept, users)
 
     def state(self) -> dict[str, Array]:
-        """Return the coins' state, in a simulation."""
+        """Return the state of the generator, in a simulation."""
         if self.coins is None:
             return {}
         return {"coins": np.array(json.dumps(self.coins.bit_generator.state))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Put it back."""
+        """Restore the generator."""
         if self.coins is not None:
             self.coins.bit_generator.state = json.loads(str(state["coins"]))
 
 
 class WithContexts(Released):
-    """Contexts and rewards are protected: sums of x x' and of (r - centre) x, released together.
+    """Channel that protects contexts and rewards: noisy sums of x x' and of (r - center) x.
 
-    The upper triangle of x x', its off-diagonal entries times sqrt 2, has the Frobenius norm of
-    x x'; with w (r - centre) x behind it, it is one vector of norm^2 <= 1 + w^2 clip_norm^2.
+    The upper triangle of x x' with off-diagonal entries times sqrt 2 has the Frobenius norm of
+    x x'. Concatenated with w (r - center) x it is one vector of norm^2 <= 1 + w^2 clip_norm^2.
     """
 
     def __init__(self, sums: dp.RunningSum, dimension: int, *, reward_weight: float = 1.0) -> None:

@@ -1,7 +1,6 @@
-"""When a batch ends. Only public things decide: the number of rounds, or the features in A.
+"""Schedules, which determine the end of each batch from public data: rounds, or features in A.
 
-A boundary that a reward can move (``close after c clicks``) shows that reward to everybody: none
-of the schedules sees one.
+Schedules get no rewards, because a batch boundary that depends on a reward reveals it.
 """
 
 import math
@@ -13,23 +12,23 @@ from bandits import checks
 
 
 class Schedule(Protocol):
-    """Decides the length of each batch."""
+    """Rule for the lengths of batches."""
 
     lockstep: bool
     """Whether all replicates end their batches together."""
 
     def length(self, batch: int) -> int | None:
-        """Return the rounds of batch 0, 1, ...; None where the features decide."""
+        """Return the rounds of batch 0, 1, ...; None if they depend on the features."""
 
     def ends(self, batch: int, rounds: int, growth: float) -> bool:
-        """Return whether a batch of so many rounds, with so much growth of log det A, is over."""
+        """Return whether a batch ends after `rounds` rounds and this growth of log det A."""
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the most batches that `rounds` rounds can fill, a partial last one included."""
+        """Return the maximum number of batches in `rounds` rounds, with a partial last one."""
 
 
 _MOST_BATCHES = 2**20
-"""Of growing batches: more would take seconds to count."""
+"""Limit for growing batches, because counting more would take seconds."""
 
 
 class _ByCount:
@@ -49,27 +48,27 @@ class Fixed(_ByCount):
     rounds: int
 
     def __post_init__(self) -> None:
-        checks.count("rounds", self.rounds, "Pass the rounds of a batch.")
+        checks.count("rounds", self.rounds, "Pass the number of rounds per batch.")
 
     def length(self, batch: int) -> int:
-        """Return the length of any batch."""
+        """Return the length of every batch."""
         return self.rounds
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the batches that `rounds` rounds fill."""
+        """Return the number of batches in `rounds` rounds."""
         return -(-rounds // self.rounds)
 
 
 @dataclass(frozen=True)
 class Geometric(_ByCount):
-    """Batches that grow: the k-th has ``round(first * ratio**k)`` rounds, k = 0, 1, ..."""
+    """Growing batches: batch k = 0, 1, ... has ``round(first * ratio**k)`` rounds."""
 
     first: int = 100
     ratio: float = 1.15
 
     def __post_init__(self) -> None:
-        checks.count("first", self.first, "Pass the rounds of the first batch.")
-        checks.real("ratio", self.ratio, "Pass how much longer each batch is.", at_least=1)
+        checks.count("first", self.first, "Pass the number of rounds of the first batch.")
+        checks.real("ratio", self.ratio, "Pass the ratio of successive batch lengths.", at_least=1)
 
     def length(self, batch: int) -> int:
         """Return the length of batch 0, 1, ..."""
@@ -77,21 +76,22 @@ class Geometric(_ByCount):
         return round(math.exp(exponent)) if exponent < 36 else 2**52
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the batches that `rounds` rounds fill, or raise where they are too many."""
+        """Return the number of batches in `rounds` rounds, or raise if there are too many."""
         covered = accumulate(map(self.length, range(_MOST_BATCHES)))
         for batch, reached in enumerate(covered):
             if reached >= rounds:
                 return batch + 1
-        remedy = f"Pass a larger first or ratio: {rounds} rounds may fill {_MOST_BATCHES} batches."
+        remedy = f"Pass a larger first or ratio: the limit is {_MOST_BATCHES} batches."
         raise ValueError(checks.expected("ratio", self.ratio, "larger", remedy))
 
 
 @dataclass(frozen=True)
 class Determinant:
-    """A batch ends when det A has grown by the factor 1 + growth since it began.
+    """A batch ends when det A has grown by the factor 1 + growth since its start.
 
-    A holds public features alone, so that this says nothing about rewards; an agent with private
-    contexts refuses it. The replicates of a simulation end their batches at different rounds.
+    A contains only public features, so the boundaries reveal no more about rewards than the
+    releases do. Do not use this schedule with private contexts. The replicates of a simulation end
+    their batches at different rounds.
     """
 
     growth: float = 1.0
@@ -101,7 +101,7 @@ class Determinant:
         checks.real("growth", self.growth, "Pass the growth of det A, such as 1.", above=0)
 
     def length(self, batch: int) -> None:
-        """Return None: the features decide."""
+        """Return None, because the length depends on the features."""
         return
 
     def ends(self, batch: int, rounds: int, growth: float) -> bool:
@@ -109,6 +109,6 @@ class Determinant:
         return growth >= math.log1p(self.growth)
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the bound from log det A <= d log(ridge + rounds / d) for features in the ball."""
+        """Return an upper bound, by log det A <= d log(ridge + rounds / d) in the unit ball."""
         most = dimension * math.log1p(rounds / (dimension * ridge)) / math.log1p(self.growth)
         return rounds if most >= rounds else 1 + math.ceil(most)

@@ -1,7 +1,7 @@
-"""User ids: compared as they were given, and kept apart in a file.
+"""User ids, compared by value and type, and stored as JSON.
 
-NumPy's fixed-width strings drop zero bytes at the end, make one id of 7 and "7", and give every id
-the width of the longest. Two users under one id would share one cap, so no id becomes one.
+NumPy's fixed-width strings drop trailing zero bytes, do not distinguish 7 from "7", and give every
+id the width of the longest. Two users with one id would share a cap, so such strings are not used.
 """
 
 import json
@@ -17,21 +17,21 @@ from bandits.checks import Indices
 User = int | str
 _MOST_BITS = 1000
 AS_TEXT = "text of version 0.1"
-"""The kind of ids of an agent that version 0.1 saved."""
+"""Type of the ids of an agent that version 0.1 saved."""
 
 
 def user_of(user: Any) -> User:
-    """Return a user id as an exact string or whole number, whatever its own type prints.
+    """Return a user id as a plain str or int, ignoring conversions that a subclass overrides.
 
     Raises
     ------
     TypeError, ValueError
-        It is neither, or a number that is too long to be written.
+        It is neither, or a number too long to be stored.
     """
-    remedy = "Pass one id for each person: under two ids a person has two caps."
+    remedy = "Pass one id per user: a user with two ids has two caps."
     if isinstance(user, str):
         return str.__str__(user)
-    # two durations of different units can have one number
+    # durations are excluded: those of different units can have the same number
     whole = isinstance(user, int | np.integer) and not isinstance(user, bool | np.timedelta64)
     if not whole:
         shown, rule = f"<{type(user).__name__}>", "a string or a whole number"
@@ -44,12 +44,12 @@ def user_of(user: Any) -> User:
 
 
 def as_text(user: User) -> str:
-    """Return a user id as version 0.1 kept it."""
+    """Return a user id as version 0.1 stored it."""
     return str(user).rstrip("\0")
 
 
 def coded(users: Any) -> tuple[list[User], Indices]:
-    """Return the users, each once, and the place of every round's user among them."""
+    """Return the distinct users, and for each round the index of its user among them."""
     known: dict[User, int] = {}
     each = users.tolist() if isinstance(users, np.ndarray) else users
     places = [known.setdefault(user, len(known)) for user in each]
@@ -57,8 +57,8 @@ def coded(users: Any) -> tuple[list[User], Indices]:
 
 
 def packed(users: Iterable[User]) -> npt.NDArray[np.uint8]:
-    """Return user ids as bytes for a file, from which `unpacked` makes equal ones."""
-    # escapes would join two lone surrogates into one character
+    """Return user ids as bytes for a file; `unpacked` reads them."""
+    # JSON escapes would join two lone surrogates into one character
     text = json.dumps(list(users), ensure_ascii=False)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 

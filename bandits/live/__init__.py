@@ -1,1 +1,1 @@
-"""Live agents: one recommender, one round at a time, and its state on disk."""
+"""Live agents, which select actions round by round, and their checkpoints."""

@@ -1,8 +1,7 @@
-"""A live agent: one recommender, one round at a time.
+"""Live agents: ``select`` picks an action and returns a ticket, ``update`` records its reward.
 
-``select`` shows candidates and returns a ticket; ``update`` hands in the ticket's reward, once,
-whenever it comes. What protects the rewards is in the parts; what is here keeps the books, so that
-each reward enters the sums once, in the batch of its round, or never.
+The reward channels provide the privacy. This module ensures that each reward enters the sums at
+most once, in the batch of its round.
 """
 
 import os
@@ -20,46 +19,46 @@ from bandits import checks
 from bandits.algorithms.algorithm import Algorithm
 from bandits.checks import Array
 from bandits.learning.learner import Learner
-from bandits.learning.rewards import unprotected
+from bandits.learning.rewards import SIMULATION_ONLY, unprotected
 from bandits.learning.users import AS_TEXT, User, as_text, user_of
 from bandits.live import checkpoint
 from bandits.live.tickets import Missed, Ticket, is_ticket
 
 _MOST_LATE = 2**16
-"""Rounds that may wait for a late reward, where late rewards count."""
+"""Maximum number of rounds that wait for a late reward, without privacy."""
 
 
 class _Forked:
-    """The lock of an agent in a fork of the process that started it: nobody gets it."""
+    """The lock of an agent in a forked process: `acquire` always raises."""
 
     def acquire(self) -> bool:
-        """Refuse."""
+        """Raise RuntimeError."""
         raise RuntimeError(
-            "A fork of an agent cannot go on: a batch would be released twice. Send the requests "
+            "A forked process cannot use an agent: a batch would be released twice. Send requests "
             "to the process that started or restored the agent."
         )
 
     __enter__ = acquire
 
     def release(self) -> None:
-        """Do nothing: it was not acquired."""
+        """Do nothing, because the lock is never acquired."""
 
     def __exit__(self, *_: object) -> None: ...
 
 
 def _new_locks() -> None:
-    """Replace all locks, in a fork: who held them is not there to release them."""
+    """Replace all locks after a fork, because the threads that held them do not exist there."""
     for agent in list(_agents):
         agent._lock = threading.RLock() if agent.simulation else _Forked()
 
 
 _agents: "WeakSet[Agent]" = WeakSet()
-if hasattr(os, "register_at_fork"):  # Windows has no forks
+if hasattr(os, "register_at_fork"):  # absent on Windows
     os.register_at_fork(after_in_child=_new_locks)
 
 
 def _table(candidates: Any) -> Array:
-    """Return a copy of candidates as floats: what is checked is what is used."""
+    """Return a float copy of candidates, so that they cannot change after the checks."""
     try:
         return np.array(candidates, dtype=np.float64)
     except (TypeError, ValueError):
@@ -70,23 +69,23 @@ def _table(candidates: Any) -> Array:
 
 
 class Agent:
-    """A running algorithm. Build it with ``algorithm.start()``.
+    """A running algorithm, created by ``algorithm.start()``.
 
-    Threads may share an agent: each call is one step under a lock. Processes may not.
+    Threads can share an agent, because each call holds a lock. Processes cannot.
 
     Attributes
     ----------
     algorithm
-        What it runs.
+        The algorithm.
     simulation
-        Whether noise is seeded float noise, for experiments alone.
+        Whether the noise is seeded float noise, which gives no privacy.
     """
 
     def __init__(self, algorithm: Algorithm, learner: Learner, *, simulation: bool) -> None:
         self.algorithm = algorithm
         sums = getattr(learner.channel, "sums", None)
         self.simulation = simulation or (sums is not None and sums.simulation)
-        self._lock: Any = threading.RLock()  # save() is called on its own and by a release
+        self._lock: Any = threading.RLock()  # reentrant, because a release calls save()
         _agents.add(self)
         self._learner = learner
         self._range = algorithm.reward_range
@@ -100,30 +99,28 @@ class Agent:
         self._features = np.zeros((16, algorithm.features))
         self._rewards = np.zeros(16)
         self._users: list[User] = []
-        self._same: dict[User, User] = {}  # one object for all rounds of a user in the batch
+        self._same: dict[User, User] = {}  # shares one object among a user's rounds in the batch
         self._user_kind: str | None = None
-        self._late: dict[int, Array] = {}  # features of past rounds, where late rewards count
+        self._late: dict[int, Array] = {}  # features of past rounds, without privacy
         self._finished = False
         self._folder: Path | None = None
-        self._turn = 0  # of the folder, when this agent wrote it last
+        self._turn = 0  # write count of the folder at this agent's last save
 
     @classmethod
     def start(
         cls, algorithm: Algorithm, *, simulation: bool = False, seed: int | None = None
     ) -> "Agent":
-        """Return a fresh agent; see `Algorithm.start`."""
+        """Return a new agent; see `Algorithm.start`."""
         if seed is not None and not simulation:
-            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
-            raise ValueError(
-                checks.expected("seed", seed, "None for noise that is released", remedy)
-            )
+            remedy = "Remove it: reproducible noise gives no privacy."
+            raise ValueError(checks.expected("seed", seed, "None unless simulation=True", remedy))
         explore, noise = np.random.SeedSequence(seed).spawn(2)
         rng = np.random.default_rng(noise) if simulation else None
         return cls(algorithm, algorithm.learner(explore, rng), simulation=simulation)
 
     @classmethod
     def restore(cls, folder: str | PathLike[str]) -> "Agent":
-        """Return the agent that `save` wrote to a folder; see `Algorithm.restore`."""
+        """Return the agent that `save` wrote to a folder."""
         return checkpoint.restore(cls, folder)
 
     def __repr__(self) -> str:
@@ -135,25 +132,25 @@ class Agent:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were selected."""
+        """Number of rounds that `select` has started."""
         return self._learner.rounds
 
     @property
     def releases(self) -> int:
-        """How many batches were released."""
+        """Number of released batches."""
         return self._learner.batch
 
     @property
     def estimate(self) -> Array:
-        """The mean of theta, shape (d,). It comes from released sums and may be shown."""
+        """Mean of theta, shape (d,). It depends only on released sums, so you can publish it."""
         with self._lock:
             return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what holds for everything that the agent shows, now and at any later time.
+        """Return the guarantee for all outputs of the agent, including later ones.
 
-        A simulation protects nobody: its epsilon is infinite. `algorithm.guarantee` says what the
-        same algorithm guarantees outside of one.
+        In a simulation epsilon is infinite; `algorithm.guarantee` returns the guarantee of the same
+        algorithm with real noise.
 
         Parameters
         ----------
@@ -162,18 +159,18 @@ class Agent:
         """
         found = self.algorithm.guarantee(delta)
         if self.simulation:
-            return unprotected(delta, found.relation, "seeded noise protects nobody")
+            return unprotected(delta, found.relation, SIMULATION_ONLY)
         return found
 
     def select(self, candidates: Any, *, user: str | int | None = None) -> Ticket:
-        """Pick one of some candidates.
+        """Select one of the candidates.
 
         Parameters
         ----------
         candidates
-            Features, shape (n, d) with any n >= 1; scaled to norm 1 where they are longer.
+            Features, shape (n, d) with any n >= 1; norms above 1 are scaled to 1.
         user
-            Whose round it is, where users are protected.
+            User of the round; required with user-level privacy, and only then.
 
         Returns
         -------
@@ -194,12 +191,12 @@ class Agent:
         features = self.algorithm.prepared(features)
         owner = None if user is None and not self._by_user else self._owner(user)
         lock, learner = self._lock, self._learner
-        lock.acquire()  # in a round of 20 us, `with` takes 1 % more
+        lock.acquire()  # `with` adds 1 % to a round of 20 us
         try:
             if self._finished or learner.rounds >= self.algorithm.rounds:
                 raise RuntimeError(
                     f"Expected at most rounds={self.algorithm.rounds} rounds and none after "
-                    "finish(). Start another agent; its guarantee adds to this one's."
+                    "finish(). Start another agent; the two guarantees compose."
                 )
             if owner is not None:
                 self._check_kind(owner)
@@ -209,7 +206,7 @@ class Agent:
             place = learner.in_batch
             if place == len(self._rewards):
                 self._reserve(2 * place)
-            # what is interrupted before `observe` leaves a place that the next round takes over
+            # if interrupted before `observe`, the next round overwrites this place
             self._features[place] = x = features[action]
             if owner is not None:
                 self._users[place:] = (self._same.setdefault(owner, owner),)
@@ -221,9 +218,9 @@ class Agent:
         return Ticket(action, number, self._key)
 
     def _owner(self, user: Any) -> User:
-        """Return a round's user as the ledgers know it."""
+        """Return a round's user in the form of the ledgers."""
         if user is None or not self._by_user:
-            remedy = "Pass user= where users are protected, and only there."
+            remedy = "Pass user= with user-level privacy, and only then."
             rule = "a user" if self._by_user else "None"
             shown = None if user is None else f"<{type(user).__name__}>"
             raise ValueError(checks.expected("user", shown, rule, remedy))
@@ -231,37 +228,37 @@ class Agent:
         return as_text(owner) if self._user_kind == AS_TEXT else owner
 
     def _check_kind(self, owner: User) -> None:
-        """Refuse a second kind of id: 7 and "7" would have a cap each."""
+        """Reject a second type of id: the user 7 and "7" would have two caps."""
         kind = AS_TEXT if self._user_kind == AS_TEXT else type(owner).__name__
         if self._user_kind is None:
             self._user_kind = kind
         elif kind != self._user_kind:
-            remedy = "Name users as before, or they are taken for other people."
-            rule = f"of the kind known before, <{self._user_kind}>"
+            remedy = "Use one type for all user ids."
+            rule = f"of the type used before, <{self._user_kind}>"
             raise TypeError(checks.expected("user", f"<{kind}>", rule, remedy))
 
     def _reserve(self, rounds: int) -> None:
-        """Make room for an open batch of so many rounds."""
+        """Extend the arrays of the open batch to this many rounds."""
         more = max(rounds - len(self._rewards), 0)
         self._features = np.concatenate((self._features, np.zeros((more, self._features.shape[1]))))
         self._rewards = np.concatenate((self._rewards, np.zeros(more)))
 
     def update(self, ticket: Ticket, reward: float | None) -> None:
-        """Hand in the reward of a round, once.
+        """Record the reward of a round; each ticket is accepted once.
 
-        A reward outside the range is clipped; None and NaN count as missing. A reward that comes
-        after its batch was closed adds nothing (without privacy it is added late, if its round is
-        one of the last 65,536 that wait).
+        Rewards outside the range are clipped; None and NaN count as missing. A reward after the end
+        of its batch adds nothing, except that without privacy it is added if its round is one of
+        the last 65,536 waiting for a reward.
 
         Raises
         ------
         ValueError
-            The ticket was used already, or is not one of this agent.
+            The ticket was used before, or belongs to another agent.
         TypeError
-            The ticket is no `Ticket`, or the reward no number; the ticket stays open.
+            The ticket is not a `Ticket`, or the reward is not a number; the ticket stays open.
         """
         if not is_ticket(ticket):
-            remedy = "Rebuild a ticket that was stored by Ticket(*values)."
+            remedy = "Rebuild stored tickets with Ticket(*values)."
             shown = type(ticket).__name__
             raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
         value = self._range.centred(reward)
@@ -279,18 +276,19 @@ class Agent:
                 return
         finally:
             lock.release()
-        remedy = "Each ticket takes one reward, and a restored agent knows what was saved."
+        remedy = "Pass one reward per ticket; a restored agent has only tickets of saved rounds."
         rule = "that of an open ticket of this agent"
         raise ValueError(checks.expected("ticket.round", number, rule, remedy))
 
     def finish(self, *, release: bool) -> None:
-        """End the agent: release the last, partial batch, or drop it.
+        """End the agent, and release or drop the last, partial batch.
+
+        The time of this call must not depend on rewards.
 
         Parameters
         ----------
         release
-            True releases the rewards that came until now, False forgets them. When this is called
-            must not depend on rewards.
+            True releases the rewards of the open batch, False drops them.
         """
         with self._lock:
             if self._finished:
@@ -301,9 +299,9 @@ class Agent:
             self._next_batch()
 
     def _close(self) -> None:
-        """Release the open batch: on disk first, then in use.
+        """Release the open batch, saving the release to disk before it is used.
 
-        What was interrupted after its release goes on from that release: it makes no second one.
+        After an interruption, an existing release is used again, so a batch is released once.
         """
         learner = self._learner
         features, rewards = self._open_batch()
@@ -311,7 +309,7 @@ class Agent:
             self._autosave()
             learner.channel.release(features, rewards, self._users)
         self._keep_late(features)
-        self._forget()  # before the batch ends: whatever is interrupted, they enter one sum
+        self._forget()  # before the batch ends, so that an interruption cannot add rewards twice
         learner.learn(features, learner.channel.prefix)
         self._next_batch()
 
@@ -343,9 +341,9 @@ class Agent:
             self.save(self._folder)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse copies and pickles: two of them would release one batch twice."""
+        """Raise TypeError on copying and pickling: two copies would release a batch twice."""
         if not self.simulation:
-            raise TypeError("An agent that releases data cannot be copied. Use save(folder).")
+            raise TypeError("An agent cannot be copied outside simulations. Use save(folder).")
         return super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -357,18 +355,18 @@ class Agent:
         _agents.add(self)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the whole state to a folder, and keep it up to date at every release from now on.
+        """Write the whole state to a folder, and update it at every later release.
 
-        ``agent.json`` and ``public.npz`` hold public things; ``sensitive.npz`` and ``sums.npz``
-        hold raw rewards and the noise, and are as secret as the data. Never go on from an old
-        copy: a batch would be released twice.
+        ``agent.json`` and ``public-N.npz`` are public. ``sensitive-N.npz`` and ``sums.npz`` contain
+        raw rewards and noise, and are as sensitive as the data. Never continue from an old copy of
+        the folder: a batch would be released twice.
 
         Raises
         ------
         ValueError
-            The folder is not empty, or the agent has another one already.
+            The folder is not empty, or the agent was saved to another one.
         RuntimeError
-            Another agent was restored from the folder since: this one may not go on.
+            Another agent was restored from the folder, so this one cannot continue.
         """
         with self._lock:
             checkpoint.save(self, Path(folder))

@@ -1,23 +1,23 @@
-"""Checkpoints: a folder with JSON and npz, no pickle, that is whole at any moment.
+"""Checkpoints: folders of JSON and npz files, without pickle, that are consistent at any time.
 
 ======================= ==========================================================
 ``agent.json``          the algorithm, counters, names of the other files; public
-``public-N.npz``        the model: released sums and what follows from them
+``public-N.npz``        the model: released sums and their post-processing
 ``sensitive-N.npz``     raw rewards of the open batch, open tickets, users' ledgers
 ``sums.npz``            the running sum with its noise, written by `privacy.RunningSum`;
-                        where it is long, with ``sums.npz.part-*``
+                        if it is long, with ``sums.npz.part-*``
 ======================= ==========================================================
 
-The order of writing keeps noise from being drawn twice for one batch. A batch that ends is saved
-with its rewards, then the running sum saves its release before handing it out, then the agent
-saves what it learnt. After a crash between the last two the running sum is one release ahead, and
-`restore` goes on from that release instead of making another.
+The order of writes ensures that noise is drawn once per batch. When a batch ends, the agent saves
+its rewards, the running sum saves its release before returning it, and the agent saves the updated
+model. After a crash between the last two, the running sum is one release ahead, and `restore` uses
+that release.
 
-The header counts how often it was written. An agent writes only where the count is its own last
-one, and `restore` counts on: of all agents of a folder the one restored last may release, and the
-others find out before they do. Two agents that look at the count within the same milliseconds may
-both pass, and their files then overwrite each other's; a release is still made once, since the
-running sum replaces only what it wrote or read itself.
+The header contains a write count. An agent writes only if the count equals that of its own last
+write, and `restore` increases it. Of all agents of a folder, only the one restored last can
+therefore release; the others raise an error first. Two agents that read the count within the same
+milliseconds may both pass and overwrite each other's files. Each batch is still released once,
+because the running sum replaces only files that it wrote or read itself.
 """
 
 import json
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bandits.live.agent import Agent
 
 _KIND = "bandit-agent 2"
-"""What the folder holds, and the version of its files; `format_1` reads those of version 0.1."""
+"""Format version of the folder; `format_1` reads that of version 0.1."""
 _SUMS = "sums.npz"
 _SETTINGS = (
     "noise_multiplier",
@@ -53,13 +53,13 @@ _SETTINGS = (
     "replace_distance",
     "simulation",
 )
-"""Of a running sum; the guarantee follows from them."""
+"""Attributes of a running sum that determine the guarantee."""
 _FIRST = {_SUMS, f".{_SUMS}.partial"} | {
     f"{name}{end}"
     for name in ("public-1.npz", "sensitive-1.npz", "agent.json")
     for end in ("", ".partial")
 }
-"""What a first save writes. Its header comes last: without that one there is no agent."""
+"""Files of a first save. The header is written last, so without it the save is incomplete."""
 _DAMAGES = (
     ArithmeticError,
     AttributeError,
@@ -67,7 +67,7 @@ _DAMAGES = (
     LookupError,
     MemoryError,
     OSError,
-    RuntimeError,  # NotImplementedError, of a zip that claims a later version
+    RuntimeError,  # includes NotImplementedError, for a zip of a later version
     TypeError,
     ValueError,
     struct.error,
@@ -75,22 +75,22 @@ _DAMAGES = (
     zlib.error,
 )
 _AT_LEAST = ("noise_multiplier", "replace_distance")
-"""Those that may be larger: more noise, or noise for a record that moves further."""
+"""Settings that may be larger than expected, because a larger value is conservative."""
 
 
 def save(agent: "Agent", folder: Path) -> None:
-    """Write an agent's state, and have its running sum keep its own file beside it."""
-    folder = folder.resolve()  # for good, wherever the process goes
+    """Write an agent's state, and save its running sum to a file in the same folder."""
+    folder = folder.resolve()  # independent of later changes of the working directory
     if agent._folder is None:
         _attach(agent, folder)
     elif agent._folder != folder:
-        remedy = "An agent has one folder. To move it, stop, move the folder, and restore it there."
-        rule = f"{str(agent._folder)!r}, which keeps this agent"
+        remedy = "To move an agent, stop it, move the folder, and restore it there."
+        rule = f"{str(agent._folder)!r}, the folder of this agent"
         raise ValueError(checks.expected("folder", str(folder), rule, remedy))
     if _turn(folder) != agent._turn:
         raise RuntimeError(
-            f"Another agent goes on from {folder}. This one may not: a batch would be released "
-            "twice."
+            f"Another agent was restored from {folder}. Use that one: with both, a batch would be "
+            "released twice."
         )
     learner = agent._learner
     features, rewards = agent._open_batch()
@@ -129,7 +129,7 @@ def save(agent: "Agent", folder: Path) -> None:
     text = json.dumps(header, indent=1).encode()
     _write(folder / "agent.json", lambda file: file.write(text))
     agent._turn = turn
-    for kind, name in names.items():  # what the header no longer names
+    for kind, name in names.items():  # delete files of earlier saves
         for old in folder.glob(f"{kind}-*.npz"):
             if old.name != name:
                 old.unlink()
@@ -142,18 +142,18 @@ def _attach(agent: "Agent", folder: Path) -> None:
         for left in folder.iterdir():
             left.unlink()
     if any(folder.iterdir()):
-        remedy = "Algorithm.restore(folder) goes on with what is there."
+        remedy = "To continue a saved agent, call Algorithm.restore(folder)."
         raise ValueError(checks.expected("folder", str(folder), "empty or new", remedy))
     channel = agent._learner.channel
     if isinstance(channel, Released):
         channel.sums.save(folder / _SUMS)
-        # saves each release from now on
+        # the restored running sum saves each of its releases
         channel.sums, agent._folder = dp.RunningSum.restore(folder / _SUMS), folder
     agent._folder = folder
 
 
 def _is_unfinished(folder: Path) -> bool:
-    """Return whether a folder holds what an interrupted first save leaves, and nothing else."""
+    """Return whether a folder contains only files of an interrupted first save."""
     found = {path.name for path in folder.glob("*")}
     parts = {name for name in found if name.removeprefix(".").startswith(f"{_SUMS}.part-")}
     return bool(found) and "agent.json" not in found and found - parts <= _FIRST
@@ -165,14 +165,14 @@ def _turn(folder: Path) -> int:
 
 
 def _write(path: Path, write: Any) -> None:
-    """Write a file that is there whole, on the disk, or not at all, for its owner alone."""
+    """Write a file atomically and durably, readable by its owner only."""
     beside = path.with_name(path.name + ".partial")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         write(file)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    if hasattr(os, "O_DIRECTORY"):  # the new name too; Windows has no such call
+    if hasattr(os, "O_DIRECTORY"):  # sync the renaming too; absent on Windows
         handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
@@ -190,28 +190,28 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
-    """Return the agent of a kind that `save` wrote, going on exactly where it was.
+    """Return the agent of a kind that `save` wrote, in exactly the saved state.
 
     Raises
     ------
     ValueError
-        The folder holds no agent, a damaged one, or files that do not belong together.
+        The folder has no agent, is damaged, or mixes files of different saves.
     """
     folder = Path(folder).resolve()
     if _is_unfinished(folder):
-        remedy = "Its first save was interrupted: save another agent there."
+        remedy = "Its first save was interrupted. Save another agent there."
         raise ValueError(checks.expected("folder", str(folder), "that of a saved agent", remedy))
     try:
         agent = _restored(kind, folder)
     except _DAMAGES as error:
-        remedy = f"Pass the folder that save() wrote, whole. {error}"
+        remedy = f"Pass a complete folder that save() wrote. {error}"
         raise ValueError(
             checks.expected("folder", str(folder), "that of a saved agent", remedy)
         ) from error
     channel = agent._learner.channel
     if isinstance(channel, Released):
         _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
-    save(agent, folder)  # from here on no other agent may
+    save(agent, folder)  # invalidates all other agents of the folder
     return agent
 
 
@@ -256,12 +256,12 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
 def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> None:
     for name in _SETTINGS:
         built, kept = getattr(channel.sums, name), getattr(found, name)
-        # calibrated numbers may differ in their last digits between machines
+        # calibrated values may differ in their last digits between machines
         if kept != built and not (name in _AT_LEAST and kept * MARGIN >= built):
-            remedy = "The folder holds files of two agents, and the guarantee is of the other's."
+            remedy = "Restore the folder from a backup: it mixes files of two agents."
             raise ValueError(checks.expected(name, kept, f"{built!r}", remedy))
     channel.sums = found
-    # what is guaranteed follows from the noise that is used, to its last digit
+    # compute the guarantee from exactly the noise that is used
     vars(agent.algorithm)["noise_multiplier"] = found.noise_multiplier
     ahead = found.releases - agent._learner.batch
     if ahead == 1:
@@ -270,5 +270,5 @@ def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> Non
         agent._learner.learn(features, channel.prefix)
         agent._next_batch()
     elif ahead:
-        remedy = "The folder holds files of two times; a batch would be released twice."
+        remedy = "Do not mix files of different saves: a batch would be released twice."
         raise ValueError(checks.expected("releases ahead", ahead, "0 or 1", remedy))

@@ -1,7 +1,7 @@
-"""Agents that version 0.1 saved: their files in the form of today.
+"""Conversion of agents saved by version 0.1.
 
-Version 0.1 kept ids of users as NumPy text: 7 was "7", and zero bytes at the end were lost. What a
-user gave is not in the file, so that the agent goes on with ids as version 0.1 took them.
+Version 0.1 stored user ids as NumPy text: 7 became "7", and trailing zero bytes were lost. The
+original ids cannot be recovered, so a restored agent converts new ids in the same way.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ KIND = "bandit-agent 1"
 def upgraded(
     algorithm: Algorithm, channel: object, found: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the arrays with users as they are kept today, and how the agent takes ids.
+    """Return the arrays with user ids in the current format, and the type of the agent's ids.
 
     Raises
     ------
     ValueError
-        Two users may have been one, and their guarantee does not allow it.
+        Two users may have shared an id, for which the guarantee does not hold.
     """
     arrays = dict(found)
     if not (isinstance(channel, Released) and channel.by_user):
@@ -36,9 +36,10 @@ def upgraded(
     arrays["channel_users"] = packed(ledger)
     special = getattr(algorithm, "relation", None) == REPLACE_SPECIAL
     if isinstance(channel, Capped) and special and (users or ledger):
-        # without the rewards of one, what the other may add is another: 2 caps, where 1 is claimed.
-        # REPLACE_ONE is accounted with 2, and rounds of a group are counted, whatever their rewards
+        # If two users share a cap, removing one's rewards changes what the other may add: the
+        # sensitivity is 2 caps instead of 1. REPLACE_ONE is accounted with 2 caps, and
+        # AdaPrivateGroup counts rounds whatever their rewards, so both stay valid.
         rule = "REPLACE_ONE where version 0.1 saved users, who may share a cap (7 and '7')"
-        remedy = "Start a new agent; its guarantee adds to that of this one."
+        remedy = "Start a new agent; the two guarantees compose."
         raise ValueError(checks.expected("relation", str(REPLACE_SPECIAL), rule, remedy))
     return arrays, AS_TEXT

@@ -1,4 +1,4 @@
-"""Tickets: the right to hand in the reward of one round, once."""
+"""Tickets, which identify the rounds whose rewards an agent still accepts."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -10,19 +10,20 @@ from bandits.checks import Indices
 
 
 class Ticket(NamedTuple):
-    """What `Agent.select` returns: the action, and the right to hand in one reward.
+    """The result of `Agent.select`: the action, and the identity of its round.
+
+    The attributes are plain values. Store them with the round and rebuild the ticket with
+    ``Ticket(*values)``.
 
     Attributes
     ----------
     action
-        The picked candidate's row.
+        Row of the selected candidate.
     round
-        The number of the round, from 0.
+        Number of the round, from 0.
     key
-        Of the agent's run that made it: after a crash, rounds that were not saved are played again
-        under the same numbers, and their old tickets are refused.
-
-    Three plain values: keep them with the round, and rebuild the ticket by ``Ticket(*values)``.
+        Identifies the run of the agent. After a crash, unsaved rounds are played again under the
+        same numbers, and the key lets the agent reject their old tickets.
     """
 
     action: int
@@ -30,19 +31,19 @@ class Ticket(NamedTuple):
     key: str
 
 
-_WHOLE = (int, np.integer)  # made once: a union takes longer than the test
+_WHOLE = (int, np.integer)  # a constant, because building a union takes longer than the test
 
 
 def is_ticket(value: Any) -> bool:
-    """Return whether a value is a ticket and its round a whole number."""
+    """Return whether a value is a ticket with a whole round number."""
     return isinstance(value, Ticket) and isinstance(value.round, _WHOLE)
 
 
 class Missed:
-    """Tickets of closed batches that were not handed in yet: one bit a round.
+    """Open tickets of closed batches, one bit per round.
 
-    Most rounds of a recommender never see a reward, so that what is kept of each must be small.
-    All rounds of a run of the agent have one key, and there are as many runs as restarts.
+    Most rounds of a recommender never get a reward, so each must take little memory. All rounds of
+    one run of the agent share a key.
     """
 
     def __init__(self) -> None:
@@ -51,18 +52,18 @@ class Missed:
         self._keys: list[str] = []
 
     def begin(self, start: int, key: str) -> None:
-        """Note that the rounds from `start` on, until the next run, have this key."""
+        """Record that rounds from `start` until the next run have this key."""
         self._starts.append(start)
         self._keys.append(key)
 
     def add(self, numbers: Iterable[int], rounds: int) -> None:
-        """Add tickets whose batch was closed after so many rounds."""
+        """Add tickets of a batch that was closed after `rounds` rounds."""
         self._bits.extend(bytes(rounds // 8 + 1 - len(self._bits)))
         for number in numbers:
             self._bits[number >> 3] |= 1 << (number & 7)
 
     def take(self, number: int, key: str) -> bool:
-        """Use a ticket up; return whether it was still there."""
+        """Close a ticket; return whether it was open."""
         if not 0 <= number < 8 * len(self._bits):
             return False
         bit = 1 << (number & 7)
@@ -73,7 +74,7 @@ class Missed:
         return True
 
     def state(self) -> dict[str, Any]:
-        """Return the arrays that a checkpoint keeps."""
+        """Return the arrays for a checkpoint."""
         return {
             "missed": np.frombuffer(bytes(self._bits), dtype=np.uint8),
             "run_starts": np.array(self._starts, dtype=np.int64),
@@ -81,6 +82,6 @@ class Missed:
         }
 
     def load(self, missed: "np.ndarray[Any, Any]", starts: Indices, keys: Any) -> None:
-        """Put them back."""
+        """Restore the arrays of `state`."""
         self._bits = bytearray(missed.tobytes())
         self._starts, self._keys = starts.tolist(), keys.tolist()

@@ -1,1 +1,1 @@
-"""Without a live recommender: data sets, logged rounds, features, simulations and evaluation."""
+"""Offline tools: data sets, item features, simulations and off-policy evaluation."""

@@ -1,9 +1,9 @@
-"""Public data to play on: MovieLens, Jester and the Open Bandit data, verified or refused.
+"""Loaders for the public data sets MovieLens, Jester and Open Bandit.
 
-Each loader takes `path`, a zip or an extracted folder of the user's, or looks in the folder of
-data (`folder`, the variable DPCALIB_DATA_DIR, or the user's cache folder), or downloads there. What
-is read must have the published numbers of users, items and ratings, wherever it came from. No data
-set comes with this package, and most of them may not be passed on.
+Each loader reads `path`, a zip or an extracted folder. Without `path` it searches the data folder
+(`folder`, the variable DPCALIB_DATA_DIR, or the user's cache folder) and downloads missing files to
+it. Contents must have the published numbers of users, items and ratings. This package contains no
+data set, and most of them may not be redistributed.
 """
 
 import csv
@@ -50,20 +50,20 @@ _SAMPLE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Ratings:
-    """Who rated what, and how.
+    """Ratings of items by users.
 
     Attributes
     ----------
     name
-        Of the data set.
+        Name of the data set.
     user, item
-        Numbers from 0, shape (n,).
+        User and item of each rating, as indices into `user_ids` and `item_ids`, shape (n,).
     rating
-        Shape (n,), in [low, high].
+        Ratings in [low, high], shape (n,).
     low, high
-        The public range of ratings.
+        Public range of ratings.
     user_ids, item_ids
-        The data set's own numbers of the users and items that have a rating.
+        Ids in the data set of the users and items with a rating.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Ratings:
     item_ids: Indices = field(repr=False)
 
     def __post_init__(self) -> None:
-        remedy = "Pass a public range of normal size."
+        remedy = "Pass the public range of ratings."
         low = checks.real("low", self.low, remedy, at_least=-1e50, at_most=1e50)
         width = checks.real("high", self.high, remedy, above=low, at_most=1e50) - low
         checks.real("high - low", width, remedy, at_least=1e-50)
-        # how many users and ratings there are is not told: a private release protects both
+        # messages must not reveal the numbers of users and ratings: private releases protect both
         rating = np.asarray(self.rating)
         if rating.shape != np.shape(self.user) or rating.ndim != 1:
             remedy = "Pass one number for each rating."
@@ -90,18 +90,18 @@ class Ratings:
             numbers = np.asarray(getattr(self, name))
             whole = numbers.dtype.kind in "iu" and numbers.shape == rating.shape
             if not (whole and np.all((numbers >= 0) & (numbers < len(ids)))):
-                rule = f"places in {name}_ids, one for each rating"
-                remedy = f"Number them from 0, as {name}_ids does."
+                rule = f"indices into {name}_ids, one for each rating"
+                remedy = "Number them from 0."
                 raise ValueError(checks.expected(name, "...", rule, remedy))
 
     @property
     def users(self) -> int:
-        """How many users have a rating."""
+        """Number of users with a rating."""
         return len(self.user_ids)
 
     @property
     def items(self) -> int:
-        """How many items have a rating."""
+        """Number of items with a rating."""
         return len(self.item_ids)
 
     @property
@@ -111,10 +111,10 @@ class Ratings:
         return scaled
 
     def most_rated(self, items: int, *, users: int | None = None) -> "Ratings":
-        """Return the ratings of the most rated items (and then of the most active users) alone.
+        """Return the ratings of the most rated items, and then of the most active users.
 
-        Choosing by counts looks at who rated what: it is free where that is public, and a release
-        where it is not.
+        The selection depends on who rated what. If that is not public, the selection is itself a
+        release with a privacy cost.
         """
         items = checks.count("items", items, "Pass how many items to keep.", at_most=self.items)
         kept = self._of(np.isin(self.item, _largest(np.bincount(self.item), items)))
@@ -145,24 +145,24 @@ class Ratings:
 
 @dataclass(frozen=True)
 class BanditLog:
-    """What a policy showed, with which probability, and what came of it.
+    """Logged actions of a policy with their propensities and rewards.
 
     Attributes
     ----------
     name
-        Of the data set.
+        Name of the data set.
     action
-        Number of the item that was shown, shape (n,).
+        Index of the shown item, shape (n,).
     position
-        Where it was shown, from 0, shape (n,).
+        Position of the item, from 0, shape (n,).
     reward
         Click, 0 or 1, shape (n,).
     propensity
-        Probability with which the logging policy showed it there, shape (n,).
+        Probability that the logging policy shows the item at that position, shape (n,).
     users
         Categories of the user, numbers from 0, shape (n, 4).
     actions
-        How many items there are.
+        Number of items.
     """
 
     name: str
@@ -190,20 +190,20 @@ def load_movielens(
         ``"latest-small"`` (610 users; a development set, not for reported results), ``"25m"`` or
         ``"32m"``.
     path
-        A zip or an extracted folder of yours; nothing is downloaded.
+        A zip or an extracted folder; then nothing is downloaded.
     folder
-        Where data are kept; see `bandits.datasets`.
+        Data folder. None uses the variable DPCALIB_DATA_DIR or the user's cache folder.
     download_if_missing
-        False raises where the data are not there.
+        False raises an error instead of downloading missing data.
     progress
-        Show a bar while downloading.
+        Show a progress bar while downloading.
 
     Raises
     ------
     DataUnavailable
-        The data are not there; the message names the addresses, the place and the hash.
+        The data are missing; the message gives the download addresses, the path and the hash.
     ValueError
-        What is there is not this data set.
+        The contents are not this data set.
     """
     _one_of("edition", edition, get_args(Edition))
     source = MOVIELENS[edition]
@@ -232,15 +232,15 @@ def load_jester(
     download_if_missing: bool = True,
     progress: bool = True,
 ) -> Ratings:
-    """Load ratings of 100 jokes, from -10 to 10: Jester's first data set; needs xlrd.
+    """Load Jester's first data set, ratings of 100 jokes from -10 to 10; requires xlrd.
 
     Parameters
     ----------
     parts
-        Which of its three files: 1, 2, 3. ``load_jester().most_rated(40).complete()`` has the size
-        of the set of Riquelme, Tucker and Snoek (2018), 19,181 users who rated 40 jokes.
+        Which of the three files to load: 1, 2, 3. ``load_jester().most_rated(40).complete()`` has
+        the size of the set of Riquelme, Tucker and Snoek (2018): 19,181 users who rated 40 jokes.
     path
-        A folder of the official zips or of the sheets in them, or one zip.
+        A folder of the official zips or of their sheets, or one zip.
     folder, download_if_missing, progress
         As in `load_movielens`.
 
@@ -250,7 +250,7 @@ def load_jester(
         As in `load_movielens`.
     """
     if not parts:
-        raise ValueError(checks.expected("parts", parts, "at least one part", "Pass (1,)."))
+        raise ValueError(checks.expected("parts", parts, "nonempty", "Pass (1,)."))
     tables = []
     for part in parts:
         _one_of("parts", part, tuple(JESTER))
@@ -281,7 +281,7 @@ def _sheet(content: bytes) -> Array:
     try:
         import xlrd
     except ImportError as error:
-        raise ImportError("Jester comes as Excel sheets: pip install 'dpcalib[data]'.") from error
+        raise ImportError("Jester requires xlrd: pip install 'dpcalib[data]'.") from error
     sheet = xlrd.open_workbook(file_contents=content).sheet_by_index(0)
     return np.array([sheet.row_values(row) for row in range(sheet.nrows)], dtype=float)
 
@@ -295,17 +295,17 @@ def load_open_bandit(
     download_if_missing: bool = True,
     progress: bool = True,
 ) -> BanditLog:
-    """Load a log of clicks on fashion items: the small sample, or the full data from `path`.
+    """Load Open Bandit clicks on fashion items: the small sample, or the full data from `path`.
 
     Parameters
     ----------
     policy
-        What was shown: ``"random"`` items, or the picks of Bernoulli Thompson sampling, ``"bts"``.
+        Logging policy: ``"random"``, or ``"bts"``, Bernoulli Thompson sampling.
     campaign
         ``"all"`` (80 items), ``"men"`` (34) or ``"women"`` (46).
     path
-        A zip or an extracted folder. The full data (26 million rows) have no published hash that
-        we know of, so they are not downloaded: get them from https://research.zozo.com/data.html.
+        A zip or an extracted folder. Download the full data (26 million rows) yourself from
+        https://research.zozo.com/data.html; we know of no published hash to verify them.
     folder, download_if_missing, progress
         As in `load_movielens`.
 
@@ -381,16 +381,16 @@ def _assert_facts(files: Files, found: Ratings, users: int, ratings: int) -> Non
 
 
 def _largest(counts: Indices, size: int) -> Indices:
-    """Return the places of the largest counts; of equal ones the first."""
+    """Return the indices of the largest counts; ties go to the first."""
     return np.argsort(-counts, kind="stable")[:size]
 
 
 def _not_this(files: Files, facts: str, found: object) -> str:
-    remedy = "Pass the published data set, whole and unchanged."
+    remedy = "Pass the complete, unchanged data set."
     rule = f"the published data set, with {facts}"
     return checks.expected(f"contents of {files.path}", found, rule, remedy)
 
 
 def _one_of(name: str, value: object, known: Sequence[object]) -> None:
     if value not in known:
-        raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one of them."))
+        raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))

@@ -1,7 +1,7 @@
-"""Files of public data sets: found where the user keeps them, or downloaded and verified.
+"""Search, download and verification of files of public data sets.
 
-A file counts only when its hash is right. Nothing is made up where data are missing: an error
-says what was looked for, where, and with which hash.
+Files in the data folder are used only if their hash matches. If data are missing, an error gives
+the expected path, addresses and hash.
 """
 
 import os
@@ -26,18 +26,18 @@ class DataUnavailable(OSError):
 
 @dataclass(frozen=True)
 class Source:
-    """A published file: its name, its hash, where it is, and on which terms.
+    """A published file.
 
     Parameters
     ----------
     file
-        Name of the file, or path below the folder of data.
+        Path in the data folder.
     hash
-        ``"sha256:..."``, or ``"md5:..."`` where the publisher tells no other.
+        ``"sha256:..."``, or ``"md5:..."`` if no other is known.
     addresses
-        Tried in turn.
+        Download addresses, tried in order.
     licence, citation
-        Printed when the data are used.
+        Printed when the data are loaded.
     """
 
     file: str
@@ -48,7 +48,7 @@ class Source:
 
 
 def data_folder(folder: Location | None = None) -> Path:
-    """Return where data are kept: `folder`, DPCALIB_DATA_DIR, or the user's cache folder."""
+    """Return the data folder: `folder`, DPCALIB_DATA_DIR, or the user's cache folder."""
     chosen = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
@@ -57,21 +57,21 @@ def data_folder(folder: Location | None = None) -> Path:
 
 @cache
 def announce(licence: str, citation: str) -> None:
-    """Print a licence and a citation to the standard error, once in a process."""
-    sys.stderr.write(f"Licence: {licence}\nPlease cite: {citation}\n")
+    """Print a license and a citation to standard error, once per process."""
+    sys.stderr.write(f"License: {licence}\nPlease cite: {citation}\n")
 
 
 def fetch(
     source: Source, folder: Location | None, *, download_if_missing: bool, progress: bool
 ) -> Path:
-    """Return the path of a verified file, downloading it if need be.
+    """Return the path of a verified file, downloading it if necessary.
 
     Raises
     ------
     DataUnavailable
-        It is not there and may not be, or could not be, downloaded.
+        The file is missing, and downloading is disabled or failed.
     ValueError
-        A file of that name is there, with another hash.
+        The file exists but has another hash.
     """
     home = data_folder(folder)
     target = home / source.file
@@ -91,7 +91,7 @@ def fetch(
                 path=target.parent,
                 downloader=pooch.HTTPDownloader(progressbar=progress, timeout=30),
             )
-        except (OSError, ValueError) as error:  # no connection, no such file; another hash
+        except (OSError, ValueError) as error:  # no connection or no such file; wrong hash
             failures.append(f"{address}: {error}")
         else:
             return target
@@ -102,7 +102,7 @@ def _missing(source: Source, target: Path, failures: Sequence[str]) -> str:
     addresses = " or ".join(source.addresses)
     tried = "\n  ".join(failures)
     return (
-        f"Expected {target} to hold the data ({source.hash}); it is missing.\n  {tried}\n"
+        f"Expected {target} to hold the data ({source.hash}), but it is missing.\n  {tried}\n"
         f"Download {addresses} to {target}, or pass path= with a zip or an extracted folder."
     )
 
@@ -120,21 +120,21 @@ def _pooch() -> Any:
         import pooch
     except ImportError as error:
         raise ImportError(
-            "Downloading and verifying data needs pooch and tqdm: pip install 'dpcalib[data]'. "
-            "A local copy needs neither: pass path=."
+            "Downloading and verifying data requires pooch and tqdm: pip install 'dpcalib[data]'. "
+            "To load a local copy without them, pass path=."
         ) from error
     pooch.get_logger().setLevel("WARNING")
     return pooch
 
 
 class Files:
-    """The files of a zip or of an extracted folder, found by the end of their path."""
+    """The files of a zip or an extracted folder, searched by the end of their path."""
 
     def __init__(self, path: Location) -> None:
         self.path = Path(path).expanduser()
         if not self.path.exists():
             raise DataUnavailable(
-                checks.expected("path", str(path), "a zip or a folder", "It does not exist.")
+                checks.expected("path", str(path), "a zip or a folder", "This path does not exist.")
             )
         if self.path.is_dir():
             found = (p for p in self.path.rglob("*") if p.is_file())
@@ -144,7 +144,8 @@ class Files:
                 self.names = sorted(archive.namelist())
         else:
             rule = "a zip or a folder"
-            raise ValueError(checks.expected("path", str(path), rule, "It is neither."))
+            remedy = "Extract the archive and pass the folder."
+            raise ValueError(checks.expected("path", str(path), rule, remedy))
 
     def has(self, ending: str) -> bool:
         """Return whether a file's path ends with these parts."""
@@ -155,18 +156,18 @@ class Files:
         return [name for name in self.names if PurePosixPath(name).parts[-len(parts) :] == parts]
 
     def one(self, ending: str) -> str:
-        """Return the path inside, of the one file that ends with these parts."""
+        """Return the path of the only file whose path ends with these parts."""
         matches = self._matches(ending)
         if len(matches) != 1:
             raise DataUnavailable(
-                f"Expected {self.path} to hold one {ending}, and it holds "
-                f"{matches or 'none'}. Pass the zip or folder of this data set alone."
+                f"Expected {self.path} to contain one {ending}, but it contains "
+                f"{matches or 'none'}. Pass a zip or folder with only this data set."
             )
         return matches[0]
 
     @contextmanager
     def open(self, ending: str) -> Iterator[IO[bytes]]:
-        """Open the one file whose path ends with these parts."""
+        """Open the only file whose path ends with these parts."""
         name = self.one(ending)
         if self.path.is_dir():
             with (self.path / name).open("rb") as file:

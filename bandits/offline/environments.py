@@ -1,8 +1,8 @@
-"""Worlds to play in: synthetic ones, adversarial contexts, and replay of logged ratings.
+"""Simulated environments: synthetic ones, adversarial contexts, and replay of logged ratings.
 
-An environment is a frozen description; `world` gives the rounds of many replicates, each from a
-random stream of its own, in blocks whose size does not depend on the algorithm: two algorithms
-with one seed see the same candidates and the same luck.
+An environment is a frozen description. `world` generates the rounds of many replicates, each from
+its own random stream, in blocks whose size does not depend on the algorithm. With one seed, two
+algorithms therefore get the same candidates and the same reward noise.
 """
 
 from abc import ABC, abstractmethod
@@ -23,20 +23,20 @@ class Block(NamedTuple):
     """Some rounds of R replicates."""
 
     candidates: Indices
-    """Which arms are offered, shape (R, B, n)."""
+    """Arm of each candidate, shape (R, B, n)."""
     means: Array
     """Mean reward of each candidate, shape (R, B, n)."""
     luck: Array
-    """What turns a mean into a reward, shape (R, B)."""
+    """Random number that determines the reward, given its mean, shape (R, B)."""
     users: Indices
-    """Whose round it is, shape (R, B)."""
+    """User of each round, shape (R, B)."""
 
 
 class World(ABC):
-    """The rounds of R replicates, block by block."""
+    """Generator of the rounds of R replicates, block by block."""
 
     features: Array
-    """Features of all arms, shape (R, arms, d), or (1, arms, d) where replicates share them."""
+    """Features of all arms, shape (R, arms, d), or (1, arms, d) if replicates share them."""
 
     @abstractmethod
     def block(self, count: int) -> Block:
@@ -44,28 +44,28 @@ class World(ABC):
 
     @abstractmethod
     def rewards(self, means: Array, luck: Array) -> Array:
-        """Return the rewards of the chosen candidates, shape (R, B)."""
+        """Return the rewards of the selected candidates, shape (R, B)."""
 
 
 class Environment(ABC):
-    """A description of worlds."""
+    """Base class of simulated environments."""
 
     dimension: int
 
     @abstractmethod
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
-        """Return the world of one replicate a seed."""
+        """Return a world with one replicate per seed."""
 
 
 def distinct(uniforms: Array, pool: Indices) -> Indices:
-    """Return n different numbers below `pool`, all sets equally likely (Floyd 1987).
+    """Return a uniformly random set of n distinct numbers below `pool` (Floyd 1987).
 
     Parameters
     ----------
     uniforms
-        Shape (..., n), in [0, 1).
+        Uniform numbers in [0, 1), shape (..., n).
     pool
-        How many there are to choose from, a number or shape (...), >= n.
+        Size of the pool, >= n, a number or shape (...).
     """
     found: list[Indices] = []
     for i in range(uniforms.shape[-1]):
@@ -80,25 +80,26 @@ def distinct(uniforms: Array, pool: Indices) -> Indices:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic(Environment):
-    """Unit features at random, theta at random with a given norm.
+    """Random unit features and a random theta of given norm.
 
-    The defaults are the set-up of the AdaPrivate-TS preprint.
+    The defaults are those of the AdaPrivate-TS preprint.
 
     Parameters
     ----------
     dimension, arms, candidates
-        d, the number of arms, and how many of them a round offers.
+        Feature dimension d, number of arms, and number of arms offered per round.
     norm
         Norm of theta.
     link
         Mean reward: ``"logistic"``, 1 / (1 + exp(-theta'x)), or ``"linear"``, 1/2 + theta'x / 4
         clipped to [0, 1].
     law
-        Rewards: ``"bernoulli"``, ``"gaussian"`` with deviation `spread`, or ``"exact"``.
+        Distribution of rewards: ``"bernoulli"``, ``"gaussian"`` with standard deviation `spread`,
+        or ``"exact"``, the mean itself.
     base
-        Added to theta'x; 0 makes the mean reward 1/2.
+        Added to theta'x; 0 gives a mean reward of 1/2.
     users
-        Round t belongs to user t mod `users`; None gives each round a user of its own.
+        Round t belongs to user t mod `users`; None gives each round its own user.
     """
 
     dimension: int = 20
@@ -113,7 +114,7 @@ class Synthetic(Environment):
 
     def __post_init__(self) -> None:
         for name in ("dimension", "arms", "candidates"):
-            checks.count(name, getattr(self, name), "Pass a number of them.")
+            checks.count(name, getattr(self, name), "Pass a positive number.")
         remedy = "Pass at most as many candidates as arms."
         checks.count("candidates", self.candidates, remedy, at_most=self.arms)
         if self.users is not None:
@@ -128,7 +129,7 @@ class Synthetic(Environment):
                 raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
-        """Return the world of one replicate a seed."""
+        """Return a world with one replicate per seed."""
         return _SyntheticWorld(self, seeds)
 
     def features(self, rng: np.random.Generator) -> Array:
@@ -136,15 +137,15 @@ class Synthetic(Environment):
         return _on_sphere(rng.standard_normal((self.arms, self.dimension)))
 
     def pool(self, first: int, count: int) -> tuple[Indices, int]:
-        """Return where the arms of the rounds first, ... begin, shape (count,), how many."""
+        """Return the first arm on offer in rounds first, ..., shape (count,), and their number."""
         return np.zeros(count, dtype=np.int64), self.arms
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankDeficient(Synthetic):
-    """Contexts that stay in a subspace of `rank` coordinates for `period` rounds, then move on.
+    """Contexts in a subspace of `rank` coordinates, which changes every `period` rounds.
 
-    What a learner knows of theta is then worthless in the next period, and G is singular.
+    Estimates from one period say nothing about the next one, and G is singular.
     """
 
     rank: int = 2
@@ -159,7 +160,7 @@ class RankDeficient(Synthetic):
 
     @property
     def spaces(self) -> int:
-        """How many subspaces there are."""
+        """Number of subspaces."""
         return -(-self.dimension // self.rank)
 
     def features(self, rng: np.random.Generator) -> Array:
@@ -169,7 +170,7 @@ class RankDeficient(Synthetic):
         return _on_sphere(rng.standard_normal((self.arms, self.dimension)) * inside)
 
     def pool(self, first: int, count: int) -> tuple[Indices, int]:
-        """Return the arms of the subspace of each round."""
+        """Return the first arm of the subspace of each round, and the arms per subspace."""
         each = self.arms // self.spaces
         return (np.arange(first, first + count) // self.period) % self.spaces * each, each
 
@@ -222,9 +223,9 @@ class _SyntheticWorld(World):
 
 @dataclass(frozen=True, kw_only=True)
 class Replay(Environment):
-    """Replay of logged ratings: a round offers items that its user did rate, and pays the rating.
+    """Replay of logged ratings: a round offers items that its user rated; the reward is the rating.
 
-    Every round counts: none is thrown away because the log does not know the answer.
+    No round is discarded, because the log has the reward of every candidate.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ class Replay(Environment):
         The log, three arrays of one length: whole numbers, whole numbers below the number of
         items, and rewards.
     candidates
-        How many items a round offers. Users with fewer ratings are left out.
+        Number of items offered per round. Users with fewer ratings are excluded.
     """
 
     items: Array = field(repr=False)
@@ -268,15 +269,15 @@ class Replay(Environment):
             raise ValueError(checks.expected("item", "...", rule, "Number the items from 0."))
         if np.unique(self.user, return_counts=True)[1].max() < self.candidates:
             rule = f"of users with >= {self.candidates} ratings"
-            raise ValueError(checks.expected("user", "...", rule, "Offer fewer candidates."))
+            raise ValueError(checks.expected("user", "...", rule, "Decrease candidates."))
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
-        """Length of an item's features."""
+        """Feature dimension."""
         return int(self.items.shape[1])
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
-        """Return the world of one replicate a seed."""
+        """Return a world with one replicate per seed."""
         return _ReplayWorld(self, seeds)
 
 

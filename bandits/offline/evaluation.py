@@ -1,10 +1,10 @@
-"""Off-policy evaluation: what a policy would have earned, from the log of another one.
+"""Off-policy evaluation: estimates of a policy's mean reward from the log of another policy.
 
-Every estimator is a ratio: sum of (w_i r_i + c_i) over sum of d_i, with weights w that look at no
-reward. So each has a bootstrap interval, an empirical-Bernstein interval, an effective sample size,
-and a private form: given the weights, it is a linear query of rewards.
+Every estimator is a ratio, sum of (w_i r_i + c_i) over sum of d_i, with weights w that do not
+depend on rewards. Each therefore has a bootstrap interval, an empirical Bernstein interval, an
+effective sample size, and a private form: given the weights, it is a linear query of the rewards.
 
-Reading raw rewards is a release. A result says "not private" unless ``private=True`` charged it.
+An estimate from raw rewards is not private, and says so when printed; ``private=True`` adds noise.
 """
 
 import math
@@ -15,13 +15,13 @@ import numpy as np
 import privacy as dp
 from bandits import checks
 from bandits.checks import Array, Indices
-from bandits.learning.rewards import numbers, unprotected
+from bandits.learning.rewards import SIMULATION_ONLY, numbers, unprotected
 from bandits.offline.intervals import Options, Privacy, Ratio, bernstein, bootstrap, hoeffding
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A policy's mean reward, and how sure that is.
+    """Estimate of a policy's mean reward, with confidence intervals.
 
     Attributes
     ----------
@@ -30,24 +30,25 @@ class Estimate:
     value
         The estimate.
     bootstrap
-        Percentile bootstrap interval; None for a private estimate, which may not resample rewards.
+        Percentile bootstrap interval; None for a private estimate, because resampling rewards would
+        not be private.
     bernstein
-        Interval that holds at any sample size for independent rounds: empirical Bernstein (Maurer
-        and Pontil 2009), or Hoeffding's with the noise where the estimate is private. None where
-        nothing bounds the weights.
+        Interval that is valid at any sample size for independent rounds: empirical Bernstein
+        (Maurer and Pontil 2009), or Hoeffding including the noise for a private estimate. None if
+        no bound on the weights is known.
     level
-        Of both, each two-sided.
+        Confidence level of both intervals, each two-sided.
     effective_sample_size
         (sum of w)^2 / sum of w^2.
     rounds
-        Of the log.
+        Number of rounds in the log.
     clipped
-        Share of the rounds whose weight was clipped; then the clipped weights' mean is estimated,
-        which for rewards >= 0 is at most the policy's.
+        Fraction of rounds whose weight was clipped. With clipping the estimand is the mean under
+        clipped weights, which for rewards >= 0 is at most the policy's mean reward.
     mechanism
-        What to account, under `relation`, for the rewards that were read; None: not private.
+        The mechanism to account under `relation`; None if the estimate is not private.
     is_simulation
-        The noise came from a seed: the value protects nobody.
+        Whether the noise is reproducible and gives no privacy.
     """
 
     method: str
@@ -64,14 +65,14 @@ class Estimate:
 
     @property
     def private(self) -> bool:
-        """Whether the rewards are protected."""
+        """Whether the estimate is differentially private."""
         return self.mechanism is not None and not self.is_simulation
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what publishing `value` guarantees: an infinite epsilon where not private."""
+        """Return the guarantee of publishing `value`; epsilon is infinite if it is not private."""
         relation = dp.NeighboringRelation(self.relation)
         if self.is_simulation:
-            return unprotected(delta, relation, "seeded noise protects nobody")
+            return unprotected(delta, relation, SIMULATION_ONLY)
         if self.mechanism is None:
             return unprotected(delta, relation, "rewards are used as they are")
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
@@ -80,7 +81,7 @@ class Estimate:
     def __str__(self) -> str:
         interval = self.bernstein if self.bootstrap is None else self.bootstrap
         shown = "" if interval is None else f" [{interval[0]:.4g}, {interval[1]:.4g}]"
-        spent = "private by .guarantee(delta)" if self.private else "not private"
+        spent = "private (see guarantee)" if self.private else "not private"
         return (
             f"{self.method}: {self.value:.4g}{shown}, effective sample size "
             f"{self.effective_sample_size:.4g} of {self.rounds} rounds, {spent}"
@@ -90,16 +91,16 @@ class Estimate:
 def replay(
     action: Indices, chosen: Indices, reward: Array, options: Options | None = None
 ) -> Estimate:
-    """Return the mean reward of the rounds in which the policy picks what was logged (Li 2011).
+    """Return the mean reward of the rounds in which the policy picks the logged action (Li 2011).
 
-    Right where the logging policy was uniform, or independent of the context.
+    Valid if the logging policy was uniform, or independent of the context.
 
     Parameters
     ----------
     action, chosen
-        What was shown, and what the policy picks, shape (n,).
+        Logged action, and the policy's pick, shape (n,).
     reward
-        Shape (n,).
+        Reward of the logged action, shape (n,).
     options
         See `Options`; `clip` is not used.
     """
@@ -122,8 +123,8 @@ def ips(
     Parameters
     ----------
     reward, propensity, target
-        Reward, probability of the logged action under the logging policy, and under the policy
-        that is evaluated, shape (n,).
+        Reward, and probability of the logged action under the logging policy and under the
+        evaluated policy, shape (n,).
     options
         See `Options`.
 
@@ -143,7 +144,7 @@ def ips(
 def snips(
     reward: Array, propensity: Array, target: Array, options: Options | None = None
 ) -> Estimate:
-    """Return self-normalised inverse propensity scoring: sum of w r / sum of w.
+    """Return self-normalized inverse propensity scoring: sum of w r / sum of w.
 
     Parameters
     ----------
@@ -171,11 +172,11 @@ def doubly_robust(
     reward, propensity, target, options
         As in `ips`.
     predicted
-        A model's reward of the logged action, shape (n,), made from other data and
-        clipped to the range of rewards.
+        A model's prediction of the reward of the logged action, shape (n,), fitted to other data
+        and clipped to the range of rewards.
     baseline
-        Its mean reward under the evaluated policy, sum over a of target(a) times predicted(a),
-        shape (n,). A private estimate takes both as public.
+        The model's mean reward under the evaluated policy, sum over a of target(a) times
+        predicted(a), shape (n,). A private estimate treats both as public.
     """
     options = options or Options()
     weight, clipped = _weights(propensity, target, options)
@@ -186,7 +187,7 @@ def doubly_robust(
     for name, model in (("predicted", predicted), ("baseline", baseline)):
         if model.min() < options.low or model.max() > options.high:
             rule = f"in [{options.low:g}, {options.high:g}]"
-            remedy = "Clip the model's predictions before they are averaged."
+            remedy = "Clip the model's predictions before averaging."
             raise ValueError(checks.expected(name, "...", rule, remedy))
     ratio = Ratio(weight, baseline - weight * predicted, np.ones(len(weight)))
     return _estimated("dr", ratio, reward, options, clipped)
@@ -201,15 +202,15 @@ def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array,
     propensity = checks.finite("propensity", propensity, shape, remedy)
     target = checks.finite("target", target, shape, remedy)
     if not ((propensity > 0) & (propensity <= 1)).all():
-        remedy = "What was logged had a probability above 0: estimate it with more draws."
+        remedy = "Estimate the probabilities of the logged actions with more draws."
         raise ValueError(checks.expected("propensity", "...", "> 0 and <= 1", remedy))
     if not ((target >= 0) & (target <= 1)).all():
         raise ValueError(checks.expected("target", "...", "in [0, 1]", remedy))
     with np.errstate(over="ignore"):
         weight: Array = target / propensity
     if not np.isfinite(weight).all() and options.clip is None:
-        remedy = "Weights overflow: pass clip=."
-        raise ValueError(checks.expected("propensity", "...", "of normal size", remedy))
+        remedy = "Pass clip= to bound the weights."
+        raise ValueError(checks.expected("propensity", "...", "large enough for floats", remedy))
     if options.clip is None:
         return weight, 0.0
     return np.minimum(weight, options.clip), float((weight > options.clip).mean())
@@ -224,15 +225,15 @@ def _estimated(
     if reward.shape != weight.shape or n < 2:
         rule = f"{weight.shape}, two rounds at least"
         raise ValueError(
-            checks.expected("shape of reward", reward.shape, rule, "Pass one reward a round.")
+            checks.expected("shape of reward", reward.shape, rule, "Pass one reward per round.")
         )
     total = float(divisor.sum())
     largest = float(weight.max())
     if largest < 1e-100:
-        remedy = "The policy never plays what was logged."
+        remedy = "Pass a log in which the policy could have played some of the actions."
         raise ValueError(checks.expected("largest weight", largest, ">= 1e-100", remedy))
     if options.bound is not None and largest > options.bound * (1 + 1e-9):
-        remedy = "It is no bound of the weights."
+        remedy = "Pass an upper bound on the weights."
         rule = f">= the largest weight, {largest:.6g}"
         raise ValueError(checks.expected("largest_weight", options.bound, rule, remedy))
     rewards = options._range.centred_all(reward) + options._range.centre
@@ -253,7 +254,7 @@ def _estimated(
 def _private(
     known: Estimate, ratio: Ratio, reward: Array, options: Options, privacy: Privacy
 ) -> Estimate:
-    """Return the estimate with noise: given weights, a sum of public multiples of rewards."""
+    """Return the estimate with noise; given the weights, it is a linear query of the rewards."""
     weight, constant, divisor = ratio
     total = float(divisor.sum())
     multiples = weight / total

@@ -1,9 +1,9 @@
-"""Features of items from ratings: a truncated SVD, and a private one whose cost is accounted.
+"""Item features from ratings: a truncated SVD, and a private one.
 
-Features that were made from ratings tell about ratings. `svd_features` protects nobody;
-`private_svd_features` releases the items' Gram matrix with noise once, and all that is made from
-that is post-processing. A user whose ratings make the features and whose rewards teach the bandit
-is in both releases: the two costs are composed, by `ItemFeatures.guarantee_with`.
+Features computed from ratings reveal information about them. `svd_features` is not private.
+`private_svd_features` releases the items' noisy Gram matrix once; the features are post-processing.
+If the same users contribute ratings to the features and rewards to the bandit, compose the two
+guarantees with `ItemFeatures.guarantee_with`.
 """
 
 import math
@@ -16,35 +16,35 @@ import privacy as dp
 from bandits import checks
 from bandits.algorithms.algorithm import Algorithm
 from bandits.checks import Array
-from bandits.learning.rewards import REPLACE_ONE, unprotected
+from bandits.learning.rewards import REPLACE_ONE, SIMULATION_ONLY, unprotected
 from bandits.offline.datasets import Ratings
 
 UNIT = "all ratings of one user"
 _REPLACE_DISTANCE = math.nextafter(math.sqrt(2), 2)
-"""||r r' - s s'||_F <= sqrt(2) for unit rows; the float may not be below the root."""
+"""||r r' - s s'||_F <= sqrt(2) for unit rows; rounded up, so that it is an upper bound."""
 _LARGEST_GRAM = 20_000
-"""Items whose Gram matrix is formed: 3 GB of floats."""
+"""Maximum number of items; their Gram matrix has 3 GB of floats."""
 _STEPS_OF_ROW = 2**15
-"""A clipped row in whole steps: the squares of fewer than 2^33 such rows, more than fit in memory,
-add up without error as 64-bit integers. Neither the step nor a refusal may depend on how many users
-there are, which is protected."""
+"""Norm of a clipped row in steps. The squares of fewer than 2^33 such rows sum exactly in 64-bit
+integers; more rows do not fit in memory. Neither the step nor an error may depend on the number of
+users, which is protected."""
 _MOST_NOISE = 2**39
 
 
 @dataclass(frozen=True)
 class ItemFeatures:
-    """One row of features for each item, in the unit ball, and what they cost.
+    """Item features in the unit ball, with their privacy guarantee.
 
     Attributes
     ----------
     values
-        Shape (items, d); the longest row has norm 1.
+        One row per item, shape (items, d); the longest row has norm 1.
     mechanism
-        What to account for all ratings of one user; None where nothing is protected.
+        The mechanism to account for all ratings of one user; None if the features are not private.
     relation
-        For which it was calibrated.
+        Neighboring relation of the calibration.
     is_simulation
-        The noise came from a seed: the features protect nobody.
+        Whether the noise is reproducible and gives no privacy.
     """
 
     values: Array = field(repr=False)
@@ -53,37 +53,37 @@ class ItemFeatures:
     is_simulation: bool = False
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return what the features guarantee: an infinite epsilon where nothing is protected."""
+        """Return the guarantee of the features; epsilon is infinite if they are not private."""
         relation = dp.NeighboringRelation(self.relation)
         if self.is_simulation:
-            return unprotected(delta, relation, "seeded noise protects nobody")
+            return unprotected(delta, relation, SIMULATION_ONLY)
         if self.mechanism is None:
             return unprotected(delta, relation, "ratings are used as they are")
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
         return replace(answer, unit=UNIT)
 
     def guarantee_with(self, algorithm: Algorithm, delta: float) -> dp.Guarantee:
-        """Return what the features and an algorithm that learns from the same users guarantee.
+        """Return the joint guarantee of the features and an algorithm that learns from their users.
 
         Parameters
         ----------
         algorithm
-            One that protects all rewards of a user, such as `AdaPrivateUser`, in this relation.
+            A user-level private algorithm, such as `AdaPrivateUser`, with the same relation.
         delta
             In (0, 1), for both together.
 
         Raises
         ------
         ValueError
-            The algorithm protects rounds, not users, or in another relation: the costs of two
-            units do not add up.
+            The algorithm protects rounds instead of users, or has another relation: guarantees for
+            different privacy units do not compose.
         """
         rewards = getattr(algorithm, "mechanism", None)
         unit = getattr(algorithm, "unit", None)
         relation = getattr(algorithm, "relation", None)
         if unit != "all rewards of one user" or relation != self.relation:
             rule = f"one that protects all rewards of one user under {self.relation}"
-            remedy = "Features protect users: compose them with AdaPrivateUser(...)."
+            remedy = "Pass AdaPrivateUser(...), because features protect users."
             raise ValueError(checks.expected("algorithm", type(algorithm).__name__, rule, remedy))
         if self.mechanism is None or rewards is None or self.is_simulation:
             return self.guarantee(delta)
@@ -95,20 +95,20 @@ class ItemFeatures:
 
 
 def svd_features(ratings: Ratings, dimension: int, *, seed: int = 0) -> ItemFeatures:
-    """Return features from a truncated SVD of the ratings. They protect nobody.
+    """Return features from a truncated SVD of the ratings, without privacy.
 
-    The matrix R holds ratings on [-1, 1], and 0 where there is none. With R = U S V', items get the
-    first d columns of V S, all divided by the norm of the longest row.
+    The matrix R contains the ratings scaled to [-1, 1], and 0 for missing ones. With R = U S V',
+    the features are the first d columns of V S, divided by the norm of the longest row.
 
     Parameters
     ----------
     ratings
-        What was rated.
+        The ratings.
     dimension
         d >= 1, at most the number of items and of users.
     seed
-        Of the randomized range finder (Halko, Martinsson and Tropp 2011, four power iterations),
-        which serves matrices with more than 2,000 rows and columns. Smaller ones are exact.
+        Random seed of the randomized range finder (Halko, Martinsson and Tropp 2011, four power
+        iterations), which is used if both dimensions of R exceed 2,000. Otherwise the SVD is exact.
     """
     dimension = _dimension(dimension, ratings)
     table = _table(ratings)
@@ -140,48 +140,48 @@ def private_svd_features(
 ) -> ItemFeatures:
     r"""Return features from a noisy Gram matrix of the ratings, released once.
 
-    The matrix R is that of `svd_features`, each user's row clipped to norm C. Released is
-    R'R + (N + N')/2, N of independent N(0, sigma^2); its part that is positive semidefinite gives
-    the features, as post-processing. One user moves R'R by r r' - s s', of Frobenius norm at most
-    C^2 when added, removed or zeroed, and sqrt(2) C^2 when replaced; nothing is divided by the
-    number of users. The symmetrised noise has the density of independent noise in the Frobenius
-    norm: one Gaussian mechanism, whose whole profile holds.
+    R is the matrix of `svd_features` with each user's row clipped to norm C. The release is
+    R'R + (N + N')/2, with independent entries N(0, sigma^2) in N; the features are post-processing
+    of its positive semidefinite part. In Frobenius norm, R'R changes by at most sqrt(2) C^2 if a
+    user is replaced (r r' - s s'), and by at most C^2 if a user is added, removed or zeroed. It is
+    not divided by the number of users. The symmetrized noise has the density of independent noise
+    in the Frobenius norm, so this is one Gaussian mechanism, with its whole privacy profile.
 
     Parameters
     ----------
     ratings
-        Which items there are is public; who rated what, and how, is protected.
+        The ratings. The set of items is public; who rated what, and how, is protected.
     dimension
         d >= 1.
     epsilon, delta
-        The target for all ratings of a user.
+        Privacy target for all ratings of a user.
     relation
         ``"REPLACE_ONE"``, ``"ADD_OR_REMOVE_ONE"`` or ``"REPLACE_SPECIAL"``.
     clip_norm
         C > 0, on ratings scaled to [-1, 1]; public.
     simulation, seed
-        Say True to use a seed; what comes out must then protect nobody.
+        As in `Algorithm.start`.
 
     Raises
     ------
     ValueError, TypeError
-        A value is outside its domain, or there are more than 20,000 items. How many users there are
-        is protected: none at all get features too.
+        A value is outside its domain, or there are more than 20,000 items. No error depends on the
+        number of users, which is protected; ratings without users are valid.
 
     Notes
     -----
-    Rows are rounded toward zero to whole multiples of a step, which lengthens none. Their Gram
-    matrix is added without error in 64-bit integers, and the noise is rounded on the same lattice.
-    No rounding is left that the guarantee would have to pay for.
+    Rows are rounded toward zero to integer multiples of a step, which does not increase their norm.
+    Their Gram matrix is computed exactly in 64-bit integers, and the noise is rounded on the same
+    lattice. The guarantee therefore needs no correction for rounding.
     """
-    remedy = "Pass how many features, at most as many as there are items."
+    remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)
     if relation not in list(dp.NeighboringRelation):
         rule = f"one of {[str(known) for known in dp.NeighboringRelation]}"
-        raise ValueError(checks.expected("relation", relation, rule, "Say what a neighbour is."))
+        raise ValueError(checks.expected("relation", relation, rule, "Choose one."))
     clip_norm = checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
     if ratings.items > _LARGEST_GRAM:
-        remedy = "Keep fewer: ratings.most_rated(items)."
+        remedy = "Keep fewer items with ratings.most_rated(items)."
         raise ValueError(
             checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
         )
@@ -192,18 +192,18 @@ def private_svd_features(
         relation=dp.NeighboringRelation(relation),
     )
     if multiplier > _MOST_NOISE:
-        remedy = "Pass a larger epsilon: nothing would be left of the ratings."
+        remedy = "Pass a larger epsilon."
         rule = f"<= {_MOST_NOISE}"
         raise ValueError(checks.expected("noise_multiplier", multiplier, rule, remedy))
     steps = _STEPS_OF_ROW
-    while multiplier * steps**2 > _MOST_NOISE:  # what the exact sampler reaches
+    while multiplier * steps**2 > _MOST_NOISE:  # the limit of the exact sampler
         steps //= 2
     whole = _whole_rows(ratings, clip_norm, steps)
     gram = (whole.T @ whole).toarray()
     sigma = multiplier * steps**2  # in squares of the step
     first, second = np.triu_indices(ratings.items, k=1)
     rng = np.random.default_rng(seed) if simulation else seed
-    # (N + N')/2 has variance sigma^2 on the diagonal and sigma^2 / 2 beside it
+    # (N + N')/2 has variance sigma^2 on the diagonal and sigma^2 / 2 off it
     beside = math.nextafter(sigma / math.sqrt(2), math.inf)
     noise = dp.rounded_gaussian(beside, len(first), rng=rng, simulation=simulation)
     gram[first, second] += noise
@@ -216,7 +216,7 @@ def private_svd_features(
 
 
 def _table(ratings: Ratings) -> Any:
-    """Return the ratings on [-1, 1], users by items, as a sparse matrix."""
+    """Return the ratings on [-1, 1] as a sparse matrix, users by items."""
     from scipy import sparse
 
     places = (ratings.user, ratings.item)
@@ -224,17 +224,17 @@ def _table(ratings: Ratings) -> Any:
 
 
 def _whole_rows(ratings: Ratings, clip_norm: float, steps: int) -> Any:
-    """Return the clipped rows in whole steps of clip_norm / steps, as a sparse matrix of int64."""
+    """Return the clipped rows in units of clip_norm / steps, as a sparse matrix of int64."""
     table = _table(ratings)
     norms = np.sqrt(np.asarray(table.multiply(table).sum(1)).ravel())
-    # a margin above rounding, so that the norm of the whole numbers is at most `steps`
+    # the factor 1 - 1e-11 covers float rounding, so that the integer norms are at most `steps`
     scale = (1 - 1e-11) * steps / np.maximum(norms, clip_norm)
     table.data = (table.data * np.repeat(scale, np.diff(table.indptr))).astype(np.int64)
     return table
 
 
 def _dimension(dimension: int, ratings: Ratings) -> int:
-    remedy = "Pass how many features, at most as many as there are items and users."
+    remedy = "Pass at most the number of items and of users."
     most = min(ratings.items, ratings.users)
     return checks.count("dimension", dimension, remedy, at_most=most)
 
@@ -248,7 +248,7 @@ def _largest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 
 
 def _top(gram: Array, dimension: int) -> Array:
-    """Return V S of the d largest eigenvalues S^2 of a Gram matrix, negative ones as zero."""
+    """Return V S for the d largest eigenvalues S^2 of a Gram matrix; negative ones count as 0."""
     values, vectors = _largest_eigenpairs(gram, dimension)
     return _in_ball(vectors * np.sqrt(values))
 

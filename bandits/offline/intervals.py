@@ -1,4 +1,4 @@
-"""The options and intervals that all off-policy estimators share."""
+"""Options and confidence intervals of the off-policy estimators."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,19 +16,20 @@ _GRID = 2048
 
 @dataclass(frozen=True)
 class Privacy:
-    """How an estimate is made private: each round's reward is protected.
+    """Privacy of an estimate, with the reward of one round as the privacy unit.
 
-    Rounds, contexts, actions, propensities and the evaluated policy are public: a policy that was
-    learnt from these rewards must itself have been released privately.
+    Rounds, contexts, actions, propensities and the evaluated policy are public. A policy learned
+    from these rewards must itself have been released privately.
 
     Parameters
     ----------
     epsilon, delta
-        The target of this one estimate.
+        Privacy target of this one estimate.
     relation
-        ``"REPLACE_ONE"``: a reward is any other in the range; ``"REPLACE_SPECIAL"``: it is missing.
+        ``"REPLACE_ONE"``: the reward takes any other value in the range. ``"REPLACE_SPECIAL"``: it
+        is missing.
     simulation, seed
-        Say True to use a seed; the estimate then protects nobody, and says so.
+        As in `Algorithm.start`.
     """
 
     epsilon: float
@@ -38,43 +39,43 @@ class Privacy:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        checks.real("epsilon", self.epsilon, "Pass the privacy loss bound, such as 1.", above=0)
+        checks.real("epsilon", self.epsilon, "Pass the privacy target, such as 1.", above=0)
         remedy = "Pass a small probability, such as 1e-5."
         checks.real("delta", self.delta, remedy, above=0, below=1)
         if self.seed is not None and not self.simulation:
-            remedy = "Leave it out, or pass simulation=True for numbers that protect nobody."
+            remedy = "Remove it: reproducible noise gives no privacy."
             raise ValueError(
-                checks.expected("seed", self.seed, "None for noise that is released", remedy)
+                checks.expected("seed", self.seed, "None unless simulation=True", remedy)
             )
         if self.relation not in RELATIONS:
             rule = f"one of {[str(known) for known in RELATIONS]}"
-            remedy = "Rounds are public: a reward can be replaced, or missing."
+            remedy = "Rounds are public, so choose a relation that changes only a reward."
             raise ValueError(checks.expected("relation", self.relation, rule, remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What all estimators share.
+    """Options of the off-policy estimators.
 
     Parameters
     ----------
     low, high
-        Public range of rewards; what lies outside is clipped, and NaN counts as the middle.
+        Public range of rewards; rewards outside are clipped, and NaN counts as the middle.
     clip
-        Weights above it become it; None clips none.
+        Upper limit to which weights are clipped; None does not clip.
     largest_weight
-        A bound that no weight can exceed (1 / the logging policy's smallest probability), for the
-        Bernstein interval. `clip` is one.
+        Upper bound on every weight (1 / the logging policy's smallest probability), for the
+        Bernstein interval. `clip` is such a bound too.
     level
-        Of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     resamples
-        Of the bootstrap.
+        Number of bootstrap resamples.
     seed
-        Of the bootstrap.
+        Random seed of the bootstrap.
     private
-        True charges the estimate, `privacy` says how much; False says "not private".
+        Whether the estimate is private; requires `privacy`.
     privacy
-        The target of a private estimate.
+        Privacy target of a private estimate.
     """
 
     low: float = 0.0
@@ -91,24 +92,24 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("clip", "largest_weight"):
             if getattr(self, name) is not None:
-                remedy = "Pass a bound of the weights, or None."
+                remedy = "Pass a bound on the weights, or None."
                 checks.real(name, getattr(self, name), remedy, above=0)
         checks.real("level", self.level, "Pass a level such as 0.95.", above=0, below=1)
-        remedy = "Pass how many resamples to draw."
+        remedy = "Pass the number of bootstrap resamples."
         checks.count("resamples", self.resamples, remedy, at_most=10**6)
         checks.count("seed", self.seed, "Pass a whole number.", at_least=0)
         given = self.privacy is not None
         if self.private != given or (given and not isinstance(self.privacy, Privacy)):
             remedy = (
-                "Pass privacy=Privacy(epsilon=..., delta=...) with private=True, and only there."
+                "Pass privacy=Privacy(epsilon=..., delta=...) with private=True, and only then."
             )
-            rule = "given exactly where private=True"
+            rule = "given if and only if private=True"
             raise ValueError(checks.expected("privacy", self.privacy, rule, remedy))
         object.__setattr__(self, "_range", Range.centred_on_middle(self.low, self.high))
 
     @property
     def bound(self) -> float | None:
-        """What no weight exceeds, where that is known."""
+        """The smallest known upper bound on the weights, or None."""
         bounds = [bound for bound in (self.clip, self.largest_weight) if bound is not None]
         return min(bounds, default=None)
 
@@ -121,9 +122,10 @@ class Ratio(NamedTuple):
     divisor: Array
 
     def reach(self, options: "Options") -> float | None:
-        """Return the length of an interval that holds every term minus v divisor, v any value.
+        """Return the length of an interval that contains every term - v divisor, for any value v.
 
-        Self-normalised: w (r - v). Plain: w r, to which a model adds its own reach.
+        The terms are w (r - v) for a self-normalized estimator, and w r otherwise, to which a model
+        adds its own range.
         """
         bound, low, high = options.bound, options.low, options.high
         if bound is None:
@@ -144,7 +146,7 @@ def bootstrap(terms: Array, divisor: Array, options: Options) -> tuple[float, fl
         rows = min(max(1, _CHUNK // n), options.resamples - start)
         places = rng.integers(0, n, (rows, n))
         sums = divisor[places].sum(1)
-        # a resample without any weight says nothing; the value of the others stands
+        # a resample without any weight has no ratio and is dropped
         found.append(terms[places].sum(1)[sums > 0] / sums[sums > 0])
     tail = (1 - options.level) / 2
     low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
@@ -152,10 +154,10 @@ def bootstrap(terms: Array, divisor: Array, options: Options) -> tuple[float, fl
 
 
 def bernstein(ratio: Ratio, terms: Array, options: Options) -> tuple[float, float] | None:
-    """Return all values v for which the mean of terms - v divisor may be 0.
+    """Return the values v for which the mean of terms - v divisor may be 0.
 
-    At the true v these have mean 0 in each independent round, and a range that is known. By Maurer
-    and Pontil (2009, theorem 4), on both sides, |mean| <= sqrt(2 V L / n) + 7 range L / (3 (n - 1))
+    At the true v the terms have mean 0 in each independent round, and a known range. By Maurer and
+    Pontil (2009, theorem 4), on both sides, |mean| <= sqrt(2 V L / n) + 7 range L / (3 (n - 1))
     with probability `level`, L = log(4 / (1 - level)).
     """
     reach = ratio.reach(options)
@@ -173,14 +175,14 @@ def bernstein(ratio: Ratio, terms: Array, options: Options) -> tuple[float, floa
 
 
 def _candidates(options: Options) -> Array:
-    """Return what the mean may be; of clipped weights, whose mean is below 1, down to 0 too."""
+    """Return a grid of possible means; it includes 0, because clipped weights have mean below 1."""
     return np.linspace(min(options.low, 0.0), max(options.high, 0.0), _GRID + 1)
 
 
 def _where(values: Array, inside: Array) -> tuple[float, float]:
-    """Return the interval of the values inside, one step of the grid wider on either side."""
+    """Return the interval of the values inside, widened by one grid step on each side."""
     places = np.flatnonzero(inside)
-    if not len(places):  # no value in the range of rewards fits: say the range
+    if not len(places):  # no value fits: return the whole range
         return float(values[0]), float(values[-1])
     first, last = max(places[0] - 1, 0), min(places[-1] + 1, len(values) - 1)
     return float(values[first]), float(values[last])
@@ -189,7 +191,7 @@ def _where(values: Array, inside: Array) -> tuple[float, float]:
 def hoeffding(
     value: float, ratio: Ratio, sigma: float, options: Options
 ) -> tuple[float, float] | None:
-    """Return Hoeffding's interval, half the error for the rounds and half for the noise."""
+    """Return Hoeffding's interval, with half the error probability each for rounds and noise."""
     reach = ratio.reach(options)
     if reach is None:
         return None

@@ -1,4 +1,4 @@
-"""With which probability Thompson sampling picks each candidate."""
+"""Action probabilities of Thompson sampling."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _TIE = 1e-12
 
 
 class Propensities(NamedTuple):
-    """Probabilities of the candidates, and their standard errors (0 where exact)."""
+    """Probabilities of the candidates, and their standard errors (0 if exact)."""
 
     value: Array
     """Shape (..., n)."""
@@ -32,20 +32,21 @@ def thompson_propensities(
 ) -> Propensities:
     """Return the probability that Thompson sampling picks each candidate.
 
-    Theta is drawn from N(mean, scale^2 root root'), and the largest x'theta is picked. Two
-    candidates have a closed form. For more, each candidate's own score is integrated out exactly
-    and what is independent of it is drawn: an unbiased average, never 0 for a pick that can be.
+    Theta is sampled from N(mean, scale^2 root root'), and the largest x'theta is picked. For two
+    candidates the probability is exact. For more it is an unbiased conditional Monte Carlo
+    estimate: the candidate's own score is integrated out exactly, and the rest is sampled. The
+    estimate is never 0 for a candidate that can be picked.
 
     Parameters
     ----------
     candidates
-        Shape (..., n, d), n >= 2.
+        Features, shape (..., n, d), n >= 2.
     mean, root
-        Shapes (d,) and (d, k).
+        Mean and square root of the covariance, shapes (d,) and (d, k).
     scale
         v > 0.
     draws, seed
-        Of the average.
+        Number of Monte Carlo samples, and their random seed.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def thompson_propensities(
     """
     from scipy.special import ndtr
 
-    remedy = "Pass features, and the mean and the root of a model of as many coefficients."
+    remedy = "Pass features, mean and root of one dimension d."
     candidates = checks.finite("candidates", candidates, np.shape(candidates), remedy)
     mean = checks.finite("mean", mean, candidates.shape[-1:], remedy)
     root = checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
@@ -69,10 +70,10 @@ def thompson_propensities(
         rule = "of two dimensions at least"
         raise ValueError(checks.expected("shape of candidates", candidates.shape, rule, remedy))
     checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
-    draws = checks.count("draws", draws, "Pass how many draws to average.")
+    draws = checks.count("draws", draws, "Pass the number of samples to average.")
     n = candidates.shape[-2]
     if n < 2:
-        remedy = "A single candidate is always picked."
+        remedy = "Pass two candidates or more; a single one has probability 1."
         raise ValueError(checks.expected("candidates", candidates.shape, "two at least", remedy))
     means = candidates @ mean
     factors = scale * (candidates @ root)  # scores = means + factors @ normals
@@ -95,7 +96,7 @@ def thompson_propensities(
 
 
 def _wins(means: Array, factors: Array, normals: Array) -> Array:
-    """Return P(candidate wins | all that is independent of its own score), (draws, n)."""
+    """Return P(candidate is picked | all that is independent of its own score), (draws, n)."""
     from scipy.special import ndtr
 
     n = len(means)
@@ -105,7 +106,7 @@ def _wins(means: Array, factors: Array, normals: Array) -> Array:
     for arm in range(n):
         variance = covariance[arm, arm]
         others = np.arange(n) != arm
-        later = np.flatnonzero(others) > arm  # of equal scores the first is picked
+        later = np.flatnonzero(others) > arm  # ties go to the first candidate
         if variance <= 0:
             found[:, arm] = _behind(scores[:, others] - scores[:, [arm]], later)
             continue
@@ -113,7 +114,7 @@ def _wins(means: Array, factors: Array, normals: Array) -> Array:
         deviation = math.sqrt(variance)
         share = covariance[others, arm] / variance
         rest = scores[:, others] - share * (scores[:, [arm]] - means[arm])
-        # wins where u (1 - share_b) > rest_b - mean_arm for all b, u = score_arm - mean_arm
+        # picked if u (1 - share_b) > rest_b - mean_arm for all b, u = score_arm - mean_arm
         gap, slope = rest - means[arm], 1 - share
         flat = np.abs(slope) < 1e-12
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -121,7 +122,7 @@ def _wins(means: Array, factors: Array, normals: Array) -> Array:
         lower = np.where(slope > 0, edge, -np.inf)[:, ~flat].max(1, initial=-np.inf)
         upper = np.where(slope < 0, edge, np.inf)[:, ~flat].min(1, initial=np.inf)
         inside = _behind(gap[:, flat], later[flat])
-        # on the side where the normal law's tail is precise
+        # use the tail in which the normal CDF is precise
         swap = lower > 0
         a, b = np.where(swap, -upper, lower), np.where(swap, -lower, upper)
         found[:, arm] = np.where(inside, np.maximum(ndtr(b) - ndtr(a), 0.0), 0.0)
@@ -129,7 +130,7 @@ def _wins(means: Array, factors: Array, normals: Array) -> Array:
 
 
 def _behind(gaps: Array, later: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return whether all gaps (draws, n) are below 0, or ties that a later candidate loses."""
+    """Return whether all gaps (draws, n) are negative, or ties with a later candidate."""
     tie = np.abs(gaps) <= _TIE
     behind: npt.NDArray[np.bool_] = np.all(np.where(tie, later, gaps < 0), axis=1)
     return behind

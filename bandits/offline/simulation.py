@@ -1,8 +1,8 @@
-"""Many replicates of an algorithm at once, their regret, and honest bands around it.
+"""Simulation of many replicates of an algorithm, and confidence intervals of its regret.
 
-The learner is the live one, with a replicate axis. Replicates are played in groups of a fixed
-size, each with streams of its own, so that a result does not depend on how many processes, or
-which cluster, played the groups.
+The learner is that of live agents, with a replicate axis. Replicates run in groups of a fixed size,
+each with its own random streams, so results do not depend on the number of processes or the
+cluster.
 """
 
 import csv
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BLOCK = 128
-"""Rounds that an environment gives at once; part of what a seed means."""
+"""Rounds generated at once; changing it changes the results of a seed."""
 GROUP = 96
-"""Replicates that are played together; part of what a seed means."""
+"""Replicates simulated together; changing it changes the results of a seed."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Regret and reward of every algorithm and replicate, at some of the rounds.
+    """Cumulative regret and reward of every algorithm and replicate, at selected rounds.
 
     Attributes
     ----------
     rounds
-        The rounds at which the curves were read, shape (P,).
+        The rounds of the curves' points, shape (P,).
     regret
-        Sum of (best mean - mean of the pick) up to then: algorithm -> shape (replicates, P).
+        Sum of (best mean - mean of the pick) up to each point, by algorithm, shape (replicates, P).
     reward
-        Sum of the means of the picks up to then, likewise.
+        Sum of the means of the picks up to each point, by algorithm, shape (replicates, P).
     """
 
     rounds: Indices
@@ -49,12 +49,12 @@ class Simulation:
     reward: dict[str, Array]
 
     def table(self, level: float = 0.95) -> dict[str, list[Any]]:
-        """Return a tidy table, as a column of values for each name.
+        """Return a tidy table as a mapping from column names to values.
 
         Parameters
         ----------
         level
-            Of the confidence interval of the mean over replicates (Student's t), in (0, 1).
+            Confidence level of the interval of the mean over replicates (Student's t), in (0, 1).
         """
         from scipy.special import stdtrit
 
@@ -64,7 +64,7 @@ class Simulation:
         for name, regret in self.regret.items():
             replicates, points = regret.shape
             mean, error = mean_and_error(regret)
-            # one replicate says nothing about the spread: an honest band is endless
+            # the error of a single replicate is infinite
             reach = stdtrit(max(replicates - 1, 1), (1 + level) / 2) * error
             columns["algorithm"] += [name] * points
             columns["round"] += self.rounds.tolist()
@@ -77,12 +77,12 @@ class Simulation:
         return columns
 
     def last(self) -> dict[str, tuple[float, float]]:
-        """Return the mean regret after the last round and its standard error, by algorithm."""
+        """Return the mean and standard error of the regret after the last round, by algorithm."""
         ends = {name: mean_and_error(regret[:, -1]) for name, regret in self.regret.items()}
         return {name: (float(mean), float(error)) for name, (mean, error) in ends.items()}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the tidy table."""
+        """Write the table to a CSV file."""
         columns = self.table()
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -90,18 +90,18 @@ class Simulation:
             writer.writerows(zip(*columns.values(), strict=True))
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the tidy table; needs polars."""
+        """Write the table to a Parquet file; requires polars."""
         import polars as pl
 
         pl.DataFrame(self.table()).write_parquet(Path(path))
 
     def plot(self) -> "Figure":
-        """Draw the regret curves with their 95 % bands; needs matplotlib.
+        """Plot the regret curves with 95 % confidence bands; requires matplotlib.
 
         Returns
         -------
         matplotlib.figure.Figure
-            Not shown, and not part of pyplot's state: ``figure.savefig(path)``.
+            Not registered with pyplot; save it with ``figure.savefig(path)``.
         """
         from matplotlib.figure import Figure
 
@@ -124,7 +124,7 @@ class Simulation:
 
 
 def mean_and_error(values: Array) -> tuple[Array, Array]:
-    """Return the mean over the first axis and its standard error, infinite for one value."""
+    """Return the mean over the first axis and its standard error (infinite for one value)."""
     count = len(values)
     mean: Array = values.mean(0)
     if count == 1:
@@ -142,25 +142,25 @@ def simulate(
     n_jobs: int | None = 1,
     progress: bool = False,
 ) -> Simulation:
-    """Play every algorithm in the same worlds.
+    """Simulate all algorithms on the same replicates of an environment.
 
     Parameters
     ----------
     algorithms
-        By name; all with the environment's dimension and one number of rounds.
+        Algorithms by name, all with the environment's dimension and one number of rounds.
     environment
-        What to play in.
+        The environment.
     replicates
-        How many worlds.
+        Number of replicates.
     seed
-        Of everything: equal seeds give equal results, in one process or in many.
+        Random seed; equal seeds give equal results for any number of processes.
     points
-        At how many rounds the curves are read.
+        Number of points per curve.
     n_jobs
-        1 plays in this process. Another number is passed to joblib, and None leaves it to
-        ``joblib.parallel_config``, such as ``backend="dask"`` for a cluster; both need joblib.
+        1 runs in this process. Other numbers are passed to joblib. None uses
+        ``joblib.parallel_config``, such as ``backend="dask"`` for a cluster. Both require joblib.
     progress
-        Show a bar.
+        Show a progress bar.
     """
     remedy = "Pass algorithms by name, such as {'ours': PrivateUCB(...)}."
     if not isinstance(algorithms, Mapping):
@@ -171,8 +171,8 @@ def simulate(
     for algorithm in algorithms.values():
         if not isinstance(algorithm, Algorithm):
             shown = type(algorithm).__name__
-            raise TypeError(checks.expected("algorithms", shown, "Algorithms", "Build them first."))
-    remedy = "Pass how many worlds to play."
+            raise TypeError(checks.expected("algorithms", shown, "Algorithms", "Pass instances."))
+    remedy = "Pass the number of replicates."
     replicates = checks.count("replicates", replicates, remedy, at_most=10**7)
     seed = checks.count("seed", seed, "Pass a whole number.", at_least=0)
     rounds = {algorithm.rounds for algorithm in algorithms.values()}
@@ -182,7 +182,7 @@ def simulate(
         remedy = "Build all algorithms for this environment."
         raise ValueError(checks.expected("algorithms", list(algorithms), rule, remedy))
     (last,) = rounds
-    points = min(checks.count("points", points, "Pass how many points a curve has."), last)
+    points = min(checks.count("points", points, "Pass the number of points per curve."), last)
     marks = np.unique(np.linspace(0, last, points + 1).round().astype(np.int64))[1:]
     groups = [range(i, min(i + GROUP, replicates)) for i in range(0, replicates, GROUP)]
     tasks = [(name, group) for name in algorithms for group in groups]
@@ -224,7 +224,7 @@ def _each(tasks: list[Task], n_jobs: int | None, *, progress: bool) -> list[tupl
 def play(
     algorithm: Algorithm, environment: Environment, seed: int, group: range, marks: Indices
 ) -> tuple[Array, Array]:
-    """Return the regret and reward curves of a group of replicates, shape (R, P) each."""
+    """Return the regret and reward curves of a group of replicates, each of shape (R, P)."""
     if not algorithm.schedule.lockstep and len(group) > 1:
         parts = [play(algorithm, environment, seed, range(i, i + 1), marks) for i in group]
         regrets, rewards = zip(*parts, strict=True)
@@ -240,7 +240,7 @@ def play(
     batch: list[tuple[Indices, Array, Indices]] = []
     for start in range(0, algorithm.rounds, _BLOCK):
         block = world.block(min(_BLOCK, algorithm.rounds - start))
-        # a maximum of columns is three times as fast as one along so short an axis
+        # an elementwise maximum of columns is 3 times as fast as max() over a short axis
         best = reduce(np.maximum, np.moveaxis(block.means, -1, 0))
         count = best.shape[1]
         at = 0

@@ -1,4 +1,4 @@
-"""Where the public data sets are published, with which hash, and on which terms."""
+"""Addresses, hashes and licenses of the public data sets."""
 
 from typing import Literal
 
@@ -18,8 +18,8 @@ _MOVIELENS_LICENCE = (
     "MovieLens {edition} is for research; no commercial use and no endorsement without permission; "
     "{sharing}"
 )
-_SHARED = "it may be passed on under these same conditions."
-_NOT_SHARED = "it may not be passed on without separate permission."
+_SHARED = "it may be redistributed under these same conditions."
+_NOT_SHARED = "it may not be redistributed without separate permission."
 
 
 def _movielens(edition: Edition, known_hash: str, sharing: str = _NOT_SHARED) -> Source:
@@ -44,7 +44,7 @@ MOVIELENS: dict[Edition, Source] = {
     ),
     "32m": _movielens("32m", "md5:d472be332d4daa821edc399621853b57"),
 }
-"""The archives, by edition. GroupLens publishes an MD5 for each; for 32m no other is known here."""
+"""The archives by edition. GroupLens publishes an MD5 for each; for 32m we know no other hash."""
 
 _EIGENTASTE = "https://eigentaste.berkeley.edu/dataset"
 _RECOMMENDERLAB = (
@@ -64,14 +64,14 @@ JESTER = {
             f"{_EIGENTASTE}/jester_dataset_1_{part}.zip",
             f"{_RECOMMENDERLAB}/jester-data-{part}.zip",
         ),
-        "Jester is freely available for research use when acknowledged; nothing is said of passing "
-        "it on.",
+        "Jester is freely available for research use when acknowledged; its terms do not mention "
+        "redistribution.",
         "Ken Goldberg, Theresa Roeder, Dhruv Gupta, and Chris Perkins. Eigentaste: A Constant Time "
         "Collaborative Filtering Algorithm. Information Retrieval 4(2), 133-151, July 2001.",
     )
     for part, digest in _JESTER_HASHES.items()
 }
-"""The archives of Jester's first data set, by part."""
+"""The archives of Jester's first data set by part."""
 
 _OBP = (
     "https://raw.githubusercontent.com/st-tech/zr-obp/master/obd",
@@ -103,4 +103,4 @@ OPEN_BANDIT = {
     )
     for (policy, campaign), digest in _OPEN_BANDIT_HASHES.items()
 }
-"""The sample's files, by policy and campaign."""
+"""The files of the sample by policy and campaign."""

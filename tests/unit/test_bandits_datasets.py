@@ -109,7 +109,7 @@ def test_a_missing_file_names_addresses_place_and_hash(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match="a zip or a folder"):
         bandits.load_movielens(path=tmp_path / "file")
-    with pytest.raises(bandits.DataUnavailable, match=r"to hold one ratings\.csv"):
+    with pytest.raises(bandits.DataUnavailable, match=r"to contain one ratings\.csv"):
         bandits.load_movielens(path=tmp_path)
     with pytest.raises(ValueError, match="edition='1m'"):
         bandits.load_movielens("1m")
@@ -165,4 +165,4 @@ def test_addresses_are_tried_in_turn_and_the_hash_decides(server, tmp_path):
 def test_terms_are_printed_once(capsys):
     datasets.announce("a licence", "a citation")
     datasets.announce("a licence", "a citation")
-    assert capsys.readouterr().err == "Licence: a licence\nPlease cite: a citation\n"
+    assert capsys.readouterr().err == "License: a licence\nPlease cite: a citation\n"

@@ -297,5 +297,5 @@ def test_one_probability_for_all_rounds_is_refused_by_its_shape():
 def test_a_private_estimate_says_where_its_epsilon_is():
     options = Options(private=True, privacy=Privacy(1.0, 1e-6))
     found = bandits.ips(np.ones(5), np.full(5, 0.5), np.full(5, 0.5), options)
-    assert str(found).endswith("of 5 rounds, private by .guarantee(delta)")
+    assert str(found).endswith("of 5 rounds, private (see guarantee)")
     assert found.guarantee(1e-6).epsilon <= 1

@@ -178,7 +178,7 @@ def test_without_data_a_full_run_says_what_it_left_out(tmp_path, monkeypatch):
         command.main, ["--quick", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]
     )
     assert done.exit_code == 0
-    assert "LEFT OUT real-data" in done.output
+    assert "SKIPPED real-data" in done.output
     assert not (tmp_path / "out").exists()
 
 

@@ -279,7 +279,7 @@ def test_a_second_kind_of_user_is_refused(tmp_path):
         for _ in range(14):  # the first batch of 13 is released with the last
             agent.select(np.eye(3), user=first)
         for each in (agent, bandits.Algorithm.restore(tmp_path / str(type(first)))):
-            with pytest.raises(TypeError, match="of the kind known before") as caught:
+            with pytest.raises(TypeError, match="of the type used before") as caught:
                 each.select(np.eye(3), user=second)
             assert "7" not in str(caught.value)
             each.select(np.eye(3), user=first)
@@ -442,7 +442,7 @@ def test_a_fork_of_an_agent_says_so_whoever_held_its_lock():
     os.close(write)
     done.set()
     holder.join()
-    refused = "A fork of an agent cannot go on"
+    refused = "A forked process cannot use an agent"
     assert os.read(read, 1000).decode() == f"{refused}|{refused}|0"
     os.close(read)
     agent.select(np.eye(3))
@@ -756,7 +756,7 @@ def test_an_agent_has_one_folder_wherever_the_process_goes(tmp_path, monkeypatch
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     run(agent, 20)
-    with pytest.raises(ValueError, match="keeps this agent"):
+    with pytest.raises(ValueError, match="the folder of this agent"):
         agent.save("state")
     agent.save(tmp_path / "state")
     assert list((tmp_path / "other").iterdir()) == []
@@ -1067,7 +1067,7 @@ def test_rounds_since_the_last_save_are_unknown_after_a_crash(tmp_path):
     lost = agent.select(np.eye(3))
     again = bandits.Algorithm.restore(tmp_path)
     again.update(saved, 1.0)
-    with pytest.raises(ValueError, match="a restored agent knows what was saved"):
+    with pytest.raises(ValueError, match="a restored agent has only tickets of saved rounds"):
         again.update(lost, 1.0)
 
 
@@ -1082,11 +1082,11 @@ def test_the_table_of_regrets_says_what_epsilon_is_of():
     names = ["-a", "LinUCB", "-a", "AdaPrivateUser", "-a", "PrivateContexts"]
     told = CliRunner().invoke(bandit, [*run, *names]).output
     head, open_, user, contexts, _, foot = told.splitlines()
-    assert head.split() == ["algorithm", "regret", "s.e.", "epsilon", "relation", "for"]
-    assert open_.split()[-3:] == ["inf", "none", "nobody"]
+    assert head.split() == ["algorithm", "regret", "s.e.", "epsilon", "relation", "unit"]
+    assert open_.split()[-3:] == ["inf", "none", "none"]
     assert user.endswith("REPLACE_ONE      all rewards of one user")
     assert "REPLACE_SPECIAL  one round, all outputs but its own action" in contexts
-    assert foot.endswith("Asked was epsilon=1; shown is what holds at delta=1e-05.")
+    assert foot.endswith("epsilon is an upper bound at delta=1e-05; the target was 1.")
     held = bandits.AdaPrivateUser(dimension=20, rounds=60, epsilon=1, delta=1e-5).guarantee(1e-5)
     assert held.epsilon <= float(user.split()[3]) < held.epsilon + 1e-4  # rounded up
     rows = json.loads(CliRunner().invoke(bandit, [*run, *names, "--json"]).output)["algorithms"]

@@ -159,7 +159,7 @@ def test_a_saved_outsider_keeps_its_guarantee(algorithm, tmp_path):
     assert again.guarantee(1e-5) == agent.guarantee(1e-5)
     assert again.releases == agent.releases
     play(again, again.rounds, 60)
-    with pytest.raises(RuntimeError, match="Another agent goes on"):
+    with pytest.raises(RuntimeError, match="Another agent was restored"):
         agent.save(tmp_path / "state")
 
 
