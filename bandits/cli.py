@@ -31,7 +31,7 @@ def _simulate(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the regret of algorithms on the same simulated environments.
+    """Compare the regret of algorithms by simulation.
 
     The environments are synthetic: rewards are 0 or 1, with probability 1 / (1 + exp(-theta'x)) of
     a 1, and each round offers 5 of 100 arms.
