@@ -230,5 +230,5 @@ def test_bad_input_is_refused():
             bandits.private_svd_features(
                 ratings, **({"dimension": 2, "epsilon": 1, "delta": 1e-5} | options)
             )
-    with pytest.raises(ValueError, match="None unless simulation=True"):
+    with pytest.raises(ValueError, match="Expected rng=1"):
         bandits.private_svd_features(ratings, 2, epsilon=1, delta=1e-5, seed=1)
