@@ -304,7 +304,8 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
     if lost < 1:
         rest = math.nextafter(math.exp(log_delta - 4 * ULP * (1 - log_delta)) - lost, 0.0)
         if rest > 0:
-            log_rest = math.log(rest) - math.log1p(-lost) - 8 * ULP
+            log_rest = math.log(rest) - math.log1p(-lost)
+            log_rest -= 8 * ULP * (1 + abs(log_rest))
             return _epsilon(total, log_rest, least) if log_rest < 0 else Bound(0.0, 0.0, 1.0)
     return Bound(math.inf, math.inf, 1.0)
 
