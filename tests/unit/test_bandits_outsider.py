@@ -220,7 +220,7 @@ def test_an_outsider_with_the_name_of_another_is_neither_registered_nor_saved(tm
         twin(**PRIVATE).start().save(tmp_path / "state")
 
 
-def test_a_class_that_is_defined_again_takes_its_place():
+def test_a_redefined_class_replaces_the_old_one():
     def define():
         @dataclass(frozen=True, kw_only=True)
         class Again(bandits.LinUCB):
