@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the closed forms run without numpy
 class Loss:
     """Base class of losses: bounds on the moments of one application's privacy loss.
 
-    A property that is not available is None.
+    Subclasses are frozen, hashable dataclasses. A property that is not available is None.
     """
 
     __slots__ = ()

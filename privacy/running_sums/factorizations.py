@@ -64,7 +64,7 @@ class Factorization(ABC):
 
     @staticmethod
     def column_normalized(releases: int) -> "Factorization":
-        """Divide every column of the square root's C by its norm: equal sensitivity in all releases.
+        """Divide every column of the square root's C by its norm: equal sensitivity everywhere.
 
         Late columns of C are short. Normalized, each record has the same sensitivity and the noise
         is smaller.
