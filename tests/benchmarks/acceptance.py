@@ -441,7 +441,7 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
 
     for name, world, sizes in (
         ("linear rewards", bandits.Synthetic(link="linear"), {}),
-        ("Gaussian rewards", bandits.Synthetic(law="gaussian"), {}),
+        ("Gaussian rewards", bandits.Synthetic(reward_distribution="gaussian"), {}),
         ("d=5", bandits.Synthetic(dimension=5), {"dimension": 5}),
         ("d=50", bandits.Synthetic(dimension=50), {"dimension": 50}),
         ("T=2500", bandits.Synthetic(), {"rounds": 2500}),

@@ -144,7 +144,9 @@ def test_synthetic_worlds_are_as_described():
     seeds = [np.random.SeedSequence(i) for i in range(3)]
     for link in ("logistic", "linear"):
         for law in ("bernoulli", "gaussian", "exact"):
-            world = bandits.Synthetic(link=link, law=law, norm=1.0, users=7).world(seeds)
+            world = bandits.Synthetic(link=link, reward_distribution=law, norm=1.0, users=7).world(
+                seeds
+            )
             block = world.block(500)
             assert block.candidates.shape == (3, 500, 5)
             assert (np.diff(np.sort(block.candidates)) > 0).all()
@@ -217,7 +219,7 @@ def test_bad_logs_are_refused():
         {"dimension": 0},
         {"arms": 3},
         {"link": "cubic"},
-        {"law": "cauchy"},
+        {"reward_distribution": "cauchy"},
         {"users": 0},
         {"norm": -1.0},
         {"norm": 1e308},

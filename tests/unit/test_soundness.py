@@ -24,7 +24,7 @@ def shown(value):
     return round(value, 4)
 
 
-class TestWhatANoiseMultiplierIs:
+class TestNoiseMultiplierDefinition:
     """Sigma over the norm bound of one record, in every relation; the shift is what changes."""
 
     @pytest.mark.parametrize(

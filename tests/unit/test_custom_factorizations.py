@@ -53,20 +53,20 @@ def running(**changes):
     ],
     ids=lambda participation: participation.kind,
 )
-def test_an_outsider_has_the_sensitivity_of_its_matrix(participation):
+def test_a_custom_factorization_has_the_sensitivity_of_its_matrix(participation):
     written_out = dp.Factorization.from_encoder(decaying().encoder())
     found = decaying().sensitivity(participation)
     assert found == pytest.approx(written_out.sensitivity(participation), rel=1e-14)
     assert found >= written_out.sensitivity(participation) * (1 - 1e-15)
 
 
-def test_an_outsider_needs_no_matrix_for_many_releases():
+def test_a_custom_factorization_needs_no_matrix_for_many_releases():
     many = Decaying("decaying", 5000, 0.5, np.ones(5000))
     assert np.sqrt(4 / 3) <= many.sensitivity() <= np.sqrt(4 / 3) * (1 + 3e-12)
     assert 2 - 1e-6 <= many.operator_norm() <= 2 * (1 + 3e-12)
 
 
-def test_the_noise_of_an_outsider():
+def test_the_noise_of_a_custom_factorization():
     matrix = decaying().encoder()
     decoder = np.tri(K) @ np.linalg.inv(matrix)
     for simulation in (True, False):
@@ -82,7 +82,7 @@ def test_the_noise_of_an_outsider():
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_an_outsider_is_saved_and_restored(tmp_path, simulation):
+def test_a_custom_factorization_is_saved_and_restored(tmp_path, simulation):
     path = tmp_path / "sums.npz"
     sums = running(path=path, simulation=simulation)
     assert dp.account(sums.mechanism) is not None
@@ -97,14 +97,14 @@ def test_an_outsider_is_saved_and_restored(tmp_path, simulation):
     assert type(sums.factorization.decay) is float
 
 
-def test_an_outsider_is_accounted():
+def test_a_custom_factorization_is_accounted():
     epsilon = dp.account(running().mechanism).epsilon(1e-6)
     assert epsilon == dp.account(dp.Gaussian(2.0)).epsilon(1e-6)
     discrete = running(noise="discrete").mechanism
     assert dp.account(discrete).epsilon(1e-6) > epsilon
 
 
-def test_an_outsider_is_audited():
+def test_a_custom_factorization_is_audited():
     """The transcript of the sums, seen through the best direction: a claim of less noise falls."""
     matrix = decaying().encoder()
     worst = int(np.linalg.norm(matrix, axis=0).argmax())
