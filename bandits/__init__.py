@@ -1,10 +1,8 @@
-"""Differentially private contextual bandits, built on the mechanisms of `privacy`.
+"""Differentially private contextual bandits, built on the public names of `privacy`.
 
-Public names are imported on first use. This package uses only public names of `privacy`.
-
-The subpackages, each of which imports only earlier ones: `learning` (components), `algorithms`
-(descriptions built from them), `live` (agents in production), `offline` (simulation and
-evaluation), `experiments` (tables of the preprint).
+Public names are imported on first use. The subpackages, each of which imports only earlier ones:
+`learning` (components), `algorithms` (descriptions built from them), `live` (agents in production),
+`offline` (simulation and evaluation), `experiments` (tables of the preprint).
 """
 
 from importlib import import_module

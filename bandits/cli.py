@@ -98,7 +98,6 @@ def _simulate(
 
 
 def _protection(found: Any) -> dict[str, Any]:
-    """Return epsilon, privacy unit and relation; the last two are None without privacy."""
     protected = math.isfinite(found.epsilon)
     return {
         "epsilon": found.epsilon,

@@ -109,7 +109,6 @@ def account(
 
 
 def _prove(guarantee: Guarantee, move: str) -> Guarantee:
-    """Verify a guarantee by interval arithmetic, imported on first use."""
     from privacy.certification import certified
 
     return certified(guarantee, "epsilon" if move == "epsilon" else "delta")
@@ -123,7 +122,7 @@ def check_notion(notion: object) -> None:
     remedy = "Omit it to use the tightest method."
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
-        remedy = f"Did you mean {meant!r}? {remedy}"
+        remedy = f"Did you mean {meant!r}?"
     raise ValueError(checks.expected("notion", notion, f"one of {', '.join(names)}", remedy))
 
 
@@ -223,7 +222,6 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
 
 
 def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
-    """Return the tightest curve; its members are the methods that may give the smallest bound."""
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
@@ -249,14 +247,13 @@ def _curves(
 def _unanswered(
     mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
 ) -> UnsupportedMechanism:
-    """Return the error if no method supports the mechanism, in two or three lines."""
     if isinstance(mechanism, Composed) and all(
         any(_curves(part, relation, [])) for part in mechanism.parts
     ):
         message = (
             f"No accounting method supports all {len(mechanism.parts)} parts together under "
-            f"{relation}; each alone is supported.\nAccount for the parts that share a method "
-            "together. Then add up the epsilons and the deltas (basic composition)."
+            f"{relation}; each alone is supported.\nAccount separately for the parts "
+            "that share a method, then add their epsilons and deltas (basic composition)."
         )
         return UnsupportedMechanism(message, mechanism=mechanism, notion="tightest")
     # an error that several methods share is about the mechanism, not the method
@@ -289,14 +286,13 @@ class TightestCurve(Curve):
 
     @cached_property
     def resolution(self) -> float:  # type: ignore[override]
-        """The coarsest resolution of the members."""
         return max(member.resolution for member in self.members)
 
     def _smallest(self, ask: Callable[[Curve], Answer], nothing: float) -> Answer:
         """Return the smallest answer, `nothing` being the trivial bound.
 
-        Members after an exact one are looser and are used only where that one fails; its error
-        bound stays in the answer.
+        Members after an exact one are used only where that one fails; its error bound stays in the
+        answer.
         """
         best, error = Answer(nothing, notion=self.members[0].notion), 0.0
         for member in self.members:

@@ -33,15 +33,7 @@ def real(
     below: float | None = None,
     at_most: float | None = None,
 ) -> float:
-    """Return `value` as a finite float inside its domain, or raise.
-
-    Raises
-    ------
-    TypeError
-        `value` is not a real number (a bool or a string is not).
-    ValueError
-        `value` is NaN, infinite, or outside the domain.
-    """
+    """Return `value` as a finite float inside its domain; refuse bools and strings too."""
     bounds = [
         f"{sign} {limit:g}"
         for sign, limit in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))

@@ -72,8 +72,8 @@ NO_HINT = Hint()
 class Curve(ABC):
     """The privacy guarantee of a mechanism by one accounting method, for every delta or epsilon.
 
-    Compose curves with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for disjoint records. All
-    curves must have the same neighboring relation. A curve is immutable and thread-safe.
+    Compose curves of one neighboring relation with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for
+    disjoint records. A curve is immutable and thread-safe.
 
     Attributes
     ----------
@@ -121,7 +121,6 @@ class Curve(ABC):
         """Return an upper bound on log delta(epsilon), epsilon >= 0; -inf if delta is 0."""
 
     def _at_delta(self, delta: float) -> Answer:
-        """Return an upper bound on epsilon(delta), delta in [0, 1)."""
         if delta == 0:
             return self._answer(math.inf)
         found = invert(lambda epsilon: self._at_epsilon(epsilon).value, math.log(delta))
@@ -138,7 +137,6 @@ class Curve(ABC):
         return Answer(value, error, order, self.notion, self.theorem, hint)
 
     def __add__(self, other: Self) -> Self:
-        """Return the curve of both releases on the same records."""
         return self.plus([other])
 
     def plus(self, others: Sequence[Self]) -> Self:
@@ -148,12 +146,10 @@ class Curve(ABC):
         return self._labeled(self._plus(others)) if others else self
 
     def __mul__(self, count: int) -> Self:
-        """Return the curve of `count` releases."""
         count = checks.count("count", count, "Pass the number of releases.")
         return self if count == 1 else self._labeled(self._times(count))
 
     def __rmul__(self, count: int) -> Self:
-        """Return the curve of `count` releases."""
         return self * count
 
     def worst_of(self, other: Self) -> Self:
@@ -224,11 +220,6 @@ class Curve(ABC):
         ----------
         delta, epsilon
             Exactly one of the two; the other one is the value of the answer.
-
-        Returns
-        -------
-        Answer
-            The upper bound, its relative error bound, the order, the method and its theorem.
         """
         if (delta is None) == (epsilon is None):
             raise ValueError(
@@ -247,7 +238,6 @@ class Curve(ABC):
         return found._replace(value=self._delta(found.value))
 
     def _delta(self, log_delta: float) -> float:
-        """Return exp(log_delta), rounded up."""
         if log_delta == -math.inf:
             return self._least_delta()
         # includes the rounding of the log: a relative 4e-14 of a delta of 1e-300
@@ -255,17 +245,9 @@ class Curve(ABC):
         return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), rounding))
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta proven for `epsilon` (the privacy profile).
+        """Return the smallest delta proven for `epsilon` >= 0 (the privacy profile).
 
-        Parameters
-        ----------
-        epsilon
-            Privacy loss bound, >= 0.
-
-        Returns
-        -------
-        float
-            An upper bound in [0, 1]; 0 only if the exact delta is 0.
+        It is an upper bound in [0, 1]; 0 only if the exact delta is 0.
         """
         return self._asked_delta(epsilon).value
 
@@ -274,32 +256,16 @@ class Curve(ABC):
         return math.ulp(0.0)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon proven for `delta`.
+        """Return the smallest epsilon proven for `delta` in [0, 1).
 
-        Parameters
-        ----------
-        delta
-            Probability in [0, 1). At 0 the result is infinite unless the privacy loss is bounded.
-
-        Returns
-        -------
-        float
-            An upper bound, >= 0, possibly infinite.
+        It is an upper bound, >= 0; infinite at delta 0 unless the privacy loss is bounded.
         """
         return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
-        """Return the Rényi order that gives the bound for `epsilon` or `delta`.
+        """Return the Rényi order that gives the bound for exactly one of `epsilon` and `delta`.
 
-        Parameters
-        ----------
-        epsilon, delta
-            Exactly one of the two.
-
-        Returns
-        -------
-        float or None
-            None if the method has no orders or no finite epsilon holds.
+        None if the method has no orders or no finite epsilon holds.
         """
         return self.answer(epsilon=epsilon, delta=delta).order
 
@@ -334,7 +300,7 @@ class Curve(ABC):
         if self.prover is None:
             raise NotCertified(
                 f"A sum of curves cannot be certified: {guarantee}. "
-                "Account for the composed mechanism at once."
+                "Account for the composed mechanism."
             )
         return self.prover(guarantee, move)
 
@@ -389,7 +355,6 @@ class GroupCurve(Curve):
 
     @property
     def notion(self) -> str:  # type: ignore[override]
-        """The method of the curve of one record."""
         return self.one.notion
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:

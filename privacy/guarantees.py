@@ -33,7 +33,7 @@ class Guarantee:
     theorem
         Reference for the formula.
     certified
-        Whether this pair of floats was verified with interval arithmetic. Set by
+        Whether this pair of floats was verified with interval arithmetic, by
         ``guarantee(certify=True)``; `dataclasses.replace` resets it.
     mechanism
         The mechanism, if known.

@@ -39,7 +39,7 @@ def known(given: Iterable[str], names: Iterable[str]) -> None:
         if keyword in names:
             continue
         ours = [name for name in names if keyword in ELSEWHERE.get(name, ())]
-        remedy = f"Pass {ours[0]}." if ours else "Correct it or leave it out."
+        remedy = f"Pass {ours[0]}." if ours else "Correct the name."
         if ours == ["noise_multiplier"]:  # elsewhere, sigma may be in the unit of the data
             remedy = "Pass noise_multiplier, the standard deviation of the noise / clip norm."
         if keyword in BATCHES and "sampling_probability" in names:

@@ -37,11 +37,6 @@ def plot_privacy_profiles(
     matplotlib.figure.Figure
         Not registered with pyplot; save it with ``figure.savefig(path)``. The relation and unit
         are in the axis label if all curves share them, else in the legend.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no curve, or an epsilon is outside its domain.
     """
     from matplotlib.figure import Figure
 
@@ -86,7 +81,7 @@ def plot_running_sums(
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; save it with ``figure.savefig(path)``.
+        As in `plot_privacy_profiles`.
     """
     from matplotlib.figure import Figure
 
@@ -122,12 +117,7 @@ def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; save it with ``figure.savefig(path)``.
-
-    Raises
-    ------
-    ValueError
-        The scores are not two arrays of one shape, or contain NaN.
+        As in `plot_privacy_profiles`.
     """
     from matplotlib.figure import Figure
 

@@ -1,8 +1,8 @@
-"""Mutants: a copy of the package with one line of its source patched, to be caught by a check.
+"""Mutants: a copy of the package with one patched line, which a check must detect.
 
-A check that a mutant survives tests nothing. `package` loads the modules below one package afresh,
-one of them patched, and puts the real ones back afterward; `caught` says whether a check that
-passes on the real modules fails on the patched ones.
+`package` imports the modules of a package anew, one of them patched, and restores the real ones
+afterward. `caught` returns whether a check that passes on the real modules fails on the patched
+ones.
 """
 
 import importlib

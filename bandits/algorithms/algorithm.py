@@ -1,8 +1,8 @@
 """Base class of the algorithms: frozen descriptions that build learners and live agents.
 
-`bases` has the private and the non-private base class, and `registry` lists the algorithms by name.
-Like a mechanism of `privacy`, an algorithm is validated when it is constructed, can be compared,
-and states its guarantee before it runs.
+`bases` has the private and the non-private base class, `registry` lists the algorithms. Like a
+mechanism of `privacy`, an algorithm is validated when constructed, can be compared, and states its
+guarantee before it runs.
 """
 
 import math
@@ -46,7 +46,7 @@ class Algorithm(ABC):
     rounds
         Maximum number of rounds; public, and fixed before the first round.
     low, high
-        Public range of rewards; rewards outside are clipped.
+        Public range of rewards, to which rewards are clipped.
     center
         Constant subtracted from rewards; public, in [low, high]. None uses the algorithm's default.
     bias
@@ -191,14 +191,12 @@ class Algorithm(ABC):
 
 
 def _plain(value: Any) -> Any:
-    """Convert a number of NumPy or another library to a Python number, for JSON."""
     if isinstance(value, bool | int | float) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _shortened(features: Array) -> Array:
-    """Return features with norms above 1 scaled to 1, without overflow."""
     if not np.isfinite(features).all():
         raise ValueError(checks.expected("candidates", "...", "finite", "Pass finite features."))
     largest = np.maximum(np.abs(features).max(-1, keepdims=True), 1.0)

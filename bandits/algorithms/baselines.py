@@ -1,8 +1,8 @@
 """Algorithm 1 of the AdaPrivate-TS preprint (2026) and its variants.
 
 Batches have one length, b accumulates the noise of every batch, and A is public and has no noise.
-Where the preprint's accounting is wrong, the classes here use a correct one; the preprint's
-formula stays available under a name that marks it as printed.
+Where the preprint's accounting is wrong, these classes correct it; its formula stays available
+under a name that marks it as printed.
 """
 
 import math
@@ -34,8 +34,7 @@ class _AdaPrivate(Private):
     batch
         Rounds per batch.
     growth
-        If given, a batch ends when det A has grown by the factor 1 + growth instead of after
-        `batch` rounds.
+        If given, a batch ends when det A has grown by the factor 1 + growth instead.
     ridge
         Initial A is ridge times the identity, > 0.
     frozen
@@ -55,11 +54,9 @@ class _AdaPrivate(Private):
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When batches end."""
         return Fixed(self.batch) if self.growth is None else Determinant(self.growth)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new model."""
         return Ridge(
             self.features, lead, ridge=self.ridge, frozen=self.frozen, prior_mean=self.prior
         )
@@ -79,7 +76,6 @@ class AdaPrivateUCB(_AdaPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return UpperConfidence(self.width)
 
 
@@ -97,7 +93,6 @@ class AdaPrivateTS(_AdaPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Thompson(self.scale)
 
 
@@ -110,7 +105,6 @@ class AdaPrivateAdaptive(AdaPrivateTS):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Thompson(self.scale, self.decay)
 
 
@@ -122,7 +116,6 @@ class AdaPrivateTuned(_AdaPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         sigma = self.noise_multiplier * self.clip_norm
         return Thompson(1 + sigma / (self.features * math.sqrt(self.ridge)), self.decay)
 
@@ -138,7 +131,6 @@ class AdaPrivateForced(AdaPrivateTS):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Forced(Thompson(self.scale), self.gamma)
 
 
@@ -162,7 +154,7 @@ class AdaPrivateAmp(AdaPrivateTS):
     (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x). A missing reward has r' = 0, which gives
     the dominating pair of ADD_OR_REMOVE_ONE, in both directions, for any center. Under REPLACE_ONE,
     the same pair applies if the center is an end of the range, and the antipodal pair if it is the
-    middle. No dominating pair is proven for other centers; they raise ValueError for q < 1.
+    middle. No dominating pair is proven for other centers, which are refused for q < 1.
     """
 
     sampling_probability: float = 1.0
@@ -185,7 +177,6 @@ class AdaPrivateAmp(AdaPrivateTS):
             warnings.warn(self._price(), stacklevel=3)
 
     def _price(self) -> str:
-        """Return a warning with the increase in noise."""
         full = replace(self, sampling_probability=1.0).noise_multiplier
         times = self.noise_multiplier / (self.sampling_probability * full)
         return (
@@ -207,14 +198,12 @@ class AdaPrivateAmp(AdaPrivateTS):
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise multiplier: the noise scale of one release divided by `clip_norm`."""
         return dp.calibrate(
             self._sampled, epsilon=self.epsilon, delta=self.delta, relation=self._accounted
         )
 
     @property
     def mechanism(self) -> dp.Gaussian | dp.PoissonSampled:
-        """One mechanism of `privacy` for all releases together."""
         return self._sampled(self.noise_multiplier)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
@@ -223,7 +212,6 @@ class AdaPrivateAmp(AdaPrivateTS):
         return replace(answer, relation=dp.NeighboringRelation(self.relation), unit=self.unit)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel for rewards."""
         return Sampled(
             self.sums((*lead, self.features), rng),
             sampling_probability=self.sampling_probability,
@@ -247,7 +235,7 @@ class AdaPrivateUser(AdaPrivateTS):
     Notes
     -----
     Rounds, contexts and the user of each round are public. Neighboring data sets differ in all
-    rewards of one user, which are replaced or missing. Replacing has sensitivity up to 2 cap.
+    rewards of one user, which are replaced (sensitivity up to 2 cap) or missing.
     """
 
     cap: float = 1.0
@@ -264,7 +252,6 @@ class AdaPrivateUser(AdaPrivateTS):
 
     @property
     def clip_norm(self) -> float:
-        """The lifetime cap."""
         return self.cap
 
     @property
@@ -273,11 +260,9 @@ class AdaPrivateUser(AdaPrivateTS):
 
     @property
     def participation(self) -> dp.Participation:
-        """Participation in all releases, under the cap."""
         return dp.Participation.lifetime_cap(self._norm)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel for rewards."""
         sums = self.sums((*lead, self.features), rng)
         per_batch = self.cap if self.per_batch is None else self.per_batch
         return Capped(sums, cap=self.cap, per_batch=per_batch, norm=self._norm)
@@ -312,5 +297,4 @@ class AdaPrivateGroup(AdaPrivateTS):
         return dp.Participation.lifetime_cap("l1")
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel for rewards."""
         return Limited(self.sums((*lead, self.features), rng), rounds_per_user=self.rounds_per_user)

@@ -61,19 +61,15 @@ class NonPrivate(Algorithm):
 
     @property
     def schedule(self) -> Schedule:
-        """Batches of one round."""
         return Fixed(1)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new ridge regression."""
         return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel without noise."""
         return Open(self.features, lead)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return the guarantee of no privacy: an infinite epsilon."""
         return unprotected(delta, REPLACE_ONE, "rewards are used as they are")
 
 
@@ -86,8 +82,8 @@ class Private(Algorithm):
     epsilon, delta
         Privacy target of the whole transcript. Choose delta well below 1 / rounds.
     relation
-        Neighboring relation: under ``REPLACE_ONE`` the reward of one round takes any other value,
-        under ``REPLACE_SPECIAL`` it is missing. Rounds and contexts are public in both.
+        Under ``REPLACE_ONE`` the reward of one round takes any other value, under
+        ``REPLACE_SPECIAL`` it is missing. Rounds and contexts are public in both.
     noise
         Correlation of the noise of the releases: the name of a `privacy.Factorization`.
     calibration
@@ -123,7 +119,7 @@ class Private(Algorithm):
             if value not in known:
                 raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
         _ridge(self.ridge)
-        remedy = f"Pass longer batches, or a noise other than {self.noise!r}."
+        remedy = f"Pass longer batches: noise={self.noise!r} has this limit."
         most = _MOST_RELEASES.get(self.noise, 2**31)
         checks.count("batches", self.batches, remedy, at_most=most)
         _ = self.noise_multiplier  # checks epsilon and delta
@@ -169,13 +165,6 @@ class Private(Algorithm):
         return dp.Gaussian(self.noise_multiplier, self.replace_distance)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return the guarantee of the whole transcript, however the rounds are played.
-
-        Parameters
-        ----------
-        delta
-            In (0, 1).
-        """
         relation = dp.NeighboringRelation(self.relation)
         answer = dp.account(self.mechanism, relation=relation).guarantee(delta=delta)
         return replace(answer, unit=self.unit)
@@ -216,9 +205,8 @@ class Private(Algorithm):
     def _step(self) -> float:
         """Lattice step: fine relative to the noise, and coarse enough that no batch sum is clamped.
 
-        Sums of up to 2^42 steps are exact. The step is at most 2^-16 of the noise scale, because a
-        coarser one would require more noise. Sums above 2^26 noise scales, from batches of more
-        than 10^8 rounds, are therefore clamped.
+        Sums of up to 2^42 steps are exact. A step above 2^-16 of the noise scale would require more
+        noise, so sums above 2^26 noise scales, from batches of over 10^8 rounds, are clamped.
         """
         longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
         rounds = self.rounds if longest is None else min(longest, self.rounds)
@@ -228,5 +216,4 @@ class Private(Algorithm):
         return math.ldexp(1.0, math.frexp(step)[1])
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel that protects the reward of each round."""
         return Released(self.sums((*lead, self.features), rng))

@@ -84,12 +84,10 @@ class PrivateContexts(Private):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return UpperConfidence(self.width)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When batches end."""
         return Fixed(self.batch)
 
     @property
@@ -141,7 +139,6 @@ class PrivateContexts(Private):
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise multiplier: the noise scale of one release divided by `clip_norm`."""
         if not self.published:
             return super().noise_multiplier
         # noise scale of a node over the sensitivity of all nodes together
@@ -150,7 +147,6 @@ class PrivateContexts(Private):
         return dp.Gaussian(found, self.replace_distance).noise_multiplier  # checks it
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new model."""
         start = {"ridge": self.ridge}
         if self.published:
             start = {"ridge": self.published_upsilon, "shift": self.published_upsilon}
@@ -158,7 +154,6 @@ class PrivateContexts(Private):
         return NoisyRidge(self.features, lead, **start, reward_weight=weight, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel for rewards."""
         d = self.features
         sums = self.sums((*lead, d * (d + 1) // 2 + d), rng)
         return WithContexts(sums, d, reward_weight=self.reward_weight)

@@ -71,7 +71,6 @@ class Phases:
         self.before = np.zeros((*lead, dimension))
 
     def observe(self, x: Array) -> Array | float:
-        """Add x x' to the A of the open phase."""
         return add_round(self.root[..., -1, :, :], x)[1]
 
     def close(self, features: Array, prefix: Array) -> None:
@@ -96,11 +95,9 @@ class Phases:
         self.root = np.concatenate((ends[0], kept, ends[1]), axis=-3)
 
     def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
         return {"mean": self.mean, "root": self.root, "before": self.before}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
         names = ("mean", "root", "before")
         self.mean, self.root, self.before = (state[name].copy() for name in names)
 
@@ -123,9 +120,9 @@ def alive(candidates: Array, mean: Array, root: Array) -> Array:
 class Elimination:
     """Picks the remaining candidate with the largest x'A^-1 x, A of the open phase.
 
-    This is the step of Wynn (1970) toward the D-optimal design, which is also G-optimal by Kiefer
-    and Wolfowitz; the core set is its support within the offered candidates. If no candidate
-    remains, the largest estimate of the newest phase is picked.
+    The step of Wynn (1970) toward the D-optimal design, which is also G-optimal by Kiefer and
+    Wolfowitz; the core set is its support. If no candidate remains, the largest estimate of the
+    newest phase is picked.
     """
 
     normals = False
@@ -170,12 +167,10 @@ class CoreSetElimination(Private):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Elimination()
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When phases end."""
         return Geometric(self.first, self.ratio)
 
     def theta(self, coefficients: Array) -> Array:
@@ -183,7 +178,6 @@ class CoreSetElimination(Private):
         return super().theta(coefficients[..., 0, :-1])
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new model."""
         return Phases(
             self.batches,
             self.features,

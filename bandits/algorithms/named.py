@@ -34,7 +34,6 @@ class LinUCB(NonPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return UpperConfidence(self.width)
 
 
@@ -52,7 +51,6 @@ class LinTS(NonPrivate):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Thompson(self.scale)
 
 
@@ -98,29 +96,25 @@ class _Ours(Private):
             raise ValueError(checks.expected("estimator", self.estimator, rule, "Choose one."))
         super().__post_init__()
         if self.estimator == "all":
-            remedy = "Pass a larger first or ratio, or estimator='prefix'."
+            remedy = "Pass estimator='prefix'."
             blocks = self.batches * self.features
             checks.count("batches * features", blocks, remedy, at_most=_MOST_BLOCKS)
 
     @cached_property
     def reward_range(self) -> Range:
-        """The reward range and its center, by default the middle."""
         if self.center is None:
             return Range.centered_on_middle(self.low, self.high)
         return super().reward_range
 
     @cached_property
     def constant(self) -> float | None:
-        """The weight of the constant feature, or None."""
         return 0.25 if self.bias is None and self.center is None else self.bias
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When batches end."""
         return Geometric(self.first, self.ratio)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new model."""
         width = self.high - self.low
         constant = self.constant
         far = self.reward_range.clip_norm
@@ -147,7 +141,7 @@ class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
     With changing candidates, ``width=0`` performs as well. If every round offers the same few
-    candidates, ``width=0`` gets stuck on one of them.
+    candidates, ``width=0`` may keep selecting one of them.
 
     Parameters
     ----------
@@ -169,7 +163,6 @@ class PrivateUCB(_Ours):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return UpperConfidence(self.width) if self.width else Greedy()
 
 
@@ -187,5 +180,4 @@ class PrivateThompson(_Ours):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return Thompson(self.scale)

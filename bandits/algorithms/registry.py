@@ -60,19 +60,8 @@ def register_algorithm(kind: _Kind) -> _Kind:
     ----------
     kind
         A subclass of `Algorithm`, itself a ``@dataclass(frozen=True, kw_only=True)`` whose fields
-        are JSON values. To restore an agent, first import the module that registers it.
-
-    Returns
-    -------
-    type
-        `kind`, so that you can use this function as a decorator.
-
-    Raises
-    ------
-    TypeError
-        `kind` is not such a class, or has abstract methods.
-    ValueError
-        Another class has the name.
+        are JSON values. It is returned, for use as a decorator. To restore an agent, first import
+        the module that registers its class.
     """
     given: object = kind
     if not (isinstance(given, type) and issubclass(given, Algorithm)):
@@ -102,13 +91,7 @@ def check_registered(algorithm: Algorithm) -> None:
 
 
 def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
-    """Build an algorithm from the output of `Algorithm.to_json`, with full validation.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The type or an option is unknown, missing, or outside its domain.
-    """
+    """Build an algorithm from the output of `Algorithm.to_json`, with full validation."""
     values = dict(form)
     kind = values.pop("type", None)
     if not isinstance(kind, str) or kind not in ALGORITHMS:

@@ -1,6 +1,6 @@
-"""The class of live agents, set by the package `bandits`, so that algorithms need not import it.
+"""The class of live agents, so that algorithms need not import it.
 
-Importing any module of `bandits` imports the package first, so the class is always set.
+The package `bandits` sets it, and any of its modules imports the package first.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Reproduction of the AdaPrivate-TS preprint (2026), one module per table.
 
-``python -m bandits.experiments [--quick] [NAME ...]`` writes the tables, and
-``dpcalib bandit experiment NAME`` prints one. Each table lists our choices where the preprint does
-not specify the experiment.
+``python -m bandits.experiments [--quick] [NAME ...]`` writes the tables,
+``dpcalib bandit experiment NAME`` prints one. Tables list our choices where the preprint is not
+specific.
 """
 
 from importlib import import_module
@@ -32,20 +32,7 @@ NAMES = (
 
 
 def table(name: str, setup: "Setup") -> "Table":
-    """Return one table.
-
-    Parameters
-    ----------
-    name
-        One of `NAMES`.
-    setup
-        Size of the runs, and locations of data.
-
-    Raises
-    ------
-    DataUnavailable
-        The table requires data that are missing.
-    """
+    """Return the table `name`, one of `NAMES`, for a size of the runs and locations of data."""
     module = import_module(f"bandits.experiments.{name.replace('-', '_')}")
     found: Table = module.table(setup)
     return found

@@ -33,12 +33,10 @@ class _Policy(NamedTuple):
     scale: float
 
     def propensities(self, candidates: Array) -> Array:
-        """Return the probability of each candidate, shape (n, candidates)."""
         found = thompson_propensities(candidates, self.mean, self.root, scale=self.scale, draws=400)
         return found.value
 
     def picks(self, candidates: Array, rng: np.random.Generator) -> Indices:
-        """Return a pick for each round."""
         normals = rng.standard_normal((len(candidates), self.root.shape[1]))
         thetas = self.mean + self.scale * normals @ self.root.T
         picked: Indices = (candidates @ thetas[..., None])[..., 0].argmax(1)
@@ -72,7 +70,6 @@ def table(setup: Setup) -> Table:
 
 
 def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
-    """Return every estimate of one replicate, with the true value."""
     rng = np.random.default_rng([runs.SEED, world])
     arms = rng.standard_normal((_ARMS, _DIMENSION))
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
@@ -113,7 +110,6 @@ def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
 def _learned(
     algorithm: Algorithm, arms: Array, means: Array, rng: np.random.Generator, scale: float
 ) -> _Policy:
-    """Return the fixed posterior of an agent after all its rounds."""
     agent = algorithm.start(simulation=True, seed=int(rng.integers(2**31)))
     for offered in _offered(rng, algorithm.rounds):
         ticket = agent.select(arms[offered])

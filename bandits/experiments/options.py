@@ -8,7 +8,7 @@ from bandits.experiments import NAMES
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 OPTIONS: list[click.Parameter] = [
-    click.Option(["--quick"], is_flag=True, help="Fewer and shorter runs: minutes for all."),
+    click.Option(["--quick"], is_flag=True, help="Fewer and shorter runs: seconds per table."),
     click.Option(["--data-dir"], type=_FOLDER, help="Folder of data sets, also for downloads."),
     click.Option(["--download"], is_flag=True, help="Download missing data."),
     click.Option(["--cache"], type=_FOLDER, help="Folder in which to cache simulation results."),

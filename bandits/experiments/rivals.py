@@ -37,8 +37,8 @@ class ThetaPerturbed(Private):
 
     Notes
     -----
-    `guarantee` returns the guarantee of all releases. With neither `own_data` nor `split` its
-    epsilon exceeds the target, because the episodes are not disjoint.
+    With neither `own_data` nor `split` the epsilon of `guarantee` exceeds the target, because the
+    episodes are not disjoint.
     """
 
     first: int = 100
@@ -49,12 +49,10 @@ class ThetaPerturbed(Private):
 
     @property
     def exploration(self) -> Exploration:
-        """The exploration rule."""
         return UpperConfidence(self.width)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When episodes end."""
         return Geometric(self.first, self.ratio)
 
     @property
@@ -63,18 +61,15 @@ class ThetaPerturbed(Private):
         return self.noise_multiplier * (self.batches**0.5 if self.split else 1.0)
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return the true guarantee of all releases."""
         one = dp.Gaussian(self.per_release, self.replace_distance)
         run = one if self.own_data else dp.repeat(one, self.batches)
         relation = dp.NeighboringRelation(self.relation)
         return dp.account(run, relation=relation).guarantee(delta=delta)
 
     def model(self, lead: tuple[int, ...]) -> Model:
-        """Return a new model."""
         return Ridge(self.features, lead, ridge=self.ridge, prior_mean=self.prior)
 
     def channel(self, lead: tuple[int, ...], rng: np.random.Generator | None) -> Channel:
-        """Return a new channel, in a simulation only."""
         if rng is None:
             remedy = "Pass simulation=True: this method has only float noise."
             raise ValueError(checks.expected("simulation", False, "True", remedy))  # noqa: FBT003

@@ -83,7 +83,6 @@ def _run_one(
 
 
 def _described(environment: Environment) -> list[str]:
-    """Return the cache key of an environment, with arrays replaced by their hashes."""
     found = [type(environment).__name__]
     for field in fields(environment):  # type: ignore[arg-type]  # every environment is a dataclass
         value = getattr(environment, field.name)
@@ -95,7 +94,6 @@ def _described(environment: Environment) -> list[str]:
 
 @cache
 def _code() -> str:
-    """Return a hash of all code on which a result depends."""
     digest = hashlib.sha256()
     for home in (Path(__file__).parents[1], Path(str(privacy.__file__)).parent):
         for path in sorted(home.rglob("*.py")):

@@ -48,7 +48,6 @@ class Setup:
 
     @property
     def replicates(self) -> int:
-        """Number of replicates."""
         return 16 if self.quick else 96
 
     @property
@@ -66,13 +65,13 @@ class Row:
     setting, subject, measure
         Conditions, subject and name of the measured quantity.
     ours, error
-        Our number and its standard error over replicates, which is 0 for a computed number.
+        Our number and its standard error over replicates, 0 for a computed number.
     paper
         The preprint's number, or None if we know of none.
     claimed_epsilon, true_epsilon
         Claimed and true epsilon at the table's delta.
     verdict
-        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or empty if there is no verdict.
+        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or empty.
     """
 
     setting: str
@@ -106,7 +105,6 @@ class Table:
         return out.getvalue()
 
     def write(self, folder: Path) -> None:
-        """Write NAME.csv, and NAME.svg if there is a figure."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.csv").write_text(self.to_csv(), encoding="utf-8")
         if self.figure is not None:

@@ -1,8 +1,8 @@
 """Exploration rules, which pick an action given the model's mean and covariance.
 
-Random numbers are passed as an argument, one row per round, so the same code runs one live round,
-one round of many replicates, or a batch of many replicates. Normals and uniforms are separate
-sequences, so the numbers of a round do not depend on how many rounds are drawn at a time.
+Random numbers are arguments, one row per round, so the same code runs one live round, one round of
+many replicates, or a batch of many replicates. Normals and uniforms are separate sequences, so the
+numbers of a round do not depend on how many rounds are drawn at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -83,7 +83,6 @@ class ByScore(ABC):
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the candidates with the largest scores."""
         return _best(self.scores(candidates, mean, root))
 
 
@@ -92,7 +91,6 @@ class Greedy(ByScore):
     """Picks the largest estimated reward x'mean, without exploration."""
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
-        """Return x'mean."""
         return times(candidates, mean)
 
 
@@ -112,7 +110,6 @@ class UpperConfidence(ByScore):
         checks.width(self.width)
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
-        """Return x'mean + width |x|."""
         reach = rows_times(candidates, root)
         squares = (reach * reach).dot(_ones(mean.shape[-1]))
         bound = times(candidates, mean)
@@ -144,7 +141,6 @@ class Thompson:
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return argmax x'theta."""
         theta = times(root, noise.normals)
         theta *= self.scale * self.decay**batch
         theta += mean
@@ -172,13 +168,11 @@ class Forced:
 
     @property
     def normals(self) -> bool:
-        """Whether `base` needs normals."""
         return self.base.normals
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the pick of `base` or a uniform one."""
         picked = self.base.pick(candidates, mean, root, noise, batch, rounds)
         arms, dimension = candidates.shape[-2:]
         forced = noise.uniforms[..., 0] < dimension * np.log(rounds) / (rounds * self.gamma)
@@ -198,8 +192,7 @@ def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
 class Draws:
     """The two sequences of random numbers, for a live learner or for replicates.
 
-    Exploration is post-processing of releases, so its random numbers need not be secret and may be
-    seeded.
+    Exploration is post-processing of releases, so its random numbers may be seeded.
 
     Parameters
     ----------
@@ -224,10 +217,8 @@ class Draws:
         return Noise(noise.normals[0], noise.uniforms[0]) if self.live else noise
 
     def state(self) -> list[dict[str, object]]:
-        """Return the states of the generators of a live learner."""
         return [dict(rngs[0].bit_generator.state) for rngs in self.generators]
 
     def load(self, state: list[dict[str, object]]) -> None:
-        """Restore the states."""
         for rngs, each in zip(self.generators, state, strict=True):
             rngs[0].bit_generator.state = each

@@ -1,7 +1,6 @@
 """The learner, which combines a model, an exploration rule, a reward channel and a schedule.
 
-Live agents run it one round at a time. Simulations run many replicates of it, one round or one
-batch at a time.
+Live agents run it one round at a time, simulations run many replicates by rounds or batches.
 """
 
 from dataclasses import dataclass
@@ -60,7 +59,6 @@ class Learner:
 
     @property
     def ended(self) -> bool:
-        """Whether the open batch is full."""
         if self._length is not None:
             return self.in_batch >= self._length
         return self.schedule.ends(self.batch, self.in_batch, self.growth)
@@ -71,12 +69,9 @@ class Learner:
         return None if self._length is None else self._length - self.in_batch
 
     def choose(self, candidates: Array) -> Indices:
-        """Return the picks of one round; pass their features to `observe`.
+        """Return the picks of one round from features (n, d), or (R, n, d) with the replicate axis.
 
-        Parameters
-        ----------
-        candidates
-            Features, shape (n, d), or (R, n, d) with the replicate axis.
+        Pass the features of the picks to `observe`.
         """
         self.rounds += 1
         return self.exploration.pick(
@@ -91,7 +86,7 @@ class Learner:
             self.growth += float(np.log1p(square).max())
 
     def play_block(self, arms: Array, offered: Indices) -> Indices:
-        """Pick and observe candidates in B rounds of one batch.
+        """Pick and observe candidates in B rounds of one batch; return the picks, shape (R, B).
 
         Parameters
         ----------
@@ -100,11 +95,6 @@ class Learner:
             same in all blocks of a batch.
         offered
             Arm of each candidate, shape (R, B, n).
-
-        Returns
-        -------
-        ndarray of int, shape (R, B)
-            Index of the pick in the last axis of `offered`.
         """
         count = offered.shape[1]
         if self.model.moves:
@@ -133,18 +123,13 @@ class Learner:
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
         """Release the open batch and update the model with the release.
 
-        Parameters
-        ----------
-        features, rewards
-            Features (..., B, d) and centered rewards (..., B) of the batch.
-        users
-            Users, shape (..., B), if the channel provides user-level privacy.
+        Features are (..., B, d), centered rewards (..., B), and users (..., B), given only for
+        user-level privacy.
         """
         self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
-        """Update the model with a release."""
         self.model.close(features, prefix)
         self.batch += 1
         self.in_batch = 0
@@ -182,7 +167,6 @@ class Learner:
         }
 
     def resume(self, progress: dict[str, Any]) -> None:
-        """Restore the state that `progress` returned."""
         for name in ("batch", "rounds", "in_batch", "growth"):
             setattr(self, name, progress[name])
         self._length = self.schedule.length(self.batch)

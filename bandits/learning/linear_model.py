@@ -1,8 +1,8 @@
 """Incremental ridge regression: A = ridge I + sum x x', b = sum r x.
 
 The inverse is stored as a square root, A^-1 = S S', which Potter's update maintains in O(d^2) per
-round. S S' is positive semidefinite regardless of rounding, so the update cannot fail as a Cholesky
-factorization of the inverse can.
+round. S S' is positive semidefinite regardless of rounding, unlike a Cholesky factorization of the
+inverse, which can fail.
 
 Every array may have a leading replicate axis; a live learner has none, and two of its operations
 call BLAS directly.
@@ -184,7 +184,6 @@ class Ridge:
         self.unused = np.zeros(lead)
 
     def observe(self, x: Array) -> Array | float:
-        """Add x x' to A and update the mean A^-1 b."""
         if not self.moves:
             return self.unused
         inverse_x, square = add_round(self.root, x)
@@ -196,18 +195,15 @@ class Ridge:
         return square
 
     def close(self, features: Array, prefix: Array) -> None:
-        """Use the new b; if A is frozen, first add the batch to A."""
         if not self.moves:
             self.precision += transposed(features) @ features
             self.root = inverse_root(self.precision, self.ridge)
         self.mean = times(self.root, times(transposed(self.root), prefix + self.prior))
 
     def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
         return {name: getattr(self, name) for name in self._STATE}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
         for name in self._STATE:
             setattr(self, name, state[name].copy())
 
@@ -267,9 +263,7 @@ class NoisyRidge:
         self.mean = times(self.root, times(transposed(self.root), vector))
 
     def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
         return {"root": self.root, "mean": self.mean}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
         self.root, self.mean = state["root"].copy(), state["mean"].copy()

@@ -16,7 +16,6 @@ _Ledger = dict[tuple[int, User], float]
 
 
 def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, Any]:
-    """Return a ledger as arrays for a file."""
     return {
         "replicates": np.array([key[0] for key in ledger], dtype=np.int64),
         "users": packed(key[1] for key in ledger),
@@ -25,7 +24,6 @@ def _arrays(name: str, ledger: Mapping[tuple[int, User], float]) -> dict[str, An
 
 
 def _ledger(name: str, state: Mapping[str, Any]) -> _Ledger:
-    """Return the ledger that `_arrays` converted."""
     keys = zip(state["replicates"].tolist(), unpacked(state["users"]), strict=True)
     return dict(zip(keys, state[name].tolist(), strict=True))
 
@@ -35,8 +33,8 @@ class Capped(Released):
 
     A user's contribution to a batch is u = sum of (r - center) x over the user's rounds in it. It
     is scaled down so that over all batches sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
-    (``"l1"``); once the cap is reached, rounds add nothing. The remaining cap of a user depends on
-    rewards, so it is sensitive and never published.
+    (``"l1"``); later rounds add nothing. A user's remaining cap depends on rewards, so it is
+    sensitive and never published.
 
     Parameters
     ----------
@@ -83,11 +81,9 @@ class Capped(Released):
         return values
 
     def state(self) -> dict[str, Any]:
-        """Return the spent part of every user's cap."""
         return _arrays("spent", self.spent)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the arrays of `state`."""
         self.spent = _ledger("spent", state)
 
 
@@ -116,9 +112,7 @@ class Limited(Released):
         return super()._values(features, kept.reshape(rewards.shape), users)
 
     def state(self) -> dict[str, Any]:
-        """Return the number of rounds of every user."""
         return _arrays("seen", self.seen)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the arrays of `state`."""
         self.seen = {key: int(count) for key, count in _ledger("seen", state).items()}

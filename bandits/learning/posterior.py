@@ -2,8 +2,8 @@
 
 Let G_j be the sum of x x' over batch j, which is public, and s_j the true sum of (r - center) x.
 Given theta, s_j has mean G_j theta and covariance tau^2 G_j, with tau^2 the variance of a reward.
-The releases add Gaussian noise of known covariance. The posterior is post-processing of releases
-and public features, so it has no privacy cost.
+The releases add Gaussian noise of known covariance. As post-processing of releases and public
+features, the posterior has no privacy cost.
 
 Two estimators compute an information matrix L and a vector h, where theta has the likelihood
 exp(h'theta - theta'L theta / 2):
@@ -13,8 +13,8 @@ exp(h'theta - theta'L theta / 2):
   y_i = sum_j C_ij (increment j) has Cov(y_i, y_l) = tau^2 sum_j C_ij C_lj G_j + [i = l] I. Its
   factor grows by one block per release.
 
-The prior is N(prior mean, p I). If p is not given, it maximizes the marginal likelihood on a grid,
-weighted by a wide log-normal prior (empirical Bayes).
+The prior is N(prior mean, p I). By default p maximizes the marginal likelihood on a grid, weighted
+by a wide log-normal prior (empirical Bayes).
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,6 @@ class NoiseAware:
         return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
-        """Update with the features (..., B, d) of a batch and its release (..., d)."""
         self.evidence.add(transposed(features) @ features, prefix)
         if self.bias_variance is None:
             spectrum = self.evidence.spectrum.shifted(self.prior_mean)
@@ -108,7 +107,6 @@ class NoiseAware:
         self.mean = self.prior_mean + times(self.root, seen)
 
     def _precision(self, spectrum: "Spectrum") -> Array:
-        """Return the prior precision 1 / p, shape (..., 1)."""
         if self.prior_variance is not None:
             return np.array([1 / self.prior_variance])
         return 1 / most_likely_scale(spectrum, self.unit)[..., None]
@@ -125,11 +123,9 @@ class NoiseAware:
         return precisions
 
     def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
         return {"mean": self.mean, "root": self.root} | self.evidence.state()
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
         self.mean, self.root = state["mean"].copy(), state["root"].copy()
         self.evidence.load(state)
 
@@ -152,17 +148,14 @@ class Spectrum(NamedTuple):
 
     @property
     def matrix(self) -> Array:
-        """The information matrix."""
         matrix: Array = (self.vectors * self.values[..., None, :]) @ transposed(self.vectors)
         return matrix
 
     @property
     def vector(self) -> Array:
-        """The vector h."""
         return times(self.vectors, self.turned)
 
     def shifted(self, origin: Array) -> "Spectrum":
-        """Return the spectrum for theta - origin."""
         if not origin.any():
             return self
         at = times(transposed(self.vectors), np.broadcast_to(origin, self.turned.shape))
@@ -219,7 +212,6 @@ class _LastPrefix:
         self.releases = 0
 
     def add(self, gram: Array, prefix: Array) -> None:
-        """Add a release."""
         self.gram = self.gram + gram
         values, vectors, turned = Spectrum.of(self.gram, prefix)
         weights = values / (self.variance * values + self.noise[self.releases])
@@ -228,7 +220,6 @@ class _LastPrefix:
 
     @property
     def information(self) -> tuple[Array, Array]:
-        """L and h."""
         return self.spectrum.matrix, self.spectrum.vector
 
     def state(self) -> dict[str, Array]:
@@ -266,7 +257,6 @@ class _AllReleases:
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
     def add(self, gram: Array, prefix: Array) -> None:
-        """Add a release."""
         k, d = len(self.grams), gram.shape[-1]
         self.grams.append(gram)
         self.increments.append(prefix - self.last)
@@ -292,12 +282,10 @@ class _AllReleases:
 
     @property
     def information(self) -> tuple[Array, Array]:
-        """L and h."""
         return self.matrix, self.vector
 
     @property
     def spectrum(self) -> Spectrum:
-        """Their spectrum."""
         return Spectrum.of(self.matrix, self.vector)
 
     def _eliminated(self, cross: Array) -> Array:

@@ -1,10 +1,9 @@
 """Reward channels, which clip, center and sum rewards, and release the sums with noise.
 
-Rewards are clipped to the range, then the center is subtracted, then NaN and missing rewards become
-0, so that a missing reward contributes nothing. A channel sums (r - center) x over a batch and
-releases the prefix sum of all batches. Every round counts toward its batch, whatever its reward.
-
-`privacy.RunningSum` adds the noise; the channels differ in the privacy unit.
+Rewards are clipped to the range and centered; then NaN and missing rewards become 0 and contribute
+nothing. A channel sums (r - center) x over a batch, to which every round counts, and releases the
+prefix sum of all batches. `privacy.RunningSum` adds the noise; the channels differ in the privacy
+unit.
 """
 
 import json
@@ -59,18 +58,15 @@ class Range:
 
     @classmethod
     def centered_on_middle(cls, low: float, high: float) -> "Range":
-        """Return a range whose center is its middle."""
         checked = cls(low, high, low)
         return cls(low, high, (checked.low + checked.high) / 2)
 
     @property
     def clip_norm(self) -> float:
-        """The largest |r - center|."""
         return max(self.high - self.center, self.center - self.low)
 
     @property
     def is_end(self) -> bool:
-        """Whether the center is an end of the range."""
         return self.center in (self.low, self.high)
 
     @property
@@ -83,13 +79,7 @@ class Range:
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
     def centered(self, reward: Any) -> float:
-        """Return one reward, clipped and centered; None and NaN become 0.
-
-        Raises
-        ------
-        TypeError
-            The reward is not a number. The message does not show it.
-        """
+        """Return one reward, clipped and centered; None and NaN become 0. Errors do not show it."""
         value = _number(reward)
         if self.low <= value <= self.high:
             return value - self.center
@@ -146,14 +136,9 @@ class Open:
         self.releases = 0
 
     def release(self, features: Array, rewards: Array, users: Any) -> None:
-        """Add a batch to `prefix`, the sum of all batches.
+        """Add a batch of features (..., B, d) and centered rewards (..., B) to `prefix`.
 
-        Parameters
-        ----------
-        features, rewards
-            Features (..., B, d) and centered rewards (..., B) of the batch.
-        users
-            Unused.
+        `prefix` is the sum of all batches; `users` are unused.
         """
         self.prefix = self.prefix + summed(features, rewards)
         self.releases += 1
@@ -163,11 +148,9 @@ class Open:
         self.prefix = self.prefix + late
 
     def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
         return {"prefix": self.prefix, "releases": np.array(float(self.releases))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
         self.prefix, self.releases = state["prefix"].copy(), int(state["releases"])
 
 
@@ -183,10 +166,7 @@ def summed(features: Array, rewards: Array) -> Array:
 class Released:
     """Channel that protects the reward of each round by a noisy running sum of the batches.
 
-    Parameters
-    ----------
-    sums
-        The running sum, of vectors of the shape of b.
+    `sums` is a running sum of vectors of the shape of b.
     """
 
     private = True
@@ -197,16 +177,13 @@ class Released:
 
     @property
     def prefix(self) -> Array:
-        """The last release."""
         return self._published(self.sums.prefix)
 
     @property
     def releases(self) -> int:
-        """Number of released batches."""
         return self.sums.releases
 
     def release(self, features: Array, rewards: Array, users: Any) -> None:
-        """Add a batch and release the prefix; see `Open.release`."""
         self.sums.step(self._values(features, rewards, users))
 
     def add(self, late: Array) -> None:
@@ -275,13 +252,11 @@ class Sampled(Released):
         return super()._values(features, kept, users)
 
     def state(self) -> dict[str, Array]:
-        """Return the state of the generator, in a simulation."""
         if self.coins is None:
             return {}
         return {"coins": np.array(json.dumps(self.coins.bit_generator.state))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the generator."""
         if self.coins is not None:
             self.coins.bit_generator.state = json.loads(str(state["coins"]))
 

@@ -51,11 +51,9 @@ class Fixed(_ByCount):
         checks.count("rounds", self.rounds, "Pass the number of rounds per batch.")
 
     def length(self, batch: int) -> int:
-        """Return the length of every batch."""
         return self.rounds
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the number of batches in `rounds` rounds."""
         return -(-rounds // self.rounds)
 
 
@@ -71,12 +69,10 @@ class Geometric(_ByCount):
         checks.real("ratio", self.ratio, "Pass the ratio of successive batch lengths.", at_least=1)
 
     def length(self, batch: int) -> int:
-        """Return the length of batch 0, 1, ..."""
         exponent = math.log(self.first) + batch * math.log(self.ratio)
         return round(math.exp(exponent)) if exponent < 36 else 2**52
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
-        """Return the number of batches in `rounds` rounds, or raise if there are too many."""
         covered = accumulate(map(self.length, range(_MOST_BATCHES)))
         for batch, reached in enumerate(covered):
             if reached >= rounds:
@@ -101,11 +97,9 @@ class Determinant:
         checks.real("growth", self.growth, "Pass the growth of det A, such as 1.", above=0)
 
     def length(self, batch: int) -> None:
-        """Return None, because the length depends on the features."""
         return
 
     def ends(self, batch: int, rounds: int, growth: float) -> bool:
-        """Return whether det A has grown enough."""
         return growth >= math.log1p(self.growth)
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:

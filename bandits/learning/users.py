@@ -1,7 +1,7 @@
 """User ids, compared by value and type, and stored as JSON.
 
-NumPy's fixed-width strings drop trailing zero bytes, do not distinguish 7 from "7", and give every
-id the width of the longest. Two users with one id would share a cap, so such strings are not used.
+NumPy's fixed-width strings would drop trailing zero bytes, not distinguish 7 from "7" (two users
+with one id would share a cap), and give every id the width of the longest.
 """
 
 import json
@@ -21,13 +21,7 @@ AS_TEXT = "text of version 0.1"
 
 
 def user_of(user: Any) -> User:
-    """Return a user id as a plain str or int, ignoring conversions that a subclass overrides.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is neither, or a number too long to be stored.
-    """
+    """Return a user id as a plain str or int, ignoring conversions that a subclass overrides."""
     remedy = "Pass one id per user: a user with two ids has two caps."
     if isinstance(user, str):
         return str.__str__(user)
@@ -39,7 +33,7 @@ def user_of(user: Any) -> User:
     number = int.__int__(user) if isinstance(user, int) else int(user)
     if number.bit_length() > _MOST_BITS:
         rule = f"a whole number of at most {_MOST_BITS} bits"
-        raise ValueError(checks.expected("user", "<a longer int>", rule, remedy))
+        raise ValueError(checks.expected("user", "<a longer int>", rule, "Pass a smaller id."))
     return number
 
 

@@ -32,7 +32,6 @@ class _Forked:
     """The lock of an agent in a forked process: `acquire` always raises."""
 
     def acquire(self) -> bool:
-        """Raise RuntimeError."""
         raise RuntimeError(
             "A forked process cannot use an agent: a batch would be released twice. Send requests "
             "to the process that started or restored the agent."
@@ -147,15 +146,10 @@ class Agent:
             return self.algorithm.theta(self._learner.model.mean).copy()
 
     def guarantee(self, delta: float) -> dp.Guarantee:
-        """Return the guarantee for all outputs of the agent, including later ones.
+        """Return the guarantee at `delta` for all outputs of the agent, including later ones.
 
-        In a simulation epsilon is infinite; `algorithm.guarantee` returns the guarantee of the same
-        algorithm with real noise.
-
-        Parameters
-        ----------
-        delta
-            In (0, 1), well below 1 / rounds.
+        Choose delta well below 1 / rounds. In a simulation epsilon is infinite;
+        `algorithm.guarantee` has the guarantee with real noise.
         """
         found = self.algorithm.guarantee(delta)
         if self.simulation:
@@ -172,14 +166,8 @@ class Agent:
         user
             User of the round; required with user-level privacy, and only then.
 
-        Returns
-        -------
-        Ticket
-
         Raises
         ------
-        ValueError
-            The features have another shape or are not finite, or the user is missing.
         RuntimeError
             All rounds were played, or the agent was finished.
         """
@@ -218,7 +206,6 @@ class Agent:
         return Ticket(action, number, self._key)
 
     def _owner(self, user: Any) -> User:
-        """Return a round's user in the form of the ledgers."""
         if user is None or not self._by_user:
             remedy = "Pass user= with user-level privacy, and only then."
             rule = "a user" if self._by_user else "None"
@@ -238,7 +225,6 @@ class Agent:
             raise TypeError(checks.expected("user", f"<{kind}>", rule, remedy))
 
     def _reserve(self, rounds: int) -> None:
-        """Extend the arrays of the open batch to this many rounds."""
         more = max(rounds - len(self._rewards), 0)
         self._features = np.concatenate((self._features, np.zeros((more, self._features.shape[1]))))
         self._rewards = np.concatenate((self._rewards, np.zeros(more)))
@@ -341,7 +327,6 @@ class Agent:
             self.save(self._folder)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Raise TypeError on copying and pickling: two copies would release a batch twice."""
         if not self.simulation:
             raise TypeError("An agent cannot be copied outside simulations. Use save(folder).")
         return super().__reduce_ex__(protocol)
@@ -366,7 +351,7 @@ class Agent:
         ValueError
             The folder is not empty, or the agent was saved to another one.
         RuntimeError
-            Another agent was restored from the folder, so this one cannot continue.
+            Another agent was restored from the folder.
         """
         with self._lock:
             checkpoint.save(self, Path(folder))

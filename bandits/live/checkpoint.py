@@ -8,16 +8,14 @@
                         if it is long, with ``sums.npz.part-*``
 ======================= ==========================================================
 
-The order of writes ensures that noise is drawn once per batch. When a batch ends, the agent saves
-its rewards, the running sum saves its release before returning it, and the agent saves the updated
-model. After a crash between the last two, the running sum is one release ahead, and `restore` uses
-that release.
+Noise is drawn once per batch. When a batch ends, the agent saves its rewards, the running sum saves
+its release before returning it, and the agent saves the updated model. After a crash between the
+last two, the running sum is one release ahead, and `restore` uses that release.
 
-The header contains a write count. An agent writes only if the count equals that of its own last
-write, and `restore` increases it. Of all agents of a folder, only the one restored last can
-therefore release; the others raise an error first. Two agents that read the count within the same
-milliseconds may both pass and overwrite each other's files. Each batch is still released once,
-because the running sum replaces only files that it wrote or read itself.
+An agent writes only if the write count in the header equals that of its own last write, and
+`restore` increases it: only the agent restored last can release; the others raise an error first.
+Two agents that read the count within the same milliseconds may overwrite each other's files. Each
+batch is still released once, because the running sum replaces only files that it wrote or read.
 """
 
 import json
@@ -190,13 +188,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
-    """Return the agent of a kind that `save` wrote, in exactly the saved state.
-
-    Raises
-    ------
-    ValueError
-        The folder has no agent, is damaged, or mixes files of different saves.
-    """
+    """Return the agent of a kind that `save` wrote, in exactly the saved state."""
     folder = Path(folder).resolve()
     if _is_unfinished(folder):
         remedy = "Its first save was interrupted. Save another agent there."

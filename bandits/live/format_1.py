@@ -21,10 +21,7 @@ def upgraded(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the arrays with user ids in the current format, and the type of the agent's ids.
 
-    Raises
-    ------
-    ValueError
-        Two users may have shared an id, for which the guarantee does not hold.
+    Two users may have shared an id. Where the guarantee does not cover that, it raises ValueError.
     """
     arrays = dict(found)
     if not (isinstance(channel, Released) and channel.by_user):
@@ -39,7 +36,7 @@ def upgraded(
         # If two users share a cap, removing one's rewards changes what the other may add: the
         # sensitivity is 2 caps instead of 1. REPLACE_ONE is accounted with 2 caps, and
         # AdaPrivateGroup counts rounds whatever their rewards, so both stay valid.
-        rule = "REPLACE_ONE where version 0.1 saved users, who may share a cap (7 and '7')"
+        rule = "REPLACE_ONE, because version 0.1 stored users 7 and '7' as one user"
         remedy = "Start a new agent; the two guarantees compose."
         raise ValueError(checks.expected("relation", str(REPLACE_SPECIAL), rule, remedy))
     return arrays, AS_TEXT

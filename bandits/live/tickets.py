@@ -12,8 +12,7 @@ from bandits.checks import Indices
 class Ticket(NamedTuple):
     """The result of `Agent.select`: the action, and the identity of its round.
 
-    The attributes are plain values. Store them with the round and rebuild the ticket with
-    ``Ticket(*values)``.
+    Store its attributes, which are plain values, and rebuild it with ``Ticket(*values)``.
 
     Attributes
     ----------
@@ -23,7 +22,7 @@ class Ticket(NamedTuple):
         Number of the round, from 0.
     key
         Identifies the run of the agent. After a crash, unsaved rounds are played again under the
-        same numbers, and the key lets the agent reject their old tickets.
+        same numbers; the key lets the agent reject their old tickets.
     """
 
     action: int
@@ -57,13 +56,11 @@ class Missed:
         self._keys.append(key)
 
     def add(self, numbers: Iterable[int], rounds: int) -> None:
-        """Add tickets of a batch that was closed after `rounds` rounds."""
         self._bits.extend(bytes(rounds // 8 + 1 - len(self._bits)))
         for number in numbers:
             self._bits[number >> 3] |= 1 << (number & 7)
 
     def take(self, number: int, key: str) -> bool:
-        """Close a ticket; return whether it was open."""
         if not 0 <= number < 8 * len(self._bits):
             return False
         bit = 1 << (number & 7)
@@ -74,7 +71,6 @@ class Missed:
         return True
 
     def state(self) -> dict[str, Any]:
-        """Return the arrays for a checkpoint."""
         return {
             "missed": np.frombuffer(bytes(self._bits), dtype=np.uint8),
             "run_starts": np.array(self._starts, dtype=np.int64),
@@ -82,6 +78,5 @@ class Missed:
         }
 
     def load(self, missed: "np.ndarray[Any, Any]", starts: Indices, keys: Any) -> None:
-        """Restore the arrays of `state`."""
         self._bits = bytearray(missed.tobytes())
         self._starts, self._keys = starts.tolist(), keys.tolist()

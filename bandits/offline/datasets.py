@@ -1,9 +1,8 @@
 """Loaders for the public data sets MovieLens, Jester and Open Bandit.
 
 Each loader reads `path`, a zip or an extracted folder. Without `path` it searches the data folder
-(`folder`, the variable DPCALIB_DATA_DIR, or the user's cache folder) and downloads missing files to
-it. Contents must have the published numbers of users, items and ratings. This package contains no
-data set, and most of them may not be redistributed.
+and downloads missing files to it. Contents must have the published numbers of users, items and
+ratings. This package contains no data set, and most may not be redistributed.
 """
 
 import csv
@@ -194,7 +193,7 @@ def load_movielens(
     folder
         Data folder. None uses the variable DPCALIB_DATA_DIR or the user's cache folder.
     download_if_missing
-        False raises an error instead of downloading missing data.
+        False raises `DataUnavailable` instead.
     progress
         Show a progress bar while downloading.
 
@@ -242,15 +241,14 @@ def load_jester(
     path
         A folder of the official zips or of their sheets, or one zip.
     folder, download_if_missing, progress
-        As in `load_movielens`.
-
-    Raises
-    ------
-    DataUnavailable, ValueError
-        As in `load_movielens`.
+        As in `load_movielens`, which has the exceptions too.
     """
     if not parts:
-        raise ValueError(checks.expected("parts", parts, "nonempty", "Pass (1,)."))
+        raise ValueError(
+            checks.expected(
+                "parts", parts, "nonempty", "Pass the numbers of the files, such as (1,)."
+            )
+        )
     tables = []
     for part in parts:
         _one_of("parts", part, tuple(JESTER))
@@ -307,12 +305,7 @@ def load_open_bandit(
         A zip or an extracted folder. Download the full data (26 million rows) yourself from
         https://research.zozo.com/data.html; we know of no published hash to verify them.
     folder, download_if_missing, progress
-        As in `load_movielens`.
-
-    Raises
-    ------
-    DataUnavailable, ValueError
-        As in `load_movielens`.
+        As in `load_movielens`, which has the exceptions too.
     """
     _one_of("policy", policy, get_args(Policy))
     _one_of("campaign", campaign, get_args(Campaign))

@@ -1,7 +1,6 @@
 """Search, download and verification of files of public data sets.
 
-Files in the data folder are used only if their hash matches. If data are missing, an error gives
-the expected path, addresses and hash.
+Files in the data folder are used only if their hash matches.
 """
 
 import os
@@ -64,15 +63,7 @@ def announce(terms: str, citation: str) -> None:
 def fetch(
     source: Source, folder: Location | None, *, download_if_missing: bool, progress: bool
 ) -> Path:
-    """Return the path of a verified file, downloading it if necessary.
-
-    Raises
-    ------
-    DataUnavailable
-        The file is missing, and downloading is disabled or failed.
-    ValueError
-        The file exists but has another hash.
-    """
+    """Return the path of a file with the published hash, downloading it if necessary."""
     home = data_folder(folder)
     target = home / source.file
     if target.exists():

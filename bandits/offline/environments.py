@@ -1,8 +1,8 @@
 """Simulated environments: synthetic ones, adversarial contexts, and replay of logged ratings.
 
-An environment is a frozen description. `world` generates the rounds of many replicates, each from
-its own random stream, in blocks whose size does not depend on the algorithm. With one seed, two
-algorithms therefore get the same candidates and the same reward noise.
+An environment is a frozen description. `world` generates the rounds of each replicate from its own
+random stream, in blocks of a size that does not depend on the algorithm. With one seed, two
+algorithms get the same candidates and reward noise.
 """
 
 from abc import ABC, abstractmethod
@@ -122,7 +122,8 @@ class Synthetic(Environment):
         checks.real("norm", self.norm, "Pass the norm of theta.", at_least=0, at_most=300)
         remedy = "Pass a standard deviation."
         checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
-        checks.real("base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300)
+        remedy = "Pass the constant added to theta'x."
+        checks.real("base", self.base, remedy, at_least=-300, at_most=300)
         for name, known in (
             ("link", get_args(Link)),
             ("reward_distribution", get_args(RewardDistribution)),
@@ -132,7 +133,6 @@ class Synthetic(Environment):
                 raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
-        """Return a world with one replicate per seed."""
         return _SyntheticWorld(self, seeds)
 
     def features(self, rng: np.random.Generator) -> Array:
@@ -148,7 +148,7 @@ class Synthetic(Environment):
 class RankDeficient(Synthetic):
     """`Synthetic` with contexts in a subspace of `rank` coordinates, new every `period` rounds.
 
-    Estimates from one period say nothing about the next one, and G is singular.
+    Estimates from one period give no information about the next one, and G is singular.
     """
 
     rank: int = 2
@@ -173,7 +173,6 @@ class RankDeficient(Synthetic):
         return _on_sphere(rng.standard_normal((self.arms, self.dimension)) * inside)
 
     def pool(self, first: int, count: int) -> tuple[Indices, int]:
-        """Return the first arm of the subspace of each round, and the arms per subspace."""
         each = self.arms // self.spaces
         return (np.arange(first, first + count) // self.period) % self.spaces * each, each
 
@@ -253,7 +252,9 @@ class Replay(Environment):
         for name in ("item", "rating"):
             shape = np.shape(getattr(self, name))
             if shape != np.shape(self.user):
-                raise ValueError(checks.expected(f"shape of {name}", shape, "user's", remedy))
+                raise ValueError(
+                    checks.expected(f"shape of {name}", shape, "the shape of user", remedy)
+                )
         for name in ("user", "item"):
             array = np.asarray(getattr(self, name))
             if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -280,7 +281,6 @@ class Replay(Environment):
         return int(self.items.shape[1])
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
-        """Return a world with one replicate per seed."""
         return _ReplayWorld(self, seeds)
 
 

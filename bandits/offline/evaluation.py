@@ -1,10 +1,10 @@
 """Off-policy evaluation: estimates of a policy's mean reward from the log of another policy.
 
 Every estimator is a ratio, sum of (w_i r_i + c_i) over sum of d_i, with weights w that do not
-depend on rewards. Each therefore has a bootstrap interval, an empirical Bernstein interval, an
-effective sample size, and a private form: given the weights, it is a linear query of the rewards.
+depend on rewards. So each has a bootstrap interval, an empirical Bernstein interval, an effective
+sample size, and a private form: given the weights, it is a linear query of the rewards.
 
-An estimate from raw rewards is not private, and says so when printed; ``private=True`` adds noise.
+An estimate from raw rewards is printed as not private; ``private=True`` adds noise.
 """
 
 import math
@@ -230,7 +230,7 @@ def _estimated(
     total = float(divisor.sum())
     largest = float(weight.max())
     if largest < 1e-100:
-        remedy = "Pass a log in which the policy could have played some of the actions."
+        remedy = "Pass a log with actions that the evaluated policy can play."
         raise ValueError(checks.expected("largest weight", largest, ">= 1e-100", remedy))
     if options.bound is not None and largest > options.bound * (1 + 1e-9):
         remedy = "Pass an upper bound on the weights."

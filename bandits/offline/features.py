@@ -1,9 +1,8 @@
 """Item features from ratings: a truncated SVD, and a private one.
 
-Features computed from ratings reveal information about them. `svd_features` is not private.
-`private_svd_features` releases the items' noisy Gram matrix once; the features are post-processing.
-If the same users contribute ratings to the features and rewards to the bandit, compose the two
-guarantees with `ItemFeatures.guarantee_with`.
+Features reveal information about the ratings. `svd_features` is not private. `private_svd_features`
+releases the items' noisy Gram matrix once; the features are post-processing. If the same users
+contribute ratings and rewards, compose the guarantees with `ItemFeatures.guarantee_with`.
 """
 
 import math
@@ -68,15 +67,10 @@ class ItemFeatures:
         Parameters
         ----------
         algorithm
-            A user-level private algorithm, such as `AdaPrivateUser`, with the same relation.
+            A user-level private algorithm with the same relation, such as `AdaPrivateUser`.
+            Guarantees for different privacy units do not compose.
         delta
             In (0, 1), for both together.
-
-        Raises
-        ------
-        ValueError
-            The algorithm protects rounds instead of users, or has another relation: guarantees for
-            different privacy units do not compose.
         """
         rewards = getattr(algorithm, "mechanism", None)
         unit = getattr(algorithm, "unit", None)
@@ -108,7 +102,7 @@ def svd_features(ratings: Ratings, dimension: int, *, seed: int = 0) -> ItemFeat
         d >= 1, at most the number of items and of users.
     seed
         Random seed of the randomized range finder (Halko, Martinsson and Tropp 2011, four power
-        iterations), which is used if both dimensions of R exceed 2,000. Otherwise the SVD is exact.
+        iterations), used if both dimensions of R exceed 2,000. Otherwise the SVD is exact.
     """
     dimension = _dimension(dimension, ratings)
     table = _table(ratings)
@@ -164,15 +158,15 @@ def private_svd_features(
 
     Raises
     ------
-    ValueError, TypeError
-        A value is outside its domain, or there are more than 20,000 items. No error depends on the
-        number of users, which is protected; ratings without users are valid.
+    ValueError
+        There are more than 20,000 items. No error depends on the protected number of users;
+        ratings without users are valid.
 
     Notes
     -----
     Rows are rounded toward zero to integer multiples of a step, which does not increase their norm.
     Their Gram matrix is computed exactly in 64-bit integers, and the noise is rounded on the same
-    lattice. The guarantee therefore needs no correction for rounding.
+    lattice, so the guarantee needs no correction for rounding.
     """
     remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)
@@ -216,7 +210,6 @@ def private_svd_features(
 
 
 def _table(ratings: Ratings) -> Any:
-    """Return the ratings on [-1, 1] as a sparse matrix, users by items."""
     from scipy import sparse
 
     places = (ratings.user, ratings.item)

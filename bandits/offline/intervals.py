@@ -68,14 +68,10 @@ class Options:
         Bernstein interval. `clip` is such a bound too.
     level
         Confidence level of the intervals, in (0, 1).
-    resamples
-        Number of bootstrap resamples.
-    seed
-        Random seed of the bootstrap.
-    private
-        Whether the estimate is private; requires `privacy`.
-    privacy
-        Privacy target of a private estimate.
+    resamples, seed
+        Number of bootstrap resamples, and their random seed.
+    private, privacy
+        Whether the estimate is private, and its privacy target.
     """
 
     low: float = 0.0

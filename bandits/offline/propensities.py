@@ -48,10 +48,6 @@ def thompson_propensities(
     draws, seed
         Number of Monte Carlo samples, and their random seed.
 
-    Returns
-    -------
-    Propensities
-
     Examples
     --------
     >>> import numpy as np
@@ -96,7 +92,6 @@ def thompson_propensities(
 
 
 def _wins(means: Array, factors: Array, normals: Array) -> Array:
-    """Return P(candidate is picked | all that is independent of its own score), (draws, n)."""
     from scipy.special import ndtr
 
     n = len(means)
@@ -130,7 +125,6 @@ def _wins(means: Array, factors: Array, normals: Array) -> Array:
 
 
 def _behind(gaps: Array, later: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return whether all gaps (draws, n) are negative, or ties with a later candidate."""
     tie = np.abs(gaps) <= _TIE
     behind: npt.NDArray[np.bool_] = np.all(np.where(tie, later, gaps < 0), axis=1)
     return behind

@@ -1,8 +1,7 @@
 """Simulation of many replicates of an algorithm, and confidence intervals of its regret.
 
-The learner is that of live agents, with a replicate axis. Replicates run in groups of a fixed size,
-each with its own random streams, so results do not depend on the number of processes or the
-cluster.
+Replicates of the live agents' learner run in groups of a fixed size, each with its own random
+streams, so results do not depend on the number of processes or the cluster.
 """
 
 import csv
@@ -51,10 +50,7 @@ class Simulation:
     def table(self, level: float = 0.95) -> dict[str, list[Any]]:
         """Return a tidy table as a mapping from column names to values.
 
-        Parameters
-        ----------
-        level
-            Confidence level of the interval of the mean over replicates (Student's t), in (0, 1).
+        `level` is that of the confidence interval of the mean over replicates (Student's t).
         """
         from scipy.special import stdtrit
 
@@ -98,10 +94,7 @@ class Simulation:
     def plot(self) -> "Figure":
         """Plot the regret curves with 95 % confidence bands; requires matplotlib.
 
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not registered with pyplot; save it with ``figure.savefig(path)``.
+        The figure is not registered with pyplot; save it with ``figure.savefig(path)``.
         """
         from matplotlib.figure import Figure
 
@@ -153,7 +146,7 @@ def simulate(
     replicates
         Number of replicates.
     seed
-        Random seed; equal seeds give equal results for any number of processes.
+        Random seed; it determines the results for any number of processes.
     points
         Number of points per curve.
     n_jobs

@@ -1,8 +1,9 @@
-"""The functions behind the `dpcalib` commands: a mapping of options in, a JSON-able dict out.
+"""The functions behind the `dpcalib` commands.
 
-Options are plain values, such as ``{"epsilon": 1, "delta": 1e-5}``. Relations and accounting
-methods are given by name. The dict is the one that the command prints with ``--json``: infinity is
-the string ``"inf"``.
+Each takes a mapping of plain values, such as ``{"epsilon": 1, "delta": 1e-5}``, with relations and
+accounting methods by name. It returns the JSON-able dict that its command prints with ``--json``,
+in which infinity is the string ``"inf"``. It raises ValueError or TypeError for an option that is
+missing, unknown, given twice or outside its domain.
 """
 
 from importlib import import_module

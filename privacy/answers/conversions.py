@@ -15,7 +15,7 @@ CONVERT = Asked(one_of=SOURCES, takes=("delta", "conversion", "clip_norm", "rela
 
 
 def convert(options: Mapping[str, Any]) -> Record:
-    """Convert between epsilon, rho, mu and sigma.
+    """Convert between epsilon, rho, mu and sigma of one Gaussian release.
 
     Parameters
     ----------
@@ -25,16 +25,6 @@ def convert(options: Mapping[str, Any]) -> Record:
         required with ``epsilon``. Options with defaults: ``conversion`` (``"optimal"``; it and
         ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
         ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
-
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An option is missing, unknown, given twice or outside its domain.
     """
     values = CONVERT.settled(options)
     given = next(name for name in SOURCES if name in values)

@@ -43,17 +43,10 @@ class Asked:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All options."""
         return (*self.one_of, *self.needs, *self.takes)
 
     def settled(self, options: Mapping[str, Any]) -> Values:
-        """Return the validated options with defaults filled in; None means not given.
-
-        Raises
-        ------
-        ValueError, TypeError
-            A value is missing, given twice, unknown, or outside its domain.
-        """
+        """Return the validated options with defaults filled in; None means not given."""
         values = named(options, self.names)
         values = {name: value for name, value in values.items() if value is not None}
         _refuse_swapped(values)
@@ -67,13 +60,7 @@ class Asked:
 
 
 def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
-    """Return the values with hyphens in their names replaced by underscores.
-
-    Raises
-    ------
-    ValueError
-        A name is not in `names`.
-    """
+    """Return the values with underscores for hyphens in their names; refuse unknown names."""
     spelled = {name.replace("-", "_"): value for name, value in values.items()}
     unknown = [name for name in spelled if name not in names]
     if unknown:
@@ -205,7 +192,6 @@ DEFAULTS: Values = {
 
 
 def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
-    """Raise unless all required options are given. One error names all missing ones."""
     missing = [name for name in needs if name not in values]
     if _number(values.get("epochs")) > 1 and "steps" not in values:
         missing.append("steps")
@@ -229,7 +215,6 @@ def flags(names: Iterable[str], joint: str = ", ") -> str:
 
 
 def _refuse_swapped(values: Values) -> None:
-    """Raise if two values are valid only when swapped."""
     epsilon, delta = _number(values.get("epsilon")), _number(values.get("delta"))
     if 0 < epsilon < 1e-3 and delta >= 0.01:
         raise ValueError(

@@ -20,19 +20,12 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
     Parameters
     ----------
     plan
-        A mapping that `privacy.plan_from_json` reads, or a plan.
+        A plan, or a mapping that `privacy.plan_from_json` reads.
     delta
         Overrides the delta of the plan's budget.
 
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
     Raises
     ------
-    ValueError, TypeError
-        The mapping is not a valid plan, or delta is outside [0, 1).
     UnsupportedMechanism
         No accounting method supports the plan or one of its parts.
     """
@@ -65,22 +58,15 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
 
 
 def check_plan(plan: Mapping[str, Any] | dp.Plan) -> Record:
-    """Check whether a plan fits its budget.
+    """Check whether a plan fits its budget: ``fits`` of the returned dict.
 
     Parameters
     ----------
     plan
         As in `account_plan`. Its budget must have an epsilon.
 
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``. ``fits`` is True if the plan fits.
-
     Raises
     ------
-    ValueError, TypeError
-        The mapping is not a valid plan, or its budget has no epsilon.
     UnsupportedMechanism
         The plan's accounting method does not support it.
     """

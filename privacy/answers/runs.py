@@ -33,15 +33,8 @@ def sigma(options: Mapping[str, Any]) -> Record:
         (1), ``clip_norm`` (1), ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``)
         and ``certify`` (certify where a proof exists).
 
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown, given twice or outside its domain.
     Infeasible
         No value meets the target, or no finite epsilon holds.
     NotCertified
@@ -59,17 +52,7 @@ def epsilon(options: Mapping[str, Any]) -> Record:
     ----------
     options
         ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``delta``. Other
-        options as in `privacy.answers.sigma`.
-
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
-    Raises
-    ------
-    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
-        As in `privacy.answers.sigma`.
+        options, and exceptions, as in `privacy.answers.sigma`.
     """
     values = EPSILON.settled(options)
     return proven(values, lambda certify: spent("epsilon", values, certify=certify))
@@ -81,18 +64,7 @@ def delta(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon``.
-        Other options as in `privacy.answers.sigma`.
-
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
-    Raises
-    ------
-    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
-        As in `privacy.answers.sigma`.
+        As in `privacy.answers.epsilon`, with ``epsilon`` instead of ``delta``.
     """
     values = DELTA.settled(options)
     return proven(values, lambda certify: spent("delta", values, certify=certify))
@@ -104,18 +76,7 @@ def steps(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
-        ``delta``. Other options as in `privacy.answers.sigma`, without ``steps``.
-
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
-    Raises
-    ------
-    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
-        As in `privacy.answers.sigma`.
+        As in `privacy.answers.epsilon`, with ``epsilon`` and without ``steps``.
     """
     values = STEPS.settled(options)
 
@@ -137,18 +98,7 @@ def sampling_probability(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``epsilon`` and
-        ``delta``. Other options as in `privacy.answers.sigma`, without ``sampling_probability``.
-
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``.
-
-    Raises
-    ------
-    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
-        As in `privacy.answers.sigma`.
+        As in `privacy.answers.epsilon`, with ``epsilon`` and without ``sampling_probability``.
     """
     values = SAMPLING_PROBABILITY.settled(options)
 

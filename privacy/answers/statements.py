@@ -54,14 +54,8 @@ def explain(options: Mapping[str, Any]) -> Record:
     Returns
     -------
     dict
-        The record that the command prints with ``--json``. Its ``statement`` defines the
-        neighboring data sets, gives epsilon for Poisson sampling and for shuffled or fixed-size
-        batches, and lists what is not covered.
-
-    Raises
-    ------
-    ValueError, TypeError, Infeasible, NotCertified, UnsupportedMechanism
-        As in `privacy.answers.epsilon`.
+        Its ``statement`` defines the neighboring data sets, gives epsilon for Poisson sampling and
+        for shuffled or fixed-size batches, and lists what is not covered.
     """
     values = EXPLAIN.settled(options)
     epochs: int = values["epochs"] if "epochs" in values else values["steps"]

@@ -1,11 +1,13 @@
 """Calls of audited code, which convert what it raises to an error.
 
-An exception of audited code must not decide the outcome of the audit: SystemExit(0) would end a
-command as "not falsified", and ``pytest.skip`` would skip the audit.
+Otherwise SystemExit(0) would end a command as "not falsified", and ``pytest.skip`` would skip the
+audit.
 """
 
 from collections.abc import Callable
 from typing import Any
+
+REMEDY = "The audit is inconclusive: fix the exception and rerun."
 
 
 class NotFinished(RuntimeError):
@@ -18,9 +20,9 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     Raises
     ------
     NotFinished
-        For every exception, SystemExit and those by which pytest skips or ends a run included. Only
-        KeyboardInterrupt is passed on: the user may have raised it, and no program takes it for
-        success. Code that ends the process (``os._exit``, a signal) cannot be caught.
+        For every exception, SystemExit and those by which pytest skips or ends a run included,
+        except KeyboardInterrupt, which no program takes for success. Code that ends the process
+        (``os._exit``, a signal) cannot be caught.
     """
     try:
         return code(*arguments)
@@ -28,6 +30,5 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
         raise
     except BaseException as error:
         raise NotFinished(
-            f"Expected {what} to return; it raised {type(error).__name__}: {error}. Nothing was "
-            "found out. Make it return its output for every input."
+            f"Expected {what} to return; it raised {type(error).__name__}: {error}. {REMEDY}"
         ) from error

@@ -43,7 +43,6 @@ class Share:
     findings: list[Finding] = field(default_factory=list)
 
     def next_significance(self) -> float:
-        """Return the significance level of this test's next audit; all add up to the total."""
         count = len(self.findings) + 1
         return self.significance / (count * (count + 1))
 
@@ -72,16 +71,11 @@ def assert_not_falsified(
     claim
         A mechanism, or its curve. Default: the claim of the test's ``dp_claim`` mark.
     significance
-        Significance level. Default: a share of the level in the ``dp_claim`` mark, so that all
-        marked tests of a session together have at most that false positive rate. Without a mark,
-        1e-6.
+        Significance level. Default: a share of the level in the mark, so that all marked tests of a
+        session together have at most that false positive rate; without a mark, 1e-6.
     seed
-        Seed of the randomness. Default: derived from the name of the marked test, so that the test
-        draws the same outputs each time.
-
-    Returns
-    -------
-    Finding
+        Seed of the randomness. Default: derived from the name of the marked test, so that it draws
+        the same outputs each time.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Exact confidence bounds from scores: lower bounds, not estimates.
 
 Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs. The
-counted events are thresholds of the score, fixed before the scores were seen. The counts are
-therefore binomial and every bound is exact, whatever the scores are.
+counted events are thresholds fixed before the scores are seen, so that counts are binomial and
+bounds exact for any scores.
 """
 
 import math
@@ -42,7 +42,7 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
             remedy = "Pass one score for each run."
             raise ValueError(checks.expected(name, array.shape, "of shape (runs,)", remedy))
         if np.isnan(array).any():
-            remedy = "Give outputs that cannot be scored the score 0."
+            remedy = "Set the score to 0 for an output that cannot be scored."
             raise ValueError(checks.expected(name, "NaN", "numbers or infinities", remedy))
         arrays.append(array)
     first, second = arrays
@@ -77,8 +77,8 @@ def accuracy_p_value(right: int, guesses: int, most: float) -> float:
     """Return the p-value of `right` of `guesses` if the average accuracy is at most `most`.
 
     The guesses are independent, but their accuracy may differ between the two data sets. Their sum
-    is then no more likely than a binomial one to exceed its mean by one or more (Hoeffding 1956, On
-    the distribution of the number of successes in independent trials, Theorem 4).
+    is no more likely than a binomial one to exceed its mean by one or more (Hoeffding 1956, On the
+    distribution of the number of successes in independent trials, Theorem 4).
     """
     if most >= 1 or right < guesses * most + 1:
         return 1.0
@@ -86,7 +86,7 @@ def accuracy_p_value(right: int, guesses: int, most: float) -> float:
 
 
 def guesses_wrong(right: int, guesses: int) -> bool:
-    """Return whether guesses are surely (at 1e-6) correct less often than by chance."""
+    """Return whether guesses are correct less often than by chance, at significance level 1e-6."""
     return accuracy_p_value(guesses - right, guesses, 0.5) <= _SURE
 
 
@@ -117,13 +117,12 @@ def misread(scores_0: Floats, scores_1: Floats) -> str:
 
 
 def _gaps(scores_0: Floats, scores_1: Floats, places: Floats) -> NDArray[np.int64]:
-    """Return how many more scores of data set 0 than of data set 1 are at most each place."""
+    """Return the number of scores <= each place of data set 0, minus that of data set 1."""
     low, high = np.sort(scores_0), np.sort(scores_1)
     return np.searchsorted(low, places, "right") - np.searchsorted(high, places, "right")
 
 
 def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
-    """Check both arrays of scores; refuse those that are surely no log-likelihood ratios."""
     first, second = scores_of(scores_0, scores_1)
     found = misread(first, second)
     if found:
@@ -134,12 +133,12 @@ def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats
 
 
 def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float = 0.95) -> float:
-    """Return a lower bound on mu, if the mechanism is mu-GDP.
+    """Return a lower bound on mu, >= 0, if the mechanism is mu-GDP.
 
     A test between mu-GDP outputs is correct with probability at most Phi(mu / 2), averaged over
-    both data sets (Dong, Roth and Su 2022). An exact lower bound on the accuracy of the score's
-    sign thus gives a lower bound on mu. For another mechanism it bounds only the mu of the Gaussian
-    that is as private at epsilon = 0.
+    both data sets (Dong, Roth and Su 2022), so a lower bound on the accuracy of the score's sign
+    gives one on mu. For another mechanism it bounds only the mu of the Gaussian with the same
+    delta(0).
 
     Parameters
     ----------
@@ -148,17 +147,11 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     confidence
         The bound holds with at least this probability, in [3/4, 1).
 
-    Returns
-    -------
-    float
-        The bound, >= 0.
-
     Raises
     ------
     ValueError
-        The scores are not two arrays of one shape, or contain NaN. Or they are surely (at 1e-6) no
-        log-likelihood ratios, for example raw losses or the two arrays exchanged: the bound would
-        then be 0 whatever the mechanism leaks.
+        The scores are no log-likelihood ratios, at significance level 1e-6: raw losses or the two
+        arrays exchanged: the bound would then be 0 whatever the mechanism leaks.
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
@@ -177,7 +170,7 @@ def epsilon_lower_bound(
     claim: Mechanism | Curve | None = None,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Return a lower bound on the epsilon of the mechanism at `delta`.
+    """Return a finite lower bound on the epsilon of the mechanism at `delta`.
 
     Parameters
     ----------
@@ -186,22 +179,12 @@ def epsilon_lower_bound(
     delta
         In [0, 1).
     claim
-        The claimed mechanism. For a Gaussian mechanism, or a composition of some, the bound is that
-        of its mu (`mu_lower_bound`) and nearly tight. Otherwise no shape is assumed: the bound is
+        The claimed mechanism. For a composition of Gaussians, the bound is that of its mu
+        (`mu_lower_bound`) and nearly tight. Otherwise no shape is assumed: the bound is
         log((tpr - delta) / fpr), the largest over 7 thresholds in both directions, with all 28
         rates bounded at once (Clopper-Pearson, Bonferroni).
     relation
         The neighboring relation of the pair.
-
-    Returns
-    -------
-    float
-        The bound, >= 0 and finite.
-
-    Raises
-    ------
-    ValueError
-        As in `mu_lower_bound`.
 
     Examples
     --------
@@ -234,13 +217,10 @@ def epsilon_lower_bound(
 
 
 def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArray[np.int64]:
-    """Return how often a score passes each threshold, in both directions.
+    """Return how often a score passes each threshold, shape (2, 2 * len(thresholds)).
 
-    Returns
-    -------
-    array of shape (2, 2 * len(thresholds))
-        Row 1 is the data set on which the event is expected to be likely, row 0 the other. The
-        events are score > t, then score < -t.
+    The events are score > t, then score < -t. Row 1 is the data set on which the event is expected
+    to be likely, row 0 the other.
     """
     above = [[np.count_nonzero(s > t) for t in thresholds] for s in (scores_0, scores_1)]
     below = [[np.count_nonzero(s < -t) for t in thresholds] for s in (scores_1, scores_0)]
@@ -252,8 +232,8 @@ def curve_of(claim: Mechanism | Curve, relation: NeighboringRelation) -> Curve:
     if not isinstance(claim, Curve):
         return account(claim, relation=relation)
     if claim.relation is not checks.relation(relation):
-        remedy = "Pass the claim's own relation=."
-        raise ValueError(checks.expected("claim", claim.relation, f"of {relation}", remedy))
+        remedy = "Pass the claim's relation as relation=."
+        raise ValueError(checks.expected("claim.relation", claim.relation, f"{relation}", remedy))
     return claim
 
 

@@ -28,8 +28,8 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 _EPSILONS = 6
-# The share of the significance level for the test of guesses. A Gaussian that violates a Gaussian
-# curve anywhere violates it there; the rest tests for rare, large losses.
+# Share of the significance level for the test of guesses. A Gaussian that violates a Gaussian claim
+# at any epsilon violates it there; the tail test is for rare, large losses.
 _GAUSSIAN_SHARE, _SHARE = 0.98, 0.5
 
 
@@ -56,21 +56,15 @@ def falsify(
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
         known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores reduce
-        statistical power but do not raise the false positive rate. The finding has a warning if
-        they are surely not such ratios, for example raw losses or the two arrays exchanged.
+        statistical power and do not raise the false positive rate. The finding has a warning if
+        they are no such ratios (at level 1e-6), for example raw losses or the two arrays exchanged.
     significance
         Significance level: largest probability of falsifying a true claim, in (0, 1/4].
     relation
         The neighboring relation of the pair.
 
-    Returns
-    -------
-    Finding
-
     Raises
     ------
-    ValueError, TypeError
-        A value is outside its domain.
     UnsupportedMechanism
         The claim has no curve.
     """
@@ -112,7 +106,7 @@ def _tails(
     # up to where the claim allows about 3 events in this many runs; fixed before any score is seen
     largest = min(curve.epsilon(min(0.25, 3 / size)), 700.0)
     epsilons = largest * np.arange(1, _EPSILONS + 1) / _EPSILONS
-    # slightly lower, for bounded losses that are reached exactly; the last is above all of them
+    # slightly lower, to include the largest value of a bounded loss; the last exceeds all of them
     thresholds = np.append(epsilons * (1 - 1e-9), 1.1 * largest + 0.1)
     seen = tail_counts(first, second, thresholds)
     if not seen[1].any():
@@ -167,8 +161,8 @@ def audit(
     ----------
     release
         ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`; it
-        returns a number or an array of numbers. If it has a third parameter named ``size``, it is
-        called once and returns that many outputs, stacked.
+        returns a number or an array of numbers. With a third parameter named ``size``, it is called
+        once and returns that many outputs, stacked.
     pair
         Two neighboring data sets.
     claim, significance, relation
@@ -182,10 +176,6 @@ def audit(
         Seed of the generators passed to the release.
     progress
         Called with the number of new outputs.
-
-    Returns
-    -------
-    Finding
 
     Raises
     ------

@@ -21,13 +21,12 @@ class Finding:
     significance
         The significance level: an upper bound on the false positive rate.
     evidence
-        The strongest evidence against the claim: the observation, and the limit that the claim
-        sets.
+        The strongest observation against the claim, and the limit that the claim sets.
     runs
         Number of outputs (per data set, if there are two) behind the evidence.
     warning
-        A sign that the input is invalid (scores of the wrong sign, for example), so that the audit
-        could hardly find a violation; empty otherwise.
+        A sign that the audit could hardly find a violation (scores of the wrong sign, for example);
+        empty otherwise.
     """
 
     claim: str

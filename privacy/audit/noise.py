@@ -1,7 +1,7 @@
 """White-box audits of the noise distribution.
 
-Residuals are outputs minus the true values of the query, so you need both. In exchange, hundreds of
-residuals give the statistical power of tens of thousands of outputs.
+Residuals are outputs minus true values. Hundreds of them have the statistical power of tens of
+thousands of outputs.
 """
 
 import math
@@ -38,7 +38,7 @@ def falsify_noise(
     - Scale, one-sided (too little noise): the sum of squares over sigma^2 (Gaussian), or twice the
       sum of absolute values over the scale (Laplace), is chi-square.
     - Shape, two-sided: the largest gap between the empirical and the claimed distribution function
-      (Kolmogorov; the p-value is the bound of Massart 1990, valid at every sample size).
+      (Kolmogorov; p-value by the bound of Massart 1990, valid at every sample size).
     - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at
       most 2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
 
@@ -47,22 +47,13 @@ def falsify_noise(
     claim
         A `Gaussian` or `Laplace` mechanism.
     residuals
-        Outputs minus true values, any shape, in the unit of the query; all independent.
+        Outputs minus true values, independent, any shape, in the unit of the query.
     clip_norm
         The unit of the claim's noise multiplier (or scale), > 0.
     significance
         As in `falsify`.
     aspect
         ``"scale"``, ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
-
-    Returns
-    -------
-    Finding
-
-    Raises
-    ------
-    ValueError, TypeError
-        The claim is neither `Gaussian` nor `Laplace`, or a value is outside its domain.
 
     Examples
     --------
@@ -81,7 +72,7 @@ def falsify_noise(
     x = np.asarray(residuals, dtype=np.float64).ravel()
     if not x.size:
         remedy = "Pass hundreds of residuals."
-        raise ValueError(checks.expected("residuals", (), "not empty", remedy))
+        raise ValueError(checks.expected("residuals", (), "nonempty", remedy))
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)

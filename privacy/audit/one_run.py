@@ -34,8 +34,8 @@ def falsify_one_run(
 
     A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
     whole significance level. For any other claim, its epsilon is tested at each of 8 values of
-    delta, fixed in advance from 1e-2 to 1e-9 divided by the number of canaries; the significance
-    level is divided equally.
+    delta, fixed in advance from 1e-2 to 1e-9 divided by the number of canaries, with equal shares
+    of the significance level.
 
     Parameters
     ----------
@@ -47,14 +47,10 @@ def falsify_one_run(
         Number of canaries that the auditor guessed about, r <= m and <= 10^7. The auditor may
         choose them from the output.
     correct
-        Number of correct guesses, v <= r.
+        Number of correct guesses, v <= r. The finding has a warning if fewer are right than by
+        chance (at significance level 1e-6).
     significance
         As in `falsify`.
-
-    Returns
-    -------
-    Finding
-        With a warning if fewer guesses are right than by chance (surely, at 1e-6).
     """
     level = checked_significance(significance)
     _check(canaries, guesses, correct)
@@ -98,8 +94,7 @@ def one_run_epsilon_lower_bound(
     Raises
     ------
     ValueError
-        A value is outside its domain, or fewer guesses are right than by chance (surely, at
-        1e-6).
+        Fewer guesses are right than by chance (at significance level 1e-6).
     """
     _check(canaries, guesses, correct)
     if guesses_wrong(int(correct), int(guesses)):

@@ -1,7 +1,6 @@
 """The pytest plugin: ``@pytest.mark.dp_claim(mechanism, significance=1e-6)``.
 
-Every pytest run in an environment with dpcalib loads it, so it imports only pytest until a marked
-test runs.
+Every pytest run loads it, so it imports only pytest until a marked test runs.
 """
 
 from collections.abc import Generator
@@ -47,7 +46,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         item.user_properties += [(_KEY, str(finding)) for finding in share.findings]
     if not share.findings:
         pytest.fail(
-            "Marked dp_claim, but nothing was audited: call assert_not_falsified.", pytrace=False
+            "The test is marked dp_claim but made no audit. Call assert_not_falsified.",
+            pytrace=False,
         )
     return result
 

@@ -1,7 +1,7 @@
 """Deterministic audits: run a release on recorded noise and check how it uses the noise.
 
-Nothing is random: contributions are compared as exact fractions, and the privacy parameter that a
-release spends on one pair of data sets is computed, not estimated.
+Contributions are compared as exact fractions, and the privacy parameter that a release spends on
+one pair of data sets is computed, not estimated.
 """
 
 import math
@@ -38,8 +38,8 @@ def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
     value
         A number, an array, or a mapping of numbers.
     bound
-        The norm bound. Both are compared as the exact values of the floats: one unit in the last
-        place above is a violation, and so is NaN.
+        The norm bound. The exact values of the floats are compared: one unit in the last place
+        above is a violation.
     norm
         1, 2, or inf.
 
@@ -68,8 +68,8 @@ def assert_contribution(
     Raises
     ------
     Violation
-        The difference exceeds the bound, a value is not a finite number, or the two answers have
-        different shapes (or keys), which distinguish the data sets.
+        The difference exceeds the bound, a value is not finite, or the answers differ in shape or
+        keys.
     RuntimeError
         The query raised any exception.
     """
@@ -186,8 +186,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     Parameters
     ----------
     release
-        ``release(data, rng)``: draws its noise with ``rng.normal``, ``rng.standard_normal`` or
-        ``rng.laplace``, and adds it to the query. Later steps must be linear.
+        ``release(data, rng)``, which adds noise from ``rng.normal``, ``rng.standard_normal`` or
+        ``rng.laplace`` to the query. Later steps must be linear.
     pair
         Two neighboring data sets.
 
@@ -278,7 +278,7 @@ def assert_spends(
         As in `spent`.
     claim
         For Gaussian noise, a mechanism with a curve in notion ``"gaussian"``; for Laplace noise,
-        one with bounded privacy loss.
+        one with bounded privacy loss. Otherwise `UnsupportedMechanism` is raised.
     relation
         The neighboring relation of the pair.
 
@@ -286,8 +286,6 @@ def assert_spends(
     ------
     Violation
         The release spends more (by over 1e-9, relative, for float rounding), or as in `spent`.
-    UnsupportedMechanism
-        The claim has no such curve.
     """
     kind, loss = spent(release, pair)
     if kind == "normal":

@@ -37,7 +37,7 @@ def outputs(
     if "size" in names:
         found = np.asarray(called("release", release, data, rng, runs), dtype=np.float64)
         if found.ndim == 0 or len(found) != runs:
-            remedy = "Return `size` outputs, or leave the parameter out."
+            remedy = "Return `size` outputs, stacked."
             raise ValueError(
                 checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
             )
@@ -59,7 +59,6 @@ def _telling_something(found: Floats) -> Floats:
 
 
 def _length(*outputs: Rows) -> int | None:
-    """Return the common length of all outputs, None if they differ."""
     lengths = {row.size for rows in outputs for row in rows}
     return lengths.pop() if len(lengths) == 1 else None
 
@@ -67,7 +66,7 @@ def _length(*outputs: Rows) -> int | None:
 def _stacked(rows: Rows, length: int | None) -> Floats:
     """Return outputs as an array, whatever their lengths.
 
-    Outputs of a length other than `length` become NaN, which has no score. If `length` is None, the
+    Outputs of another length than `length` become NaN, which has no score. If `length` is None, the
     score is a function of the length alone.
     """
     if length is None:
@@ -90,7 +89,6 @@ def fit_rows(training_0: Rows, training_1: Rows) -> RowScore:
 
 
 def _parameters(release: Release) -> list[str]:
-    """Return the names of positional parameters without a default, and `rng` and `size`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(release).parameters.values()
@@ -118,17 +116,14 @@ def _row(output: Any) -> Floats:
 def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -> Score:
     """Return the log-likelihood ratio of Gaussian noise around two known centers.
 
+    It maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,).
+
     Parameters
     ----------
     center_0, center_1
         The query's values on either data set, of shape () or (numbers,).
     sigma
         The noise's standard deviation, of a shape that broadcasts, > 0.
-
-    Returns
-    -------
-    callable
-        Maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,).
     """
     low, high, scale = _centers(center_0, center_1, sigma)
 
@@ -177,8 +172,8 @@ def _telling(scores: Floats) -> Floats:
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
     """Fit log-likelihood ratios on outputs that are not tested afterward.
 
-    Outputs are projected to one number by the classifier or a linear discriminant. A histogram of
-    that number gives the log-likelihood ratio; NaN has its own bin.
+    The classifier or a linear discriminant projects outputs to one number. A histogram of that
+    number gives the log-likelihood ratio; NaN has its own bin.
 
     Parameters
     ----------
@@ -186,7 +181,7 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
         Outputs on either data set, shape (runs, numbers) or (runs,), at least 4 runs each.
     classifier
         A scikit-learn classifier: ``fit(X, y)`` and then ``decision_function(X)`` or
-        ``predict_proba(X)``. Extra ``audit`` installs scikit-learn. Its outputs must be finite.
+        ``predict_proba(X)``, with finite outputs. Extra ``audit`` installs scikit-learn.
 
     Returns
     -------
@@ -258,8 +253,8 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
 def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     """Return the linear discriminant, with each coordinate scaled to its own spread.
 
-    Otherwise the ridge would hide a coordinate with little noise beside one with much. A coordinate
-    without noise outweighs all others.
+    Otherwise the ridge would hide a coordinate with little noise. A coordinate without noise
+    outweighs all others.
     """
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0

@@ -19,25 +19,24 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
 class SequentialAudit:
-    """A sequential test that bets on the data set being guessed more often than the claim allows.
+    """A test that bets on the data set being guessed correctly more often than the claim allows.
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
     1. It ever reaches 1 / significance with probability at most `significance` (Ville 1939), so you
-    need not fix the number of runs in advance.
+    may stop at any time.
 
-    A pair of runs, one on each data set, gives two guesses. With p = (1 + delta(0)) / 2, the
-    largest average accuracy that the claim allows, and a bet q > p, wealth is multiplied by q / p
-    for a correct guess and by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess
-    that is correct with probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair
-    it is at most (1 + s (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1); the
-    mixture has a closed form, an incomplete beta function of the two totals.
+    A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
+    average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and
+    by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess that is correct with
+    probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair it is at most
+    (1 + s (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form.
 
     Parameters
     ----------
     claim, relation
         As in `falsify`.
     significance
-        Significance level: probability, in (0, 1/4], with which a true claim is ever falsified.
+        Probability, in (0, 1/4], with which a true claim is ever falsified.
 
     Attributes
     ----------
@@ -73,14 +72,9 @@ class SequentialAudit:
         self.runs = 0
 
     def update(self, scores_0: ArrayLike, scores_1: ArrayLike) -> None:
-        """Add the scores of one or more runs on each data set.
+        """Add the scores of one or more runs on each data set, shape (runs,) each.
 
         The score function may depend on all earlier outputs, but not on these.
-
-        Parameters
-        ----------
-        scores_0, scores_1
-            Shape (runs,) each.
         """
         first, second = scores_of(scores_0, scores_1)
         self.runs += first.size
@@ -142,12 +136,7 @@ def audit_until_falsified(
         As in `privacy.audit.audit`; the default score is fitted on at most 1,000 additional
         outputs per data set.
     max_runs
-        Largest number of tested runs per data set.
-
-    Returns
-    -------
-    Finding
-        Its `runs` is the number of runs made.
+        Largest number of tested runs per data set. The finding has the number made.
     """
     remedy = "Pass the largest number of runs per data set."
     most = checks.count("max_runs", max_runs, remedy)

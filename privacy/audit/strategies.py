@@ -37,23 +37,16 @@ def neighboring_pairs(
     records
         A strategy for one record.
     relation
-        The neighboring relation: one data set has an additional record (ADD_OR_REMOVE_ONE), one
-        record has another value (REPLACE_ONE), or one record is `null` (REPLACE_SPECIAL). Both
-        orders occur.
+        The neighboring relation.
     null
         The record that contributes nothing; required by REPLACE_SPECIAL.
     unit
-        The unit of privacy: ``"record"``, or ``"user"``. With ``"user"``, data are lists of
-        (user, record), in any order, and all records of one user differ.
+        The unit of privacy: ``"record"``, or ``"user"``: data are then lists of (user, record), in
+        any order, and all records of one user differ.
     max_size
         Largest number of records that both data sets have in common.
     max_per_user
         Largest number of records of the user that differs.
-
-    Returns
-    -------
-    SearchStrategy of Pair
-        It shrinks to few and simple records.
     """
     relation = checks.relation(relation)
     if unit not in ("record", "user"):

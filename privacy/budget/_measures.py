@@ -33,7 +33,7 @@ from privacy.relations import NeighboringRelation
 Cost = tuple[Fraction, ...]
 
 # Noise is a float: ten Gaussians of rho / 10 each may cost some ulp more than rho. The displayed
-# limit is lower by this fraction than the one that an epsilon allows, which spends may reach.
+# limit is lower by this fraction than the limit that an epsilon allows and that `spend` enforces.
 GRACE = Fraction(1, 10**12)
 
 
@@ -54,11 +54,10 @@ class Measure(ABC):
         """Return the epsilon of a limit, rounded up."""
 
     def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
-        """Return whether a sum above `limit` provably implies (epsilon, delta) all the same."""
+        """Return whether a sum above `limit` still provably implies (epsilon, delta)."""
         return False  # for a measure with an exact `limit`
 
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-        """Return the cost of a mechanism, whose parts are spent in sequence."""
         if isinstance(mechanism, Repeated):
             one = self.cost(mechanism.mechanism, relation)
             return tuple(mechanism.count * part for part in one)
@@ -107,7 +106,6 @@ class Measure(ABC):
         return Fraction(value)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
-        """Return the cost that a curve of the accounting method gives."""
         raise NotImplementedError
 
 
@@ -119,10 +117,9 @@ class Converted(Measure):
 
         The search of `limit` ends below its root, so it may refuse a sum whose conversion gives
         exactly this epsilon. The conversion is an upper bound on the true epsilon, which increases
-        with the sum. If it is at most `epsilon` for this sum or a larger one, the sum is within the
-        true limit. That limit is fixed in advance, so the filter theorem applies, even where
-        rounding makes the conversion not monotone. The next floats are tried too, because
-        accounting for a plan rounds its sum up.
+        with the sum: if it is at most `epsilon` for this sum or a larger one, the sum is within the
+        true limit, which is fixed in advance, so the filter theorem applies. The next floats are
+        tried too, because accounting for a plan rounds its sum up.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
@@ -143,13 +140,11 @@ class Rho(Converted):
     theorem = "Feldman and Zrnic 2021; Whitehouse, Ramdas, Rogers and Wu 2023: rho adds adaptively"
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return the largest rho."""
         from privacy.notions.zcdp import rho_from_epsilon
 
         return (Fraction(rho_from_epsilon(epsilon, delta)),)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the epsilon of the optimal conversion."""
         from privacy.notions.zcdp import epsilon_from_rho
 
         return epsilon_from_rho(up(limit[0]), delta) if limit[0] else 0.0
@@ -183,7 +178,6 @@ class MuSquared(Converted):
         return (1 / Fraction(noise_multiplier(epsilon=epsilon, delta=delta)) ** 2,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the epsilon of the exact privacy profile."""
         from privacy.notions.gaussian import GaussianCurve
 
         relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # has no effect once mu is known
@@ -214,7 +208,6 @@ class Divergence(Measure):
             return Fraction(sum(terms)) + Fraction(1 + sum(map(abs, terms))) / 10**30
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return the largest divergence; refuse an order that cannot reach epsilon."""
         most = Fraction(epsilon) - self._gap(delta)
         if most <= 0:
             (order,) = self.orders
@@ -224,7 +217,6 @@ class Divergence(Measure):
         return (most,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the epsilon of the optimal conversion at the one order."""
         return up(max(Fraction(0), limit[0] + self._gap(delta)))
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -251,11 +243,9 @@ class EpsilonDelta(Measure):
     grace = Fraction(0)
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        """Return both."""
         return decimal(epsilon), decimal(delta)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        """Return the sum of epsilons."""
         return up(limit[0])
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -313,7 +303,7 @@ def _remedy(notions: Sequence[str]) -> str:
         return 'Pass notion="rdp" with one fixed order for sampled noise and pure claims.'
     if "approximate" in notions:
         return 'Pass notion="approximate" for claims of an epsilon and a delta.'
-    return "Spend its parts, or describe it otherwise."
+    return "Spend its parts one by one."
 
 
 def decimal(value: float) -> Fraction:
@@ -322,7 +312,6 @@ def decimal(value: float) -> Fraction:
 
 
 def up(value: Fraction) -> float:
-    """Return the nearest float that is not below, possibly infinite."""
     try:
         near = float(value)
     except OverflowError:
@@ -331,7 +320,6 @@ def up(value: Fraction) -> float:
 
 
 def down(value: Fraction) -> float:
-    """Return the nearest float that is not above."""
     try:
         near = float(value)
     except OverflowError:
@@ -340,12 +328,10 @@ def down(value: Fraction) -> float:
 
 
 def added(one: Cost, other: Cost) -> Cost:
-    """Return the sum."""
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def shown(cost: tuple[float, ...], digits: int = 6) -> str:
-    """Return a cost as text."""
     numbers = ", ".join(f"{value:.{digits}g}" for value in cost)
     return numbers if len(cost) == 1 else f"({numbers})"
 
@@ -356,7 +342,6 @@ def cost_to_json(cost: Cost) -> list[str]:
 
 
 def cost_from_json(name: str, form: Any, length: int) -> Cost:
-    """Read the `length` fractions >= 0 that `cost_to_json` wrote."""
     try:
         pairs = [part.split("/") for part in form]
         cost = tuple(Fraction(int(over, 16), int(under, 16)) for over, under in pairs)
@@ -371,7 +356,6 @@ SAVED = "Pass what to_json() wrote."
 
 
 def saved(form: Any, schema: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Check the schema and keys of a saved budget, and return its fields."""
     values = dict(form) if isinstance(form, Mapping) else {}
     if values.get("schema") != schema or set(values) != {"schema", *keys}:
         rule = f"an object of schema {schema!r} with the keys {', '.join(keys)}"

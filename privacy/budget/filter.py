@@ -63,7 +63,7 @@ class BudgetExceeded(ValueError):
 class Budget:
     """A privacy filter: a budget for adaptively chosen mechanisms.
 
-    Immutable: `spend` returns another budget. To share one between threads, use a `SharedBudget`.
+    Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`.
 
     Parameters
     ----------
@@ -74,10 +74,9 @@ class Budget:
         Instead of epsilon, which follows from it at `delta`: the limit on rho in notion ``"zcdp"``,
         or on mu in notion ``"gaussian"``, where mu^2 adds up.
     notion
-        The accounting method: ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2;
-        Gaussians only; the default with `mu`), ``"rdp"`` (adds the divergence at one `order`;
-        sampled noise too), ``"approximate"`` (adds epsilon and delta). Tighter methods require a
-        plan fixed in advance and have no filter.
+        ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2; Gaussians only; the default
+        with `mu`), ``"rdp"`` (adds the divergence at one `order`; sampled noise too),
+        ``"approximate"`` (adds epsilon and delta). Tighter methods require a plan fixed in advance.
     order
         The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
     relation
@@ -159,7 +158,7 @@ class Budget:
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """Return the amount spent, rounded up. It is not a guarantee: `guarantee` is."""
+        """Return the amount spent, rounded up; the guarantee is that of the whole budget."""
         return tuple(map(up, self._spent))
 
     @property
@@ -208,7 +207,7 @@ class Budget:
                 f"Expected {mechanism!r} to cost at most the remaining {self.measure.name} "
                 f"{shown(left, digits)}: it costs {shown(asked, digits)}, and "
                 f"{shown(self.spent, digits)} of {shown(self.limit, digits)} is spent. "
-                "Add noise, or stop here.",
+                "Increase the noise.",
                 asked,
                 self.spent,
                 left,
@@ -279,7 +278,7 @@ class Budget:
     def from_json(cls, form: Mapping[str, Any]) -> "Budget":
         """Return the budget that `to_json` wrote, with the amount spent.
 
-        Restore it in one process at a time: two processes would both spend the remainder.
+        Restore it in one process at a time: two would both spend the remainder.
 
         Raises
         ------
@@ -339,8 +338,7 @@ def _measure(notion: FilterNotion, order: float | None) -> Measure:
 def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Fraction:
     """Return the limit that a rho or mu sets: the larger of the float and its decimal value.
 
-    A claim and noise of exactly this rho or mu then both fit. The budget's epsilon follows from the
-    limit.
+    A claim and noise of exactly this rho or mu then both fit.
     """
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
     number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)

@@ -32,9 +32,9 @@ class IndividualBudget:
     `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
     Zrnic 2021, for Rényi divergences, hence for rho at every order at once).
 
-    Immutable: `spend` returns another budget. To share one between threads, use a `SharedBudget`.
-    Do not publish what a user has spent, or whose or how many budgets are exhausted: that is
-    private. You may publish the outputs of the mechanisms and `guarantee`.
+    Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`. You may
+    publish the outputs of the mechanisms and `guarantee`, but not what a user has spent, or whose
+    or how many budgets are exhausted.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class IndividualBudget:
         Number of users, in a fixed order.
     relation
         ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where a user whose data is dropped equals one without
-        data. REPLACE_ONE is refused: the user's replaced data would spend a different amount.
+        data. Under REPLACE_ONE the replaced data would spend a different amount.
     unit
-        The unit of privacy, in words.
+        As in `Budget`.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class IndividualBudget:
 
     @property
     def limit(self) -> float:
-        """Return each user's limit on rho, below the exact one by 1e-12 of it for rounding."""
+        """Return each user's limit on rho, lowered by a relative 1e-12 to cover rounding."""
         return down(Fraction(self._most) / (1 + GRACE))
 
     @property
@@ -104,8 +104,8 @@ class IndividualBudget:
     ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
         """Return the budget after a release, and a mask of the users whose data may enter it.
 
-        Call it before the mechanism reads the data. Leave out the data of all other users: they
-        spend nothing. Do not reveal the mask.
+        Call it before the mechanism reads the data. Omit the data of all other users: they spend
+        nothing. The mask is private.
 
         Parameters
         ----------
@@ -167,13 +167,7 @@ class IndividualBudget:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "IndividualBudget":
-        """Return the budget that `to_json` wrote. Restore it in one process at a time.
-
-        Raises
-        ------
-        ValueError, TypeError
-            `form` is not an output of `to_json`.
-        """
+        """Return the budget that `to_json` wrote. Restore it in one process at a time."""
         import numpy as np
 
         values = saved(form, _SCHEMA, _KEYS)

@@ -41,8 +41,8 @@ _THEOREMS = {
 class Odometer:
     """The privacy loss of adaptively chosen mechanisms, readable at any time.
 
-    Immutable: `spend` returns another odometer. To share one between threads, use a `SharedBudget`.
-    The reading is larger than the epsilon of a plan fixed in advance.
+    Immutable: `spend` returns another odometer. Threads share one in a `SharedBudget`. The reading
+    is larger than the epsilon of a plan fixed in advance.
 
     In notion ``"rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
@@ -112,11 +112,6 @@ class Odometer:
         """Return the odometer after a mechanism, which may depend on earlier outputs.
 
         Call it before the mechanism reads the data. If the mechanism then fails, it stays spent.
-
-        Raises
-        ------
-        UnsupportedMechanism
-            The accounting method has no rule for the mechanism.
         """
         after = copy(self)
         after._set(_spent=added(self._spent, self._measure.cost(mechanism, self.relation)))
@@ -131,7 +126,6 @@ class Odometer:
         return min(reading for reading, _ in self._readings())
 
     def _readings(self) -> list[tuple[float, float]]:
-        """Return (bound rounded up, order) for each order."""
         assert isinstance(self.orders, tuple)
         if not any(self._spent):
             return [(0.0, self.orders[0])]
@@ -167,13 +161,7 @@ class Odometer:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Odometer":
-        """Return the odometer that `to_json` wrote. Restore it in one process at a time.
-
-        Raises
-        ------
-        ValueError, TypeError
-            `form` is not an output of `to_json`.
-        """
+        """Return the odometer that `to_json` wrote. Restore it in one process at a time."""
         values = saved(form, _SCHEMA, _KEYS)
         spent = values.pop("spent")
         odometer = cls(**{key: value for key, value in values.items() if key != "schema"})

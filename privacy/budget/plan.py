@@ -52,26 +52,17 @@ class Plan:
         Name of the plan.
     parts
         The name and the mechanism of each part; the names differ.
-    delta
-        The delta of the budget, in [0, 1).
-    epsilon
-        The epsilon of the budget, > 0, if there is one.
-    relation
-        The neighboring relation.
+    delta, epsilon
+        The budget: delta in [0, 1), and epsilon > 0 if there is one.
+    relation, unit
+        As in `Budget`.
     notion
         The accounting method. Default: the tightest.
-    unit
-        The unit of privacy that one record represents, in words.
 
     Attributes
     ----------
     mechanism
         The composition of all parts.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, there is no part, or two parts have the same name.
     """
 
     name: str
@@ -92,7 +83,7 @@ class Plan:
             raise ValueError(checks.expected("parts", parts, "at least one part", _PARTS))
         name, times = Counter(name for name, _ in parts).most_common(1)[0]
         if times > 1:
-            remedy = "Rename one of the parts, or use steps for repeated runs."
+            remedy = "Give each part its own name."
             raise ValueError(checks.expected("name", name, "the name of one part", remedy))
         checked: dict[str, object] = {
             "name": _name(self.name),
@@ -131,16 +122,12 @@ def load_plan(path: str | PathLike[str]) -> Plan:
         mechanism. Optional: ``sampling_probability`` for Poisson samples, ``max_contributions`` if
         one user owns several records, and ``steps`` for repeated runs.
 
-    Returns
-    -------
-    Plan
-
     Raises
     ------
     OSError
         The file cannot be read.
     ValueError, TypeError
-        It is not TOML or does not describe a plan; the message names the file and the part.
+        It is not TOML or no plan; the message names the file and the part.
     """
     try:
         with Path(path).open("rb") as file:
@@ -166,17 +153,9 @@ def load_plan(path: str | PathLike[str]) -> Plan:
 
 
 def plan_from_json(form: Mapping[str, Any]) -> Plan:
-    """Build the plan that `Plan.to_json` wrote, after checking every field.
+    """Build the plan that `Plan.to_json` wrote, or the content of a TOML file of `load_plan`.
 
-    Parameters
-    ----------
-    form
-        The content of a TOML file of `load_plan`, as a mapping.
-
-    Raises
-    ------
-    ValueError, TypeError
-        It does not describe a plan; the message names the part.
+    Every field is checked; an error names the part.
     """
     form = _table("plan", form, "Pass what Plan.to_json() wrote.")
     # check the schema first: other schemas may have other keys
@@ -238,7 +217,6 @@ def _part(number: int, form: Any) -> tuple[str, Mechanism]:
 
 
 def _check_size(values: Mapping[str, Any]) -> None:
-    """Refuse a part that is nested beyond the recursion limit or has too many values."""
     level: list[Any] = [values]
     depth = seen = 0
     while level:
@@ -299,7 +277,7 @@ def _check_keys(
     for key in form:
         if key not in known:
             rule = f"one of {', '.join(known)}"
-            remedy = hints.get(key, "Correct it or leave it out.")
+            remedy = hints.get(key, "Correct the key.")
             raise ValueError(checks.expected("key", f"{prefix}{key}", rule, remedy))
     for key in needs:
         _check_present(owner, key, form, hints[key])

@@ -15,24 +15,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _B = TypeVar("_B", Budget, Odometer, IndividualBudget)
-_ONE_PROCESS = (
-    "Spend in one process only, or save budget.to_json() under a lock that all processes take."
-)
+_ONE_PROCESS = "Spend in one process only."
 
 
 class SharedBudget(Generic[_B]):
     """A budget that the threads of one process spend from.
 
-    A `Budget`, an `Odometer` and an `IndividualBudget` are immutable values. If two threads run
-    ``left = left.spend(mechanism)`` on one variable, both may start from the same value, and one
-    spend is lost. A SharedBudget replaces the value under a lock.
-
-    It refuses copies, pickles and use in a forked process: each would spend the whole budget.
+    If two threads run ``left = left.spend(mechanism)`` on one variable, both may start from the
+    same budget, and one spend is lost. A SharedBudget replaces the budget under a lock. It cannot
+    be copied, pickled or used in a forked process: each would spend the whole budget.
 
     Parameters
     ----------
     budget
-        The budget or odometer to start from. Do not spend from it elsewhere.
+        The `Budget`, `Odometer` or `IndividualBudget` to start from. Do not spend from it
+        elsewhere.
 
     Examples
     --------
@@ -73,14 +70,14 @@ class SharedBudget(Generic[_B]):
         """Spend a mechanism from the shared budget, and return the result of the budget's `spend`.
 
         Call it before the mechanism reads the data, and run the mechanism only if it returns.
-        Do not rely on an earlier `Budget.fits`: another thread may have spent since.
+        Another thread may spend after a call of `Budget.fits`.
 
         Raises
         ------
         BudgetExceeded
             The mechanism costs more than the remaining budget. Nothing was spent.
         RuntimeError
-            This process was forked from the one that created the shared budget.
+            The process was forked.
         """
         if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
             rule = f"used in process {self._process}"

@@ -60,16 +60,14 @@ def calibrate(
     ----------
     make
         Function from the parameter to a mechanism, monotone in privacy.
-    epsilon
-        Target epsilon, > 0.
-    delta
-        Target delta in [0, 1).
+    epsilon, delta
+        Target epsilon > 0 and delta in [0, 1).
     seek
         ``"smallest"`` if larger parameters are more private (noise), ``"largest"`` if smaller
         ones are (sampling probability, steps).
     domain
-        Search interval, 0 <= low < high. A finite end other than 0 may be returned. If every
-        value meets the target, the end is returned (1e-9 in place of 0).
+        Search interval, 0 <= low < high, finite ends other than 0 included. If every value meets
+        the target, the end is returned (1e-9 in place of 0).
     integer
         Whether the parameter is a whole number.
     notion, relation
@@ -141,11 +139,6 @@ def noise_multiplier(
     notion, relation, certify
         As in `calibrate`.
 
-    Returns
-    -------
-    float
-        Standard deviation of the noise / clip norm of one record; it meets the target.
-
     Examples
     --------
     >>> import privacy as dp
@@ -203,14 +196,10 @@ def max_steps(
 
     Parameters
     ----------
-    epsilon, delta
-        The target.
     noise_multiplier
         As in `Gaussian`.
-    sampling_probability
-        Poisson sampling probability q in (0, 1].
-    notion, relation, certify
-        As in `calibrate`.
+    epsilon, delta, sampling_probability, notion, relation, certify
+        As in `noise_multiplier`.
 
     Raises
     ------
@@ -244,14 +233,10 @@ def max_sampling_probability(
 
     Parameters
     ----------
-    epsilon, delta
-        The target.
     noise_multiplier
         As in `Gaussian`.
-    steps
-        Number of releases T >= 1, each with a new sample.
-    notion, relation, certify
-        As in `calibrate`.
+    epsilon, delta, steps, notion, relation, certify
+        As in `noise_multiplier`.
     """
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     family = Family(

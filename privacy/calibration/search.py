@@ -80,12 +80,10 @@ class Family:
         return log_delta - resolution * (1 - log_delta)
 
     def account(self, value: float) -> Curve:
-        """Return the curve at a value."""
         mechanism = self.make(value)  # type: ignore[arg-type]  # an int where integer=True
         return account(mechanism, notion=self.notion, relation=self.relation)
 
     def asked(self, value: float) -> tuple[Curve, Answer]:
-        """Return the curve at a value and its answer at the target, cached."""
         found = self._asked.get(value)
         if found is None:
             curve = self.account(value)
@@ -138,7 +136,6 @@ class Family:
         return found
 
     def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
-        """Evaluate a few more values that should meet the target, and raise if one does not."""
         for factor in (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
             beyond = value * factor if self.grows else value / factor
             if low < beyond < high and beyond >= 1 - (not integer):
@@ -249,7 +246,6 @@ class Family:
                 raise ValueError(checks.expected("make", self.make, "monotone", remedy))
 
     def _afresh(self, value: float) -> float:
-        """Return the excess at a tried value, computed without hints."""
         curve = self.account(abs(value))
         if self.delta > 0:
             log_delta = curve._at_epsilon(self.epsilon).value

@@ -15,12 +15,8 @@ def sampled_gaussian_start(
     """Return the smallest noise over all orders, and its order, to about nine digits.
 
     At the best order, log delta meets the target and its derivative in the order is zero. Newton's
-    method solves both equations.
-
-    Raises
-    ------
-    ArithmeticError
-        The numbers are too extreme, or the best order jumps nearby.
+    method solves both equations; it raises ArithmeticError if the numbers are too extreme, or the
+    best order jumps nearby.
     """
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         log_noise, log_t = _first(epsilon, log_delta, q, steps)
@@ -67,7 +63,7 @@ def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[floa
     budget = (t * (epsilon - np.log1p(-1 / a)) + np.log(a) + log_delta) / steps
     t, a, budget = t[budget > 0], a[budget > 0], budget[budget > 0]
     if not t.size:
-        raise ArithmeticError("the best order is too large for a guess")
+        raise ArithmeticError("the best order is too large for an estimate")
     pairs = 0.5 * a * t
     log_budget = budget + np.log(-np.expm1(-budget))
     second = np.logaddexp(0.0, log_budget - np.log(pairs) - 2 * math.log(q))
@@ -75,7 +71,7 @@ def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[floa
     mu_squared = np.minimum(second, last)
     best = int(mu_squared.argmax())
     if mu_squared[best] <= 0:
-        raise ArithmeticError("the best order is too large for a guess")
+        raise ArithmeticError("the best order is too large for an estimate")
     return -0.5 * math.log(mu_squared[best]), math.log(t[best])
 
 
@@ -86,7 +82,7 @@ class _Tilted:
         order = t + 1
         h = min(0.5, 0.4 / mu)
         if 18 + order * mu > _MOST_NODES * h:
-            raise ArithmeticError("too many nodes for a guess")
+            raise ArithmeticError("too many nodes for an estimate")
         z = np.arange(-9.0, 9.0 + order * mu, h)
         lift = q * np.exp(np.minimum(mu * z - 0.5 * mu * mu, 700.0))
         ratio = lift + (1 - q)

@@ -1,9 +1,8 @@
 """Proofs of reported numbers by interval arithmetic (`arb` of python-flint).
 
-A float solver may end a few units in the last place above or below the exact value, and no fixed
-margin is a proof. Here the reported floats are taken as exact, and their theorem is evaluated
-again in balls that contain the exact value despite rounding, by code independent of the float
-code. The precision is increased until the balls decide the inequality.
+A float solver may end a few units in the last place from the exact value, and no fixed margin is a
+proof. Here the reported floats are taken as exact, and code independent of the float code evaluates
+their theorem in balls that contain the exact value, with growing precision until the balls decide.
 
 python-flint is imported by the first proof, not by this module.
 """
@@ -39,6 +38,8 @@ _LARGEST_SIZE = 2**53
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
     """Return whether `proves` has a formula for this mechanism.
 
+    It inspects the mechanism tree and evaluates no formula.
+
     Parameters
     ----------
     mechanism
@@ -53,10 +54,9 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     Returns
     -------
     bool
-        Determined by the mechanism tree, without evaluating a formula. Also False for a part
-        proven under another relation; for a claim that is sampled or in a cell by record, except
-        under ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except one release of
-        Gaussians with replace_distance 2.
+        False also for a part proven under another relation; for a claim that is sampled or in a
+        cell by record, except under ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except
+        one release of Gaussians with replace_distance 2.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
@@ -64,8 +64,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
 def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -> Mechanism | None:
     """Return the mechanism, rebuilt with validation, if the method has a formula for it.
 
-    The node classes do not validate their fields: without this a count of 0 or a misspelled
-    `cells` could be proven.
+    Node classes do not validate: otherwise a count of 0 or a misspelled `cells` could be proven.
     """
     covers = COVERS.get(notion)
     if covers is None:
@@ -94,8 +93,7 @@ def proves(
     mechanism, relation, notion
         As in `can_prove`.
     epsilon, delta
-        The reported pair, epsilon >= 0 and delta in [0, 1], taken as exact binary numbers.
-        Numbers that are not floats exactly are not proven.
+        The reported pair, epsilon >= 0 and delta in [0, 1], as exact binary numbers.
     order
         Rényi order > 1 of the conversion to (epsilon, delta). Required for ``"rdp"``; for
         ``"zcdp"`` by default the best one; otherwise ignored.
@@ -107,13 +105,11 @@ def proves(
     -------
     bool
         True only if proven. False if the theorem does not give the pair, if 1024 bits do not
-        decide, if the pair is outside its domain (such as an infinite epsilon), or if `can_prove`
-        is False.
+        decide, if the pair is outside its domain or not exactly floats, or if `can_prove` is
+        False.
 
     Raises
     ------
-    ValueError, TypeError
-        The order is missing or not > 1.
     ImportError
         python-flint is not installed.
 
@@ -152,8 +148,8 @@ def proves(
 def proves_guarantee(guarantee: Guarantee) -> bool:
     """Return whether a guarantee is proven for its mechanism, accounting method and unit.
 
-    A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3. Any
-    other unit is taken to be one record of the mechanism.
+    A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3; any other
+    unit is one record.
     """
     size = records_in(guarantee.unit)
     if guarantee.mechanism is None or not 1 <= size <= _LARGEST_SIZE:
@@ -193,10 +189,7 @@ def nudges() -> Iterator[float]:
 def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guarantee:
     """Return the guarantee with a proof, `move` increased by the first step that is proven.
 
-    Raises
-    ------
-    NotCertified
-        No formula covers it, or none proves it within 1e-9 relative.
+    Raises `NotCertified` if no formula covers it, or none proves it within 1e-9 relative.
     """
     for step in nudges():
         value = getattr(guarantee, move) * (1 + step)
@@ -209,10 +202,11 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
         ):
             break
     of = "" if guarantee.mechanism is None else f" for {brief(guarantee.mechanism)}"
-    raise NotCertified(
-        f"No proof of {guarantee}{of}. Account for the whole mechanism with "
-        f"{_provable(guarantee)}, or omit certify to get the float result."
-    )
+    others = _provable(guarantee)
+    remedy = "Omit certify to get the float result."
+    if others:
+        remedy = f"Account for the whole mechanism with {others}."
+    raise NotCertified(f"No proof of {guarantee}{of}. {remedy}")
 
 
 def _provable(guarantee: Guarantee) -> str:
@@ -225,4 +219,4 @@ def _provable(guarantee: Guarantee) -> str:
         and mechanism is not None
         and can_prove(mechanism, relation=relation, notion=notion)
     ]
-    return " or ".join(others) if others else "another accounting method"
+    return " or ".join(others)

@@ -1,8 +1,8 @@
 """The delta of a mechanism at an exact epsilon, in ball arithmetic.
 
-Every function returns a ball that contains the exact value, at the working precision of
-`flint.ctx`. A ball that could not be computed is NaN or infinite and proves nothing. The caller
-checks the mechanism with `privacy.certification.can_prove`.
+Functions return balls that contain the exact value, at the precision of `flint.ctx`. A ball that
+could not be computed is NaN or infinite and proves nothing. The caller checks the mechanism with
+`privacy.certification.can_prove`.
 """
 
 import math
@@ -35,7 +35,6 @@ _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
 def at_most(bound: Callable[[], arb], delta: float) -> bool:
-    """Return whether ``bound() <= delta`` is proven, at the first precision that decides."""
     limit = arb(delta)
     for bits in _PRECISIONS:
         with ctx.workprec(bits):
@@ -55,7 +54,6 @@ def delta_bound(
     order: float | None,
     size: int,
 ) -> arb:
-    """Return the delta that the theorem of `notion` gives at `epsilon` for `size` records."""
     if notion == "gaussian":
         # Dong, Roth and Su 2022, Theorem 2.14
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
@@ -96,7 +94,6 @@ def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
 
 
 def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> arb:
-    """Return the total over a mechanism tree of a loss that is additive under composition."""
     match mechanism:
         case Repeated():
             return _total(mechanism.mechanism, relation, leaf) * mechanism.count
@@ -121,7 +118,6 @@ def _worst_cell(cells: Parallel, relation: NeighboringRelation, leaf: _Loss) -> 
 
 
 def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
-    """Return the sensitivity to one record, in clip norms."""
     return arb(mechanism.replace_distance if relation is REPLACE_ONE else 1)
 
 
@@ -235,7 +231,7 @@ def _best_excess(rho: float, epsilon: float) -> float:
     """Return approximately the a - 1 that gives the smallest delta under rho-zCDP.
 
     It is the root of (2a - 1) rho - epsilon + log(1 - 1/a), which increases with a. Any order is
-    valid; the rounding of the best one to a float has only a second-order effect on delta.
+    valid; rounding it has only a second-order effect on delta.
     """
     low, high = 1e-300, 1e300
     for _ in range(80):

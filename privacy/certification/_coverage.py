@@ -21,7 +21,6 @@ Covers = Callable[[Mechanism, NeighboringRelation], bool]
 
 
 def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
-    """Return whether a replaced record can leave one cell and enter another."""
     return relation is REPLACE_ONE and cells.cells == "by_record"
 
 

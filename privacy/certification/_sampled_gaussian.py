@@ -2,9 +2,9 @@
 
 The moment of order a is A = E (1 - q + q e^(mu z - mu^2/2))^a over z ~ N(0, 1), and
 log(A) / (a - 1) is the Rényi divergence of (1-q) N(0,1) + q N(mu,1) from N(0,1)
-(Mironov, Talwar and Zhang 2019). There are three enclosures: the binomial sum at whole orders, the
-trapezoid rule if the noise is not tiny, and the binomial series at fractional orders if it is.
-`moment` chooses the cheapest; each enclosure is valid for all its arguments.
+(Mironov, Talwar and Zhang 2019). `moment` chooses the cheapest of three enclosures, all valid: the
+binomial sum at whole orders, the trapezoid rule if the noise is not tiny, and the binomial series
+at fractional orders if it is.
 """
 
 import math
@@ -62,7 +62,6 @@ class _Grid:
         self.nodes = (self.high - self.low) / self.step if self.step else math.inf
 
     def relative_error(self) -> arb:
-        """Return a ball around 0 that contains (rule - integral) / integral."""
         b = arb(self.half_width)
         bound = 2 * (b * b / 2).exp() / (2 * arb.pi() * b / self.step).expm1()
         return bound * arb(0, 1)

@@ -31,7 +31,6 @@ class _Discovered(click.Group):
     """A group that lists commands from metadata and imports a command when it is used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command; report a failed read or write without a traceback."""
         try:
             return super().main(*args, **extra)
         except OSError as failure:

@@ -13,7 +13,7 @@ import click
 import privacy as dp
 from privacy import checks
 from privacy.answers.records import record
-from privacy.audit._calls import NotFinished, called
+from privacy.audit._calls import REMEDY, NotFinished, called
 from privacy.audit.findings import Finding
 from privacy.cli import output
 from privacy.cli.help import Command
@@ -99,7 +99,6 @@ def _audit(
 
 
 def _named(text: str) -> Any:
-    """Import ``module:name``. The error names the missing one of the two."""
     module, _, name = text.partition(":")
     if not module or not name:
         remedy = "Pass a module and a name in it, such as my_module:release."
@@ -125,7 +124,7 @@ def _named(text: str) -> Any:
     try:
         return getattr(found, name)
     except AttributeError as error:
-        remedy = "Define it there, or pass another name."
+        remedy = "Pass a name that the module defines."
         raise ValueError(checks.expected("name", name, f"in module {module}", remedy)) from error
 
 
@@ -135,18 +134,16 @@ def _unfinished() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.error("The audit did not finish.")
+        output.error("The audit is inconclusive: it was interrupted.")
         raise
     except (NotFinished, SystemExit) as error:  # an output's __float__ can raise SystemExit
         explained = isinstance(error, NotFinished)
-        told = str(error) if explained else f"{type(error).__name__}: the audit did not finish."
-        output.error(told)
+        output.error(str(error) if explained else f"{type(error).__name__}: {REMEDY}")
         click.get_current_context().exit(USAGE)
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], Any]]:
-    """Show a progress bar if stderr is a terminal and NO_COLOR is not set."""
     if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
         yield lambda _: None
         return

@@ -42,7 +42,6 @@ class Command(click.Command):
     """A command of dpcalib."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Break the usage line only between options."""
         start = f"Usage: {ctx.command_path} "
         pieces = " ".join(self.collect_usage_pieces(ctx))
         if len(start) + max(map(len, pieces.split(" "))) > formatter.width:
@@ -59,7 +58,6 @@ class Command(click.Command):
         formatter.write(filled.replace(GLUE, " ") + "\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options. For another tool's option name, the error suggests the name here."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

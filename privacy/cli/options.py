@@ -1,7 +1,7 @@
 """The options that the commands share, as click options.
 
-A value comes from the ``--config`` file, the command line, or a ``--batch`` line; later sources
-override earlier ones. `privacy.answers` checks the values of all sources.
+Sources, of which later ones override: the ``--config`` file, the command line, a ``--batch`` line.
+`privacy.answers` checks the values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -103,8 +103,7 @@ def merged(layers: Iterable[Mapping[str, Any]], one_of: tuple[str, ...]) -> Valu
     layers
         Values by parameter name; None means not given.
     one_of
-        Names of which exactly one must be given. A layer that gives one of
-        them removes those of earlier layers.
+        Names of which exactly one must be given; a layer that gives one removes the earlier ones.
     """
     values: Values = {}
     for layer in layers:

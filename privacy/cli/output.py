@@ -75,15 +75,10 @@ def error(text: str) -> None:
 
 
 def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
-    """Print the labeled values of a record, the requested quantity first.
+    """Print the labeled values of a record that are not None, the requested quantity first.
 
-    Parameters
-    ----------
-    answer
-        A record of `privacy.answers`. Values that are None are omitted.
-    down
-        Keys to round down: budgets, and a probability that is an upper
-        limit. All others are rounded up.
+    Values of the keys `down` are rounded down: budgets, and a probability that is an upper limit.
+    All others are rounded up.
     """
     name = _name(answer)
     asked = name.replace("-", "_")

@@ -68,19 +68,7 @@ def refusals() -> Iterator[None]:
 
 
 def command(answer: Answer, asked: Asked, text: str, *, show: Show = output.table) -> Command:
-    """Return a command named after a function of `privacy.answers`.
-
-    Parameters
-    ----------
-    answer
-        The function.
-    asked
-        Its options.
-    text
-        The help text.
-    show
-        Prints the record as text.
-    """
+    """Return a command for a function of `privacy.answers`; `show` prints its record as text."""
 
     def reply(*layers: Mapping[str, Any]) -> Record:
         return answer(options.merged(layers, asked.one_of))
@@ -117,8 +105,7 @@ def _usage(one_of: tuple[str, ...]) -> list[str]:
 def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
     """Return the options of a TOML file that this command has.
 
-    Several commands can share a file, so options of other commands are ignored. A name that no
-    command has is an error.
+    Commands can share a file: options of others are ignored, unknown names are errors.
     """
     if path is None:
         return {}
@@ -134,7 +121,7 @@ def _flat_toml(path: Path) -> Values:
     text = path.read_text(encoding="utf-8")
     if any(line.count(".") > 1000 for line in text.splitlines()):
         remedy = "Write one option per line, such as steps = 10."
-        raise ValueError(checks.expected("config", "<a deep key>", "flat", remedy))
+        raise ValueError(checks.expected("config", "<a deeply nested key>", "flat", remedy))
     return tomllib.loads(text)
 
 

@@ -7,10 +7,10 @@ from privacy.cli.questions import command
 sigma = command(runs.sigma, runs.SIGMA, "Find the smallest noise that meets a target.")
 epsilon = command(runs.epsilon, runs.EPSILON, "Find epsilon at a delta, given the noise.")
 delta = command(runs.delta, runs.DELTA, "Find delta at an epsilon, given the noise.")
-steps = command(runs.steps, runs.STEPS, "Find the largest number of steps.")
+steps = command(runs.steps, runs.STEPS, "Find the largest number of steps that meets a target.")
 sampling_probability = command(
     runs.sampling_probability,
     runs.SAMPLING_PROBABILITY,
-    "Find the largest sampling probability.",
+    "Find the largest q that meets a target.",
     show=lambda answer: table(answer, down=("sampling_probability",)),
 )

@@ -52,7 +52,6 @@ class GroupDivergence(Divergence):
         return _cut(_table(self, self.size - self.size // 2), self.size, orders, self)
 
     def of_one(self) -> Array:
-        """Return the divergence of one record at `_ORDERS`, in the worse direction."""
         total = sum(
             (count * part.at(_ORDERS) for part, count in self.parts), start=np.zeros(_ORDERS.size)
         )
@@ -62,7 +61,6 @@ class GroupDivergence(Divergence):
 
 @lru_cache(maxsize=64)
 def _table(group: GroupDivergence, size: int) -> Array:
-    """Return the divergence of the first `size` records of the chain at `_ORDERS`."""
     if size == 1:
         return group.of_one()
     return _cut(_table(group, size - size // 2), size, _ORDERS, group)

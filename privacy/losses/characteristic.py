@@ -41,7 +41,6 @@ def centered_characteristic(
 
 
 def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, Complex]:
-    """Return psi(y) and e^y - 1 at y = i frequency loss."""
     angle = frequency * loss.real
     half = np.sin(0.5 * angle)
     sine = np.sin(angle)

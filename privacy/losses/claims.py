@@ -25,7 +25,6 @@ class ClaimPair(DiscretePair):
     categories: int = 2
 
     def atoms(self) -> Atoms:
-        """Return the atoms of both answers, and of the remaining ones, whose loss is 0."""
         epsilon, rest = self.epsilon, self.categories - 2
         log_whole = math.log1p((self.categories - 1) * math.exp(-epsilon))
         log_p, loss = [-log_whole, -epsilon - log_whole], [epsilon, -epsilon]
@@ -41,17 +40,14 @@ class ClaimPair(DiscretePair):
 
     @property
     def mass_at_infinity(self) -> float:
-        """The claimed delta."""
         return self.mass
 
     @property
     def claim(self) -> tuple[float, float]:
-        """The claim itself."""
         return self.epsilon, self.mass
 
     @property
     def profile(self) -> Profile:
-        """In closed form."""
         return ClaimProfile(self.epsilon, self.mass, self.categories)
 
     @property

@@ -11,7 +11,7 @@ from privacy.losses.quadrature import Array, Complex
 def refuse_beyond(limit: int, count: float) -> None:
     """Raise OverflowError if a quadrature needs more than `limit` nodes."""
     if count > limit:
-        raise OverflowError(f"the privacy loss spreads too widely: {count:.1e} nodes needed")
+        raise OverflowError(f"the quadrature of the privacy loss needs {count:.1e} nodes")
 
 
 def log_sum(exponent: Array) -> Array:

@@ -1,7 +1,7 @@
 """Dominating pairs of finite distributions, described by their atoms.
 
-Atoms are log probabilities under P and losses log P/Q, each accurate to some units in the last
-place. In the reverse direction, log q = log p - loss and the loss is negated.
+Atoms are log probabilities under P and losses log P/Q, accurate to some units in the last place. In
+the reverse direction, log q = log p - loss and the loss is negated.
 """
 
 import math
@@ -46,7 +46,7 @@ class DiscretePair(LossPair):
     """A dominating pair with finitely many losses.
 
     A subclass is a frozen dataclass that defines `atoms` and, if some output identifies the data
-    set with certainty, `mass_at_infinity`.
+    set, `mass_at_infinity`.
     """
 
     __slots__ = ()
@@ -62,12 +62,10 @@ class DiscretePair(LossPair):
 
     @property
     def claim(self) -> tuple[float, float]:
-        """The largest finite loss and the mass at infinity."""
         return _largest(self), self.mass_at_infinity
 
     @property
     def profile(self) -> Profile:
-        """The sum over the atoms, in the worse direction."""
         return DiscreteProfile(self)
 
     @property
@@ -81,7 +79,6 @@ class DiscretePair(LossPair):
 
     @property
     def rho(self) -> float | None:
-        """An upper bound on the supremum over orders."""
         from privacy.losses.divergences import largest_rho
 
         divergence = self.divergence
@@ -89,11 +86,9 @@ class DiscretePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The atoms as nodes."""
         return DiscreteModel(self) if _largest(self) < _LARGEST_LOSS else None
 
     def sampled(self, sampling_probability: float) -> "DiscretePair":
-        """Return the pair on a Poisson sample."""
         return SampledDiscretePair(self, sampling_probability)
 
 
@@ -105,7 +100,6 @@ class SampledDiscretePair(DiscretePair):
     q: float
 
     def atoms(self) -> Atoms:
-        """Return the losses log(1 - q + q e^loss) and their log probabilities."""
         inner, q = self.inner.atoms(), self.q
         losses = tuple(_rounded_out(log_mixture(loss, q), loss) for loss in inner.loss)
         each = zip(inner.reversed().log_probability, losses, strict=True)
@@ -122,7 +116,6 @@ class SampledDiscretePair(DiscretePair):
         return math.nextafter(self.q * mass, 1.0) if mass else 0.0
 
     def sampled(self, sampling_probability: float) -> DiscretePair:
-        """Return the pair with both probabilities multiplied."""
         return SampledDiscretePair(self.inner, math.nextafter(self.q * sampling_probability, 1.0))
 
 
@@ -142,7 +135,6 @@ def log_mixture(loss: float, q: float) -> float:
 
 
 def _largest(pair: DiscretePair) -> float:
-    """Return the largest finite loss over both directions."""
     return max(_directed(pair, "remove").loss + _directed(pair, "add").loss)
 
 
@@ -160,11 +152,9 @@ class DiscreteProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The largest loss; infinite if there is a mass at infinity."""
         return math.inf if self.pair.mass_at_infinity else _largest(self.pair)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return an upper bound on log delta in the worse direction."""
         finite = max(_sum(_directed(self.pair, way), epsilon) for way in ("remove", "add"))
         mass = self.pair.mass_at_infinity
         delta = mass + (1 - mass) * finite
@@ -174,7 +164,6 @@ class DiscreteProfile(Profile):
 
 
 def _sum(atoms: Atoms, epsilon: float) -> float:
-    """Return an upper bound on sum p (1 - e^(epsilon - loss))+."""
     beyond = [(p, loss) for p, loss in zip(*atoms, strict=True) if loss > epsilon]
     total = math.fsum(
         math.exp(p + U * _ROUNDING * (1 + abs(p)))
@@ -191,19 +180,15 @@ class DiscreteModel:
     pair: DiscretePair
 
     def supremum(self, direction: "Direction") -> float:
-        """Return the largest finite loss."""
         return max(_directed(self.pair, direction).loss)
 
     def lost(self, direction: "Direction") -> float:
-        """Return the mass at infinity."""
         return self.pair.mass_at_infinity
 
     def nodes(self, direction: "Direction", t: float) -> "LossNodes":
-        """Return the atoms."""
         return _nodes(self.pair, direction)
 
     def shared_nodes(self, direction: "Direction", t: float) -> "LossNodes":
-        """Return the atoms, which are valid for every t."""
         return _nodes(self.pair, direction)
 
     def stack_key(self, t: float) -> Hashable:
@@ -213,13 +198,11 @@ class DiscreteModel:
     def stacked_nodes(
         self, models: Sequence[Any], direction: "Direction", t: float
     ) -> "LossNodes | None":
-        """Return None: different models share no atoms."""
         return None
 
     def line_nodes(
         self, direction: "Direction", t: float, frequency: float, log_moment: float
     ) -> "LineNodes":
-        """Return the atoms, tilted by exp(t loss)."""
         import numpy as np
 
         from privacy.losses.quadrature import LineNodes

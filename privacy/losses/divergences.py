@@ -1,7 +1,7 @@
 """Rényi divergences of one release, at many orders at once.
 
-Every divergence is an upper bound on the maximum over both directions or, if the directions differ
-and may cross, has one row per direction: "remove" first, "add" second.
+Each is an upper bound on the maximum over both directions or, if the directions differ and may
+cross, has one row per direction: "remove" first, "add" second.
 """
 
 import math
@@ -54,7 +54,6 @@ class Formula(Divergence):
 
     @classmethod
     def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
-        """Return the bounds of m instances of this class, shape (m, n)."""
         if len(several) == 1:
             return several[0].at(orders)[None, :]
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
@@ -69,7 +68,6 @@ class Linear(Divergence):
     rho: float
 
     def at(self, orders: Array) -> Array:
-        """Return order * rho."""
         return orders * (self.rho * (1 + 4 * U))
 
 
@@ -85,7 +83,6 @@ class Response(Formula):
     categories: int = 2
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence, from M - 1 >= 0 for relative accuracy at small losses."""
         loss, t = self.loss, orders - 1
         # P puts p on +loss, r on -loss and the rest on 0, with p = r e^loss:
         # M - 1 = p (e^(t loss) - 1) + r (e^(-t loss) - 1) = p (e^(t loss) - 1)(1 - e^(-a loss))
@@ -109,7 +106,6 @@ def _log1p_exp(log_sum: Array, size: Array) -> Array:
 
 
 def _log_expm1(x: Array) -> Array:
-    """Return log(e^x - 1), x > 0, also if e^x overflows."""
     return np.asarray(x + np.log(-np.expm1(-x)))
 
 
@@ -207,12 +203,10 @@ class SampledNoise(Divergence):
     """An upper bound for orders at which the quadrature fails, such as that without sampling."""
 
     def at(self, orders: Array) -> Array:
-        """Return the bounds, one row per direction."""
         return self.at_once([self], orders)[:, 0]
 
     @classmethod
     def at_once(cls, several: Sequence[Self], orders: Array) -> Array:
-        """Return the bounds of m instances, shape (2, m, n)."""
         models = [one.model for one in several]
         bounds = [one.unsampled.at for one in several]
         return np.stack([_by_moments(models, orders, way, bounds) for way in ("remove", "add")])
@@ -224,15 +218,14 @@ class SampledGaussianNoise(Formula):
 
     At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
     A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
-    without cancellation; at fractional orders the same expectation by quadrature. Removing is at
-    least as bad as adding at every order (their Theorem 5).
+    without cancellation; at fractional orders, quadrature. Removing is at least as bad as adding at
+    every order (their Theorem 5).
     """
 
     mu: float
     q: float
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence at integer and fractional orders."""
         value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # one row per order
         whole = orders == np.floor(orders)
         if not whole.all():
@@ -255,7 +248,6 @@ class SampledGaussianNoise(Formula):
         return odds + growth, np.abs(odds) + np.abs(growth)
 
     def _by_sum(self, orders: Array) -> Array:
-        """Return the divergence at integer orders, with all summands in one vector."""
         table = _binomials(tuple(orders.tolist()))
         terms, size = self._log_odds_terms(int(orders.max()))
         exponents = terms.take(table.place, axis=-1)
@@ -272,7 +264,6 @@ class SampledGaussianNoise(Formula):
     def _integrated(
         self, orders: Array, bound: "Callable[[SampledGaussianNoise, Array], Array]"
     ) -> Array:
-        """Return the divergence by quadrature, or `bound` if that fails."""
         if np.ndim(self.mu) == 0:
             model = SampledGaussian(self.q, 1 / self.mu)
             return _by_moment(model, orders, "remove", partial(bound, self))
@@ -304,7 +295,6 @@ def _by_moments(
     direction: Direction,
     bounds: Sequence[Callable[[Array], Array]],
 ) -> Array:
-    """Return the divergence of each model, or its bound if quadrature fails, shape (m, n)."""
     value = np.empty((len(models), orders.size))
     for rows, nodes in stacked_nodes(models, float(orders.max()) - 1, direction):
         if nodes is not None:
@@ -318,7 +308,6 @@ def _by_moments(
 def _by_moment(
     model: LossModel, orders: Array, direction: Direction, bound: Callable[[Array], Array]
 ) -> Array:
-    """Return the divergence of one model, or the bound at the orders at which quadrature fails."""
     try:
         return _from_moments(*log_moment(model, orders - 1, direction), orders)
     except OverflowError:
@@ -357,7 +346,6 @@ def counts(last: int) -> Array:
 
 
 def _groups(rows: Index, orders: Array) -> list[Index]:
-    """Split the rows into runs of orders with at most about `_SUMMANDS` summands."""
     ends = np.cumsum(orders)
     if not rows.size or ends[-1] <= _SUMMANDS:
         return [rows] if rows.size else []
@@ -375,8 +363,7 @@ class _Binomials:
     start, length
         Start and length of the run of each order.
     size
-        Size of the numbers that the logs were computed from, per order, which bounds their
-        rounding and that of the sum of a run.
+        Size per order of the numbers that the logs were computed from, which bounds the rounding.
     """
 
     log_binomial: Array
@@ -405,7 +392,6 @@ def _binomials(orders: tuple[float, ...]) -> _Binomials:
 
 
 def _log_row(a: int, log_factorials: Array) -> Array:
-    """Return log C(a, k) for k = 2 .. a."""
     if a <= _EXACT:
         return _exact_row(a)
     down = log_factorials[: a + 1]

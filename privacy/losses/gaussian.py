@@ -25,7 +25,6 @@ class GaussianPair(LossPair):
 
     @property
     def mu(self) -> float:
-        """mu, rounded up."""
         return round_up(math.sqrt(self.mu_squared), 4 * U)
 
     @property
@@ -40,7 +39,6 @@ class GaussianPair(LossPair):
 
     @property
     def divergence(self) -> "Divergence":
-        """Order * mu^2 / 2."""
         from privacy.losses.divergences import Linear
 
         return Linear(0.5 * self.mu_squared)
@@ -51,7 +49,6 @@ class GaussianPair(LossPair):
         return round_up(0.5 * self.mu_squared, 4 * U)
 
     def sampled(self, sampling_probability: float) -> "SampledGaussianPair":
-        """Return the mixture (1 - q) N(0, 1) + q N(mu, 1) against N(0, 1)."""
         return SampledGaussianPair(self.mu, sampling_probability)
 
 
@@ -59,7 +56,7 @@ class GaussianPair(LossPair):
 class SampledGaussianPair(LossPair):
     """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1).
 
-    It dominates (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
+    It is a dominating pair (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
     """
 
     mu: float
@@ -67,7 +64,6 @@ class SampledGaussianPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """From the profile of the Gaussian, in both directions."""
         return SampledProfile(GaussianProfile(self.mu), self.q)
 
     @property
@@ -81,7 +77,6 @@ class SampledGaussianPair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The trapezoid rule on the noise."""
         from privacy.losses.mixtures import SampledGaussian
 
         mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
@@ -89,7 +84,6 @@ class SampledGaussianPair(LossPair):
 
     @property
     def exact_model(self) -> bool:
-        """Whether `model` is the pair's own, not that of a little less noise."""
         return min(self.mu, self.q) >= _LEAST
 
 
@@ -107,7 +101,6 @@ class AntipodalPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """In closed form."""
         return AntipodalProfile(self.mu, self.q)
 
     @property
@@ -121,7 +114,6 @@ class AntipodalPair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The trapezoid rule on the noise."""
         from privacy.losses.mixtures import AntipodalGaussian
 
         mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
@@ -129,7 +121,6 @@ class AntipodalPair(LossPair):
 
     @property
     def exact_model(self) -> bool:
-        """Whether `model` is the pair's own, not that of a little less noise."""
         return min(self.mu, self.q) >= _LEAST
 
 
@@ -137,7 +128,7 @@ class AntipodalPair(LossPair):
 class GroupSampledPair(LossPair):
     """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1).
 
-    It dominates, also under adaptive composition (Ganesh 2024, arXiv 2401.10294).
+    It is a dominating pair, also under adaptive composition (Ganesh 2024, arXiv 2401.10294).
     """
 
     mu: float
@@ -146,14 +137,12 @@ class GroupSampledPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """In closed form, in the worse direction."""
         from privacy.losses.groups import GroupSampledProfile
 
         return GroupSampledProfile(self.mu, self.q, self.size)
 
     @property
     def divergence(self) -> "Divergence | None":
-        """By quadrature."""
         from privacy.losses.divergences import group_sampled
 
         reached = 1e-12 < self.mu < _LARGEST_MU
@@ -161,7 +150,6 @@ class GroupSampledPair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The trapezoid rule on the noise."""
         from privacy.losses.groups import GroupSampledGaussian
 
         reached = 1e-12 < self.mu < _LARGEST_REACHED and self.q > 1e-9

@@ -34,8 +34,8 @@ class GroupSampledGaussian(AgainstNormal):
     Attributes
     ----------
     most
-        The largest j in the mixture, by default k. The mass beyond is omitted. `lost` accounts for
-        it if the mixture is P; if it is Q, a smaller Q only increases delta.
+        The largest j in the mixture, by default k. `lost` accounts for the mass beyond if the
+        mixture is P; if it is Q, omitting it only increases delta.
     """
 
     sampling_probability: float
@@ -69,7 +69,6 @@ class GroupSampledGaussian(AgainstNormal):
         return self.most * self.shift
 
     def stack_key(self, t: float) -> Hashable:
-        """Return the model itself: different models share no nodes."""
         return self
 
     def _rounded_probability(self, t: float) -> float:
@@ -82,13 +81,11 @@ class GroupSampledGaussian(AgainstNormal):
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
     def _centers(self) -> tuple[Array, Array, Array]:
-        """Return the position, weight and log weight of each center."""
         kept = slice(self.most + 1)
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)
         return j[kept] * self.shift, weight[kept], log_weight[kept]
 
     def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the centers, and the log density ratio of each at z."""
         place, weight, log_weight = self._centers()
         return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
 
@@ -98,7 +95,6 @@ class GroupSampledGaussian(AgainstNormal):
         return float(tilted @ place / tilted.sum())
 
     def log_ratio(self, z: Array) -> Array:
-        """Return log dR/dN, relatively accurate near 0."""
         return self._in_blocks(self._log_ratio, z, 1)
 
     def _log_ratio(self, z: Array) -> Array:
@@ -121,10 +117,7 @@ class GroupSampledGaussian(AgainstNormal):
     def _in_blocks(self, function: Callable[[Array], _A], x: Array, depths: int) -> _A:
         """Return the function of x, computed in blocks of limited size.
 
-        Raises
-        ------
-        OverflowError
-            The table of all positions, depths and centers has too many entries.
+        Raises OverflowError if the whole table has too many entries.
         """
         entries = x.size * depths * (self.most + 1)
         refuse_beyond(_MOST_ENTRIES, entries)
@@ -164,7 +157,6 @@ def _binomial(size: int, q: float) -> tuple[Array, Array, Array]:
 
 @lru_cache(maxsize=64)
 def _likely(size: int, q: float) -> int:
-    """Return the smallest j with P(Bin(size, q) > j) <= 1e-60."""
     numerators, bits = _numerators(size, q)
     above, below = _LEAST.as_integer_ratio()
     allowed, most = (above << bits) // below - numerators[size], size
@@ -175,7 +167,6 @@ def _likely(size: int, q: float) -> int:
 
 
 def _numerators(size: int, q: float) -> tuple[list[int], int]:
-    """Return whole numbers n_j and b with Bin(j; size, q) = n_j / 2^b exactly."""
     kept, whole = q.as_integer_ratio()
     dropped = whole - kept
     numerators = [dropped**size]
@@ -186,7 +177,6 @@ def _numerators(size: int, q: float) -> tuple[list[int], int]:
 
 @lru_cache(maxsize=64)
 def _sampled(size: int, q: float) -> float:
-    """Return 1 - (1 - q)^size, accurate to an ulp."""
     return float(1 - (1 - Fraction(q)) ** size)
 
 
@@ -205,7 +195,6 @@ class GroupSampledProfile(Profile):
     size: int
 
     def log_delta(self, epsilon: float) -> float:
-        """Return an upper bound on log delta."""
         return max(self._removing(epsilon), self._adding(epsilon))
 
     def _removing(self, epsilon: float) -> float:
@@ -229,11 +218,9 @@ class GroupSampledProfile(Profile):
 
     @property
     def _some(self) -> float:
-        """Return the probability that any record is sampled, accurate to an ulp."""
         return _sampled(self.size, self.q)
 
     def _log_mass(self, x: float, *, below: bool = False) -> float:
-        """Return the log mass beyond x of the components with centers other than 0."""
         j, _, log_weight = _binomial(self.size, self.q)
         side = -1 if below else 1
         tails = [log_tail(side * (x - center)) for center in (j[1:] * self.mu).tolist()]
@@ -242,8 +229,8 @@ class GroupSampledProfile(Profile):
     def _place(self, level: float) -> float:
         """Return the x at which the part of dR/dN from centers other than 0 has log `level`.
 
-        By bisection. The initial bracket holds since this part is at most
-        P(some are sampled) e^(mu x) for x <= 0, and at least its last summand.
+        By bisection in a bracket: this part is at most P(some are sampled) e^(mu x) for x <= 0, and
+        at least its last summand.
         """
         j, _, log_weight = _binomial(self.size, self.q)
         place = j[1:] * self.mu

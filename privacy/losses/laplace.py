@@ -55,11 +55,9 @@ class LaplacePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """Two atoms, and quadrature panels between them."""
         return _model(1.0, self.distance)
 
     def sampled(self, sampling_probability: float) -> "SampledLaplacePair":
-        """Return the pair on a Poisson sample."""
         return SampledLaplacePair(self.distance, sampling_probability)
 
 
@@ -72,19 +70,16 @@ class SampledLaplacePair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """From the Laplace profile, in both directions."""
         return SampledProfile(LaplaceProfile(self.distance), self.q)
 
     @property
     def divergence(self) -> "Divergence":
-        """By quadrature."""
         from privacy.losses.divergences import sampled_laplace
 
         return sampled_laplace(self.distance, self.q)
 
     @property
     def model(self) -> "LossModel | None":
-        """Two atoms, and panels between them."""
         return _model(self.q, self.distance)
 
 

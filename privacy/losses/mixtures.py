@@ -21,7 +21,7 @@ def _right_end(pull: Callable[[float], float], span: float, p: float, extra: flo
 
     `pull` is the increasing slope of log mixture(z) - log normal(z), at most `span`. If the slope
     of the exponent is at most z0 - z beyond z0, the mass beyond z0 + 9 is negligible. Each end
-    gives a tighter bound on the slope, and so a tighter end.
+    gives a tighter bound on the slope.
     """
     end = math.inf
     for _ in range(8):
@@ -39,7 +39,6 @@ class AgainstNormal(NormalMixtures):
 
     @property
     def _span(self) -> float:
-        """Return the position of the last center."""
         return self.shift
 
     def _pull(self, z: float) -> float:
@@ -47,15 +46,12 @@ class AgainstNormal(NormalMixtures):
         raise NotImplementedError
 
     def log_ratio(self, z: Array) -> Array:
-        """Return log dR/dN, relatively accurate where it is near 0."""
         raise NotImplementedError
 
     def _log_mixture(self, z: Array) -> Array:
-        """Return R's log density, up to log sqrt(2 pi)."""
         raise NotImplementedError
 
     def _line_ratio(self, x: Array, y: Array | float) -> Complex:
-        """Return log dR/dN at x + i y."""
         raise NotImplementedError
 
     def _range(self, direction: Direction, t: float) -> tuple[float, float]:
@@ -105,7 +101,6 @@ class SampledGaussian(AgainstNormal):
         return m * slope(m * (z - m / 2), self.sampling_probability)
 
     def log_ratio(self, z: Array) -> Array:
-        """Return log dR/dN, relatively accurate where it is near 0."""
         m = self.shift
         return log_mixture(m * (z - m / 2), self.sampling_probability)
 

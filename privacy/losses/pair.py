@@ -34,8 +34,8 @@ class Loss:
 class LossPair(Loss):
     """A dominating pair (P, Q) of one application, in both directions.
 
-    In direction "remove", P is the output with the record and Q the output without it; "add" is
-    the reverse.
+    In direction "remove", P is the output with the record and Q the output without it; "add" is the
+    reverse.
     """
 
     __slots__ = ()
@@ -78,12 +78,10 @@ class MomentBound(Loss):
 
     @property
     def divergence(self) -> "Divergence":
-        """Linear in the order."""
         from privacy.losses.divergences import Linear
 
         return Linear(self._rho)
 
     @property
     def rho(self) -> float:
-        """The claimed rho."""
         return self._rho

@@ -32,18 +32,15 @@ class SampledLaplace:
     scale: float
 
     def supremum(self, direction: Direction) -> float:
-        """Return the larger loss of the two atoms."""
         side = 1 if direction == "remove" else -1
         return side * float(
             log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
         )
 
     def lost(self, direction: Direction) -> float:
-        """Return 0: no mass of P is omitted."""
         return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return the two atoms and Gauss-Legendre panels between them."""
         return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
 
     def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
@@ -60,12 +57,10 @@ class SampledLaplace:
         return LossNodes(log_base, -ratio)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return the number of panels and whether q = 1, or the model itself."""
         count = self._panel_count(t, 0.0)
         return (count, self.sampling_probability == 1) if count <= _EVEN else self
 
     def stacked_nodes(self, models: Sequence[Self], direction: Direction, t: float) -> LossNodes:
-        """Return shared nodes of models with one key, one row per model."""
         q, scale = columns((one.sampling_probability, one.scale) for one in models)
         return self._nodes_at(direction, t, q, np.atleast_1d(scale))
 
@@ -106,7 +101,6 @@ class SampledLaplace:
         return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return nodes for (0, t]."""
         return self.nodes(direction, t)
 
     def line_nodes(
@@ -161,7 +155,6 @@ class SampledLaplace:
 
 
 def _panels(ends: Array) -> tuple[Array, Array]:
-    """Return 16-point Gauss-Legendre nodes and weights of all panels between `ends`."""
     x, weight = _legendre()
     half = 0.5 * np.diff(ends)[:, None]
     return (ends[:-1, None] + half * (1 + x)).ravel(), (half * weight).ravel()

@@ -45,7 +45,6 @@ class LaplaceProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The distance in scales."""
         return self.loss
 
     def log_delta(self, epsilon: float) -> float:
@@ -57,11 +56,9 @@ class LaplaceProfile(Profile):
 
 @dataclass(frozen=True)
 class ClaimProfile(Profile):
-    """Randomized response that reveals its input with probability `mass`.
+    """Randomized response that reveals its input with probability `mass`: see `ClaimPair`.
 
     delta = mass + (1 - mass) (e^loss - e^epsilon) / (e^loss + categories - 1) for epsilon < loss.
-    With 2 categories it dominates every (loss, mass)-DP mechanism (Kairouz, Oh and Viswanath 2015,
-    Theorem 3.3).
     """
 
     loss: float
@@ -74,7 +71,6 @@ class ClaimProfile(Profile):
         return math.inf if self.mass else self.loss
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound, including the mass at infinity."""
         if epsilon >= self.loss:
             return math.log(self.mass) if self.mass else -math.inf
         rest = -math.expm1(epsilon - self.loss)
@@ -100,7 +96,6 @@ class SampledProfile(Profile):
         return _amplified(self.inner.supremum, self.q)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the larger of the two directions."""
         return max(self._removing(epsilon), self._adding(epsilon))
 
     def _removing(self, epsilon: float) -> float:
@@ -127,8 +122,8 @@ class AntipodalProfile(Profile):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
 
     The dominating pair of the Poisson-sampled Gaussian mechanism with one replaced record (Lebeda,
-    Regehr, Kamath and Steinke 2024, arXiv 2405.20769). The loss increases with x, so that delta is
-    P(X > x) - e^epsilon Q(X > x) at the x where the loss is epsilon.
+    Regehr, Kamath and Steinke 2024, arXiv 2405.20769). The loss increases with x: delta is
+    P(X > x) - e^epsilon Q(X > x) at the x where it is epsilon.
     """
 
     mu: float
@@ -165,11 +160,9 @@ class WorstProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The largest of the suprema."""
         return max(profile.supremum for profile in self.profiles)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the largest of the bounds."""
         return max(profile.log_delta(epsilon) for profile in self.profiles)
 
 

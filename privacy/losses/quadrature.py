@@ -8,8 +8,8 @@ with D the Rényi divergence. Since E_P exp(-L) = 1,
 
     M(t) - 1 = E_P[psi(t L) + t psi(-L)],   psi(y) = e^y - 1 - y,
 
-where every term is >= 0 at real t. So there is no cancellation, and M - 1 is relatively accurate
-even if it is 1e-16 or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
+where every term is >= 0 at real t. Without cancellation, M - 1 is relatively accurate even if it is
+1e-16 or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
 docs/theory/contour.md derives the spacing of the nodes and the errors.
 """
 
@@ -151,7 +151,6 @@ class LossNodes:
 
     @cached_property
     def _back(self) -> Array:
-        """Return E_P psi(-L), shape (..., 1)."""
         terms = _weighted_psi(self.log_weight, self._weight, -self.loss)
         return np.asarray(terms.sum(axis=-1, keepdims=True))
 

@@ -50,7 +50,6 @@ class NormalMixtures:
         return math.inf
 
     def lost(self, direction: Direction) -> float:
-        """Return 0: no mass of P is omitted."""
         return 0.0
 
     @property
@@ -81,22 +80,18 @@ class NormalMixtures:
         raise NotImplementedError
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return the nodes of the trapezoid rule for K(t)."""
         return self._nodes_at(direction, *self._pruned_grid(direction, t))
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return nodes for (0, t], None if there would be too many."""
         grid = self._shared_grid(direction, t)
         return None if grid is None else self._nodes_at(direction, *grid)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return the parameters that determine the shared grid."""
         return self._rounded_probability(t), _octave(self.noise_multiplier)
 
     def stacked_nodes(
         self, models: Sequence[Self], direction: Direction, t: float
     ) -> LossNodes | None:
-        """Return shared nodes of models with one key, one row per model."""
         grid = self._shared_grid(direction, t)
         if grid is None:
             return None
@@ -198,8 +193,7 @@ class NormalMixtures:
     def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
         """Return a coarse grid, and the log of the integrand there.
 
-        A wide grid omits cells in which the log of the integrand is about 200 + `spare` below its
-        maximum.
+        A wide grid omits cells where that log is about 200 + `spare` below its maximum.
         """
         low, high = self._range(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
@@ -280,8 +274,8 @@ class NormalMixtures:
     ) -> Array:
         """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
-        On the line Im z = d, where arg(dP/dQ) > 0, the integrand of M has the factor exp(-w arg),
-        which decreases with w. Any d inside the strip is valid.
+        On Im z = d, any d in the strip, where arg(dP/dQ) > 0, the integrand of M has the factor
+        exp(-w arg), which decreases with w.
         """
         shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
         z, h = shared or self._pruned_grid(direction, t)

@@ -22,11 +22,9 @@ class WorstPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """The pointwise maximum."""
         return WorstProfile(tuple(pair.profile for pair in self.pairs))
 
     @property
     def claim(self) -> tuple[float, float]:
-        """The largest epsilon and the largest delta."""
         claims = [pair.claim for pair in self.pairs]
         return max(epsilon for epsilon, _ in claims), max(mass for _, mass in claims)

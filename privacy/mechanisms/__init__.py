@@ -1,7 +1,7 @@
 """Mechanisms: frozen, hashable, validated descriptions of what ran.
 
-`noise` and `claims` describe single releases, `sampling` the records that they ran on, and
-`combinators` their composition. `privacy.accounting` computes the privacy curve.
+`noise` and `claims` are single releases, `sampling` draws their records, and `combinators` compose
+them.
 """
 
 from privacy.mechanisms.base import (

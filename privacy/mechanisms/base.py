@@ -39,7 +39,7 @@ class UnsupportedMechanism(NotImplementedError):
 class Mechanism:
     """Base class of all mechanisms.
 
-    A subclass is a frozen dataclass that validates its fields. It defines the privacy loss of ONE
+    A subclass is a frozen dataclass that validates its fields and defines the privacy loss of ONE
     application (`loss`) and, optionally, group privacy (`for_group`). Call `register_mechanism`
     so that its JSON form can be read.
     """
@@ -142,16 +142,9 @@ def unproven(
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered mechanism class.
+    """A registered mechanism class, and `build`, which makes it from the fields of its JSON form.
 
-    Attributes
-    ----------
-    kind
-        The class.
-    build
-        Function from the fields of the JSON form to a mechanism.
-    example
-        An instance; None for the composition nodes that `account` handles.
+    `example` is an instance; None for the composition nodes that `account` handles.
     """
 
     kind: type[Mechanism]
@@ -174,11 +167,6 @@ def register_mechanism(
         An instance of the class, a frozen dataclass.
     build
         Function from the fields of the JSON form to a mechanism; by default the class.
-
-    Raises
-    ------
-    ValueError
-        Another class is registered under that name.
     """
     example = checked(example, "example")
     add_to_registry(type(example), build or type(example), example)

@@ -51,11 +51,9 @@ class RandomizedResponse(Mechanism):
         freeze(self, epsilon=checks.epsilon(self.epsilon), categories=categories)
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
-        """Return the report distributions of two different true answers."""
         return ClaimPair(self.epsilon, categories=self.categories)
 
     def for_group(self, size: int) -> Mechanism:
-        """Return `size` reports, one for each record."""
         return repeat(self, size)
 
 
@@ -75,12 +73,10 @@ class PureDP(Mechanism):
         )
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
-        """Return randomized response, which dominates every epsilon-DP mechanism."""
         check_relation(self, relation)
         return ClaimPair(self.epsilon)
 
     def for_group(self, size: int) -> "PureDP":
-        """Return size * epsilon (Vadhan 2017, Lemma 2.2)."""
         return replace(self, epsilon=_scaled(self.epsilon, size))
 
 
@@ -108,10 +104,6 @@ class ApproximateDP(Mechanism):
         return ClaimPair(self.epsilon, self.delta)
 
     def for_group(self, size: int) -> "ApproximateDP":
-        """Return (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))), rounded up.
-
-        Vadhan 2017, Lemma 2.2.
-        """
         last = (size - 1) * self.epsilon
         log_gain = math.log(size)
         if self.epsilon > 0:
@@ -148,12 +140,10 @@ class ZeroConcentratedDP(Mechanism):
         )
 
     def loss(self, relation: NeighboringRelation) -> MomentBound:
-        """Return the bound order * rho on the Rényi divergence; no pair is known."""
         check_relation(self, relation)
         return MomentBound(self.rho)
 
     def for_group(self, size: int) -> "ZeroConcentratedDP":
-        """Return size^2 * rho (Bun and Steinke 2016, Proposition 1.9)."""
         return replace(self, rho=_scaled(self.rho, size * size))
 
 
@@ -165,8 +155,7 @@ def check_relation(
         raise unproven(
             claim,
             relation,
-            f"It was proven for {claim.relation}. Use that relation, or restate the claim for "
-            "this one by group privacy.",
+            f"It was proven for {claim.relation}. Use that relation.",
         )
 
 

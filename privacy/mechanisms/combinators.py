@@ -31,7 +31,6 @@ class Repeated(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the repeated mechanism."""
         return self.mechanism.null_is_absent
 
 
@@ -43,7 +42,6 @@ class Composed(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """Whether it is in all parts."""
         return all(part.null_is_absent for part in self.parts)
 
 
@@ -58,7 +56,6 @@ class Parallel(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """Whether it is in all parts."""
         return all(part.null_is_absent for part in self.parts)
 
     def leaves_cell(self, part: Mechanism, relation: NeighboringRelation) -> bool:
@@ -79,13 +76,8 @@ class Parallel(Mechanism):
         Returns
         -------
         answers, left
-            The results under `relation`, and those under ADD_OR_REMOVE_ONE for the parts whose
-            cell the record can leave.
-
-        Raises
-        ------
-        UnsupportedMechanism
-            As `ask`. A claim proven for one relation does not cover a record that leaves the cell.
+            The results under `relation`, and those under ADD_OR_REMOVE_ONE for the parts whose cell
+            the record can leave, which a claim proven for one relation does not cover.
         """
         parts = dict.fromkeys(self.parts)
         answers = [ask(part, relation) for part in parts]
@@ -113,14 +105,9 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     Parameters
     ----------
     mechanism
-        One run.
+        One run, returned itself if ``count=1``. Nested repetitions multiply.
     count
         Number of runs (the steps T), a whole number >= 1.
-
-    Returns
-    -------
-    Mechanism
-        With ``count=1``, `mechanism` itself. Nested repetitions multiply.
     """
     mechanism = checked(mechanism, "mechanism")
     count = checks.count("count", count, "Pass the number of runs (steps), at least 1.")
@@ -133,14 +120,9 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
 def compose(*mechanisms: Mechanism) -> Mechanism:
     """Return the composition of `mechanisms` on the same records.
 
-    The composition may be adaptive: later queries may depend on earlier outputs if this list of
-    mechanisms was fixed in advance.
-
-    Returns
-    -------
-    Mechanism
-        Nested compositions are flattened, equal parts merged into one repetition, and parts
-        sorted. A single mechanism is returned itself.
+    It may be adaptive: later queries may depend on earlier outputs if this list of mechanisms was
+    fixed in advance. Nested compositions are flattened, equal parts merged into one repetition, and
+    parts sorted. A single mechanism is returned itself.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
@@ -171,15 +153,10 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     Parameters
     ----------
     mechanisms
-        One mechanism per cell.
+        One mechanism per cell. A single one, whose cell is the whole data set, is returned itself.
     cells
         ``"by_record"``: the cell depends on the record, so that a replaced record can move to
         another cell. ``"by_public_index"``: the cell is fixed by public data (a round number).
-
-    Returns
-    -------
-    Mechanism
-        A single mechanism is returned itself; its cell is the whole data set.
     """
     if cells not in Parallel.CELLS:
         remedy = "Pass 'by_record' if a replaced record can change its cell."

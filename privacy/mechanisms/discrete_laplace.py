@@ -43,7 +43,7 @@ class DiscreteLaplace(Mechanism):
         scale = checks.real(
             "scale", self.scale, "Pass the scale of the noise, in the query's unit.", at_least=1e-9
         )
-        remedy = "Pass an integer, or use Laplace for a non-integer query."
+        remedy = "Pass an integer; Laplace takes any sensitivity."
         sensitivity = checks.count("sensitivity", self.sensitivity, remedy)
         checks.real("sensitivity", sensitivity, remedy, at_most=_LARGEST)
         replaced = 2 * sensitivity
@@ -54,7 +54,6 @@ class DiscreteLaplace(Mechanism):
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 
     def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
-        """Return two discrete Laplace distributions, shifted by the sensitivity."""
         assert self.replace_sensitivity is not None  # set when validated
         replaced = relation is REPLACE_ONE
         return DiscreteLaplacePair(
@@ -62,7 +61,6 @@ class DiscreteLaplace(Mechanism):
         )
 
     def for_group(self, size: int) -> "DiscreteLaplace":
-        """Return size times the sensitivity: the records' contributions add up."""
         assert self.replace_sensitivity is not None
         replaced = size * self.replace_sensitivity
         return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)

@@ -28,11 +28,6 @@ class Gaussian(Mechanism):
         Sensitivity to replacing one record, in clip norms, in (0, 2]. Used only under
         REPLACE_ONE. The default 2 (v against -v) is always valid; pass less only if the query
         changes less (1 for a reward in [0, 1] in a public round).
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain.
     """
 
     noise_multiplier: float
@@ -55,13 +50,11 @@ class Gaussian(Mechanism):
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
-        """Return N(mu, 1) against N(0, 1)."""
         # noise above 1e150 is treated as 1e150, so that the square does not underflow
         ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
         return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)
 
     def for_group(self, size: int) -> "Gaussian":
-        """Divide the noise multiplier by `size` (Dong, Roth and Su 2022, Theorem 2.14)."""
         return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
 
 
@@ -97,11 +90,9 @@ class Laplace(Mechanism):
         return _shift(self, relation)
 
     def loss(self, relation: NeighboringRelation) -> LaplacePair:
-        """Return two Laplace distributions, shifted by shift / scale."""
         return LaplacePair(ratio_up(self.shift(relation), self.scale))
 
     def for_group(self, size: int) -> "Laplace":
-        """Divide the scale by `size`: the records' contributions add up."""
         return replace(self, scale=divided(self.scale, size))
 
 

@@ -37,17 +37,15 @@ class _Unsampled(type):
 class PoissonSampled(Mechanism, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
-    Each record is included independently with `sampling_probability`. One sample is drawn for all
-    of `mechanism`, so that a sampled repetition reuses it. For T steps with a new sample each, use
-    ``repeat(PoissonSampled(m, ...), T)``. The sample must stay secret.
+    The sample must stay secret. All of `mechanism` uses one sample. For T steps with a new sample each, use ``repeat(PoissonSampled(m, ...), T)``.
 
     Parameters
     ----------
     mechanism
         The mechanism that runs on the sample.
     sampling_probability
-        Probability q in (0, 1] that a record is included. With 1 the result is `mechanism`
-        itself. Nested probabilities multiply.
+        Probability q in (0, 1] that a record is included; 1 gives `mechanism` itself. Nested
+        probabilities multiply.
     """
 
     mechanism: Mechanism
@@ -55,7 +53,6 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the sampled mechanism."""
         return self.mechanism.null_is_absent
 
     def loss(self, relation: NeighboringRelation) -> Loss:
@@ -89,7 +86,6 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
         return AntipodalPair(joint.mu, q)
 
     def for_group(self, size: int) -> Mechanism:
-        """Return the binomial mixture of Gaussians (Ganesh 2024, arXiv 2401.10294)."""
         if mu_squared(self.mechanism, ADD_OR_REMOVE_ONE) is None:
             return super().for_group(size)
         return GroupSampled(self.mechanism, self.sampling_probability, size)
@@ -109,7 +105,6 @@ class GroupSampled(Mechanism):
 
     @property
     def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the sampled mechanism."""
         return self.mechanism.null_is_absent
 
     def __post_init__(self) -> None:

@@ -15,11 +15,6 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     form
         A mapping with the key ``"type"`` (a class name) and the fields of that class, such as
         ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The type or a field is unknown, missing, or outside its domain.
     """
     if not isinstance(form, Mapping):
         raise TypeError(checks.expected("mechanism", form, "an object", _FORM))

@@ -26,6 +26,7 @@ def user_level(
     - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon,
       delta (e^(k epsilon) - 1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho
       (Bun and Steinke 2016, Proposition 1.9).
+    - Discrete Laplace: the sensitivity is multiplied by k.
     - Randomized response: k reports.
     - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024,
       arXiv 2401.10294). Not under REPLACE_ONE.
@@ -37,14 +38,14 @@ def user_level(
     max_contributions
         Contribution bound: the most records of one user, in any releases.
     spread
-        Contribution bounds of several releases. `mechanism` is ONE release, run ``len(spread)``
-        times with independent noise; a user owns at most ``spread[b]`` records of release b. For
-        Gaussian noise the cost is rho * sum of squares.
+        Contribution bounds per release: `mechanism` is ONE release, run ``len(spread)`` times with
+        independent noise, and a user owns at most ``spread[b]`` records of release b. Gaussian
+        noise costs rho * sum of squares.
 
     Returns
     -------
     Mechanism
-        Pass it to `account` with ``unit="one user"``. With one record per user, `mechanism`.
+        Pass it to `account` with ``unit="one user"``.
 
     Raises
     ------

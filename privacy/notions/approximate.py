@@ -1,9 +1,8 @@
 """Approximate DP: exact profiles of one release, and optimal composition of claims.
 
-Claims compose by the optimal composition theorem of Kairouz, Oh and Viswanath 2015 (Theorem 3.3):
-exactly if their epsilons are equal, else with the epsilons rounded up to a lattice (exact
-composition is #P-hard; `ApproximateCurve.gap` bounds the excess). A bounded loss composes as a pure
-claim; an unbounded one does not compose.
+Claims compose by Kairouz, Oh and Viswanath 2015, Theorem 3.3: exactly if their epsilons are equal,
+else with the epsilons rounded up to a lattice (exact composition is #P-hard; `ApproximateCurve.gap`
+bounds the excess). A bounded loss composes as a pure claim; an unbounded one does not compose.
 """
 
 import math
@@ -42,8 +41,6 @@ class ApproximateCurve(Curve):
 
     Parameters
     ----------
-    relation
-        The neighboring relation.
     parts
         The number of releases of each pair on the same records.
     known
@@ -74,8 +71,7 @@ class ApproximateCurve(Curve):
     def _mass(self) -> float:
         """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up.
 
-        It is at most the sum of the deltas, computed exactly from their decimal representations,
-        so that the result is not rounded up past that decimal sum.
+        It is at most the sum of the deltas, computed exactly from their decimal representations.
         """
         claims = [(p.claim[1], n) for p, n in self.parts.items()]
         total = sum((n * Fraction(repr(mass)) for mass, n in claims if mass), start=Fraction(0))
@@ -174,9 +170,8 @@ class ApproximateCurve(Curve):
     def gap(self, delta: float) -> float:
         """Return an upper bound on the excess of `epsilon` over exact optimal composition.
 
-        0 for one release and for claims of one epsilon. Otherwise the difference to the result
-        with every epsilon rounded down to the lattice, or `epsilon` itself if there are too many
-        claims for a lattice.
+        0 for one release and for claims of one epsilon. Otherwise the difference to the result with
+        every epsilon rounded down to the lattice, or `epsilon` itself if there are too many claims.
         """
         found = self.epsilon(delta)
         if self._total() == 1 or self._equal() or found == 0:

@@ -1,8 +1,7 @@
 """Composition of (epsilon, delta) claims: sums of losses +-epsilon.
 
-Randomized response dominates every epsilon-DP mechanism (Kairouz, Oh and Viswanath 2015, Theorem
-3.3). Its loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon. The caller
-adds the masses delta at infinity.
+Randomized response, which dominates (see `ClaimPair`), has loss +epsilon with probability
+e^epsilon / (1 + e^epsilon), else -epsilon. The caller adds the masses delta at infinity.
 """
 
 import math
@@ -88,7 +87,7 @@ class LatticeSum:
     losses
         Each epsilon, and the number of claims with it.
     rounded_up
-        Whether epsilons are rounded up. This gives an upper bound: randomized response with a
+        Whether epsilons are rounded up, which gives an upper bound: randomized response with a
         smaller epsilon is a postprocessing of that with a larger one.
     """
 

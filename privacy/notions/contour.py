@@ -1,6 +1,6 @@
 """The exact privacy profile of composed releases, by contour integration.
 
-The two directions (a record removed, a record added) are composed separately; delta is the larger
+The directions (a record removed, a record added) are composed separately; delta is the larger
 result. A single release uses its closed form. docs/theory/contour.md has the derivation.
 """
 
@@ -38,8 +38,6 @@ class ContourCurve(Curve):
 
     Parameters
     ----------
-    relation
-        The neighboring relation.
     parts
         The number of releases of each pair on the same records.
     mu_squared
@@ -188,7 +186,6 @@ class ContourCurve(Curve):
         return found
 
     def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":
-        """Return the composed curve: log moments add within each direction."""
         curves = (self, *others)
         parts = merged(pair for curve in curves for pair in curve.parts.items())
         squared = sum_up(curve.mu_squared for curve in curves)

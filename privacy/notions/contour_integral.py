@@ -55,7 +55,7 @@ class Line:
     epsilon
         The privacy loss bound of interest, >= 0.
     thrift
-        The increase of log(number of nodes) that is accepted for a factor e of accuracy.
+        The accepted increase of log(number of nodes) for a factor e of accuracy.
     """
 
     def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
@@ -88,8 +88,8 @@ class Line:
     ) -> tuple[float, float]:
         """Return c and an alias period for which the aliases are small.
 
-        A c left of the saddle point loses digits, since exp(K - c epsilon) grows relative to
-        delta. It may need far fewer nodes, since the tilt exp(c L) gives rare losses less weight.
+        A c left of the saddle point loses digits, since exp(K - c epsilon) grows relative to delta,
+        but may need far fewer nodes, since the tilt exp(c L) gives rare losses less weight.
         """
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
@@ -113,7 +113,7 @@ class Line:
     def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and mu^2 of a dummy.
 
-        If that needs too many nodes, a small dummy Gaussian is composed. It never decreases delta
+        If that needs too many nodes, a small dummy Gaussian is composed: it never decreases delta
         and makes the integrand decay like a Gaussian.
         """
         log_target = math.log(_TARGET * math.pi) + self.log_size
@@ -216,10 +216,10 @@ class Bound(NamedTuple):
 
 
 def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf) -> Bound:
-    """Return an upper bound on log delta(epsilon) in one direction, epsilon >= 0.
+    """Return an upper bound on log delta(epsilon) in one direction; -inf if delta is 0.
 
-    The bound is -inf if delta is 0. The search for the saddle point starts at `near`. A bound
-    below `least`, that of the other direction, need not be tight.
+    The search for the saddle point starts at `near`. A bound below `least`, that of the other
+    direction, need not be tight.
     """
     lost = total.lost
     if not lost:
@@ -354,10 +354,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
 def _on_line(line: Line, guess: float, log_delta: float) -> float:
     """Return an epsilon at which the bound of the line meets the target, by Newton's method.
 
-    Raises
-    ------
-    Unresolved
-        The line gives no useful bound at the solution or at an iterate.
+    Raises `Unresolved` if the line gives no useful bound at an iterate.
     """
     low, high = -math.inf, math.inf
     for _ in range(30):

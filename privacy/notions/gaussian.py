@@ -27,8 +27,6 @@ class GaussianCurve(Curve):
 
     Parameters
     ----------
-    relation
-        The neighboring relation.
     mu_squared
         mu^2 >= 0; additive under composition.
     """
@@ -39,7 +37,6 @@ class GaussianCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """True: the profile is exact."""
         return True
 
     @property
@@ -51,7 +48,6 @@ class GaussianCurve(Curve):
         return self._answer(GaussianPair(self.mu_squared).profile.log_delta(epsilon))
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
-        """Return the composed curve: mu^2 adds."""
         return GaussianCurve(self.relation, sum_up(curve.mu_squared for curve in (self, *others)))
 
     def _times(self, count: int) -> "GaussianCurve":

@@ -132,7 +132,6 @@ class LossSum:
         return t, max(epsilon, 0.0)
 
     def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
-        """Return a root by Newton's method in log t, with a bracket."""
         low, high, found, refused = 0.0, math.inf, 0.0, math.inf
         for _ in range(100):
             try:

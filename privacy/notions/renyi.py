@@ -3,7 +3,7 @@
 log delta(order) = (a - 1) (D - epsilon) + (a - 1) log(1 - 1/a) - log a (Canonne, Kamath and
 Steinke 2020, Proposition 12) is convex in the order a, since (a - 1) D is (van Erven and
 Harremoës 2014, Corollary 2) and the second derivative of the rest is 1 / (a (a - 1)). So one
-descent from a coarse grid finds the best order. Every order is valid.
+descent from a coarse grid finds the best order; every order is valid.
 """
 
 import math
@@ -53,8 +53,6 @@ class RenyiCurve(Curve):
 
     Parameters
     ----------
-    relation
-        The neighboring relation.
     parts
         The number of releases of each divergence on the same records.
     orders
@@ -70,17 +68,9 @@ class RenyiCurve(Curve):
     orders: tuple[float, ...] | None = None
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
-        """Return the divergence at each order, per direction if the directions differ.
+        """Return upper bounds on the divergences at `orders` > 1, of shape (n,).
 
-        Parameters
-        ----------
-        orders
-            Rényi orders > 1, shape (n,).
-
-        Returns
-        -------
-        ndarray
-            Upper bounds, shape (n,), or (2, n): record removed, record added.
+        The shape is (2, n), record removed and record added, if the directions differ.
         """
         a = np.asarray(orders, dtype=float)
         with np.errstate(over="ignore"):
@@ -93,7 +83,6 @@ class RenyiCurve(Curve):
 
     @cached_property
     def _stacks(self) -> list[tuple[Array, list[Divergence]]]:
-        """Return runs of at most `_STACK` parts of one class, with their counts."""
         kinds: dict[type[Divergence], list[Divergence]] = {}
         for part in self.parts:
             kinds.setdefault(type(part), []).append(part)
@@ -187,7 +176,6 @@ class RenyiCurve(Curve):
         return self._answer(max(0.0, math.nextafter(value, math.inf)), order=order, hint=order)
 
     def _plus(self, others: Sequence["RenyiCurve"]) -> "RenyiCurve":
-        """Return the composed curve: divergences add within each direction."""
         parts = merged(pair for curve in (self, *others) for pair in curve.parts.items())
         linear = [(part, n) for part, n in parts.items() if isinstance(part, Linear)]
         if len(linear) > 1:
@@ -201,7 +189,6 @@ class RenyiCurve(Curve):
         return RenyiCurve(self.relation, parts, self.orders)
 
     def _worst_of(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Return the maximum divergence at each order and in each direction."""
         if self.parts == other.parts:
             return RenyiCurve(self.relation, self.parts, self.orders)
         both = _Worst(tuple(dict.fromkeys(self._cells() + other._cells())))
@@ -244,7 +231,6 @@ class _Tried:
         self.orders = self.values = np.empty(0)
 
     def add(self, orders: Array) -> bool:
-        """Try more orders; return whether any was new."""
         wanted = (round(a) if self.whole and a >= FRACTIONAL else a for a in orders.tolist())
         known = self.orders.tolist()
         new = np.array(
@@ -259,7 +245,6 @@ class _Tried:
         return True
 
     def best(self) -> float:
-        """Return the best order so far."""
         return float(self.orders[self.values.argmin()])
 
     def widen(self) -> None:
@@ -306,7 +291,6 @@ class _Tried:
 
 
 def _vertex(x: Array, y: Array) -> tuple[float, float]:
-    """Return the minimizer, between three points, of the parabola through them, and its value."""
     left, right = np.diff(y) / np.diff(x)
     bend = (right - left) / (x[2] - x[0])
     if not bend > 0:

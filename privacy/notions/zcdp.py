@@ -39,7 +39,6 @@ def _check_conversion(conversion: str) -> None:
 
 
 def _gaussian_curve(rho: float) -> GaussianCurve:
-    """Return the exact curve of Gaussian noise with mu^2 = 2 rho."""
     # the conversion is the same under every relation
     return GaussianCurve(ADD_OR_REMOVE_ONE, 2 * rho)
 
@@ -59,7 +58,6 @@ def _best_order_for_delta(rho: float, log_inverse_delta: float) -> float:
 
 
 def _epsilon_at(rho: float, delta: float, x: float) -> float:
-    """Return an upper bound on epsilon from order 1 + x."""
     loss, gain = (1 + x) * rho, -math.log1p(1 / x)
     # log(1 - 1/a) = -log(1 + 1/x)
     mass = -(math.log1p(x) + math.log(delta)) / x
@@ -85,7 +83,6 @@ def _best_order_for_epsilon(rho: float, epsilon: float) -> float:
 
 
 def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
-    """Return an upper bound on log delta from order 1 + x."""
     order = 1 + x
     loss, gain = x * (order * rho - epsilon), -x * math.log1p(1 / x)
     rounding = 8 * U * (x * (order * rho + epsilon) - gain + math.log1p(x) + 1)
@@ -227,8 +224,6 @@ class ZeroConcentratedCurve(Curve):
 
     Parameters
     ----------
-    relation
-        The neighboring relation.
     rho
         The parameter, >= 0; additive under composition.
     known
@@ -242,7 +237,6 @@ class ZeroConcentratedCurve(Curve):
 
     @property
     def exact(self) -> bool:
-        """Whether only rho is known of the mechanism."""
         return self.known
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
@@ -258,7 +252,6 @@ class ZeroConcentratedCurve(Curve):
         return self._answer(found, order=1 + _best_order_for_epsilon(self.rho, found))
 
     def divergence(self, order: float) -> float:
-        """Return the bound order * rho on the Rényi divergence, order > 1."""
         order = checks.real("order", order, "Pass a Rényi order, such as 2.", above=1)
         return round_up(order * self.rho)
 

@@ -42,7 +42,6 @@ class Right:
         return bool(self._unused) and self._process == os.getpid()
 
     def use(self) -> bool:
-        """Return whether the permission was unused. Only one of several threads gets True."""
         try:
             return self._unused.pop() and self._process == os.getpid()
         except IndexError:

@@ -1,7 +1,6 @@
 """Root finding that always returns a point at which the target is met.
 
-`scipy.optimize` takes half a second to import, more than a calibration, and its root finders may
-stop on either side of the root.
+`scipy.optimize` takes half a second to import, and its results may be on either side of the root.
 """
 
 import math
@@ -28,10 +27,8 @@ def safe_root(
         Ends of the bracket, ``excess(safe) <= 0 < excess(unsafe)``.
     at_safe, at_unsafe
         The excess at the ends, if known.
-    rtol
-        Width of the final bracket, relative to the larger end.
-    atol
-        Sufficient absolute width of the final bracket.
+    rtol, atol
+        Width of the final bracket, relative to the larger end, and a sufficient absolute width.
 
     Returns
     -------

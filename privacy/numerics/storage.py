@@ -49,10 +49,7 @@ def write(
     parts: Sequence[Part] = (),
     kept: Sequence[str] | None = None,
 ) -> Stamp | None:
-    """Write a file atomically and durably.
-
-    It is written to a temporary file in the same folder, flushed to disk, and renamed. Only the
-    owner can read it.
+    """Write a file atomically and durably; only the owner can read it.
 
     Parameters
     ----------
@@ -108,7 +105,7 @@ def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None
 
 
 def check(path: Path, left: Stamp | None) -> None:
-    """Raise `Overtaken` unless the file at `path` has the stamp `left` and only one name."""
+    """Raise `Overtaken` unless the file at `path` has the stamp `left` and one hard link."""
     if stamp(path) != left:
         raise Overtaken(
             f"The file {str(path)!r} was moved or written by another object: the same release "
@@ -158,10 +155,10 @@ def clean(path: Path, kept: Iterable[str]) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a folder.
+    """Hold an exclusive lock on a folder, released when the process ends.
 
-    The lock is released when the process ends. Windows and some network file systems cannot lock
-    folders; there, two writers within milliseconds may both succeed.
+    Windows and some network file systems cannot lock folders; there, two writers within
+    milliseconds may both succeed.
     """
     if sys.platform == "win32":
         yield
@@ -228,13 +225,7 @@ def digest(header: dict[str, Any], arrays: Arrays) -> str:
 
 
 def read(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a file.
-
-    Raises
-    ------
-    ValueError
-        The file is damaged, was changed, or has another format version.
-    """
+    """Return the header and the arrays of a file; damaged or changed files are refused."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}

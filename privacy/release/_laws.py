@@ -3,19 +3,18 @@
 Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for x >= 0; E is convex and
 E(0) = 0. Every distribution below has weight exp(-E(|x|)).
 
-1. A block v = 0, 1, ... is drawn with probability proportional to exp(-E(t v)), by comparing one
+1. Draw a block v = 0, 1, ... with probability proportional to exp(-E(t v)), by comparing one
    uniform number with the cumulative sums.
-2. A point x in the block, t v <= x < t (v + 1), is drawn uniformly: k random bits for an integer,
-   and as many more bits as needed for a real number.
-3. x is accepted with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number.
-   An accepted x has weight exp(-E(t v)) exp(-(E(x) - E(t v))) = exp(-E(x)).
-4. A fair sign is drawn. On the integers, negative zero is rejected, since zero would count twice.
-   A real number is rounded to the nearest integer.
+2. Draw a point x of the block, t v <= x < t (v + 1), uniformly: k random bits for an integer, and
+   as many more bits as needed for a real number.
+3. Accept x with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number. The
+   weight of an accepted x is exp(-E(x)).
+4. Draw a fair sign. On the integers, reject negative zero, since zero would count twice. Round a
+   real number to the nearest integer.
 
-A uniform number is an endless sequence of bits, of which `width` are drawn first. They confine it
-to an interval; the number that it is compared with lies in another, certified interval. If the two
-overlap, more bits are drawn and the bounds are recomputed to more bits in Python integers; this
-ends with probability 1. The width affects which branch decides, not the distribution.
+The first `width` bits of a uniform number confine it to an interval; the number it is compared with
+lies in another, certified interval. If the two overlap, more bits are drawn and the bounds are
+recomputed in Python integers; this ends with probability 1. The distribution is that of any width.
 
 One assumption about floats: in step 3 of the vectorized branch, ``numpy.exp`` and the seven
 operations before it, whose result is below 520, have a total relative error of at most 2^-40, more
@@ -55,7 +54,6 @@ class Law:
 
     @property
     def block_bits(self) -> int:
-        """Return k: a block has length 2^k."""
         bits = int(16 * self.scale / _BLOCKS).bit_length() - 5  # floor(log2(scale / 8))
         return bits if self.is_rounded else max(bits, 0)
 
@@ -65,11 +63,9 @@ class Law:
         return self.block_bits + _FRACTION_BITS if self.is_rounded else self.block_bits
 
     def energy(self, x: Fraction) -> Fraction:
-        """Return E(x), x >= 0."""
         return x * x / (2 * self.scale**2) if self.is_gaussian else x / self.scale
 
     def gap(self, block: int, offset: int, bits: int) -> Fraction:
-        """Return E(x) - E(start of the block), x being `offset` 2^-bits of the block further."""
         length = Fraction(2) ** self.block_bits
         start = block * length
         return self.energy(start + Fraction(offset, 2**bits) * length) - self.energy(start)
@@ -173,7 +169,6 @@ def _words(source: Source, count: int, bits: int) -> npt.NDArray[Any]:
 
 
 def _lanes(law: Law, count: int, source: Source, width: int) -> Integers:
-    """Return the accepted values of `count` trials."""
     look = _words(source, count, width)
     block = block_table(law, width)[look].astype(np.int64)
     for lane in np.flatnonzero(block < 0):
@@ -235,7 +230,6 @@ def _refined_kept(
 
 
 def bernoulli_exp(energy: Fraction, source: Source) -> bool:
-    """Return True with probability exp(-energy), exactly; energy >= 0."""
     uniform, bits = 0, 0
     while True:
         uniform, bits = uniform << _MORE | _more(source), bits + _MORE
@@ -247,7 +241,6 @@ def bernoulli_exp(energy: Fraction, source: Source) -> bool:
 
 
 def uniform_below(count: int, source: Source) -> int:
-    """Return one of 0 ... count - 1, uniformly distributed."""
     bits = (count - 1).bit_length()
     while True:
         number = int.from_bytes(source(bits // 8 + 1), "little") & (1 << bits) - 1

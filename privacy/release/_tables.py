@@ -21,14 +21,9 @@ _FLOAT_USERS = (
 
 
 def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = None) -> Floats:
-    """Return the numbers of `data`: (n,) or (n, d) of an array, (n, d) of a frame's columns.
+    """Return the numbers of an array or series, (n,) or (n, d), or of a frame's columns, (n, d).
 
-    Parameters
-    ----------
-    data
-        An array of one or two dimensions, a series or a frame.
-    columns
-        A frame's columns. Default: all but `without`, the column of the users.
+    By default the columns are all but `without`, the column of the users.
     """
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
     if isinstance(columns, str):
@@ -46,6 +41,7 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         shown = "<rows of several lengths>"
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy)) from None
     if columns is not None:
+        remedy = "Pass an array with only these columns."
         raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         _refuse_words(frame)
@@ -63,7 +59,7 @@ def _kind_of(array: npt.NDArray[Any]) -> str:
 
 def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None) -> list[str]:
     """Return the columns to sum. Column names are public and may be in errors."""
-    remedy = f"The frame has {', '.join(map(str, known))}."
+    remedy = f"Use names of its columns: {', '.join(map(str, known))}."
     if without is not None and without not in known:
         raise ValueError(checks.expected("users", without, "a column of the frame", remedy))
     if columns is None:
@@ -75,17 +71,15 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
 
 
 def _refuse_words(frame: Any) -> None:
-    """Raise an error that names the frame's non-numeric columns, if any."""
     if frame is None:
         return
     words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
     if words:
         remedy = "Pass columns=[...] without them."
-        raise ValueError(checks.expected("columns", words, "of numbers", remedy))
+        raise ValueError(checks.expected("columns", words, "numeric", remedy))
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
-    """Return `values` with NaN and infinities replaced by zero, or raise if there are any."""
     if not_finite not in {"zero", "raise"}:
         remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' for an error."
         raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'raise'", remedy))
@@ -93,7 +87,7 @@ def finite(values: Floats, not_finite: NotFinite) -> Floats:
     if good.all():
         return values
     if not_finite == "raise":
-        remedy = "Pass not_finite='zero'. This error itself reveals that such values exist."
+        remedy = "Pass not_finite='zero'. Note: this error reveals that non-finite values exist."
         raise ValueError(checks.expected("data", "<some NaN or infinity>", "finite", remedy))
     return np.where(good, values, 0.0)
 
@@ -101,12 +95,7 @@ def finite(values: Floats, not_finite: NotFinite) -> Floats:
 def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
     """Return a number 0 ... k - 1 for the user of every row, and the k users.
 
-    Parameters
-    ----------
-    data
-        The table that has the column `users`, if that is a name.
-    users
-        A user for every row, or a column's name.
+    `users` are a user for every row, or the name of a column of `data`.
     """
     if isinstance(users, str):
         frame = None if _is_array(data) else _native("data", data, _USERS)

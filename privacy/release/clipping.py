@@ -26,8 +26,8 @@ Norm = Literal["l1", "l2", "linf"]  # from the largest
 class Contributions:
     """Clipped rows, one for each record or user, and a bound on the norm of each.
 
-    Build it with `clip_records`, `clip_users` or `LifetimeCap.clip_users`. If you build it by hand,
-    only the norms are checked. It is not private: it contains the data.
+    Build it with `clip_records`, `clip_users` or `LifetimeCap.clip_users`; by hand, only the norms
+    are checked. It contains the data and is not private.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class Contributions:
         Shape (n,) or (n, d), read-only. The exact norm of each row is at most `bound`.
     bound
         The clip norm C: the sensitivity, in that norm, of the sum to adding, removing or zeroing
-        one row. Replacing one row moves the sum by at most 2C.
+        one row; 2C to replacing one.
     norm
         ``"l1"``, ``"l2"`` or ``"linf"``.
     unit
-        What one row is, and so the unit of privacy: ``"record"`` or ``"user"``.
+        The unit of privacy, which one row is: ``"record"`` or ``"user"``.
     users
         The user of each row, if the unit is the user.
 
@@ -73,7 +73,6 @@ class Contributions:
         object.__setattr__(self, "values", values)
 
     def __reduce__(self) -> Any:
-        """Rebuild copies and pickles without the right to a release under a `LifetimeCap`."""
         return Contributions, (self.values, self.bound, self.norm, self.unit, self.users)
 
     @property
@@ -115,11 +114,11 @@ def clip_records(
     data
         Array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record.
     clip_norm
-        The bound C > 0, in the data's unit. It must be public. `choose_clip_norm` chooses one from
-        the data at a privacy cost.
+        The bound C > 0, in the data's unit; public. `choose_clip_norm` chooses one at a privacy
+        cost.
     norm
-        The norm that is bounded. Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with
-        another norm the noise may grow with the dimension (see `Contributions.bound_in`).
+        Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with another norm the noise may grow
+        with the dimension (see `Contributions.bound_in`).
     columns
         The columns of a frame. Default: all.
     not_finite
@@ -130,11 +129,6 @@ def clip_records(
     -------
     Contributions
         Unit ``"record"``. The exact norm of each row of floats is at most C.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain.
 
     Examples
     --------
@@ -175,13 +169,8 @@ def clip_users(
     Returns
     -------
     Contributions
-        Unit ``"user"``, one row per user. A user's row depends only on that user's rows and their
-        order, to the last bit.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain.
+        Unit ``"user"``, one row per user, which depends only on that user's rows and their order,
+        to the last bit.
 
     Examples
     --------
@@ -206,9 +195,9 @@ def limit_contributions(
     max_contributions
         Largest number of rows per user, >= 1.
     seed
-        None keeps each user's first rows. A whole number keeps pseudorandom ones, a function of
-        the seed, the user and the row's index among the user's rows, so not of the rows of others.
-        It may be public.
+        None keeps each user's first rows. A whole number, which may be public, keeps pseudorandom
+        ones: a function of the seed, the user and the row's index among the user's rows, so not of
+        the rows of others.
 
     Returns
     -------
@@ -240,7 +229,6 @@ def limit_contributions(
 
 
 def _ranks(codes: Integers, by_user: npt.NDArray[np.intp]) -> Integers:
-    """Return the index of every row among its user's rows, in the order `by_user`."""
     counts = np.bincount(codes)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     ranks = np.empty(codes.size, dtype=np.int64)
@@ -301,7 +289,6 @@ def clip_rows(
 
 
 def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
-    """Scale the rows of `columns` whose norm may exceed their bound."""
     largest = np.abs(columns).max(axis=0)
     largest[largest == 0] = 1.0
     scaled = columns / largest
@@ -320,7 +307,6 @@ def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
 
 
 def _blocks(rows: Floats) -> Iterator[slice]:
-    """Yield blocks of rows that fit in the processor's cache."""
     count = max(2**11, 2**13 // max(1, rows[:1].size))
     yield from (slice(start, start + count) for start in range(0, len(rows), count))
 
@@ -346,8 +332,8 @@ def _slack(columns: Floats) -> float:
 def sums_of_rows(columns: Floats) -> Floats:
     """Return each row's sum, one column added after the other.
 
-    The order of NumPy's own sum depends on the shape and layout of the whole table, so a row's sum
-    could round differently when another row is removed.
+    NumPy's own order of summation depends on the shape of the whole table, so removing a row could
+    change the rounding of another.
     """
     total = np.zeros(columns.shape[1])
     for column in columns:

@@ -30,13 +30,13 @@ class LifetimeCap:
     With independent Gaussian noise of standard deviation sigma in every release, ALL releases
     together are one Gaussian mechanism of noise multiplier sigma / C, adaptive or not (Smith and
     Thakurta 2022): account for ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the sensitivity of
-    all releases together is 2C, as that mechanism assumes. The cap does not cover Laplace noise,
-    which you account for at every release, nor noise that is correlated between releases.
+    all releases together is 2C, as that mechanism assumes. The cap covers neither Laplace noise,
+    which you account for at every release, nor noise correlated between releases.
 
-    The cap stores how much of the bound each user has spent. That is as private as the data: it is
-    never printed, logged or in an error message. Save the state before you use a release, so that
-    a crash cannot undo spending. Use one cap for all releases, or users spend twice: a cap cannot
-    be copied, pickled or used in a forked process. Threads can share it.
+    What each user has spent is as private as the data: it is never printed, logged or in an error
+    message. Save the state before you use a release, so that a crash cannot undo spending. Use one
+    cap for all releases. It cannot be copied, pickled or used in a forked process; threads can
+    share it.
 
     Parameters
     ----------
@@ -76,34 +76,31 @@ class LifetimeCap:
         Parameters
         ----------
         data, users, columns, not_finite
-            As in `privacy.clip_users`. Users are matched by equality. One cap takes either whole
-            numbers or strings: 7 and "7" would be two users.
+            As in `privacy.clip_users`. One cap takes either whole numbers or strings as users: 7
+            and "7" would be two users.
 
         Returns
         -------
         Contributions
-            Each of L2 norm at most C; a user whose bound is exhausted contributes zero. The norm is
-            spent even if you release nothing afterward.
+            Each of L2 norm at most C, zero for a user whose bound is exhausted. The norm is spent
+            even if you release nothing afterward.
 
         Raises
         ------
-        ValueError, TypeError
-            A value is outside its domain.
         RuntimeError
-            This process is a fork of the one that made the cap.
+            The process was forked.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
         if os.getpid() != self._process:
             raise RuntimeError(
-                "A fork of a LifetimeCap cannot spend: users would spend twice. Use the cap in the "
-                "process that made it."
+                "A forked process cannot use a LifetimeCap: each process would spend the whole "
+                "cap. Use the cap in the process that created it."
             )
         with self._claim:
             clipped = self._spend(sums, ids)
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).with_cap_right()
 
     def _spend(self, sums: Floats, ids: list[Any]) -> Floats:
-        """Clip the users' sums to their remaining bounds and spend the norms."""
         kinds = {type(user) for user in (*ids[:1], *islice(self._spent, 1))}
         if len(kinds) > 1:
             remedy = "Use the same user identifiers in every release."
@@ -126,8 +123,7 @@ class LifetimeCap:
         return clipped
 
     def __reduce__(self) -> Any:
-        """Refuse copies and pickles: users would spend twice."""
-        raise TypeError("A LifetimeCap cannot be copied. Store it once, with to_json().")
+        raise TypeError("A LifetimeCap cannot be copied. Save its state with to_json().")
 
     def to_json(self) -> dict[str, Any]:
         """Return the state, for a file that you keep as safe as the data."""

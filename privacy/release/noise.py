@@ -15,24 +15,15 @@ LARGEST_SCALE = 2**40
 
 
 def random_source(rng: Any, *, simulation: bool) -> Source:
-    """Return the source of random bytes: the operating system, or `rng` in a simulation.
-
-    Raises
-    ------
-    ValueError, TypeError
-        `rng` was given without ``simulation=True``, or `simulation` is not a bool.
-    """
+    """Return the source of random bytes: the operating system, or `rng` in a simulation."""
     if not isinstance(simulation, bool):
         remedy = "Pass True for a simulation, whose noise gives no privacy."
         raise TypeError(checks.expected("simulation", simulation, "True or False", remedy))
     if simulation:
         return np.random.default_rng(rng).bytes
     if rng is not None:
-        remedy = (
-            "Leave rng out: seeded noise is reproducible and gives no privacy. For a simulation "
-            "pass simulation=True."
-        )
-        raise ValueError(checks.expected("rng", rng, "None for noise that is released", remedy))
+        remedy = "Remove it: reproducible noise gives no privacy."
+        raise ValueError(checks.expected("rng", rng, "None unless simulation=True", remedy))
     return os.urandom
 
 
@@ -53,19 +44,9 @@ def discrete_gaussian(
         sigma the standard deviation is less than sigma.
     size
         Shape of the result.
-    rng
-        A seed or ``numpy.random.Generator``, for a simulation.
-    simulation
-        True allows `rng`. Simulation only: this noise is reproducible and gives no privacy.
-
-    Returns
-    -------
-    ndarray of int64
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
+    rng, simulation
+        A seed or ``numpy.random.Generator``, with ``simulation=True``. Simulation only: this noise
+        is reproducible and gives no privacy.
 
     Examples
     --------
@@ -91,10 +72,6 @@ def discrete_laplace(
         Parameter, in lattice steps, in (0, 2^40], taken exactly.
     size, rng, simulation
         As in `discrete_gaussian`.
-
-    Returns
-    -------
-    ndarray of int64
     """
     law = Law(_exact("scale", scale), is_gaussian=False)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -105,9 +82,8 @@ def rounded_gaussian(
 ) -> Integers:
     """Draw from a real Gaussian N(0, sigma^2) rounded to the nearest integer, exactly.
 
-    An integer plus this noise is the rounded sum of the integer and Gaussian noise. It is therefore
-    post-processing of the Gaussian mechanism, with its whole privacy profile: account for it as
-    ``Gaussian``.
+    An integer plus this noise is the rounded sum of the integer and Gaussian noise: post-processing
+    of the Gaussian mechanism, with its whole privacy profile. Account for it as ``Gaussian``.
 
     Parameters
     ----------
@@ -115,10 +91,6 @@ def rounded_gaussian(
         Standard deviation before rounding, in lattice steps, in [1, 2^40].
     size, rng, simulation
         As in `discrete_gaussian`.
-
-    Returns
-    -------
-    ndarray of int64
     """
     law = Law(_exact("sigma", sigma, at_least=1), is_gaussian=True, is_rounded=True)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -138,10 +110,6 @@ def rounded_laplace(
         Scale before rounding, in lattice steps, in [1, 2^40].
     size, rng, simulation
         As in `discrete_gaussian`.
-
-    Returns
-    -------
-    ndarray of int64
     """
     law = Law(_exact("scale", scale, at_least=1), is_gaussian=False, is_rounded=True)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -163,17 +131,13 @@ def float_gaussian_for_simulation(
         Shape of the result.
     rng
         A seed or ``numpy.random.Generator``.
-
-    Returns
-    -------
-    ndarray of float64
     """
     sigma = checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
     return np.random.default_rng(rng).normal(0.0, sigma, size)
 
 
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
-    remedy = "Pass it in lattice steps; for a smaller value use a coarser lattice."
+    remedy = "Pass it in lattice steps, with a step for which it is in this range."
     checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
     if not isinstance(value, Rational):
         return Fraction(float(value))

@@ -25,7 +25,7 @@ class ChosenNorm:
     clip_norm
         One of the candidates.
     mechanism
-        The mechanism of the choice. Compose it with the releases that use the norm.
+        The mechanism of the choice.
     """
 
     clip_norm: float
@@ -56,11 +56,10 @@ def choose_clip_norm(
     Parameters
     ----------
     data, users, columns
-        As in `clip_records` and `clip_users`: with users, a row is a user's sum. A NaN or an
-        infinity counts as zero.
+        As in `clip_users`; without users, a row is a record. NaN and infinities count as zero.
     candidates
         Public norms > 0, such as powers of two. Candidates that contain equally many rows are
-        equally likely, so leave out norms far above all rows.
+        equally likely, so omit norms far above all rows.
     epsilon
         Privacy cost of the choice, > 0.
     quantile
@@ -68,8 +67,7 @@ def choose_clip_norm(
     norm
         As in `clip_records`.
     relation
-        The neighboring relation in which you account for the other releases; the guarantee holds in
-        this one.
+        The neighboring relation of the guarantee, and of the other releases.
     rng, simulation
         As in `discrete_gaussian`.
 

@@ -27,13 +27,12 @@ class Release:
         The noisy sum, of shape () or (d,), in multiples of `step`.
     contribution_bound
         Sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
-        noise. Replacing one moves the sum by up to twice that.
+        noise; replacing one has up to twice this sensitivity.
     mechanism
-        The mechanism to account for. Its privacy profile holds in every neighboring relation.
+        The mechanism to account for, valid in every neighboring relation.
     charged_once
-        True: `mechanism` covers ALL releases under one `LifetimeCap` with noise of this scale, so
-        account for it once. False: account for it at every release, a second release of the same
-        contributions included.
+        True: account for `mechanism` once; it covers ALL releases under one `LifetimeCap` with
+        noise of this scale. False: account for it at every release, also of the same contributions.
     unit
         The unit of privacy: ``"record"`` or ``"user"``.
     scale
@@ -65,10 +64,9 @@ def release_sum(
     """Release the sum of clipped contributions with Gaussian or Laplace noise.
 
     Every contribution is rounded toward zero to a lattice, which increases no norm. The integers
-    are added exactly, and the nearest integer to real Gaussian (Laplace) noise is added. Since an
-    integer plus the rounded noise is the rounded sum, this is post-processing of the Gaussian
-    (Laplace) mechanism: the same guarantee holds in every relation and composition, with no term
-    for the lattice.
+    are added exactly, with noise rounded to the nearest integer. This is the rounded sum with real
+    noise, so post-processing of the Gaussian (Laplace) mechanism: the same guarantee holds in every
+    relation and composition, with no term for the lattice.
 
     Parameters
     ----------
@@ -76,22 +74,12 @@ def release_sum(
         From `clip_records`, `clip_users` or `LifetimeCap.clip_users`.
     mechanism
         ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
-        L1 bound. Its `replace_distance` must be 2: two clipped records can differ by 2 clip norms.
+        L1 bound. Its `replace_distance` must be 2.
     resolution
-        Lower bound of the noise's scale in lattice steps, in [1, 2^39]. It sets the rounding of
-        contributions (each coordinate loses less than a step) and does not affect privacy.
+        Lower bound of the noise's scale in lattice steps, in [1, 2^39]. Each coordinate of a
+        contribution loses less than a step to rounding. It does not affect privacy.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: this noise is reproducible
-        and gives no privacy.
-
-    Returns
-    -------
-    Release
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
+        As in `discrete_gaussian`.
 
     Examples
     --------
@@ -142,14 +130,12 @@ def quantized(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.
 
 
 def _sum(rows: npt.NDArray[np.int64], largest: int) -> Any:
-    """Return the exact sum of rows whose coordinates are at most `largest` in absolute value."""
     if len(rows) * largest < _LARGEST_INTEGER:
         return rows.sum(axis=0)
     return np.asarray(rows.astype(object).sum(axis=0), dtype=object)
 
 
 def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
-    """Return the bound in the norm of the noise, and the noise's scale."""
     if not isinstance(contributions, Contributions):
         remedy = "Clip them first: clip_records(data, clip_norm=...) or clip_users(...)."
         shown = f"<{type(contributions).__name__}>"

@@ -30,5 +30,4 @@ class Buffered(Toeplitz):
         check_parts("weights, decays", self.weights, self.decays, good=good)
 
     def memory(self, size: int) -> Memory:
-        """Return a memory with one vector per exponential."""
         return Buffers(self.weights, self.decays, size)

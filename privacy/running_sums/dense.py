@@ -31,11 +31,9 @@ class Dense(Factorization):
         check_parts("matrix", self.matrix, self.beside, good=good)
 
     def row(self, k: int) -> Array:
-        """Return row k up to its diagonal."""
         return self.matrix[k, : k + 1]
 
     def column_norms(self) -> Array:
-        """Return the column norms, of `beside` too."""
         norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
         return norms
 
@@ -43,6 +41,5 @@ class Dense(Factorization):
         return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
 
     def encoder(self, releases: int | None = None) -> Array:
-        """Return a copy of C, or of its leading part."""
         releases = part(releases, self.releases)
         return self.matrix[:releases, :releases].copy()

@@ -1,8 +1,8 @@
 """Factorizations A = B C of the running sum, which correlate the noise of its releases.
 
 A is the lower-triangular matrix of ones. The mechanism releases B (C x + z): the running sums A x
-with noise B z. C is lower triangular, so release k uses only the inputs up to k. The sensitivity of
-C x determines the privacy, the row norms of B the noise.
+with noise B z. C is lower triangular, so release k uses only inputs up to k. Privacy depends on the
+sensitivity of C x, the noise on the row norms of B.
 """
 
 from abc import ABC, abstractmethod
@@ -66,8 +66,7 @@ class Factorization(ABC):
     def column_normalized(releases: int) -> "Factorization":
         """Divide every column of the square root's C by its norm: equal sensitivity everywhere.
 
-        Late columns of C are short. Normalized, each record has the same sensitivity and the noise
-        is smaller.
+        Late columns of C are short; normalized, the sensitivity is the same and the noise smaller.
         """
         releases = _size(releases)
         coefficients = series.square_root(releases)
@@ -92,7 +91,8 @@ class Factorization(ABC):
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
         Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
-        2024), and is close to the square root. For simulations: exact integers need all K vectors.
+        2024), with noise close to that of the square root. For simulations: exact integers need all
+        K vectors.
         """
         releases = _size(releases)
         buffers = checks.count("buffers", buffers, "Pass the number of buffers, such as 12.")
@@ -126,9 +126,9 @@ class Factorization(ABC):
     ) -> "Factorization":
         """Estimate every node of a binary tree from all nodes below it.
 
-        Honaker (2015), the estimate "from below". It uses more nodes than there are releases.
-        Lower-triangular factors of side K with the same noise distribution come from the Cholesky
-        factor of the noise covariance.
+        Honaker (2015), the estimate "from below", which uses more nodes than there are releases.
+        Its factors of side K with the same noise come from the Cholesky factor of the noise
+        covariance.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Factorization(ABC):
             With ``"mean-square"``, the weight of each release's variance, > 0 and within a factor
             of 10^6 of each other.
         cache
-            A folder in which to store the result and from which to read it.
+            A folder in which the result is stored and looked up.
 
         Raises
         ------
@@ -224,12 +224,9 @@ class Factorization(ABC):
         return std
 
     def sensitivity(self, participation: Participation | None = None) -> float:
-        """Return an upper bound on the sensitivity of C x to one record, in clip norms, rounded up.
+        """Return an upper bound on the sensitivity of C x to one record, in clip norms.
 
-        Parameters
-        ----------
-        participation
-            The releases that one record can take part in. Default: one of them.
+        `participation` is the releases that one record can take part in, by default one of them.
         """
         if participation is not None and not isinstance(participation, Participation):
             remedy = "Pass a Participation, such as Participation.consecutive(10)."
@@ -288,7 +285,7 @@ class Factorization(ABC):
         found = {name: np.asarray(value) for name, value in values.items() if value is not None}
         for name, array in found.items():
             if array.dtype != np.float64:  # its state file could not be restored
-                remedy = "Convert it in __post_init__, or before you build the factorization."
+                remedy = "Convert it to float64 in __post_init__."
                 raise TypeError(checks.expected(name, values[name], "float64", remedy))
         return found
 
@@ -306,7 +303,7 @@ def part(releases: int | None, most: int) -> int:
     releases = most if releases is None else releases
     limit = min(most, DENSE_LIMIT)
     if releases > limit:
-        remedy = "Pass a smaller number of releases, or use row(k)."
+        remedy = "Use row(k), which needs no dense matrix."
         raise ValueError(checks.expected("releases", releases, f"<= {limit}", remedy))
     return releases
 
@@ -336,17 +333,7 @@ def register_factorization(kind: Kind) -> Kind:
     ----------
     kind
         A subclass of `Factorization`, whose own attribute `kind` is a name and a version, such as
-        ``"acme.decaying/1"``. Change the version when its fields change meaning.
-
-    Returns
-    -------
-    type
-        The class itself.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is not such a class, or another class is registered under that name.
+        ``"acme.decaying/1"``. Change the version when its fields change meaning. It is returned.
     """
     own: Any = kind
     if not (isinstance(own, type) and issubclass(own, Factorization)):

@@ -1,9 +1,9 @@
 """Exact rows of C x on the integer lattice, with noise from the operating system.
 
-All secrets are integers. Entries of C are rounded to 2^-20, and inputs are split into a high and a
-low part of 21 bits. Every product and partial sum is then a multiple of 2^-20 below 2^33, which
-doubles represent exactly in any order of summation. Row k of C x is rounded to the lattice and
-integer noise is added. Everything later is post-processing of that integer.
+All private values are integers. Entries of C are rounded to 2^-20, and inputs are split into a high
+and a low part of 21 bits, so that every product and partial sum is a multiple of 2^-20 below 2^33,
+which doubles represent exactly. Row k of C x is rounded to the lattice and integer noise is added;
+everything later is post-processing.
 """
 
 from dataclasses import dataclass
@@ -30,24 +30,21 @@ LARGEST = 2.0**42
 class Rounded(Factorization):
     """`exact` with the entries of C rounded to 2^-20, as the lattice uses them.
 
-    The entries decay but their number does not, so the noise of late releases changes by more than
+    The rounding of all entries of a row adds up: the noise of late releases changes by more than
     any entry does.
     """
 
     exact: Factorization
 
     def row(self, k: int) -> Array:
-        """Return the rounded row."""
         row: Array = np.rint(self.exact.row(k) * _GRAIN) / _GRAIN
         return row
 
     @property
     def band(self) -> int:
-        """The band of the exact factorization."""
         return self.exact.band
 
     def variance(self, k: int) -> float:
-        """Return the noise variance of release k (from 0), in units of that of z."""
         if self.releases <= DENSE_LIMIT:
             return float(self._variances[k])
         # row k of B solves b C = (1, ..., 1), from its last entry on
@@ -117,7 +114,6 @@ class Lattice:
         return round_up(column * participation.total(factorization.releases), 1e-9)
 
     def holds(self, values: Array) -> bool:
-        """Return whether every value is a whole multiple of the step."""
         units = self._units(values)
         return bool(np.all(units == np.rint(units)))
 
@@ -150,10 +146,8 @@ class Lattice:
         return rounded
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the raw inputs of the block, for a checkpoint."""
         return {"high": self._high.state(), "low": self._low.state()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], count: int) -> None:
-        """Restore what `state` returned after `count` releases."""
         self._high.restore(arrays["high"], count)
         self._low.restore(arrays["low"], count)

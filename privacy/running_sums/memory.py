@@ -34,27 +34,20 @@ class Memory(ABC):
 
 
 class History(Memory):
-    """The last `band` - 1 vectors, which suffice for a banded C.
+    """The last `band` - 1 vectors of length `size`, which suffice for a banded C.
 
-    Parameters
-    ----------
-    row
-        Returns row k from its first nonzero entry to its diagonal.
-    band
-        The largest length of a row.
-    size
-        Length of a vector.
+    `row` returns row k from its first nonzero entry to its diagonal; `band` is the largest length
+    of a row.
     """
 
     def __init__(self, row: Callable[[int], Array], band: int, size: int, releases: int) -> None:
         self._row = row
         self._keep = band - 1
-        # room for twice as many, so that moving them to the front is rare; a full history never is
+        # room for twice as many vectors, so that they are rarely moved; a full history never is
         self._vectors = np.zeros((min(releases, 2 * band), size))
         self._length = 0
 
     def past(self, k: int) -> Any:
-        """As `Memory.past`."""
         row = self._row(k)[:-1]
         vectors = self._vectors[self._length - len(row) : self._length]
         # in pieces: for larger products BLAS starts threads, which cost more than they save here
@@ -63,7 +56,6 @@ class History(Memory):
         return sum(row[i : i + piece] @ vectors[i : i + piece] for i in starts)
 
     def push(self, vector: Array) -> None:
-        """Append the vector, and discard the oldest ones if there is no room."""
         if self._length == len(self._vectors):
             self._vectors[: self._keep] = self._vectors[self._length - self._keep :]
             self._length = self._keep
@@ -71,11 +63,9 @@ class History(Memory):
         self._length += 1
 
     def state(self) -> Array:
-        """Return the stored vectors."""
         return self._vectors[: self._length]
 
     def restore(self, state: Array, count: int) -> None:
-        """Restore the vectors."""
         capacity = len(self._vectors)
         # a full history continues after the vectors that it keeps
         beyond = max(0, count - capacity - 1) % (capacity - self._keep)
@@ -94,20 +84,16 @@ class Buffers(Memory):
         self._buffers = np.zeros((len(weights), size))
 
     def past(self, k: int) -> Any:
-        """As `Memory.past`."""
         return self._weights @ self._buffers
 
     def push(self, vector: Array) -> None:
-        """Decay the buffers, and add the vector to each."""
         self._buffers *= self._decays
         self._buffers += vector
 
     def state(self) -> Array:
-        """Return the buffers."""
         return self._buffers
 
     def restore(self, state: Array, count: int) -> None:
-        """Restore the buffers."""
         _check_shape(state, self._buffers.shape)
         self._buffers[:] = state
 

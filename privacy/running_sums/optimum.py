@@ -45,7 +45,7 @@ def encoder(
     path = Path(cache) / f"running-sum-{releases}-{key}.npz"
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
         matrix = np.asarray(storage.read(path)[1]["matrix"], dtype=np.float64)
-        # noise and sensitivity are computed from the matrix read: a bad one costs no privacy
+        # noise and sensitivity are computed from the matrix read: a wrong one cannot weaken privacy
         if matrix.shape == (releases, releases) and _usable(matrix):
             return matrix
     matrix = _best(counts, objective)

@@ -1,8 +1,8 @@
 """Participation patterns of a record, and the sensitivity of C x that they imply.
 
-A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, whose squared norm
-is sum_bb' G_bb' <d_b, d_b'> with G = C'C. For all directions this is at most
-sum_bb' |G_bb'| |d_b| |d_b'|. Column norms suffice for ONE participation only.
+A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, of squared norm
+sum_bb' G_bb' <d_b, d_b'> <= sum_bb' |G_bb'| |d_b| |d_b'|, with G = C'C. Column norms suffice for
+ONE participation only.
 """
 
 import math
@@ -25,8 +25,8 @@ Cap = Literal["l1", "l2"]
 class Participation(ABC):
     """The releases that one record can take part in. Build it with one of the methods below.
 
-    The releases of a record are a function of its public index (the round it belongs to). If a
-    replacement can move a record from one release to another, count it as two participations.
+    They are a function of the record's public index (the round it belongs to). If a replacement can
+    move a record to another release, count it as two participations.
     """
 
     __slots__ = ()
@@ -81,7 +81,9 @@ class Participation(ABC):
             sensitivity is that of one release.
         """
         if norm not in get_args(Cap):
-            remedy = "Pass 'l1' to bound the sum of a record's norms, 'l2' for that of squares."
+            remedy = (
+                "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
+            )
             raise ValueError(checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
         return _LifetimeCap(norm)
 

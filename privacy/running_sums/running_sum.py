@@ -33,35 +33,30 @@ class RunningSum:
     factorization
         The correlation of the noise of the K releases; public.
     noise_multiplier
-        As in `Gaussian`, > 0. All releases together cost as much as ONE release with it.
+        As in `Gaussian`. All releases together cost as much as ONE release with it.
     shape
-        Shape of the vectors, an int or a tuple. Coordinates have independent noise, so leading axes
-        can be replicates in a simulation.
+        Shape of the vectors. Coordinates have independent noise, so leading axes can be replicates
+        in a simulation.
     clip_norm
-        L2 norm bound of one record's contribution to one release, > 0, in the values' unit.
+        L2 norm bound of one record's contribution to one release, in the values' unit.
     participation
         The releases that one record can take part in. Default: one of them.
     relation, replace_distance
-        The neighboring relation, and the largest distance, in clip norms, between a record's
-        contribution and its replacement under REPLACE_ONE. `Gaussian` holds for every relation;
-        with ``noise="discrete"`` the guarantee holds for `relation`.
+        The neighboring relation, and `replace_distance` as in `Gaussian`. With
+        ``noise="discrete"`` the guarantee holds only for `relation`, else for every relation.
     noise
-        Distribution of the noise z on the integer lattice. ``"rounded"``: Gaussian noise, rounded
-        exactly; the privacy profile of the Gaussian mechanism holds. ``"discrete"``: discrete
-        Gaussian, for which only rho-zCDP is claimed.
+        ``"rounded"``: Gaussian noise rounded exactly to the lattice, with the privacy profile of
+        the Gaussian mechanism. ``"discrete"``: discrete Gaussian noise, for which only rho-zCDP is
+        claimed.
     step
-        Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
-        multiples of it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
-    simulation
-        Simulation only: float noise. The accounting is for ideal Gaussian noise; it does not hold
-        for floats.
-    rng
-        A seed or ``numpy.random.Generator``, for a simulation. Otherwise noise comes from the
-        operating system.
+        Lattice spacing, a power of two, about 2^-30 sigma by default. Values are whole multiples of
+        it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
+    simulation, rng
+        Simulation only: float noise from the seed or generator `rng`, to which the guarantee does
+        not apply. Otherwise noise comes from the operating system.
     path
-        A new state file. Every release is written to disk before it is returned. The file contains
-        the raw sums of this block: keep it as safe as the data. Long arrays are stored once in
-        files ``<path>.part-*`` beside it: move them together.
+        A new state file, written before a release is returned. It contains the raw sums of this
+        block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
 
     Attributes
     ----------
@@ -72,16 +67,11 @@ class RunningSum:
     sensitivity
         Sensitivity of C x to one record whose contributions have norm 1.
 
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain.
-
     Notes
     -----
     sigma = noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)): rounding C x row by row
     can move each of its K d coordinates by one more step. After K releases a new block with fresh
-    noise starts at the last sum; this requires that each record takes part once.
+    noise starts at the last sum, if each record participates once.
 
     Adaptive inputs: Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1.
 
@@ -189,8 +179,8 @@ class RunningSum:
     def quantize(self, contributions: Any) -> Array:
         """Return contributions on the lattice, each coordinate rounded toward zero.
 
-        Quantize every record's contribution before you sum them. Rounding increases no norm, and
-        sums are exact up to 2^53 steps. In a simulation the values are returned unchanged.
+        Quantize each record's contribution before you sum them: this increases no norm, and sums
+        are exact up to 2^53 steps. In a simulation the values are unchanged.
         """
         values = _numbers("contributions", contributions)
         if self.simulation:
@@ -209,23 +199,17 @@ class RunningSum:
             Sum of the contributions of this release's records, of shape `shape`. May depend on
             earlier releases.
 
-        Returns
-        -------
-        ndarray
-            The next release.
-
         Raises
         ------
         ValueError
-            The shape differs, a value is not finite or not on the lattice, or a new block would
-            start while records may take part in several releases. The state is unchanged.
+            The shape differs, a value is not finite or not on the lattice, or repeated
+            participation rules out a new block. The state is unchanged.
         RuntimeError
-            An earlier release was interrupted or could not be saved, or the file has changed since
-            this object wrote it: restore the file. Or this process is a fork of the one that built
-            the sum.
+            An earlier release was interrupted or not saved, or another object changed the file:
+            restore the file. Or the process was forked.
         """
         flat = self._checked(values)
-        with self._claim:  # from the first check to the last byte written
+        with self._claim:  # one release at a time, including its write
             self._check_alone()
             return self._step(flat)
 
@@ -233,7 +217,10 @@ class RunningSum:
         k = self.releases % self.factorization.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
-                remedy = "Choose more releases at the start: a new block needs participation once."
+                remedy = (
+                    "Build the sum with more releases: a sum with repeated participation cannot "
+                    "be restarted as a new block."
+                )
                 rule = f"< {self.factorization.releases} with {self.participation}"
                 raise ValueError(checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
@@ -260,8 +247,8 @@ class RunningSum:
         self._check_whole()
         if not self.simulation and os.getpid() != self._process:
             raise RuntimeError(
-                "A fork of a RunningSum cannot release: it would draw a second noise for the same "
-                "release. Build the sum, or restore its file, in the process that uses it."
+                "A forked process cannot use a RunningSum: the same release would get noise twice. "
+                "Build or restore the sum in the process that uses it."
             )
         if self._path is not None:
             storage.check(self._path, self._left)
@@ -293,8 +280,8 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Outside a simulation the entries of C are rounded to 2^-20, and the variance is that of the
-        rounded C. With discrete noise it is an upper bound; rounding adds less than step^2.
+        Outside a simulation it is that of C rounded to 2^-20. With discrete noise it is an upper
+        bound; rounding adds less than step^2.
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorization.releases)
@@ -317,13 +304,10 @@ class RunningSum:
         return Rounded(factorization.name, factorization.releases, factorization)
 
     def noise_covariance(self, releases: int) -> Array:
-        """Return the noise covariance of releases 1 .. `releases`, for one coordinate.
+        """Return sigma^2 B B', the noise covariance of releases 1 .. `releases` in one coordinate.
 
-        Returns
-        -------
-        ndarray, shape (releases, releases)
-            sigma^2 B B', with C rounded as in `noise_variance`. A new block adds independent noise
-            to that of the last sum. Coordinates are independent.
+        C is rounded as in `noise_variance`. A new block adds independent noise to that of the last
+        sum. Coordinates are independent.
         """
         releases = checks.count("releases", releases, "Pass the number of releases.")
         most = self.factorization.releases
@@ -338,7 +322,6 @@ class RunningSum:
         return covariance
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse copies and pickles: a copy would draw a second noise for the same release."""
         if not self.simulation:
             raise TypeError("A RunningSum that releases data cannot be copied. Use save(path).")
         return super().__reduce_ex__(protocol)
@@ -346,8 +329,7 @@ class RunningSum:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, which contains the raw sums of this block.
 
-        Do not continue from one file with two objects: each would draw its own noise for the same
-        release.
+        Two objects must not continue from one file: the same release would get noise twice.
 
         Raises
         ------
@@ -370,10 +352,10 @@ class RunningSum:
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> "RunningSum":
-        """Continue from a state file; later releases are saved to the same file.
+        """Continue from a state file, to which later releases are saved.
 
-        The last release is in `prefix`, and the number of releases in `releases`. A crash may have
-        come after a release was saved and before you used it.
+        `prefix` is the last release. A crash may have come after it was saved and before you used
+        it.
 
         Raises
         ------
@@ -384,7 +366,7 @@ class RunningSum:
 
 
 def _numbers(name: str, values: Any) -> Array:
-    """Return a copy of secret values as floats, without NumPy's error, which prints a value."""
+    """Return a copy of private values as floats, without NumPy's error, which prints a value."""
     try:
         numbers: Array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

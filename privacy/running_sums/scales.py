@@ -18,16 +18,12 @@ class Scales:
 
     Attributes
     ----------
-    clip_norm
-        Norm bound of one record's contribution to one release.
-    sensitivity
-        Sensitivity of C x to one record whose contributions have norm 1.
+    clip_norm, sensitivity, sigma
+        As in `RunningSum`.
     step
         Spacing of the lattice, 0 in a simulation.
     rounding
         Upper bound on the increase by rounding of the distance between two C x.
-    sigma
-        Standard deviation of the noise z.
     """
 
     clip_norm: float
@@ -39,7 +35,6 @@ class Scales:
     def of_discrete_noise(
         self, gaussian: Gaussian, relation: NeighboringRelation
     ) -> ZeroConcentratedDP:
-        """Return the mechanism to account for with discrete noise."""
         replaced = relation is NeighboringRelation.REPLACE_ONE
         distance = gaussian.replace_distance if replaced else 1.0
         moved = round_up(distance * self.clip_norm * self.sensitivity + self.rounding, 4 * ULP)
@@ -56,13 +51,7 @@ def scales(
     step: float | None,
     simulation: bool,
 ) -> Scales:
-    """Return the scales of a running sum of vectors of length `size`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The clip norm or the step is outside its domain.
-    """
+    """Return the scales of a running sum of vectors of length `size`."""
     clip_norm = checks.real(
         "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
     )
@@ -96,7 +85,6 @@ def _width(step: float | None, sigma: float) -> float:
 def _steps_of_rounding(
     factorization: Factorization, participation: Participation, distance: float, size: int
 ) -> float:
-    """Return how many steps rounding can add to the distance between two C x."""
     releases = factorization.releases
     steps = math.sqrt(releases * size)  # a step for each coordinate of each row
     if distance < 2:

@@ -75,8 +75,8 @@ def seal(
 ) -> tuple[list[storage.Part], list[str]]:
     """Move full parts of a long history out of the file that every release rewrites.
 
-    A part is named by its digest, and the file of the previous release still has its rows. A crash
-    between the two writes thus loses nothing, and the part is written again unchanged.
+    A part is named by its digest, and the file of the previous release still has its rows: a crash
+    between the two writes loses nothing.
 
     Parameters
     ----------
@@ -111,7 +111,6 @@ def seal(
 
 
 def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
-    """Prepend the parts to the last rows."""
     found = []
     for kept in digests:
         part = storage.read(storage.part_of(path, kept))
@@ -124,13 +123,7 @@ def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
 
 
 def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
-    """Return the running sum of a state file, which continues with that file.
-
-    Raises
-    ------
-    ValueError
-        The file is of another kind, or its parts do not match.
-    """
+    """Return the running sum of a state file, which continues with that file."""
     path = path.resolve()  # later releases replace the file itself, not a link to it
     with storage.alone_in(path.parent):
         left = storage.stamp(path)
@@ -170,7 +163,6 @@ def _respelled(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename(header: dict[str, Any]) -> None:
-    """Replace the kind names of version 0.1."""
     for fields, name in ((header, "factorization"), (header["participation"], "kind")):
         fields[name] = _OLD_NAMES.get(fields[name], fields[name])
 
@@ -192,7 +184,10 @@ def _rebuilt(
     if releases != 0:
         releases = checks.count("releases", releases, "Restore the file from a backup.")
     if releases > most and sums.participation != Participation.once():
-        remedy = "Restore the file from a backup: a new block needs participation once."
+        remedy = (
+            "Restore the file from a backup: a sum with repeated participation cannot be restarted "
+            "as a new block."
+        )
         raise ValueError(checks.expected("releases", releases, f"<= {most}", remedy))
     sums.releases = releases
     in_block = (releases - 1) % most + 1 if releases else 0

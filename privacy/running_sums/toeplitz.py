@@ -35,35 +35,28 @@ class Toeplitz(Factorization):
 
     @property
     def band(self) -> int:
-        """The number of diagonals."""
         return len(self.coefficients)
 
     def row(self, k: int) -> Array:
-        """Return the coefficients, the last one first, over their scales."""
         row = self.coefficients[: k + 1][::-1]
         return row if self.scale is None else row / self.scale[k + 1 - len(row) : k + 1]
 
     def column_norms(self) -> Array:
-        """Return the column norms, from partial sums of the squared coefficients."""
         return self._of_columns(np.sqrt(np.cumsum(np.square(self.coefficients))))
 
     def column_sums(self) -> Array:
-        """Return the column sums, from partial sums of the absolute coefficients."""
         return self._of_columns(np.cumsum(np.abs(self.coefficients)))
 
     def diagonal(self) -> Array:
-        """Return the first coefficient over the scales."""
         return self._of_columns(np.full(self.band, self.coefficients[0]))
 
     def _of_columns(self, sizes: Array) -> Array:
-        """Return the size of each column from the partial sizes of an unscaled column."""
         # late columns have fewer entries than the band
         last = np.minimum(self.releases - 1 - np.arange(self.releases), self.band - 1)
         columns: Array = sizes[last]
         return columns if self.scale is None else columns / self.scale
 
     def row_sum(self) -> float:
-        """Return an upper bound of the largest row sum: all coefficients over the least scale."""
         total = float(np.abs(self.coefficients).sum())
         least = 1.0 if self.scale is None else float(self.scale.min())
         return round_up(total / least, self.releases * ULP)

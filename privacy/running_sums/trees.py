@@ -28,7 +28,6 @@ def honaker(releases: int) -> tuple[Array, Array]:
 
 
 def _nodes(releases: int) -> list[tuple[int, int]]:
-    """Return (start, end) of every complete node, in order of completion."""
     return [
         (end - (1 << level), end)
         for end in range(1, releases + 1)
@@ -37,7 +36,6 @@ def _nodes(releases: int) -> list[tuple[int, int]]:
 
 
 def _estimates(nodes: list[tuple[int, int]], releases: int) -> Array:
-    """Return, for each prefix, the weights of the nodes in its estimate."""
     best: dict[tuple[int, int], Array] = {}
     for i, (start, end) in enumerate(nodes):  # children precede their parent
         own = np.zeros(len(nodes))

@@ -1,6 +1,6 @@
 """The audits of this package itself, as functions that raise AssertionError.
 
-They import inside, so that they audit whichever copy of the package is loaded.
+They import inside, so that they audit the loaded copy of the package.
 """
 
 import math
@@ -56,7 +56,7 @@ def audit_accounting():
 
 
 def audit_nested_sampling():
-    """A record that passes two coins is there with the product of their probabilities."""
+    """Nested Poisson sampling multiplies the sampling probabilities."""
     import privacy as dp
     from privacy.audit import falsify
 
@@ -70,7 +70,7 @@ def audit_nested_sampling():
 
 
 def audit_groups():
-    """Three records that change together move a Gaussian three times as far."""
+    """A group of three records has three times the sensitivity of one."""
     import privacy as dp
     from privacy.audit import falsify
 
@@ -91,7 +91,7 @@ KNOWN = {0.5: 7.032, 1.0: 3.7306, 2.0: 1.994, 5.0: 0.8919}
 
 
 def audit_calibration():
-    """Noise that was calibrated is as private as the noise that is known to be enough."""
+    """Calibrated noise is not below a known sufficient sigma."""
     import privacy as dp
     from privacy.audit import falsify
 
@@ -122,7 +122,7 @@ def audit_calibration():
 
 
 def audit_budget():
-    """What a budget lets through spends no more than it promises, however it is asked."""
+    """The spends that a budget accepts cost at most its limit, in any order."""
     import privacy as dp
     from privacy.audit import falsify
 

@@ -1,4 +1,4 @@
-"""Releases as a user writes them, each with what it claims: what the audits are tried on."""
+"""Releases as a user writes them, each with its claim; input of the audits."""
 
 import math
 
@@ -8,7 +8,7 @@ DOMAIN = ("a", "b", "c")
 
 
 def clip(value, bound=CLIP):
-    """Return a number within the bound; what is not a number contributes nothing."""
+    """Return a number within the bound; NaN contributes nothing."""
     if math.isnan(value):
         return 0.0
     return min(max(value, -bound), bound)

@@ -1,4 +1,4 @@
-"""What `privacy.audit` offers, and what it costs to import."""
+"""The public names of `privacy.audit`, and the cost of its import."""
 
 import json
 import subprocess

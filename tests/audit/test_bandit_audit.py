@@ -1,11 +1,10 @@
-"""Audit of bandits, end to end: what an onlooker can tell about one reward from the transcript.
+"""End-to-end audit of bandits: membership inference on one reward from the transcript.
 
-Two tables of rewards differ in what is protected. The onlooker knows both tables but for that,
-and sees everything the agent shows: picks and released prefixes, whose noise-free rest is
-subtracted, which is exact however adaptively the rounds were picked. What is left is projected on
-the direction of the difference: a unit normal, moved by mu where the other table was played. The
-audit bounds mu from below with confidence and holds it against the claim. Honest agents stay
-within it and come near it; agents with a known mistake are caught.
+Two reward tables differ in the protected part. The attacker knows the rest of both tables and sees
+all outputs of the agent: picks and released prefixes. Subtracting the noise-free part, which is
+exact for adaptive picks, and projecting on the direction of the difference gives a standard normal,
+shifted by mu under the other table. The audit compares a lower bound on mu with the claim. Correct
+agents stay below the claim and come near it; agents with a known bug exceed it.
 """
 
 import math
@@ -73,7 +72,7 @@ def seed_algorithm(**options):
 
 
 def play(agent, reward_of, target=None):
-    """Play the table, `target` in the protected round, and return what everybody sees."""
+    """Play the table, `target` in the protected round, and return the public outputs."""
     picks, prefixes, boundaries = [], [], []
     for t in range(9):
         before = agent.releases
@@ -224,7 +223,7 @@ def test_a_forgotten_batch_is_caught():
 
 
 def test_noise_that_is_drawn_again_for_a_released_batch_is_caught():
-    """Going on from an old copy after a crash: both releases were seen."""
+    """The agent continues from an old copy after a crash: both releases were published."""
     algorithm = seed_algorithm(calibration="exact")
     outcomes = []
     for value in (0.0, 1.0):

@@ -1,4 +1,4 @@
-"""Confidence bounds: exact by enumeration, and lower."""
+"""Confidence bounds: coverage by enumeration, and lower bounds."""
 
 import math
 

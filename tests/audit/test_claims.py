@@ -1,4 +1,4 @@
-"""Black-box audits: false claims fall, true ones stand."""
+"""Black-box audits: false claims are falsified, true claims are not."""
 
 import math
 
@@ -25,7 +25,7 @@ def kinds_in(mechanism):
 
 
 def test_every_mechanism_has_an_audit():
-    """Whoever adds a mechanism adds how its worst case is simulated, and a case."""
+    """Each mechanism needs a simulation of its worst case and a case here."""
     every = {
         thing.__name__
         for thing in vars(mechanisms).values()
@@ -64,7 +64,7 @@ def test_the_claimed_curve_stands(case):
 
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_half_the_noise_is_caught(case):
-    """So that none of the audits above could not fail."""
+    """Shows that each of the audits above can fail."""
     (finding,) = battery.audit_case(*case, weaker=0.5)
     assert finding.falsified, str(finding)
     assert finding.p_value < 1e-6
@@ -76,7 +76,7 @@ def test_the_package_passes_its_audits(check):
 
 
 def test_a_rare_leak_beside_gaussian_noise_is_caught():
-    """One output in 200 gives the data away: far too rare to be seen in how often one is right."""
+    """One output in 200 reveals the data set: too rare to change the accuracy of guesses."""
     rng = np.random.default_rng(7)
     claim = dp.Gaussian(4.0)
     zero, one = losses(claim, ONE, rng, 20_000)

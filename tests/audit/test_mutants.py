@@ -1,8 +1,7 @@
-"""Bugs patched into the source, one at a time: the audits catch every one of them.
+"""Bugs patched into the source, one at a time: the audits detect each of them.
 
-Each is a mistake that somebody has made. A patch replaces text that the source holds exactly
-once; the patched package is loaded afresh, and the audits of tests/audit/battery.py run on it
-until one of them fails.
+A patch replaces text that occurs exactly once in the source. The patched package is imported anew,
+and the audits of tests/audit/battery.py run on it until one fails.
 """
 
 import importlib
@@ -207,7 +206,7 @@ class Patched(SourceFileLoader):
 
 
 class Patcher:
-    """Finds one module for `Patched`, whoever imports it."""
+    """Finds one module for `Patched`."""
 
     def __init__(self, module, before, after):
         self.module, self.before, self.after = module, before, after

@@ -117,7 +117,7 @@ def test_delta_costs():
 )
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-4, 1e-2])
 def test_a_larger_claimed_epsilon_is_falsified_no_earlier(counts, delta):
-    """As far as the p-value is small: the bound is where it first stops to be."""
+    """The p-value increases with epsilon while it is small."""
     found = np.array([p_value(*counts, e, delta) for e in np.linspace(0, 8, 161)])
     small = int(np.argmax(found > 0.25))
     assert (np.diff(found[: small + 1]) >= 0).all()
@@ -156,7 +156,7 @@ def test_a_few_guesses_about_very_many_canaries():
 
 
 def test_rounding_of_large_logarithms_is_paid_for():
-    """Against mpmath: the sum of a million terms is not below the truth."""
+    """Against mpmath: the sum of a million terms is not below the exact value."""
     mpmath = pytest.importorskip("mpmath")
     r, v, epsilon, delta = 10**6, 732_000, 1.0, 1e-9
     with mpmath.workdps(40):

@@ -1,4 +1,4 @@
-"""The picture of the seen against the claimed trade-off."""
+"""The plot of the observed and the claimed trade-off."""
 
 import numpy as np
 import pytest

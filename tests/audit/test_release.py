@@ -1,4 +1,4 @@
-"""The released sum against what its mechanism claims, by experiment on neighboring inputs."""
+"""The released sum against the claim of its mechanism, by experiment on neighboring inputs."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The code that touches data, audited: clipping, samplers, released sums, running sums."""
+"""Audits of the code that reads data: clipping, samplers, released sums, running sums."""
 
 import math
 from fractions import Fraction
@@ -40,7 +40,7 @@ AUDITED = {
 
 
 def test_every_public_name_is_audited():
-    """Whoever adds code that touches data adds its audit."""
+    """New code that reads data needs an audit."""
     released = {
         name
         for name in dp.__all__

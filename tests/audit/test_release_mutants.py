@@ -42,7 +42,7 @@ def check_norms(load):
 
 
 def check_not_finite(load):
-    """A NaN or an infinity contributes zero, and takes nobody's sum with it."""
+    """A NaN or an infinity contributes zero, and does not change the sums of others."""
     for data in ([[math.nan, 1.0]], [[math.inf, 1.0]], [[-math.inf, 0.5]]):
         with np.errstate(invalid="ignore"):
             assert not refuses(lambda d=data: load("clipping").clip_records(d, clip_norm=1.0))
@@ -67,7 +67,7 @@ def check_other_users(load):
 
 
 def check_identity(load):
-    """Two users are not bounded as one."""
+    """Two different users are not bounded as one."""
     for users in (["ann", "ann\0"], [2**63, -1]):
         assert len(load("clipping").clip_users([1.0, 1.0], users, clip_norm=1.0).users) == 2
     assert refuses(lambda: load("clipping").clip_users([1.0, 1.0], [1, "1"], clip_norm=1.0))
@@ -99,7 +99,7 @@ def check_exact_sum(load):
 
 
 def check_spread(load):
-    """The noise has the spread that its mechanism says, whatever the contributions are."""
+    """The noise has the scale that its mechanism states, for any contributions."""
     for value in (0.0, 9.0):
         contributions = load("clipping").clip_records(np.full((1, 4000), value), clip_norm=1.0)
         for mechanism, spread in ((dp.Gaussian(3.0), 3.0), (dp.Laplace(3.0), 4000 * 4.24)):
@@ -117,7 +117,7 @@ def check_replaced(load):
 
 
 def check_choice(load):
-    """A score moves by at most the sensitivity that it is charged for."""
+    """A score changes by at most the sensitivity used for its noise."""
     module, found = load("norm_choice"), []
     module._permute_and_flip = lambda scores, rate, _: found.append((scores, rate)) or 0
     for data in ([0.5, 1.5, 2.5], [0.5, 1.5, 0.5]):
@@ -135,7 +135,7 @@ def check_seed(load):
 
 
 def check_refined(load):
-    """What the first bits leave open is decided by those that follow."""
+    """If the first bits do not decide, the following bits do."""
     noise = load("_laws")
     law = noise.Law(Fraction(100), is_gaussian=True)
     block, offset = np.array([3]), np.array([5])
@@ -146,7 +146,7 @@ def check_refined(load):
 
 
 def check_first_look(load):
-    """Where the first bits decide, exact arithmetic says the same of all that may follow."""
+    """If the first bits decide, exact arithmetic agrees for all continuations."""
     noise, left_open = load("_laws"), []
     noise._refined_kept = lambda law, block, offset, look, *_: left_open.append(look)
     for scale in (1, 10, 2**30 + Fraction(1, 3), 2**40):
@@ -169,7 +169,7 @@ def check_first_look(load):
 
 
 def check_open_end(load):
-    """The bits of a real number that were not drawn yet are not taken for zeros."""
+    """Bits of a real number that are not yet drawn are not treated as zeros."""
     noise = load("_laws")
     law = noise.Law(Fraction(1), is_gaussian=True, is_rounded=True)
     pick, seen = np.random.default_rng(6), 0
@@ -187,7 +187,7 @@ def check_open_end(load):
 
 
 def check_laws(load):
-    """The samplers fit their laws in narrow words, where refinement runs often."""
+    """The samplers match their distributions with narrow words, where refinement is frequent."""
     noise = load("_laws")
     x = np.arange(-400, 401)
     for scale, is_gaussian, is_rounded in (

@@ -1,4 +1,4 @@
-"""Deterministic audits: exact comparisons, and what recorded noise tells."""
+"""Deterministic audits: exact comparisons, and privacy parameters from recorded noise."""
 
 import math
 from fractions import Fraction
@@ -29,7 +29,7 @@ def test_one_ulp_is_a_violation(norm):
 
 
 def test_norms_are_not_rounded():
-    """A float norm that says 1 may belong to a vector that is longer, or not."""
+    """A vector whose float norm is 1 may have a larger exact norm."""
     x = [0.6, math.nextafter(0.8, 1)]
     assert math.hypot(0.6, 0.8) == 1
     exact = sum(Fraction(one) ** 2 for one in x)

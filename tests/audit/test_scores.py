@@ -53,7 +53,7 @@ def test_fitted_scores_are_nearly_as_good_as_known_ones():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_fitting_raises_no_false_alarm(seed):
-    """Few outputs and many numbers: fitted scores flatter on what they were fitted on only."""
+    """Few outputs and many numbers: fitted scores overfit the outputs that they were fitted to."""
     rng = rng_of(seed)
     train = rng.normal(size=(60, 20)), rng.normal(size=(60, 20))
     score = fit_score(*train)
@@ -81,7 +81,7 @@ def test_what_differs_is_found():
 
 
 def test_a_classifier_finds_more_than_one_statistic():
-    """Two numbers that have one sign or opposite ones: a single direction shows little of that."""
+    """Two numbers of equal or opposite signs: a linear direction hardly separates them."""
     rng = rng_of(3)
 
     def draw(sign):

@@ -1,4 +1,4 @@
-"""The audit that stops by itself."""
+"""The sequential audit."""
 
 import math
 from itertools import product
@@ -46,7 +46,7 @@ def test_wealth_is_the_integral_of_all_bets():
 
 
 def test_false_positives_of_a_sequential_audit_are_rare():
-    """Looked at after every batch, at 5 %: 300 watches, at most about 15 alarms."""
+    """Tested after every batch, at 5 %: at most about 15 false positives in 300 audits."""
     alarms = 0
     for seed in np.random.SeedSequence(2026).spawn(300):
         watch = SequentialAudit(dp.Gaussian(1.0), significance=0.05)

@@ -46,7 +46,7 @@ def discrete_laplace(mechanism, relation, rng, runs, weaker):
 
 
 def responses(epsilon, categories, rng, runs):
-    """World 0 answers 0, world 1 answers 1."""
+    """Data set 0 answers 0, data set 1 answers 1."""
     kept = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
     found = []
     for truth in (0, 1):
@@ -99,7 +99,7 @@ def antipodal(mechanism, rng, runs, weaker):
 
 
 def group(mechanism, relation, rng, runs, weaker):
-    """Return the losses of a user all of whose records are there, each kept by its own coin."""
+    """Return the losses of a user whose records are each sampled independently."""
     mu = 1 / (mechanism.mechanism.noise_multiplier * weaker)
     k, q = mechanism.size, mechanism.sampling_probability
     weight = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]

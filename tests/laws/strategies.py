@@ -1,4 +1,4 @@
-"""What the laws are checked on: plans, targets and relations, from ordinary to extreme."""
+"""Hypothesis strategies for plans, targets and relations, from ordinary to extreme."""
 
 import math
 
@@ -33,7 +33,7 @@ rhos = log_uniform(1e-4, 5)
 
 
 def claims(relation=ADD_OR_REMOVE_ONE):
-    """Mechanisms that are known by what was proven for them."""
+    """Claims proven elsewhere."""
     relation = st.just(relation)
     return st.one_of(
         st.builds(dp.PureDP, log_uniform(1e-2, 5), relation),

@@ -1,4 +1,4 @@
-"""A filter is never exceeded, whatever is asked next; parts of a budget recompose to it."""
+"""A filter never exceeds its budget under adaptive spends; the parts of a budget add up to it."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ def _orders(budget):
 
 @pytest.mark.parametrize("notion", NOTIONS)
 def test_a_filter_is_never_exceeded(notion):
-    """2,500 strategies a notion, which look at what is left and try to overshoot."""
+    """2,500 strategies per accounting method that adapt to the remaining budget."""
     choose = random.Random(notion)
     start = a_budget(notion)
     refused = 0
@@ -313,7 +313,7 @@ def up_of(value):
 
 
 def test_a_record_that_changes_cells_is_charged_in_both():
-    """Two cells at distance 1: replaced in place costs 1/49, leaving one for the other 2/49."""
+    """Two cells at distance 1: replacing in place costs 1/49, moving to the other cell 2/49."""
     budget = dp.Budget(rho=1, delta=1e-6, relation="REPLACE_ONE")
     near = dp.Gaussian(7.0, replace_distance=1)
     assert budget.cost(dp.parallel(near, near)) == (up_of(Fraction(1, 49)),)
@@ -336,7 +336,7 @@ def test_a_refusal_prints_the_digits_that_differ(excess):
 
 
 class TestSaved:
-    """What was spent survives a file."""
+    """A saved budget keeps what was spent."""
 
     @pytest.mark.parametrize("notion", NOTIONS)
     def test_every_notion(self, notion):

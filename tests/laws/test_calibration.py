@@ -1,4 +1,4 @@
-"""Calibration inverts accounting from the private side, and does not give much away."""
+"""Calibration inverts accounting conservatively, with little excess noise."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Bounds on contributions, judged in exact arithmetic on adversarial floats."""
+"""Contribution bounds, checked in exact arithmetic on adversarial floats."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""rho, mu, noise multiplier, epsilon: each round trip ends on the private side, and close."""
+"""rho, mu, noise multiplier, epsilon: each round trip is conservative and close."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Groups: one record is itself, more records cost more, a bound of a group is no sum."""
+"""Groups: size 1 changes nothing, larger groups cost more, and group privacy is not composition."""
 
 import math
 

@@ -180,7 +180,7 @@ def test_masses_that_add_up_to_one():
 
 
 def test_a_mass_beside_two_directions_is_answered_tightly():
-    """The second direction's finite part is compared with what the mass leaves of the first's."""
+    """The finite part of the second direction is compared with the rest of the first's delta."""
     rare = dp.PoissonSampled(dp.DiscreteLaplace(243.0), sampling_probability=0.128)
     plan = dp.compose(dp.ApproximateDP(0.3286, 0.3174), rare)
     p, null = distributions(rare.loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE))

@@ -109,7 +109,7 @@ def test_delta_and_epsilon_invert_each_other(plan, epsilon, delta):
 @settings(max_examples=25)
 @given(tree=trees, relation=relations, epsilon=epsilons, delta=deltas)
 def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
-    """Any description: a refusal, or numbers that mean something, infinity included."""
+    """Any mechanism: an error, or numbers in their domain, infinity included."""
     for notion in ("tightest", *NOTION_MODULES):
         try:
             curve = dp.account(tree, notion=notion, relation=relation)

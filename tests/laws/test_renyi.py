@@ -1,4 +1,4 @@
-"""What every Rényi divergence satisfies, whatever computed it."""
+"""Properties of every Rényi divergence."""
 
 import math
 

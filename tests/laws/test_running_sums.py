@@ -1,4 +1,4 @@
-"""Adaptive inputs: the privacy loss of the whole transcript has the law that is claimed."""
+"""Adaptive inputs: the privacy loss of the transcript has the claimed distribution."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_one_participation_has_the_loss_of_one_gaussian(name, release):
 
 @pytest.mark.parametrize("name", ["column-normalized", "optimized"])
 def test_three_participations_reach_the_quadratic_form(name):
-    """The same direction each time is the worst the record can do."""
+    """The same direction each time is the worst case."""
     factorization = FACTORIZATIONS[name]
     window = P.consecutive(3)
     encoder = factorization.encoder()

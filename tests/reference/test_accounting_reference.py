@@ -1,4 +1,4 @@
-"""Values known to many digits: never below the truth, and close above it."""
+"""Values known to many digits: never below the exact value, and close above it."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def run(p):
 
 
 def assert_close_above(ours, truth, tolerance, *, slack=ROUNDING):
-    """`ours` is on the private side of `truth` up to the reference's own error, and near it."""
+    """`ours` is at least `truth` up to the reference's own error, and near it."""
     truth = float(truth)
     size = abs(truth) or 1.0
     assert (ours - truth) / size >= -slack

@@ -1,7 +1,7 @@
-"""Random plans against the theorems at 120 digits: never below, hardly above.
+"""Random plans against the theorems at 120 digits: never below, and close above.
 
-Each draw is seeded. The parameters reach far beyond what anyone uses, because that is where a
-difference of two floats loses its digits.
+Each draw is seeded. The parameters are far beyond practical ones, where a difference of two floats
+loses its digits.
 """
 
 import math

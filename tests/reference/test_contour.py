@@ -141,7 +141,7 @@ def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
 
 @pytest.mark.parametrize(("count", "q"), [(10, 1e-5), (30, 1e-5), (10_000, 1e-4)])
 def test_an_epsilon_where_log_delta_is_far_from_concave(count, q):
-    """Newton's method from the saddle ran off, and an epsilon ten times too large came back."""
+    """Newton's method from the saddle point diverged, and epsilon was ten times too large."""
     curve = dp.account(dp.repeat(sampled(1.0, q), count), notion="contour")
     epsilon = curve.epsilon(1e-6)
     assert curve.delta(0.98 * epsilon) > 1e-6
@@ -164,7 +164,7 @@ def test_where_rare_losses_dominate_the_epsilon_gives_its_delta(sigma, q, count,
 
 @pytest.mark.parametrize(("q", "count"), [(0.001, 1000), (0.01, 1000), (0.3, 20), (0.5, 3)])
 def test_a_direction_is_passed_over_only_where_the_other_loses_more(q, count):
-    """Which of both loses more is first asked of a bound that needs no line."""
+    """A bound without an integration line first decides which direction is worse."""
     model = SampledGaussian(q, 1.0)
     removed, added = (LossSum(((model, count),), 0.0, way) for way in ("remove", "add"))
     for one, other in ((removed, added), (added, removed)):

@@ -1,4 +1,4 @@
-"""Queries far from ordinary ones: right, finite and consistent with one another."""
+"""Extreme queries: correct, finite and consistent with one another."""
 
 import math
 
@@ -212,7 +212,7 @@ def test_losses_too_rare_to_observe(relation):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_smallest_delta_of_the_rarest_samples(relation):
-    """Between one release's epsilon and what pays for all of them together."""
+    """Between the epsilon of one release and the sum over all releases."""
     sigma, q, steps, delta = 25606.43, 1.0000001e-09, 84356099, 1.5661483426056753e-228
     one = dp.account(sampled(sigma, q), relation=relation).epsilon(delta)
     found = dp.account(sampled(sigma, q, steps), relation=relation).epsilon(delta)

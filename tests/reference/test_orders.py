@@ -31,7 +31,7 @@ def divergence(p, q, order, mu):
 )
 @pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
 def test_divergences_at_real_orders(sigma, q, order, relation):
-    """Near order 1 with little noise, the replaced record once lost too little."""
+    """Near order 1 with little noise, the divergence of a replaced record was once too small."""
     with mp.workdps(30):
         mu = 1 / mp.mpf(sigma)
         q, a = mp.mpf(q), mp.mpf(order)

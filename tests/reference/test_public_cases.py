@@ -1,4 +1,4 @@
-"""Public failures of other accountants, asked of this one."""
+"""Published failures of other accountants, tested here."""
 
 import json
 import math

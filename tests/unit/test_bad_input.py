@@ -1,4 +1,4 @@
-"""Every argument of every entry point against every kind of nonsense: one error, one shape."""
+"""Invalid values for every argument of every entry point: one error in one format."""
 
 import decimal
 import fractions
@@ -217,7 +217,7 @@ def test_a_value_of_the_wrong_type(call, good, name, refused):
         (dp.Gaussian, {"sigma": 2}, "Pass noise_multiplier, the standard deviation"),
         (dp.Laplace, {"b": 2}, "Pass scale."),
         (dp.PoissonSampled, {"mechanism": GAUSSIAN, "q": 0.1}, "Pass sampling_probability."),
-        (dp.noise_multiplier, TARGET | {"color": 1}, "Correct it or leave it out."),
+        (dp.noise_multiplier, TARGET | {"color": 1}, "Correct the name."),
     ],
 )
 def test_a_keyword_of_another_library(call, given, ours):

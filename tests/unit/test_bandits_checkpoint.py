@@ -1,4 +1,4 @@
-"""Folders of agents: what an interrupted save leaves, and what is damaged."""
+"""Folders of agents after an interrupted save or damage."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""Data sets: verified wherever they come from, refused with the address, the place and the hash.
+"""Data sets: verified from any source; errors give the address, the path and the hash.
 
 The published sets are not in the repository. They are looked for in DPCALIB_TEST_DATA, or in
-``../shared/data`` beside the checkout; tests that need them are skipped where they are not.
+``../shared/data`` beside the checkout; tests that need missing ones are skipped.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: values by the definition, intervals that cover, private or not."""
+"""Off-policy evaluation: values by the definition, coverage of intervals, private estimates."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Features: the SVD is one, the private one has the noise and the guarantee that it says."""
+"""Item features: the SVD, and the noise and guarantee of the private one."""
 
 import math
 from dataclasses import replace
@@ -174,7 +174,7 @@ def nobody():
 
 
 def test_a_user_beyond_four_million_is_no_error():
-    """2^22 users were answered, and one more was refused, which told that there is one."""
+    """2^22 users were accepted and one more was refused, which revealed that user."""
     ratings, _ = made(users=1)
     many = replace(ratings, user_ids=np.arange(2**22 + 1))
     assert bandits.private_svd_features(many, 3, epsilon=1, delta=1e-5).values.shape == (12, 3)

@@ -85,7 +85,7 @@ def test_a_wider_distance_of_0_1_is_kept_in_the_noise(saved):
 
 def test_users_who_may_share_a_cap_are_refused_where_that_costs_privacy(saved):
     folder = saved("AdaPrivateUser", relation="REPLACE_SPECIAL")
-    with pytest.raises(ValueError, match="who may share a cap"):
+    with pytest.raises(ValueError, match="stored users 7 and '7' as one user"):
         bandits.Algorithm.restore(folder)
     # counts of rounds do not depend on rewards: there it costs nothing
     folder = saved("AdaPrivateGroup", relation="REPLACE_SPECIAL")

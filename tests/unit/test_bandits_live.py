@@ -232,7 +232,7 @@ def test_an_agent_that_releases_cannot_be_copied():
     "at", [lambda learner: (learner, "choose"), lambda learner: (learner.model, "observe")]
 )
 def test_an_interrupted_round_does_not_shift_users(at, monkeypatch):
-    """The next round takes the place, with its own features, user and ticket."""
+    """The next round replaces it, with its own features, user and ticket."""
     agent = build("AdaPrivateUser", batch=50).start(simulation=True, seed=1)
     agent.select(np.eye(3)[:1], user="first")
     learner = agent._learner
@@ -1095,7 +1095,7 @@ def test_the_table_of_regrets_says_what_epsilon_is_of():
 
 
 def test_of_two_agents_that_were_restored_at_once_one_releases(tmp_path, monkeypatch):
-    """Both found the folder free; the running sum itself lets one alone release."""
+    """Both checks pass; the running sum lets only one of them release."""
     agent = build("AdaPrivateTS").start()
     agent.save(tmp_path / "state")
     run(agent, 13)

@@ -349,7 +349,7 @@ def test_distinct_numbers_are_uniform_sets():
 
 
 def test_bernoulli_probability_is_at_most_q(monkeypatch):
-    """The smallest uniform, 0, comes with probability 2^-53: far too often for q = 1e-20."""
+    """The smallest uniform, 0, has probability 2^-53: far too large for q = 1e-20."""
     size = {"dimension": 2, "rounds": 4, "epsilon": 1.0, "delta": 1e-25}
     with pytest.warns(UserWarning, match="times as large"):
         algorithm = bandits.AdaPrivateAmp(sampling_probability=1e-20, **size)

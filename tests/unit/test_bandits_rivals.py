@@ -1,4 +1,4 @@
-"""Rivals with parts of their own: elimination on a core set, and published joint-DP constants."""
+"""Competing methods: elimination on a core set, and published joint-DP constants."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Simulations: the same numbers however played, honest bands, environments, the command."""
+"""Simulations: results independent of batching, confidence bands, environments, the command."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The inverse of accounting at its edges: what is out of reach, what is not monotone, the ends."""
+"""Calibration at its limits: unreachable targets, non-monotone families, ends of the domain."""
 
 import math
 

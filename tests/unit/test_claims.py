@@ -1,4 +1,4 @@
-"""Sums of (epsilon, delta) claims: by brute force, by name, and how far they may be off."""
+"""Composition of (epsilon, delta) claims: brute force, named theorems, and the bound on the gap."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ UNEQUAL = [0.1, 0.25, 0.3, 0.3, 0.7, 0.05, 0.11, 0.2, 0.9, 0.33]
 
 
 class TestUnequalClaims:
-    """The exact sum is #P-hard; the bound is close, above, and says how close."""
+    """The exact sum is #P-hard; the result is an upper bound with a bound on its gap."""
 
     @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 2.0, 3.0])
     def test_against_all_sign_patterns(self, epsilon):

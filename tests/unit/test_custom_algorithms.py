@@ -1,6 +1,6 @@
-"""A stranger adds algorithms: a subclass of `PrivateUCB`, and two that are put together of parts.
+"""User-defined algorithms: a subclass of `PrivateUCB`, and two built from components.
 
-Everything works with them that works with the package's own.
+They support everything that the package's own algorithms support.
 """
 
 import json

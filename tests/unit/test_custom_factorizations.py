@@ -1,4 +1,4 @@
-"""A stranger adds a kind of factorization: running sums do with it what they do with their own."""
+"""A user-defined factorization: it supports everything that the package's own support."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -105,7 +105,7 @@ def test_a_custom_factorization_is_accounted():
 
 
 def test_a_custom_factorization_is_audited():
-    """The transcript of the sums, seen through the best direction: a claim of less noise falls."""
+    """The transcript, projected on the best direction, falsifies a claim of less noise."""
     matrix = decaying().encoder()
     worst = int(np.linalg.norm(matrix, axis=0).argmax())
 

@@ -1,4 +1,4 @@
-"""A stranger adds a kind of mechanism: everything that the package does with its own works."""
+"""A user-defined mechanism: it supports everything that the package's own mechanisms support."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The far ends of the domains are answered: a bound, infinity, or the smallest float."""
+"""The ends of the domains give a bound, infinity, or the smallest float."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Factorizations of the running sum: their noise, and how far one record moves them."""
+"""Factorizations of the running sum: noise and sensitivity."""
 
 import itertools
 import math
@@ -277,7 +277,7 @@ def test_the_noise_of_scaled_columns_is_that_of_the_rows_of_the_decoder(releases
 
 
 def test_the_noise_of_very_many_releases():
-    """Not by way of all pairs of releases, which would take half a minute."""
+    """Not computed from all pairs of releases, which would take half a minute."""
     factorization = F.column_normalized(100_000)
     noise = factorization.noise_std()
     inverse = series.inverse(factorization.coefficients, 100_000)

@@ -1,4 +1,4 @@
-"""The samplers against the exact laws, with words so narrow that refinement runs often."""
+"""The samplers against the exact distributions, with narrow words for frequent refinement."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Odometers and individual budgets: right readings, what is refused, what stays hidden."""
+"""Odometers and individual budgets: readings, errors, private values."""
 
 import json
 import math
@@ -15,7 +15,7 @@ DELTA = 1e-6
 
 
 class TestOdometer:
-    """What was spent, at every time at once."""
+    """The privacy loss so far, at all times at once."""
 
     def test_the_formula(self):
         odometer = dp.Odometer(delta=DELTA, orders=[3, 9])

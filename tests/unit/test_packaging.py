@@ -1,11 +1,13 @@
-"""What a user gets from an installation, before any number."""
+"""The installed package: names, imports and metadata."""
 
 import importlib.metadata
 import importlib.util
 import json
 import subprocess
 import sys
+from functools import cached_property, partial
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -177,6 +179,22 @@ def test_public_modules_need_no_import_of_their_own():
 @pytest.mark.parametrize("name", sorted(dp.__all__))
 def test_every_public_name_has_a_docstring(name):
     assert (getattr(dp, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("package", [dp, bandits, dp.audit], ids=lambda package: package.__name__)
+def test_every_method_of_a_public_class_has_or_inherits_a_docstring(package):
+    kinds = (FunctionType, classmethod, staticmethod, property, cached_property)
+    missing = [
+        f"{kind.__name__}.{name}"
+        for kind in map(partial(getattr, package), package.__all__)
+        if isinstance(kind, type)
+        for base in kind.__mro__
+        if base.__module__.partition(".")[0] in {"privacy", "bandits"}
+        for name, member in vars(base).items()
+        if not name.startswith("_") and isinstance(member, kinds)
+        if not any(getattr(vars(each).get(name), "__doc__", None) for each in kind.__mro__)
+    ]
+    assert not missing
 
 
 @pytest.mark.parametrize("package", ["privacy", "bandits"])

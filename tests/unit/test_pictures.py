@@ -1,4 +1,4 @@
-"""Pictures show the numbers that they are drawn from."""
+"""Plots show the numbers that they are drawn from."""
 
 from pathlib import Path
 

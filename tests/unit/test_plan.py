@@ -1,4 +1,4 @@
-"""Plan files: what they mean, how they are refused, what the commands say of them."""
+"""Plan files: their meaning, their errors, and the commands that read them."""
 
 import copy
 import json
@@ -142,7 +142,7 @@ REFUSED = [
     (HEAD + "[budget]\ndelta = 0.1\nepsilon = 0\n" + PART, "Expected epsilon=0 to be > 0."),
     (
         HEAD + BUDGET + "rho = 1\n" + PART,
-        "Expected key='budget.rho' to be one of epsilon, delta. Correct it or leave it out.",
+        "Expected key='budget.rho' to be one of epsilon, delta. Correct the key.",
     ),
     (
         HEAD + "parts = 1\n" + BUDGET + PART,

@@ -1,4 +1,4 @@
-"""Every mechanism has all that a mechanism comes with; walk the registry and find the gaps."""
+"""Every registered mechanism is complete."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""What a release returns: values, the bound on a contribution, and the mechanism to account."""
+"""Releases: values, contribution bounds, and the mechanism to account for."""
 
 import copy
 import dataclasses
@@ -645,7 +645,7 @@ def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
     pid = os.getpid() + 1
     monkeypatch.setattr(os, "getpid", lambda: pid)
     assert not found.has_cap_right
-    with pytest.raises(RuntimeError, match="fork of a LifetimeCap cannot spend"):
+    with pytest.raises(RuntimeError, match="forked process cannot use a LifetimeCap"):
         cap.clip_users([1.0], ["ann"])
     monkeypatch.undo()
     assert dp.release_sum(found, dp.Gaussian(1.0)).charged_once
@@ -720,10 +720,14 @@ def test_users_that_a_missing_one_made_floats(given):
 @pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame])
 def test_columns_that_cannot_be_summed_are_named(frame):
     table = frame({"user": ["a", "b"], "genre": ["x", "y"], "minutes": [1.0, 2.0]})
-    with pytest.raises(ValueError, match=r"columns=\['genre'\] to be of numbers. Pass columns="):
+    with pytest.raises(ValueError, match=r"columns=\['genre'\] to be numeric. Pass columns="):
         dp.clip_users(table, "user", clip_norm=1)
-    with pytest.raises(ValueError, match=r"users='usr' .* The frame has user, genre, minutes\."):
+    with pytest.raises(
+        ValueError, match=r"users='usr' .* Use names of its columns: user, genre, minutes\."
+    ):
         dp.clip_users(table, "usr", clip_norm=1)
-    with pytest.raises(ValueError, match=r"columns=\['hours'\] .* The frame has user, genre, min"):
+    with pytest.raises(
+        ValueError, match=r"columns=\['hours'\] .* Use names of its columns: user, genre, min"
+    ):
         dp.clip_users(table, "user", columns=["hours"], clip_norm=1)
     assert dp.clip_users(table, "user", columns=["minutes"], clip_norm=9).values.sum() == 3

@@ -1,4 +1,4 @@
-"""The protocol of running sums: what is released, what is charged, what survives a crash."""
+"""Running sums: releases, sensitivity, and recovery from crashes."""
 
 import contextlib
 import copy
@@ -377,7 +377,7 @@ def test_noise_is_on_disk_before_a_release_is_returned(simulation, tmp_path, mon
 
 @pytest.mark.parametrize("simulation", [True, False])
 def test_a_half_finished_step_is_not_repeated(simulation, tmp_path, monkeypatch):
-    """Its values are in the history already: taken again, they would count twice."""
+    """Its values are in the history already: repeating the step would count them twice."""
     sums = (running if simulation else released)()
     sums.step(np.ones(2))
     push = type(sums._memory).push
@@ -408,7 +408,7 @@ def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
 
 
 class Arriving:
-    """Values that tell when they are looked at."""
+    """Values that signal when they are read."""
 
     def __init__(self, arrived):
         self._arrived = arrived
@@ -904,13 +904,13 @@ def test_several_participations_in_a_second_block_are_refused(tmp_path):
         tmp_path, factorization=F.square_root(5), participation=P.consecutive(2)
     )
     storage.write(path, header | {"releases": 10}, arrays)
-    with pytest.raises(ValueError, match="new block needs participation once"):
+    with pytest.raises(ValueError, match="cannot be restarted as a new block"):
         dp.RunningSum.restore(path)
 
 
 @pytest.mark.parametrize("simulation", [True, False])
 def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulation):
-    """Both look before either writes; neither knows of the other until it wants to write."""
+    """Both check before either writes."""
     path = tmp_path / "sums.npz"
     first = (running if simulation else released)(path=path)
     second = dp.RunningSum.restore(path)
@@ -940,7 +940,7 @@ def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
 
 
 def test_no_stamp_comes_twice(tmp_path, monkeypatch):
-    """Numbers of files are used again, and the clock stands still."""
+    """Inode numbers are reused, and the clock is constant."""
     path, seen = tmp_path / "a.npz", set()
     real = os.fsync
 

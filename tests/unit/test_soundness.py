@@ -1,4 +1,4 @@
-"""The places where a privacy number comes out too small, each with the right figure."""
+"""Cases where a privacy number could be too small, each with the correct value."""
 
 import math
 from dataclasses import dataclass
@@ -258,7 +258,7 @@ class TestDirections:
 
 
 class TestBoundedLosses:
-    """delta is 0 beyond the largest loss, and what failed openly is counted apart."""
+    """delta is 0 beyond the largest loss, and the mass at infinity is separate."""
 
     def test_mass_at_infinity(self):
         run = dp.account(dp.repeat(dp.ApproximateDP(0.1, 1e-3), 50))
@@ -286,7 +286,7 @@ class TestBoundedLosses:
 
 
 class TestSamplingIsNotPassedThrough:
-    """One sample used again and again is not many samples."""
+    """Several releases on one sample are not releases on several samples."""
 
     def test_one_sample_a_hundred_times(self):
         once = sampled(dp.repeat(dp.Gaussian(10), 100), 0.01)
@@ -374,7 +374,7 @@ class TestMomentBoundsStayMomentBounds:
         )
 
     def test_the_minimum_is_taken_at_the_query(self):
-        """Sums of tightest curves account the whole plan in each notion, not what had won."""
+        """Sums of tightest curves account for the whole plan by each method."""
         gaussian, claim = dp.Gaussian(5), dp.ZeroConcentratedDP(0.02)
         total = dp.account(gaussian) + dp.account(claim)
         whole = dp.account(dp.compose(gaussian, claim))

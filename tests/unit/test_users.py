@@ -1,4 +1,4 @@
-"""One user's records as the unit of privacy: what is rewritten, what is refused, right values."""
+"""User-level privacy: rewriting of mechanisms, errors, correct values."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ SAMPLED = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
 
 
 class TestRewriting:
-    """Closed forms, rounded to the private side."""
+    """Closed forms, rounded conservatively."""
 
     def test_leaves(self):
         assert dp.user_level(dp.Gaussian(30.0), max_contributions=3) == dp.Gaussian(10.0)
@@ -267,7 +267,7 @@ class TestSampledGroups:
         z = np.linspace(-9.0, 40.0, 4000)
         alone = np.concatenate([model.log_ratio(one) for one in np.split(z, 80)])
         assert np.array_equal(model.log_ratio(z), alone)
-        with pytest.raises(OverflowError, match="too widely"):
+        with pytest.raises(OverflowError, match="quadrature of the privacy loss needs"):
             model.log_ratio(np.zeros(10**5))
 
     @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ class TestSampledGroups:
             assert found.value >= truth(0.1) - 1e-12
 
     def test_deltas_as_small_as_what_is_left_out(self):
-        """There the whole mixture answers."""
+        """The whole mixture is used if delta is as small as the omitted mass."""
         step = dp.PoissonSampled(dp.Gaussian(40.0), sampling_probability=0.05)
         user = dp.user_level(step, max_contributions=60)
         curve = dp.account(dp.repeat(user, 50), notion="contour")
