@@ -37,7 +37,8 @@ class _Unsampled(type):
 class PoissonSampled(Mechanism, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
-    The sample must stay secret. All of `mechanism` uses one sample. For T steps with a new sample each, use ``repeat(PoissonSampled(m, ...), T)``.
+    The sample must stay secret. All of `mechanism` uses one sample. For T steps with a new sample
+    each, use ``repeat(PoissonSampled(m, ...), T)``.
 
     Parameters
     ----------
