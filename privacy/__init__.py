@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from privacy.mechanisms import (
         ApproximateDP,
         DiscreteLaplace,
+        Epochs,
+        FixedSizeSampled,
         Gaussian,
         Laplace,
         Mechanism,
         PoissonSampled,
         PureDP,
         RandomizedResponse,
+        TruncatedPoisson,
         UnsupportedMechanism,
         ZeroConcentratedDP,
         compose,
@@ -91,7 +94,9 @@ __all__ = [
     "Curve",
     "DiscreteLaplace",
     "DiscretePair",
+    "Epochs",
     "Factorization",
+    "FixedSizeSampled",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -112,6 +117,7 @@ __all__ = [
     "Release",
     "RunningSum",
     "SharedBudget",
+    "TruncatedPoisson",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -164,9 +170,9 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
-    "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
-    "parallel register_mechanism repeat user_level",
+    "mechanisms": "ApproximateDP DiscreteLaplace Epochs FixedSizeSampled Gaussian Laplace "
+    "Mechanism PoissonSampled PureDP RandomizedResponse TruncatedPoisson UnsupportedMechanism "
+    "ZeroConcentratedDP compose mechanism_from_json parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any
 
 from privacy import checks
+from privacy.answers.batches import SAMPLERS, WITHOUT_STEPS, by_batches, steps_are_known
 from privacy.answers.units import noise_multiplier_from_sigma
 from privacy.relations import NeighboringRelation
 
@@ -51,8 +52,9 @@ class Asked:
         values = {name: value for name, value in values.items() if value is not None}
         _refuse_swapped(values)
         _refuse_missing(values, self.needs, self.one_of)
+        checked = {name: RULES[name](value) for name, value in values.items()}
         defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
-        checked = {name: RULES[name](value) for name, value in (defaults | values).items()}
+        checked = defaults | by_batches(checked, self.takes)
         if "sigma" in checked:
             noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
             checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
@@ -171,8 +173,18 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "sigma": _positive("sigma", "Pass the standard deviation of the noise."),
     "sampling_probability": _sampling_probability,
     "steps": _steps,
+    "sampler": _choice("sampler", lambda: SAMPLERS, "Pass what your loader does."),
+    "batch_size": lambda value: checks.count(
+        "batch_size", value, "Pass the (expected) number of records in a batch."
+    ),
+    "max_batch_size": lambda value: checks.count(
+        "max_batch_size", value, "Pass the largest number of records in a batch."
+    ),
+    "records": lambda value: checks.count(
+        "records", value, "Pass the number of records of the data set."
+    ),
     "epochs": lambda value: checks.count(
-        "epochs", value, "Pass the largest number of participations of one record."
+        "epochs", value, "Pass the number of passes over the data set."
     ),
     "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
     "relation": _relation,
@@ -193,7 +205,8 @@ DEFAULTS: Values = {
 
 def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
     missing = [name for name in needs if name not in values]
-    if _number(values.get("epochs")) > 1 and "steps" not in values:
+    by_epochs = _number(values.get("epochs")) > 1 and not steps_are_known(values)
+    if by_epochs:
         missing.append("steps")
     chosen = [name for name in one_of if name in values]
     wanted = [flags([name]) for name in missing]
@@ -202,7 +215,9 @@ def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...
     if wanted:
         *first, last = wanted
         told = f"Missing {' and '.join([', '.join(first), last] if first else [last])}."
-        hints = (f"{flags([name])}: {TEXTS[name]}" for name in missing)
+        hints = [f"{flags([name])}: {TEXTS[name]}" for name in missing]
+        if by_epochs:
+            hints.append(WITHOUT_STEPS)
         raise ValueError(" ".join([told, *hints]))
     if len(chosen) > 1:
         found = flags(chosen, " and ")

@@ -6,20 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 import privacy as dp
+from privacy.answers.batches import OPTIONS, run_of
 from privacy.answers.options import Asked, Values
 from privacy.answers.records import Record, record
 from privacy.answers.units import sigma_from_noise_multiplier
 from privacy.certification import as_proven, can_prove
-from privacy.mechanisms import Mechanism
 
 NOISE = ("noise_multiplier", "sigma")
-SAMPLING = ("sampling_probability", "steps")
+SAMPLING = ("sampling_probability", "steps", *OPTIONS)
 REST = ("clip_norm", "relation", "notion", "certify")
 
 SIGMA = Asked(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
 EPSILON = Asked(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
 DELTA = Asked(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
-STEPS = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("sampling_probability", *REST))
+STEPS = Asked(
+    one_of=NOISE,
+    needs=("epsilon", "delta"),
+    takes=("sampling_probability", *OPTIONS[:-1], *REST),
+)
 SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("steps", *REST))
 
 
@@ -81,12 +85,22 @@ def steps(options: Mapping[str, Any]) -> Record:
     values = STEPS.settled(options)
 
     def solved(*, certify: bool) -> Record:
-        most = dp.max_steps(
-            **_target(values),
-            noise_multiplier=values["noise_multiplier"],
-            sampling_probability=values["sampling_probability"],
-            certify=certify,
-        )
+        if values["sampler"] == "poisson":
+            most = dp.max_steps(
+                **_target(values),
+                noise_multiplier=values["noise_multiplier"],
+                sampling_probability=values["sampling_probability"],
+                certify=certify,
+            )
+        else:
+            most = dp.calibrate(
+                lambda steps: run_of(values | {"steps": steps}),
+                **_target(values),
+                seek="largest",
+                domain=(1, math.inf),
+                integer=True,
+                certify=certify,
+            )
         return spent("steps", values | {"steps": most}, certify=certify)
 
     return proven(values, solved)
@@ -119,12 +133,19 @@ def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise that meets the target epsilon and delta."""
 
     def solved(*, certify: bool) -> Record:
-        noise = dp.noise_multiplier(
-            **_target(values),
-            sampling_probability=values["sampling_probability"],
-            steps=values["steps"],
-            certify=certify,
-        )
+        if values["sampler"] == "poisson":
+            noise = dp.noise_multiplier(
+                **_target(values),
+                sampling_probability=values["sampling_probability"],
+                steps=values["steps"],
+                certify=certify,
+            )
+        else:
+            noise = dp.calibrate(
+                lambda noise: run_of(values | {"noise_multiplier": noise}),
+                **_target(values),
+                certify=certify,
+            )
         return spent(name, values | {"noise_multiplier": noise}, certify=certify)
 
     return proven(values, solved)
@@ -132,15 +153,6 @@ def calibrated(name: str, values: Values) -> Record:
 
 def _target(values: Values) -> dict[str, Any]:
     return {name: values[name] for name in ("epsilon", "delta", "relation", "notion")}
-
-
-def run_of(values: Values) -> Mechanism:
-    """Return the mechanism of the run: `steps` Poisson-sampled Gaussian releases."""
-    step = dp.PoissonSampled(
-        dp.Gaussian(values["noise_multiplier"]),
-        sampling_probability=values["sampling_probability"],
-    )
-    return dp.repeat(step, values["steps"])
 
 
 def proven(values: Values, solve: Callable[..., Record]) -> Record:
@@ -187,6 +199,7 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
             "target_epsilon": target,
             "sampling_probability": values["sampling_probability"],
             "steps": values["steps"],
+            **{name: values.get(name) for name in OPTIONS},
             "relation": str(guarantee.relation),
             "notion": guarantee.notion,
             "order": guarantee.order,

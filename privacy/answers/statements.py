@@ -38,7 +38,7 @@ contributions, scaling between clipping and noise.
 - A predictable random generator, and floating-point rounding of the noise.
 - What can be inferred about a person from the records of others."""
 
-EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, "epochs", *REST))
+EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, *REST))
 
 
 def explain(options: Mapping[str, Any]) -> Record:
@@ -47,19 +47,19 @@ def explain(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        As in `privacy.answers.epsilon`, and ``epochs``, the largest number of steps in which one
-        record participates if batches are shuffled or of fixed size. Pass ``epsilon`` instead of
-        the noise for the smallest noise that meets it.
+        As in `privacy.answers.epsilon`. ``epochs`` is also the largest number of steps in which
+        one record participates if the batches are not drawn as stated. Pass ``epsilon`` instead
+        of the noise for the smallest noise that meets it.
 
     Returns
     -------
     dict
-        Its ``statement`` defines the neighboring data sets, gives epsilon for Poisson sampling and
-        for shuffled or fixed-size batches, and lists what is not covered.
+        Its ``statement`` defines the neighboring data sets, gives epsilon for the sampler and
+        for batches that are not drawn so, and lists what is not covered.
     """
     values = EXPLAIN.settled(options)
     epochs: int = values["epochs"] if "epochs" in values else values["steps"]
-    if epochs > values["steps"]:
+    if values["steps"] is not None and epochs > values["steps"]:
         remedy = "A record participates in a step at most once. Pass fewer epochs."
         raise ValueError(checks.expected("epochs", epochs, f"<= steps={values['steps']}", remedy))
     if "epsilon" in values:
@@ -89,6 +89,8 @@ def _claim(answer: Record) -> str:
     epsilon, delta = rounded(answer["epsilon"]), rounded(answer["delta"])
     steps = answer["steps"]
     sums = "one noisy sum" if steps == 1 else f"all {steps} noisy sums"
+    if steps is None:
+        sums = f"all noisy sums of {answer['epochs']} epochs"
     order = f" at order {answer['order']:.3g}" if answer["order"] is not None else ""
     proof = ", verified with interval arithmetic" if answer["certified"] else ""
     relation = NeighboringRelation(answer["relation"])
@@ -104,23 +106,68 @@ def _claim(answer: Record) -> str:
     )
 
 
-def _sampling(answer: Record, *, stated: bool) -> str:
+def _assumed(answer: Record) -> str:
+    """Return what the sampler does, in words."""
     q, steps, epochs = answer["sampling_probability"], answer["steps"], answer["epochs"]
-    assumed = (
-        "The guarantee assumes no sampling: every record participates in every step."
-        if q == 1
-        else "The guarantee assumes Poisson sampling: in every step, each record is included "
+    size, records = answer["batch_size"], answer["records"]
+    match answer["sampler"]:
+        case "fixed-size":
+            return (
+                f"The guarantee assumes batches of fixed size: in every step, {size} of the "
+                f"{records} records are drawn uniformly without replacement, independently of all "
+                "other steps, and which records were drawn stays secret."
+            )
+        case "truncated-poisson":
+            most = answer["max_batch_size"]
+            return (
+                "The guarantee assumes truncated Poisson sampling: in every step, each record is "
+                f"included independently with probability {q:g}. If more than {most} are, a "
+                f"uniformly chosen subset of {most} is used. Which records were sampled stays "
+                f"secret. The (larger) data set has {records} records, which is public."
+            )
+        case "random-allocation":
+            return (
+                "The guarantee assumes random allocation: in every epoch, each record takes part "
+                f"in one of {steps // epochs} steps, drawn uniformly and independently of the "
+                "other records, and which step stays secret."
+            )
+        case "shuffle":
+            return (
+                f"The guarantee assumes that each record is in at most one batch of each of "
+                f"{epochs} epochs. Its place may be public and must not depend on the contents of "
+                "the records. No amplification by shuffling is claimed."
+            )
+    if q == 1:
+        return "The guarantee assumes no sampling: every record participates in every step."
+    return (
+        "The guarantee assumes Poisson sampling: in every step, each record is included "
         f"independently with probability {q:g}, and which records were sampled stays secret."
     )
-    most = f"at most {epochs} of the {steps} steps" if epochs < steps else "any number of steps"
+
+
+_OTHERWISE = {
+    "poisson": "Shuffled or fixed-size batches are not Poisson samples.",
+    "fixed-size": "The batches of a shuffled epoch are not drawn afresh in every step.",
+    "truncated-poisson": "Shuffled or fixed-size batches are not truncated Poisson samples.",
+    "random-allocation": "In a shuffled epoch, the steps of the records are not independent.",
+    "shuffle": "The same holds for any batches in which a record participates as often.",
+}
+"""Which batches are drawn in another way, by sampler."""
+
+
+def _sampling(answer: Record, *, stated: bool) -> str:
+    steps, epochs = answer["steps"], answer["epochs"]
+    some = steps is None or epochs < steps
+    whole = "steps" if steps is None else f"{steps} steps"
+    most = f"at most {epochs} of the {whole}" if some else "any number of steps"
     source = "as given by --epochs" if stated else "pass --epochs if fewer"
     losses = "".join(
         f"\n- Under {relation}{_CHANGES[relation]}, {_loss(epsilon)}."
         for relation, epsilon in answer["epsilon_without_poisson"].items()
     )
     return (
-        f"{assumed}\n"
-        "Shuffled or fixed-size batches are not Poisson samples. If each record participates in "
+        f"{_assumed(answer)}\n"
+        f"{_OTHERWISE[answer['sampler']]} If each record participates in "
         f"{most} ({source}) and the batches do not depend on the contents of the records, then at "
         f"the same delta:{losses}\n"
         f"- Under {NeighboringRelation.ADD_OR_REMOVE_ONE}, no epsilon is given: adding a record "

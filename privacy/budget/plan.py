@@ -15,7 +15,14 @@ from typing import Any
 from privacy import checks, mechanisms
 from privacy.accounting import Notion, check_notion
 from privacy.guarantees import ONE_RECORD
-from privacy.mechanisms import Mechanism, PoissonSampled, compose, mechanism_from_json, repeat
+from privacy.mechanisms import (
+    Mechanism,
+    PoissonSampled,
+    TruncatedPoisson,
+    compose,
+    mechanism_from_json,
+    repeat,
+)
 from privacy.mechanisms.users import user_level
 from privacy.relations import NeighboringRelation
 
@@ -241,7 +248,7 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
     run = {key: values.pop(key, 1) for key in ("steps", "max_contributions")}
     run["sampling_probability"] = 1
     kind = getattr(mechanisms, str(values.get("type")), None)
-    if kind is not PoissonSampled:  # which has a field of that name
+    if kind not in (PoissonSampled, TruncatedPoisson):  # which have a field of that name
         run["sampling_probability"] = values.pop("sampling_probability", 1)
     if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism:
         own = fields(kind)  # type: ignore[arg-type]  # every subclass is a dataclass

@@ -9,9 +9,9 @@ from privacy.cli.questions import command
 
 _HELP = """Print a privacy statement.
 
-The statement defines the neighboring data sets, gives epsilon for Poisson
-sampling and for shuffled or fixed-size batches, and lists what is not covered.
-With --epsilon, it describes the smallest noise that meets that target.
+The statement defines the neighboring data sets, gives epsilon for the sampler
+and for batches that are not drawn so, and lists what is not covered. With
+--epsilon, it describes the smallest noise that meets that target.
 """
 
 

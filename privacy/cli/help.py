@@ -11,9 +11,7 @@ GLUE = "\0"
 
 _NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
 _BATCH = (
-    "For Poisson sampling, pass -q, the batch size / number of records, and --steps, "
-    "epochs * number of records / batch size. For shuffled or fixed-size batches, "
-    "run dpcalib explain and also pass --epochs."
+    "Pass --batch-size, --records and --epochs, and --sampler if batches are not Poisson samples."
 )
 _REMEDIES = {"noise_multiplier": _NOISE, "sampling_probability": "Pass -q."}
 _OTHER_OPTIONS = {

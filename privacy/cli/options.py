@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from privacy.answers.batches import SAMPLERS
 from privacy.answers.options import CONVERSIONS, TEXTS, Values, notion_names, relation_names
 
 
@@ -62,10 +63,23 @@ OPTIONS: dict[str, click.Option] = {
         text="Poisson sampling probability of each record in a step.  [default: 1]",
     ),
     "steps": _number_option("--steps", text=TEXTS["steps"] + "  [default: 1]"),
+    "sampler": _word_option(
+        "--sampler",
+        lambda: SAMPLERS,
+        text="How batches are drawn: poisson (default), fixed-size, truncated-poisson, "
+        "random-allocation or shuffle.",
+    ),
+    "batch_size": _number_option(
+        "--batch-size",
+        text="Records per batch, expected for Poisson samples; with --records instead of -q.",
+    ),
+    "max_batch_size": _number_option(
+        "--max-batch-size", text="Largest batch of --sampler truncated-poisson."
+    ),
+    "records": _number_option("--records", text="Number of records of the data set (public)."),
     "epochs": _number_option(
         "--epochs",
-        text="Largest number of steps in which one record participates, for batches that are not "
-        "Poisson samples.  [default: --steps]",
+        text="Passes over the data set; with --batch-size and --records instead of --steps.",
     ),
     "clip_norm": _number_option(
         "--clip-norm", text="L2 norm bound of one record's contribution.  [default: 1]"

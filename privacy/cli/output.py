@@ -28,6 +28,11 @@ LABELS = {
     "mu": "mu (Gaussian DP)",
     "sampling_probability": "sampling probability",
     "steps": "steps",
+    "sampler": "sampler",
+    "batch_size": "batch size",
+    "max_batch_size": "largest batch size",
+    "records": "records",
+    "epochs": "epochs",
     "relation": "relation",
     "notion": "notion",
     "conversion": "conversion",
@@ -85,7 +90,7 @@ def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
     rows = [
         (LABELS[key], shown(key, answer[key], up=key not in down))
         for key in sorted(LABELS, key=lambda key: key != asked)
-        if answer.get(key) is not None
+        if answer.get(key) is not None and answer[key] != "poisson"
     ]
     if _for_people():
         _framed(f"dpcalib {name}", rows)

@@ -47,6 +47,18 @@ class Divergence:
         return np.stack([one.at(orders) for one in several], axis=-2)
 
 
+@dataclass(frozen=True)
+class Largest(Divergence):
+    """The largest of several divergences, in the worse direction."""
+
+    several: tuple[Divergence, ...]
+
+    def at(self, orders: Array) -> Array:
+        """Return the maximum at each order."""
+        each = [np.atleast_2d(one.at(orders)).max(axis=0) for one in self.several]
+        return np.asarray(np.max(each, axis=0))
+
+
 class Formula(Divergence):
     """A divergence whose fields may be columns, to evaluate several instances at once."""
 

@@ -166,6 +166,36 @@ class WorstProfile(Profile):
         return max(profile.log_delta(epsilon) for profile in self.profiles)
 
 
+@dataclass(frozen=True)
+class MixedProfile(Profile):
+    """The weighted sum of profiles, and a mass at infinity."""
+
+    profiles: tuple[Profile, ...]
+    weights: tuple[float, ...]
+    lost: float = 0.0
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The largest of the suprema; infinite if there is a mass at infinity."""
+        return math.inf if self.lost else max(profile.supremum for profile in self.profiles)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the log of the sum of the bounds."""
+        each = [profile.log_delta(epsilon) for profile in self.profiles]
+        terms = [
+            math.log(weight) + log_delta
+            for weight, log_delta in zip(self.weights, each, strict=True)
+            if log_delta > -math.inf
+        ]
+        if self.lost:
+            terms.append(math.log(self.lost))
+        if not terms:
+            return -math.inf
+        top = max(terms)
+        total = top + math.log(math.fsum(math.exp(term - top) for term in terms))
+        return min(0.0, total + U * (16 + 8 * max(map(abs, terms))))
+
+
 def _amplified(loss: float, q: float) -> float:
     if loss < 700:
         return math.log1p(q * math.expm1(loss)) * (1 + 8 * U)

@@ -28,6 +28,7 @@ from privacy.mechanisms.combinators import (
 )
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from privacy.mechanisms.noise import Gaussian, Laplace
+from privacy.mechanisms.samplers import Epochs, FixedSizeSampled, TruncatedPoisson
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.serialization import mechanism_from_json
 from privacy.mechanisms.users import user_level
@@ -38,6 +39,8 @@ __all__ = [
     "Cells",
     "Composed",
     "DiscreteLaplace",
+    "Epochs",
+    "FixedSizeSampled",
     "Gaussian",
     "GroupSampled",
     "Laplace",
@@ -47,6 +50,7 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "Repeated",
+    "TruncatedPoisson",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "checked",

@@ -65,13 +65,7 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
         inner, q = self.mechanism, self.sampling_probability
         squared = mu_squared(inner, ADD_OR_REMOVE_ONE)
         if squared is None:
-            if isinstance(inner, Repeated | Composed | Parallel):
-                raise unproven(
-                    self,
-                    relation,
-                    "Several releases on ONE sample have a proven bound only for Gaussians. If "
-                    "each draws its own sample, use repeat(PoissonSampled(...), count).",
-                )
+            refuse_composition(self, relation)
             return inner.sampled_loss(q, relation)
         joint = GaussianPair(squared)
         if relation is not REPLACE_ONE:
@@ -135,6 +129,17 @@ class GroupSampled(Mechanism):
                 self, relation, f"A sampled group may have at most {_LARGEST_GROUP} records."
             )
         return GroupSampledPair(GaussianPair(squared).mu, self.sampling_probability, self.size)
+
+
+def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
+    """Raise if several releases run on one sample: no bound is known unless all are Gaussian."""
+    if isinstance(node.mechanism, Repeated | Composed | Parallel):
+        raise unproven(
+            node,
+            relation,
+            "Several releases on ONE sample have a proven bound only for Gaussians. If "
+            f"each draws its own sample, use repeat({type(node).__name__}(...), count).",
+        )
 
 
 def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | None:

@@ -15,6 +15,7 @@ from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
+from privacy.losses.halves import MixedModel
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
@@ -29,7 +30,8 @@ _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
 _MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes
-_UNSEEN = 32.0  # log(delta / omitted mass) above which the omitted mass is negligible
+_RARE = (1e-20, 1e-28, 1e-36)  # total probabilities of the batches that are omitted
+_UNSEEN = 23.0  # log(delta / omitted mass) above which the omitted mass is negligible
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,16 +86,15 @@ class ContourCurve(Curve):
         return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
 
     @cached_property
-    def _sums(self) -> tuple[LossSum, ...]:
-        """`_whole` without very unlikely numbers of sampled records, which `lost` accounts for."""
-        models = tuple((_likely(_model(pair)), count) for pair, count in self.parts.items())
-        return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
-
-    @cached_property
-    def _log_omitted(self) -> float:
-        """Log of the mass that `_sums` omit, compared to `_whole`."""
-        omitted = max(a.lost - b.lost for a, b in zip(self._sums, self._whole, strict=True))
-        return math.log(omitted) if omitted > 0 else -math.inf
+    def _sums(self) -> list[tuple[float, tuple[LossSum, ...]]]:
+        """`_whole` without very unlikely batches, and the log of the mass that this adds."""
+        found = []
+        for least in _RARE:
+            models = tuple((_likely(_model(p), least), n) for p, n in self.parts.items())
+            sums = tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+            omitted = max(a.lost - b.lost for a, b in zip(sums, self._whole, strict=True))
+            found.append((math.log(omitted) if omitted > 0 else -math.inf, sums))
+        return [*found, (-math.inf, self._whole)]
 
     @cached_property
     def _closed_form(self) -> Profile | None:
@@ -103,21 +104,26 @@ class ContourCurve(Curve):
         return pair.profile if count == 1 and not others and not self.mu_squared else None
 
     def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
-        """Return `_sums` if the mass that they omit is negligible, else `_whole`."""
-        return self._sums if log_delta > self._log_omitted + _UNSEEN else self._whole
+        """Return the first of `_sums` whose omitted mass is negligible."""
+        return next(sums for omitted, sums in self._sums if log_delta >= omitted + _UNSEEN)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
         near = 1.0 if hint.order is None else hint.order - 1
-        first = contour_integral.log_delta(self._sums[0], epsilon, near)
-        guide, *others = self._serving(first.value)
-        if guide is not self._sums[0]:
-            first = contour_integral.log_delta(guide, epsilon, near)
+        first = Bound(0.0, 0.0, near)
+        served: tuple[LossSum, ...] = ()
+        for omitted, sums in self._sums:
+            if sums != served:
+                served = sums
+                first = contour_integral.log_delta(sums[0], epsilon, near)
+            if first.value >= omitted + _UNSEEN:
+                break
         bounds = [first]
         if not hint.one_direction:
             bounds += [
-                contour_integral.log_delta(s, epsilon, first.saddle, first.value) for s in others
+                contour_integral.log_delta(s, epsilon, first.saddle, first.value)
+                for s in served[1:]
             ]
         found = self._worst(bounds)
         if self._has_basic(found.error):
@@ -209,8 +215,11 @@ def _model(pair: LossPair) -> LossModel:
     return model
 
 
-def _likely(model: LossModel) -> LossModel:
-    return model.likely() if isinstance(model, GroupSampledGaussian) else model
+def _likely(model: LossModel, least: float) -> LossModel:
+    """Return the model without very unlikely batches, which `lost` accounts for."""
+    if isinstance(model, GroupSampledGaussian):
+        return model.likely()
+    return model.likely(least) if isinstance(model, MixedModel) else model
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:

@@ -112,6 +112,55 @@ def group(mechanism, relation, rng, runs, weaker):
     return tuple(ratio(rng.normal(0, 1, runs) + mu * there * kept) for there in (0, 1))
 
 
+def mixtures(first, second, noise, rng, runs):
+    """Return the log ratio of outputs of two mixtures {center: weight} of normals."""
+
+    def log_density(x, mixture):
+        terms = [w * np.exp(-(((x - c) / noise) ** 2) / 2) for c, w in mixture.items()]
+        return np.log(sum(terms))
+
+    found = []
+    for mixture in (first, second):
+        centers = rng.choice(list(mixture), size=runs, p=list(mixture.values()))
+        x = rng.normal(centers, noise)
+        found.append(log_density(x, second) - log_density(x, first))
+    return tuple(found)
+
+
+def binomial(count, q):
+    return [math.comb(count, j) * q**j * (1 - q) ** (count - j) for j in range(count + 1)]
+
+
+def fixed_size(mechanism, relation, rng, runs, weaker):
+    """All other records are alike; the record becomes as far from them as it may."""
+    inner, size, records = mechanism.mechanism, mechanism.batch_size, mechanism.records
+    weights = [1 - size / records, size / records]
+    if mechanism.replacement:
+        weights = binomial(size, 1 / records)
+    away = {j * inner.replace_distance: weight for j, weight in enumerate(weights)}
+    return mixtures({0.0: 1.0}, away, inner.noise_multiplier * weaker, rng, runs)
+
+
+def truncated(mechanism, relation, rng, runs, weaker):
+    """All other records are -1, the additional one is +1."""
+    q, most = mechanism.sampling_probability, mechanism.max_batch_size
+    without, having = {}, {}
+    for others, weight in enumerate(binomial(mechanism.records - 1, q)):
+        center = -min(others, most)
+        without[center] = without.get(center, 0) + weight
+        chosen = q * min(1, most / (others + 1))
+        there = 1 - min(others, most - 1)
+        having[center] = having.get(center, 0) + weight * (1 - chosen)
+        having[there] = having.get(there, 0) + weight * chosen
+    noise = mechanism.mechanism.noise_multiplier * weaker
+    return mixtures(without, having, noise, rng, runs)
+
+
+def epochs(mechanism, relation, rng, runs, weaker):
+    """One batch contains the record."""
+    return losses(mechanism.mechanism, relation, rng, runs, weaker)
+
+
 def summed(parts):
     return tuple(sum(column) for column in zip(*parts, strict=True))
 
@@ -146,6 +195,9 @@ SIMULATED = {
     "ZeroConcentratedDP": concentrated,
     "PoissonSampled": sampled,
     "GroupSampled": group,
+    "FixedSizeSampled": fixed_size,
+    "TruncatedPoisson": truncated,
+    "Epochs": epochs,
     "Repeated": repeated,
     "Composed": composed,
     "Parallel": parallel,
@@ -181,6 +233,17 @@ def cases():
         (thinned(thinned(dp.Gaussian(0.5), 0.8), 0.6), one),
         (dp.user_level(thinned(dp.Gaussian(0.8), 0.3), max_contributions=3), one),
         (dp.repeat(dp.user_level(thinned(gaussian, 0.2), max_contributions=2), 5), special),
+        (dp.FixedSizeSampled(dp.Gaussian(1.0), batch_size=3, records=10), replace),
+        (dp.FixedSizeSampled(dp.Gaussian(2.0), batch_size=3, records=6, replacement=True), replace),
+        (dp.repeat(dp.FixedSizeSampled(gaussian, batch_size=1, records=4), 5), replace),
+        (
+            dp.TruncatedPoisson(
+                dp.Gaussian(0.5), sampling_probability=0.4, max_batch_size=1, records=3
+            ),
+            one,
+        ),
+        (dp.Epochs(gaussian), special),
+        (dp.Epochs(dp.Gaussian(2.0), passes=2), replace),
         (dp.repeat(gaussian, 4), one),
         (dp.repeat(dp.PureDP(0.3), 5), one),
         (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),

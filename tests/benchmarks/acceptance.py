@@ -571,6 +571,15 @@ def kills(_: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures())
 
 
+@benchmark("samplers")
+def samplers(_: argparse.Namespace) -> Iterator[Figure]:
+    """Compare fixed-size and truncated batches with dp-accounting and with a fine grid."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.samplers import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
     """Check soundness, time and memory on random extreme queries."""

@@ -30,6 +30,11 @@ KEYS = [
     "target_epsilon",
     "sampling_probability",
     "steps",
+    "sampler",
+    "batch_size",
+    "max_batch_size",
+    "records",
+    "epochs",
     "relation",
     "notion",
     "order",
@@ -256,6 +261,100 @@ def fixed_size_epsilons(*, delta, sigma, records, epochs, cell=1e-3):
     return epsilon(edges[0]), epsilon(edges[1])
 
 
+LOADER = ("--batch-size", 256, "--records", 60_000, "--epochs", 15)
+REPLACED = ("--relation", "replace-one")
+
+
+class TestSamplers:
+    """A run described by what its loader does."""
+
+    def test_sampling_probability_and_steps_follow_from_the_batches(self):
+        run = ("--noise-multiplier", 1.1, "--delta", 1e-5)
+        found = answer("epsilon", *run, *LOADER)
+        typed = answer("epsilon", *run, "-q", "256/60000", "--steps", 3516)
+        assert found["epsilon"] == typed["epsilon"]
+        assert (found["steps"], found["sampler"], found["records"]) == (3516, "poisson", 60_000)
+
+    def test_sampler_of_fixed_size(self):
+        run = ("--sampler", "fixed-size", *LOADER, *REPLACED)
+        found = answer("epsilon", "--noise-multiplier", 2, "--delta", 1e-5, *run)
+        step = dp.FixedSizeSampled(dp.Gaussian(2), batch_size=256, records=60_000)
+        curve = dp.account(dp.repeat(step, 3516), relation="REPLACE_ONE")
+        assert found["epsilon"] == curve.epsilon(1e-5)
+        assert found["sampling_probability"] == 256 / 60_000
+        options = (*run[:6], "--noise-multiplier", 2, *REPLACED)
+        most = answer("steps", "--epsilon", 1, "--delta", 1e-5, *options)["steps"]
+        for steps, fits in ((most, True), (most + 1, False)):
+            curve = dp.account(dp.repeat(step, steps), relation="REPLACE_ONE")
+            assert (curve.delta(1.0) <= 1e-5) is fits
+
+    def test_sampler_of_limited_size(self):
+        run = ("--sampler", "truncated-poisson", "--max-batch-size", 300, *LOADER)
+        found = answer("delta", "--noise-multiplier", 1.1, "--epsilon", 2, *run)
+        step = dp.TruncatedPoisson(
+            dp.Gaussian(1.1),
+            sampling_probability=256 / 60_000,
+            max_batch_size=300,
+            records=60_000,
+        )
+        assert found["delta"] == dp.account(dp.repeat(step, 3516)).delta(2.0)
+
+    @pytest.mark.parametrize("relation", ["replace-one", "replace-special"])
+    def test_sampler_of_shuffled_epochs(self, relation):
+        run = ("--sampler", "shuffle", "--epochs", 15, "--relation", relation)
+        found = answer("sigma", *TARGET, *run)
+        epochs = dp.Epochs(dp.Gaussian(found["noise_multiplier"]), passes=15)
+        assert dp.account(epochs, relation=found["relation"]).delta(1.0) <= 1e-5
+        assert (found["steps"], found["sampling_probability"]) == (None, None)
+        assert answer("sigma", *TARGET, *run, *LOADER)["steps"] == 15 * 235
+
+    @pytest.mark.parametrize("sampler", ["fixed-size", "shuffle"])
+    def test_samplers_that_move_other_records_need_a_relation(self, sampler):
+        text = refusal("sigma", *TARGET, "--sampler", sampler, *LOADER)
+        assert "moves other records to other batches" in text
+        assert "DataLoader(shuffle=True)" in text
+
+    @pytest.mark.parametrize(
+        ("typed", "told"),
+        [
+            (("--sampler", "fixed-size", "--steps", 9), "Missing --batch-size and --records."),
+            (("--batch-size", 9), "Missing --records."),
+            (("--sampler", "truncated-poisson", "-q", 0.1), "Missing --max-batch-size and --rec"),
+            (("--sampler", "shuffle"), "Missing --epochs."),
+            (("--epochs", 15), "--sampler shuffle"),
+            (("-q", 0.1, *LOADER), "Remove --sampling-probability."),
+            (("--max-batch-size", 9, *LOADER), "Remove --max-batch-size."),
+            (("--sampler", "shuffle", "--steps", 9, *LOADER), "Remove --steps."),
+            (("--batch-size", 9, "--records", 8), "batch_size=9 to be <= records=8"),
+            (("--sampler", "batches"), "one of poisson, fixed-size, truncated-poisson"),
+        ],
+    )
+    def test_a_sampler_names_the_options_that_it_needs(self, typed, told):
+        assert told in refusal("sigma", *TARGET, *typed)
+
+    def test_epochs_do_not_solve_for_steps(self):
+        run = ("--noise-multiplier", 2, "--sampler", "shuffle")
+        assert "sampler='shuffle' to be one of poisson" in refusal("steps", *TARGET, *run)
+
+    @pytest.mark.parametrize(
+        ("run", "told"),
+        [
+            (("--sampler", "fixed-size", *LOADER), "256 of the 60000 records are drawn uniformly"),
+            (("--sampler", "shuffle", *LOADER), "at most one batch of each of 15 epochs"),
+            (
+                ("--sampler", "truncated-poisson", "--max-batch-size", 300, *LOADER),
+                "a uniformly chosen subset of 300 is used",
+            ),
+        ],
+    )
+    def test_explain_states_what_the_sampler_assumes(self, run, told):
+        noise = ("--noise-multiplier", 2, "--delta", 1e-5, *REPLACED)
+        text = answer("explain", *noise, *run)["statement"]
+        assert told in text
+        assert "at most 15 of the" in text
+        assert f"epsilon is {23.3464}" in text
+
+
 class TestExplain:
     def test_names_what_it_must(self):
         done = call("explain", *TARGET, "-q", 0.01, "--steps", 1000, "--epochs", 10)
@@ -269,7 +368,7 @@ class TestExplain:
     def test_without_poisson_the_record_takes_part_for_certain(self):
         run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.01, "--steps", 100)
         found = answer("explain", *run, "--epochs", 3)
-        assert list(found) == [*KEYS, "epochs", "epsilon_without_poisson", "statement"]
+        assert list(found) == [*KEYS, "epsilon_without_poisson", "statement"]
         unknown = answer("explain", *run)
         assert unknown["epochs"] == 100
         for answered, epochs in ((found, 3), (unknown, 100)):
@@ -666,8 +765,8 @@ def test_help_fits_on_a_terminal_of_80_columns(path):
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        (["epsilon", "--batch-size", "256"], "pass -q, the batch size / number of records, and"),
-        (["epsilon", "--epochs", "15"], "epochs * number of records / batch size"),
+        (["epsilon", "--num-examples", "256"], "Pass --batch-size, --records and --epochs, and"),
+        (["steps", "--epochs", "15"], "--sampler if batches are not Poisson samples"),
         (["epsilon", "--noise", "1"], "Pass --noise-multiplier (over the clip norm) or --sigma"),
         (["sigma", "--eps", "1"], "No such option '--eps'. Pass --epsilon."),
         (["sigma", "--sample-rate", "0.1"], "Pass -q."),

@@ -468,3 +468,34 @@ def test_the_unit_of_privacy(tmp_path):
     assert plan.mechanism == dp.repeat(dp.user_level(step, max_contributions=3), 1000)
     assert plan.unit == plan.to_json()["unit"] == "one user"
     assert dp.plan_from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("part", "mechanism"),
+    [
+        (
+            'type = "FixedSizeSampled"\nbatch_size = 5\nrecords = 50\nsteps = 3',
+            dp.repeat(dp.FixedSizeSampled(dp.Gaussian(2.0), batch_size=5, records=50), 3),
+        ),
+        (
+            """type = "TruncatedPoisson"
+            sampling_probability = 0.1
+            max_batch_size = 7
+            records = 50""",
+            dp.TruncatedPoisson(
+                dp.Gaussian(2.0), sampling_probability=0.1, max_batch_size=7, records=50
+            ),
+        ),
+        ('type = "Epochs"\npasses = 4', dp.Epochs(dp.Gaussian(2.0), passes=4)),
+    ],
+)
+def test_samplers_in_a_file(tmp_path, part, mechanism):
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        'schema = "dpcalib.plan/1"\nname = "run"\nrelation = "REPLACE_ONE"\n'
+        f'[budget]\nepsilon = 50\ndelta = 1e-5\n[[part]]\nname = "training"\n{part}\n'
+        '[part.mechanism]\ntype = "Gaussian"\nnoise_multiplier = 2.0\n'
+    )
+    plan = dp.load_plan(path)
+    assert plan.mechanism == mechanism
+    assert dp.plan_from_json(plan.to_json()).mechanism == mechanism

@@ -45,12 +45,17 @@ def test_the_registry_walk_covers_every_public_mechanism():
     assert described | {mechanisms.GroupSampled} == set(KINDS) == set(EXAMPLES)
 
 
+def relation_of(example):
+    return getattr(example, "relation", dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
+
+
 @each_kind
 def test_the_matrix_names_the_methods_that_answer(kind):
     answering = []
+    example = mechanisms.REGISTRY[kind.__name__].example
     for notion in NOTION_MODULES:
         try:
-            dp.account(mechanisms.REGISTRY[kind.__name__].example, notion=notion)
+            dp.account(example, notion=notion, relation=relation_of(example))
         except dp.UnsupportedMechanism:
             continue
         answering.append(notion)
@@ -61,8 +66,7 @@ def test_the_matrix_names_the_methods_that_answer(kind):
 @each_kind
 def test_is_answered(kind):
     example = EXAMPLES[kind]
-    relation = getattr(example, "relation", dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    found = dp.account(example, relation=relation).guarantee(delta=1e-5)
+    found = dp.account(example, relation=relation_of(example)).guarantee(delta=1e-5)
     assert found.notion in NOTION_MODULES
     assert 0 < found.epsilon < 100
 

@@ -1,0 +1,204 @@
+"""Dominating pairs of batches of a fixed or limited size."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from privacy.losses.discrete import Atoms, DiscretePair, SampledDiscretePair
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import MixedProfile, Profile, SampledProfile
+from privacy.numerics.rounding import sum_up
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+    from privacy.losses.quadrature import LossModel
+
+
+def replaced(inner: LossPair, q: float) -> LossPair:
+    """Return the pair of a replaced record that is in the batch with probability q.
+
+    `inner` is a symmetric pair (P, Q) that dominates every two batches that differ in one record.
+    The hockey-stick divergence at e^epsilon >= 1 is that of (1 - q) Q + q P against Q, and
+    at e^epsilon < 1 that of Q against (1 - q) Q + q P (Balle, Barthe and Gaboardi 2018, Theorem
+    10; Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
+    """
+    if q == 1:
+        return inner
+    kind = ReplacedDiscretePair if isinstance(inner, DiscretePair) else ReplacedPair
+    return kind(inner, q)  # type: ignore[arg-type]  # each kind has its own pairs
+
+
+def mixed(pairs: Sequence[LossPair], weights: Sequence[float], lost: float = 0.0) -> LossPair:
+    """Return the pair of a release whose public index has probability `weights`.
+
+    It is mapped to `pairs[index]`, or with probability `lost` to an output that identifies the
+    data set. By joint convexity it dominates the release without the index.
+    """
+    discrete = all(isinstance(pair, DiscretePair) for pair in pairs)
+    kind = MixedDiscretePair if discrete else MixedPair
+    return kind(tuple(pairs), tuple(weights), lost)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class ReplacedPair(LossPair):
+    """See `replaced`. P and Q put probability (1 - q) TV(inner) on a loss of 0."""
+
+    inner: LossPair
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        """True: neighboring data sets can be exchanged."""
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """From the profile of the inner pair."""
+        return SampledProfile(self.inner.profile, self.q)
+
+    @property
+    def divergence(self) -> "Divergence | None":
+        """By quadrature."""
+        from privacy.losses.divergences import SampledNoise
+
+        model, unsampled = self.model, self.inner.divergence
+        return None if model is None or unsampled is None else SampledNoise(model, unsampled)
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The trapezoid rule on the noise, for Gaussian noise."""
+        if not isinstance(self.inner, GaussianPair):
+            return None
+        sampled = self.inner.sampled(self.q).model
+        if sampled is None:
+            return None
+        from privacy.losses.halves import MirroredGaussian
+
+        return MirroredGaussian(sampled.sampling_probability, sampled.noise_multiplier)  # type: ignore[attr-defined]
+
+    @property
+    def exact_model(self) -> bool:
+        """Whether `model` is the pair's own, not that of a little less noise."""
+        sampled = self.inner.sampled(self.q)
+        return sampled is None or sampled.exact_model
+
+
+@dataclass(frozen=True)
+class ReplacedDiscretePair(DiscretePair):
+    """See `replaced`."""
+
+    inner: DiscretePair
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        """True: neighboring data sets can be exchanged."""
+        return True
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """The sampling probability times that of the inner pair."""
+        return SampledDiscretePair(self.inner, self.q).mass_at_infinity
+
+    def atoms(self) -> Atoms:
+        """Return the losses > 0 of the sampled pair, their mirror image, and the loss 0."""
+        inner = self.inner.atoms()
+        there = SampledDiscretePair(self.inner, self.q).atoms()
+        above = [(p, loss) for p, loss in zip(*there, strict=True) if loss > 0]
+        log_p = [p for p, _ in above] + [p - loss for p, loss in above]
+        losses = [loss for _, loss in above] + [-loss for _, loss in above]
+        gains = [
+            math.exp(p) * -math.expm1(-loss) for p, loss in zip(*inner, strict=True) if loss > 0
+        ]
+        equal = [math.exp(p) for p, loss in zip(*inner, strict=True) if loss == 0]
+        none = math.fsum([*((1 - self.q) * gain for gain in gains), *equal])
+        if none > 0:
+            log_p.append(math.log(none))
+            losses.append(0.0)
+        return Atoms(tuple(log_p), tuple(losses))
+
+
+@dataclass(frozen=True)
+class MixedPair(LossPair):
+    """See `mixed`."""
+
+    pairs: tuple[LossPair, ...]
+    weights: tuple[float, ...]
+    lost: float = 0.0
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether all the pairs are."""
+        return all(pair.symmetric for pair in self.pairs)
+
+    @property
+    def profile(self) -> Profile:
+        """The weighted sum."""
+        return MixedProfile(tuple(pair.profile for pair in self.pairs), self.weights, self.lost)
+
+    @property
+    def divergence(self) -> "Divergence | None":
+        """By quadrature, or the largest of all where that fails."""
+        from privacy.losses.divergences import Largest, SampledNoise
+
+        model = self.model
+        each = [pair.divergence for pair in self.pairs]
+        known = [one for one in each if one is not None]
+        if model is None or self.lost or len(known) < len(each):
+            return None
+        return SampledNoise(model, Largest(tuple(known)))
+
+    @property
+    def model(self) -> "LossModel | None":
+        """The nodes of all the pairs."""
+        from privacy.losses.halves import MixedModel
+
+        each = [pair.model for pair in self.pairs]
+        known = tuple(one for one in each if one is not None)
+        return MixedModel(known, self.weights, self.lost) if len(known) == len(each) else None
+
+    @property
+    def exact_model(self) -> bool:
+        """Whether all the models are."""
+        return all(pair.exact_model for pair in self.pairs)
+
+
+@dataclass(frozen=True)
+class MixedDiscretePair(DiscretePair):
+    """See `mixed`."""
+
+    pairs: tuple[DiscretePair, ...]
+    weights: tuple[float, ...]
+    lost: float = 0.0
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether all the pairs are."""
+        return all(pair.symmetric for pair in self.pairs)
+
+    @cached_property
+    def _masses(self) -> list[float]:
+        return [
+            weight * pair.mass_at_infinity
+            for weight, pair in zip(self.weights, self.pairs, strict=True)
+        ]
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """The weighted sum, and `lost`."""
+        return sum_up([*(mass for mass in self._masses if mass), *([self.lost] * (self.lost > 0))])
+
+    def atoms(self) -> Atoms:
+        """Return the atoms of all the pairs."""
+        kept = math.fsum([*self.weights, *(-mass for mass in self._masses)])
+        log_p: list[float] = []
+        losses: list[float] = []
+        for weight, mass, pair in zip(self.weights, self._masses, self.pairs, strict=True):
+            atoms = pair.atoms()
+            log_weight = math.log((weight - mass) / kept)
+            log_p += [p + log_weight for p in atoms.log_probability]
+            losses += atoms.loss
+        return Atoms(tuple(log_p), tuple(losses))

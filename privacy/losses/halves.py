@@ -1,0 +1,262 @@
+"""Quadrature nodes of a half pair and its mirror image, and of several pairs together."""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy.losses.densities import (
+    complex_log_mixture,
+    log_mixture,
+    log_normal_mixture,
+    log_sum,
+    refuse_beyond,
+)
+from privacy.losses.mixtures import SampledGaussian
+from privacy.losses.quadrature import (
+    Array,
+    Complex,
+    Direction,
+    LineNodes,
+    LossModel,
+    LossNodes,
+    log_moment,
+    nodes_up_to,
+)
+from privacy.numerics.rounding import ULP
+
+_FROM = -45.0  # e^-45 = 3e-20 of the mass is nearer to a loss of 0
+_FEW, _MOST_JOINED = 2**14, 2**16  # most nodes of several models: shared by all t, in all
+_WAYS: tuple[Direction, Direction] = ("remove", "add")
+
+
+@dataclass(frozen=True)
+class HalfGaussian(SampledGaussian):
+    """The losses > 0 of the sampled Gaussian when removing; when adding, those < 0.
+
+    In both cases the noise is z > shift / 2. The variable is u with z = shift / 2 + log(1 + e^u),
+    so that the trapezoid rule converges at the end of the half line too. It is analytic for
+    |Im u| < pi, where 0 < Im z < Im u. The weights do not sum to 1.
+    """
+
+    @property
+    def _reach(self) -> float:
+        return min(math.pi, super()._reach)
+
+    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+        _, high = super()._range(direction, t)
+        return _FROM, high - self.shift / 2
+
+    def _live(
+        self, direction: Direction, t: float, low: float, count: int, spare: float
+    ) -> NDArray[np.bool_]:
+        """Return that all cells may matter: the bound for blocks holds for the noise itself."""
+        return np.ones(count, dtype=bool)
+
+    def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
+        m, q = self.shift, self.sampling_probability
+        beyond = np.logaddexp(0.0, z)
+        ratio = log_mixture(m * beyond, q)
+        place = m / 2 + beyond
+        if direction == "remove":
+            return log_normal_mixture(place, m, q) + z - beyond, ratio
+        return -0.5 * place * place + z - beyond, -ratio
+
+    def _on_line(
+        self, direction: Direction, x: Array, depth: Array | float
+    ) -> tuple[Complex, Complex]:
+        m, side = self.shift, self._side(direction)
+        u, beyond = _softplus(x, side * np.asarray(depth))
+        place = m / 2 + beyond
+        base = 0.5 * (u - place) * (u + place) + u - beyond
+        ratio = complex_log_mixture(m * beyond.real, m * beyond.imag, self.sampling_probability)
+        return (base, ratio) if direction == "remove" else (base + ratio, -ratio)
+
+    def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
+        return _grid(self, direction, t)
+
+
+@lru_cache(maxsize=512)
+def _grid(model: HalfGaussian, direction: Direction, t: float) -> tuple[Array, float]:
+    return model.whole_grid(direction, t)
+
+
+def _softplus(x: Array, y: Array) -> tuple[Complex, Complex]:
+    """Return u = x + i y and log(1 + e^u), relatively accurate, for |y| < pi."""
+    u: Complex = x + 1j * y
+    low = -np.abs(x)  # log(1 + e^u) = u + log(1 + e^-u)
+    size, angle = np.exp(low), np.where(x > 0, -y, y)
+    out = np.empty(u.shape, dtype=complex)
+    out.real = 0.5 * np.log1p(size * (2 * np.cos(angle) + size))
+    out.imag = np.arctan2(size * np.sin(angle), 1 + size * np.cos(angle))
+    return u, out + np.where(x > 0, u, 0.0)
+
+
+class _Joined:
+    """A loss model that joins the nodes of others."""
+
+    def stack_key(self, t: float) -> Hashable:
+        """Return the model itself: different models share no nodes."""
+        return self
+
+    def stacked_nodes(
+        self, models: Sequence[Any], direction: Direction, t: float
+    ) -> LossNodes | None:
+        """Return None: different models share no nodes."""
+        return None
+
+
+@dataclass(frozen=True)
+class MirroredGaussian(_Joined):
+    """The losses > 0 of a sampled Gaussian when removing, their mirror image, and the loss 0."""
+
+    sampling_probability: float
+    noise_multiplier: float
+
+    @property
+    def _half(self) -> HalfGaussian:
+        return HalfGaussian(self.sampling_probability, self.noise_multiplier)
+
+    @property
+    def _log_none(self) -> float:
+        """Return log((1 - q) TV), the log probability of the loss 0."""
+        apart = math.erf(self._half.shift / math.sqrt(8))
+        return math.log(apart) + math.log1p(-self.sampling_probability)
+
+    def supremum(self, direction: Direction) -> float:
+        """Return infinity: the tails are normal."""
+        return math.inf
+
+    def lost(self, direction: Direction) -> float:
+        """Return 0: no mass of P is omitted."""
+        return 0.0
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the nodes of both halves, and the loss 0."""
+        return self._joined(*(self._half.nodes(way, t) for way in _WAYS))
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return the nodes of both halves for (0, t], None if there would be too many."""
+        each = [self._half.shared_nodes(way, t) for way in _WAYS]
+        known = [nodes for nodes in each if nodes is not None]
+        return self._joined(*known) if len(known) == 2 else None
+
+    def _joined(self, above: LossNodes, below: LossNodes) -> LossNodes:
+        return LossNodes(
+            np.concatenate([above.log_weight, below.log_weight, [self._log_none]]),
+            np.concatenate([above.loss, below.loss, [0.0]]),
+            above.ulps,
+        )
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return the nodes of both halves on a path, and the loss 0."""
+        log_none = self._log_none - log_moment
+        none = LineNodes(
+            np.array([math.exp(log_none)]), np.zeros(1), np.array([16 + 4 * abs(log_none)]), 0.0
+        )
+        each = [self._half.line_nodes(way, t, frequency, log_moment) for way in _WAYS]
+        return _joined_lines([*each, none])
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return the sum of the bounds; that of the loss 0 does not decay."""
+        each = [self._half.decay(way, t, frequency, log_moment, depth) for way in _WAYS]
+        return np.logaddexp(np.logaddexp(*each), self._log_none - log_moment)
+
+
+@dataclass(frozen=True)
+class MixedModel(_Joined):
+    """A public choice among several models, and a mass at infinity."""
+
+    models: tuple[LossModel, ...]
+    weights: tuple[float, ...]
+    omitted: float = 0.0
+
+    def supremum(self, direction: Direction) -> float:
+        """Return the largest supremum."""
+        return max(model.supremum(direction) for model in self.models)
+
+    def lost(self, direction: Direction) -> float:
+        """Return the weighted sum of the omitted masses."""
+        each = (w * model.lost(direction) for w, model in self._weighted())
+        return (math.fsum(each) + self.omitted) * (1 + 16 * ULP)
+
+    def nodes(self, direction: Direction, t: float) -> LossNodes:
+        """Return the nodes of all models."""
+        return self._joined(model.nodes(direction, t) for model in self.models)
+
+    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
+        """Return the nodes of all models for (0, t], None if there would be too many."""
+        known: list[LossNodes] = []
+        for model in self.models:
+            nodes = nodes_up_to(model, t, direction)
+            if nodes is None or sum(one.loss.size for one in known) > _FEW:
+                return None
+            known.append(nodes)
+        return self._joined(known)
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return the nodes of all models on a path."""
+        return _joined_lines(
+            [
+                model.line_nodes(direction, t, frequency, log_moment - math.log(weight))
+                for weight, model in self._weighted()
+            ]
+        )
+
+    def decay(
+        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+    ) -> Array:
+        """Return the weighted sum of the bounds."""
+        each = []
+        for weight, model in self._weighted():
+            own = _log_moment(model, t, direction)
+            one = model.decay(direction, t, frequency, own, depth)
+            each.append(math.log(weight) + own - log_moment + one)
+        return log_sum(np.stack(each, axis=-1))
+
+    def likely(self, least: float) -> "MixedModel":
+        """Return the model without its last parts, of total probability at most `least`."""
+        omitted = np.cumsum(self.weights[::-1])[::-1]
+        kept = max(int((omitted > least).sum()), 1)
+        if kept == len(self.models):
+            return self
+        lost = self.omitted + float(omitted[kept]) * (1 + 16 * ULP)
+        return MixedModel(self.models[:kept], self.weights[:kept], lost)
+
+    def _weighted(self) -> Any:
+        return zip(self.weights, self.models, strict=True)
+
+    def _joined(self, nodes: Iterable[LossNodes]) -> LossNodes:
+        log_weight: list[Array] = []
+        loss: list[Array] = []
+        ulps = 0.0
+        for weight, one in zip(self.weights, nodes, strict=True):
+            log_weight.append(math.log(weight) + one.log_weight)
+            loss.append(one.loss)
+            ulps = max(ulps, one.ulps + 4)
+            refuse_beyond(_MOST_JOINED, sum(part.size for part in loss))
+        return LossNodes(np.concatenate(log_weight), np.concatenate(loss), ulps)
+
+
+def _log_moment(model: LossModel, t: float, direction: Direction) -> float:
+    (value,), _ = log_moment(model, np.array([t]), direction)
+    return float(value)
+
+
+def _joined_lines(lines: Sequence[LineNodes]) -> LineNodes:
+    return LineNodes(
+        np.concatenate([line.weight for line in lines]),
+        np.concatenate([line.loss for line in lines]),
+        np.concatenate([line.rounding for line in lines]),
+        math.fsum(line.quadrature for line in lines),
+    )

@@ -1,0 +1,340 @@
+"""Batches that are not Poisson samples: of a fixed or limited size, and shuffled epochs."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from privacy import checks
+from privacy.losses.batches import mixed, replaced
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.laplace import LaplacePair
+from privacy.losses.pair import Loss, LossPair
+from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
+from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, repeat
+from privacy.mechanisms.noise import Gaussian
+from privacy.mechanisms.sampling import PoissonSampled, mu_squared, refuse_composition
+from privacy.names import suggests_names
+from privacy.numerics.binomial import log_binomial_tails
+from privacy.numerics.rounding import U, ratio_up, sum_up
+from privacy.relations import (
+    ADD_OR_REMOVE_ONE,
+    REPLACE_ONE,
+    REPLACE_SPECIAL,
+    NeighboringRelation,
+)
+
+_BATCH = "Pass the number of records in a batch, a whole number >= 1."
+_RECORDS = "Pass the number of records of the data set, a public whole number."
+_PASSES = "Pass the number of passes over the data set (epochs), at least 1."
+_LEAST = 1e-60  # total probability of the numbers of copies that count as an infinite loss
+_DISPLACED = (
+    "A record more or less moves other records to other batches, as in "
+    "DataLoader(shuffle=True). Pass relation=REPLACE_ONE or REPLACE_SPECIAL. If each record is "
+    "drawn independently, as by Opacus' UniformWithReplacementSampler, use PoissonSampled."
+)
+
+
+class _OfBatches(Mechanism):
+    """A mechanism whose loss depends on the number of records, or on their places."""
+
+    __slots__ = ()
+
+    def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
+        """Raise: the number of records of a Poisson sample is not public."""
+        raise unproven(
+            self, relation, "It cannot run on a Poisson sample, whose size is not public."
+        )
+
+
+def _batched(mechanism: object) -> Mechanism:
+    """Return the mechanism of one batch, or raise if it is of several batches itself."""
+    mechanism = checked(mechanism, "mechanism")
+    if isinstance(mechanism, _OfBatches):
+        remedy = "Describe how the batches are drawn once."
+        rule = "a mechanism that runs on one batch"
+        raise TypeError(checks.expected("mechanism", type(mechanism).__name__, rule, remedy))
+    return mechanism
+
+
+class _FixedSizeCall(type):
+    """Make the arguments of `FixedSizeSampled` keywords, and suggest our names."""
+
+    @suggests_names
+    def __call__(
+        cls, mechanism: Mechanism, *, batch_size: int, records: int, replacement: bool = False
+    ) -> Any:
+        return super().__call__(mechanism, batch_size, records, replacement)
+
+
+@dataclass(frozen=True)
+class FixedSizeSampled(_OfBatches, metaclass=_FixedSizeCall):
+    """`mechanism` run once on a batch of exactly `batch_size` of the records, drawn uniformly.
+
+    For T steps with a new batch each, use ``repeat(FixedSizeSampled(m, ...), T)``. Which records
+    are in the batch must stay secret; their number is public. Valid under REPLACE_ONE and
+    REPLACE_SPECIAL, for which a null record takes part in the draw as any other record.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that runs on the batch.
+    batch_size
+        Number of draws per batch.
+    records
+        Number of records of the data set.
+    replacement
+        Whether a record may be drawn several times. False (the default) is uniform sampling
+        without replacement.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Theorems 10 (without replacement) and 13 (with); Zhu, Dong and
+    Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).
+    """
+
+    mechanism: Mechanism
+    batch_size: int
+    records: int
+    replacement: bool = False
+
+    relation: ClassVar[NeighboringRelation] = REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        size = checks.count("batch_size", self.batch_size, _BATCH)
+        records = checks.count("records", self.records, _RECORDS)
+        if not isinstance(self.replacement, bool):
+            remedy = "Pass True if a record may be drawn several times."
+            raise TypeError(checks.expected("replacement", self.replacement, "a bool", remedy))
+        if size > records and not self.replacement:
+            remedy = "Pass the size of one batch, or replacement=True."
+            raise ValueError(checks.expected("batch_size", size, f"<= records={records}", remedy))
+        freeze(self, mechanism=_batched(self.mechanism))
+        freeze(self, batch_size=size, records=records)
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the pair of a replaced record, for epsilon >= 0 and < 0.
+
+        With replacement, a record is drawn j times with the probability of Bin(batch_size, 1 /
+        records), and the pair is that of j replaced records.
+        """
+        if relation is ADD_OR_REMOVE_ONE:
+            raise unproven(self, relation, _DISPLACED)
+        size, records = self.batch_size, self.records
+        if not self.replacement:
+            return replaced(_exchanged(self, relation), ratio_up(size, records))
+        if records == 1:
+            return _exchanged(self, relation, size)
+        weights, lost = _copies(size, records)
+        drawn = min(math.fsum([*weights, lost]) * (1 + 8 * U), 1.0)
+        pairs = [
+            replaced(_exchanged(self, relation, copies), drawn)
+            for copies in range(1, len(weights) + 1)
+        ]
+        return mixed(pairs, [weight / drawn for weight in weights], lost)
+
+
+def _copies(draws: int, records: int) -> tuple[list[float], float]:
+    """Return P(Bin(draws, 1 / records) = j) for j = 1, 2, ..., and a bound on the rest."""
+    log_weight = draws * math.log1p(-1 / records)
+    weights: list[float] = []
+    for j in range(1, draws + 1):
+        log_weight += math.log((draws - j + 1) / (j * (records - 1)))
+        weights.append(math.exp(log_weight))
+        # each further weight is at most `shrink` times the one before it
+        shrink = (draws - j) / ((j + 1) * (records - 1))
+        if shrink < 0.5 and weights[-1] * shrink < _LEAST / 2:
+            break
+    else:
+        return weights, 0.0
+    return weights, _LEAST
+
+
+def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
+    """Return a pair for every two batches that differ in `copies` records, or raise.
+
+    Under REPLACE_SPECIAL a null record may take the place of another one, and that of a record
+    another one.
+    """
+    pair = _of_batch(node, REPLACE_ONE, copies)
+    if relation is REPLACE_SPECIAL:
+        null = _of_batch(node, REPLACE_SPECIAL, copies)
+        if pair != null:
+            pair = _larger(node, pair, null)
+    if not pair.symmetric:
+        raise unproven(node, relation, "Its pair of a replaced record is not symmetric.")
+    return pair
+
+
+def _larger(node: Mechanism, one: LossPair, other: LossPair) -> LossPair:
+    """Return the pair with less noise, of two of one family."""
+    match one, other:
+        case GaussianPair(), GaussianPair():
+            return max(one, other, key=lambda pair: pair.mu_squared)
+        case LaplacePair(), LaplacePair():
+            return max(one, other, key=lambda pair: pair.distance)
+    raise unproven(
+        node,
+        REPLACE_SPECIAL,
+        "Its pairs of a replaced record and of a null record cannot be compared. "
+        "Pass relation=REPLACE_ONE.",
+    )
+
+
+def _of_batch(node: Any, relation: NeighboringRelation, copies: int) -> LossPair:
+    """Return the pair of the inner mechanism, `copies` records of the batch being replaced."""
+    inner: Mechanism = node.mechanism
+    squared = mu_squared(inner, relation)
+    if squared is not None:
+        return GaussianPair(sum_up([copies * copies * squared]) if copies > 1 else squared)
+    refuse_composition(node, relation)
+    loss = (inner if copies == 1 else inner.for_group(copies)).loss(relation)
+    if not isinstance(loss, LossPair):
+        raise unproven(node, relation, "It has no dominating pair, only bounds on its moments.")
+    return loss
+
+
+class _Limited(type):
+    """Make ``TruncatedPoisson`` of at most `max_batch_size` records return `PoissonSampled`."""
+
+    @suggests_names
+    def __call__(
+        cls,
+        mechanism: Mechanism,
+        *,
+        sampling_probability: float,
+        max_batch_size: int,
+        records: int,
+    ) -> Any:
+        size = checks.count("max_batch_size", max_batch_size, _BATCH)
+        records = checks.count("records", records, _RECORDS)
+        if records <= size:
+            return PoissonSampled(mechanism, sampling_probability=sampling_probability)
+        return super().__call__(mechanism, sampling_probability, size, records)
+
+
+@dataclass(frozen=True)
+class TruncatedPoisson(_OfBatches, metaclass=_Limited):
+    """`mechanism` run once on a Poisson sample that is cut to a largest size.
+
+    Each record is included independently with `sampling_probability`. If more than
+    `max_batch_size` are, a uniformly chosen subset of `max_batch_size` of them is used. For T
+    steps with a new sample each, use ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay
+    secret.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that runs on the sample.
+    sampling_probability
+        Probability q in (0, 1] that a record is included before the cut.
+    max_batch_size
+        Largest number of records in a batch. If `records` is not larger, the result is
+        `PoissonSampled`.
+    records
+        Number of records of the data set, a public number. Under ADD_OR_REMOVE_ONE, that of the
+        larger of the two neighboring data sets.
+
+    Notes
+    -----
+    Let S be the sample of the other records. If |S| < B, the largest size, the record is added to
+    the batch with probability q. If |S| >= B, it takes the place of a uniformly chosen one with
+    probability q' = E[q B / (|S| + 1) given |S| >= B]. The pair reveals which of the two happens.
+    """
+
+    mechanism: Mechanism
+    sampling_probability: float
+    max_batch_size: int
+    records: int
+
+    def __post_init__(self) -> None:
+        freeze(self, mechanism=_batched(self.mechanism))
+        freeze(self, sampling_probability=checks.probability(self.sampling_probability))
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the public choice of the pairs of an added and of an exchanged record."""
+        q, most, records = self.sampling_probability, self.max_batch_size, self.records
+        rest, full = log_binomial_tails(records - 1, q, most)
+        _, cut = log_binomial_tails(records, q, most + 1)
+        share = most / (most + 1) * q  # at least the probability of the exchange
+        if cut > -math.inf:
+            exact = math.exp(cut - full) * (most / records)
+            share = min(share, exact * (1 + 4 * U * (abs(cut) + abs(full))))
+        share = min(share * (1 + 8 * U), 1.0)
+        exchanged = _exchanged(self, relation)
+        added = PoissonSampled(self.mechanism, sampling_probability=q).loss(relation)
+        if relation is ADD_OR_REMOVE_ONE:
+            pairs = (added, exchanged.sampled(share))
+        else:
+            pairs = (added, replaced(exchanged, share))
+        known = [pair for pair in pairs if isinstance(pair, LossPair)]
+        if len(known) < len(pairs):
+            raise unproven(self, relation, "It has no dominating pair, only bounds on its moments.")
+        # a probability that was rounded to 0 is at most 1e-300
+        return mixed(known, [max(math.exp(log), 1e-300) for log in (rest, full)])
+
+
+class _OnePass(type):
+    """Make ``Epochs(m, passes=n)`` return n repetitions of one epoch of m."""
+
+    @suggests_names
+    def __call__(cls, mechanism: Mechanism, *, passes: int = 1) -> Any:
+        mechanism = checked(mechanism, "mechanism")
+        passes = checks.count("passes", passes, _PASSES)
+        one: Callable[[Mechanism], Mechanism] = cls
+        match mechanism:
+            case Repeated():
+                return repeat(one(mechanism.mechanism), mechanism.count * passes)
+            case Composed():
+                return repeat(compose(*map(one, mechanism.parts)), passes)
+            case Epochs():
+                return repeat(mechanism, passes)
+        return repeat(super().__call__(_batched(mechanism)), passes)
+
+
+@dataclass(frozen=True)
+class Epochs(_OfBatches, metaclass=_OnePass):
+    """`mechanism` run on every batch of a shuffled data set, once per epoch.
+
+    Each record is in at most one batch of an epoch; its place is random or fixed, and does not
+    depend on the contents of the records. No amplification by shuffling is claimed: an epoch costs
+    as much as one release to all of a record's batch. Valid under REPLACE_ONE and REPLACE_SPECIAL.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that runs on each batch.
+    passes
+        Number of epochs. The result is ``repeat(Epochs(mechanism), passes)``.
+
+    Notes
+    -----
+    The places of the records are public. The batches of one epoch are then disjoint, and only one
+    contains the record that changes (parallel composition). A shuffle can be far less private than
+    a Poisson sample (Chua et al. 2024, arXiv 2403.17673).
+    """
+
+    mechanism: Mechanism
+    passes: int = 1
+
+    relation: ClassVar[NeighboringRelation] = REPLACE_ONE
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the loss of the mechanism: one batch contains the record."""
+        if relation is ADD_OR_REMOVE_ONE:
+            raise unproven(self, relation, _DISPLACED)
+        if isinstance(self.mechanism, Parallel):
+            raise unproven(
+                self, relation, "Pass the mechanism of one batch; its cells are not supported."
+            )
+        return self.mechanism.loss(relation)
+
+
+register_mechanism(
+    FixedSizeSampled(Gaussian(1.5), batch_size=25, records=100), build=FixedSizeSampled
+)
+register_mechanism(
+    TruncatedPoisson(Gaussian(1.5), sampling_probability=0.25, max_batch_size=30, records=100),
+    build=TruncatedPoisson,
+)
+register_mechanism(Epochs(Gaussian(1.5)), build=Epochs)

@@ -1,0 +1,42 @@
+"""Binomial tails, enclosed by interval arithmetic."""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+_MOST_BITS = 2**11
+
+
+@lru_cache(maxsize=256)
+def log_binomial_tails(trials: int, probability: float, least: int) -> tuple[float, float]:
+    """Return log P(X < least) and log P(X >= least) for X ~ Bin(trials, probability).
+
+    Both are accurate to an ulp, except that a probability below 1e-300 is returned as 0.
+    P(X >= least) is the regularized incomplete beta function I_p(least, trials - least + 1).
+    """
+    from flint import arb, ctx, fmpq
+
+    if least <= 0:
+        return -math.inf, 0.0
+    if least > trials:
+        return 0.0, -math.inf
+    before, ctx.prec = ctx.prec, 128
+    try:
+        while ctx.prec <= _MOST_BITS:
+            p = arb(fmpq(*probability.as_integer_ratio()))
+            above = p.beta_lower(least, trials - least + 1, regularized=True)
+            both = [_log(1 - above), _log(above)]
+            if not any(map(math.isnan, both)):
+                return both[0], both[1]
+            ctx.prec *= 2
+    finally:
+        ctx.prec = before
+    raise OverflowError(f"the binomial tail of {trials} trials could not be enclosed")
+
+
+def _log(ball: Any) -> float:
+    """Return the log, NaN if the ball is too wide."""
+    if ball < 1e-300:
+        return -math.inf
+    log = ball.log()
+    return float(log.mid()) if log.rel_accuracy_bits() > 56 or abs(log) < 1e-300 else math.nan

@@ -1,0 +1,299 @@
+"""Every sampler is held against brute force over all batches of all small data sets."""
+
+import math
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from tests.reference.enumeration import (
+    ADD,
+    NULL,
+    REPLACE,
+    SPECIAL,
+    any_of,
+    divergence_of,
+    fixed_size,
+    hockey,
+    in_order,
+    neighbors,
+    shuffled,
+    table,
+    truncated,
+    with_replacement,
+)
+
+ALPHA = np.exp(np.linspace(-3, 3, 241))
+VALUES = (1, 2)
+SEEDS = range(3)
+
+
+def largest(run, count, relation, values=VALUES):
+    """Return the largest divergence of a data set with the record from one without it."""
+    worst = np.zeros(ALPHA.size)
+    for one, other in neighbors(values, count, relation):
+        worst = np.maximum(worst, hockey(ALPHA, run(one), run(other)))
+    return worst
+
+
+def bound(mechanism, relation):
+    return divergence_of(mechanism.loss(relation), ALPHA)
+
+
+def holds(truth, bound):
+    return np.all(truth <= bound + 1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("size", "count"), [(1, 3), (2, 3), (2, 5), (3, 4)])
+def test_sampler_of_fixed_size(seed, size, count):
+    inner = table(VALUES, size, 3, np.random.default_rng(seed))
+    sampled = dp.FixedSizeSampled(inner, batch_size=size, records=count)
+    for relation in (REPLACE, SPECIAL):
+        truth = largest(lambda data: fixed_size(inner, data, size), count, relation)
+        assert holds(truth, bound(sampled, relation))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("size", "count"), [(1, 3), (2, 2), (2, 4)])
+def test_sampler_with_replacement(seed, size, count):
+    inner = table(VALUES, size, 3, np.random.default_rng(seed))
+    sampled = dp.FixedSizeSampled(inner, batch_size=size, records=count, replacement=True)
+    for relation in (REPLACE, SPECIAL):
+        truth = largest(lambda data: with_replacement(inner, data, size), count, relation)
+        assert holds(truth, bound(sampled, relation))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("q", "most", "count"), [(0.3, 1, 2), (0.6, 2, 4), (0.2, 1, 5), (1, 2, 3)])
+def test_sampler_of_limited_size(seed, q, most, count):
+    inner = table(VALUES, most, 3, np.random.default_rng(seed))
+    sampled = dp.TruncatedPoisson(inner, sampling_probability=q, max_batch_size=most, records=count)
+    for relation in (ADD, SPECIAL):
+        truth = largest(lambda data: truncated(inner, data, q, most), count, relation)
+        assert holds(truth, bound(sampled, relation))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("size", "count"), [(1, 3), (2, 4), (2, 3)])
+def test_sampler_of_shuffled_epochs(seed, size, count):
+    inner = table(VALUES, size, 2, np.random.default_rng(seed))
+    epoch = dp.Epochs(inner)
+    for run in (shuffled, in_order):
+        for relation in (REPLACE, SPECIAL):
+            truth = largest(lambda data, run=run: run(inner, data, size), count, relation)
+            assert holds(truth, bound(epoch, relation))
+
+
+class TestAttained:
+    """Data sets whose divergence is the bound."""
+
+    inner = any_of((1,), 3, odds=5.0)
+
+    def test_sampler_of_fixed_size(self):
+        sampled = dp.FixedSizeSampled(self.inner, batch_size=2, records=5)
+        truth = largest(lambda data: fixed_size(self.inner, data, 2), 5, REPLACE, (1,))
+        np.testing.assert_allclose(truth, bound(sampled, REPLACE), rtol=1e-12, atol=1e-15)
+
+    def test_sampler_with_replacement(self):
+        sampled = dp.FixedSizeSampled(self.inner, batch_size=3, records=4, replacement=True)
+        truth = largest(lambda data: with_replacement(self.inner, data, 3), 4, REPLACE, (1,))
+        np.testing.assert_allclose(truth, bound(sampled, REPLACE), rtol=1e-12, atol=1e-15)
+
+    def test_sampler_of_shuffled_epochs(self):
+        truth = largest(lambda data: in_order(self.inner, data, 2), 4, REPLACE, (1,))
+        np.testing.assert_allclose(
+            truth, bound(dp.Epochs(self.inner), REPLACE), rtol=1e-12, atol=1e-15
+        )
+
+    def test_sampler_of_limited_size(self):
+        """The pair reveals whether the batch was cut; near order 1 that changes nothing."""
+        q, most, count = 0.4, 1, 3
+        sampled = dp.TruncatedPoisson(
+            self.inner, sampling_probability=q, max_batch_size=most, records=count
+        )
+        truth = largest(lambda data: truncated(self.inner, data, q, most), count, ADD, (1,))
+        upper = bound(sampled, ADD)
+        near = np.abs(np.log(ALPHA)) < 0.1
+        np.testing.assert_allclose(truth[near], upper[near], rtol=1e-12)
+        assert holds(truth, upper)
+        assert 1e-3 < (upper - truth).max() < 0.04
+
+
+@pytest.mark.parametrize("relation", [REPLACE, SPECIAL])
+@pytest.mark.parametrize("steps", [2, 3])
+def test_sampler_bounds_compose(relation, steps):
+    inner = any_of((1,), 2, odds=3.0)
+    runs = {
+        dp.FixedSizeSampled(inner, batch_size=2, records=4): lambda d: fixed_size(inner, d, 2),
+        dp.TruncatedPoisson(
+            inner, sampling_probability=0.4, max_batch_size=2, records=4
+        ): lambda d: truncated(inner, d, 0.4, 2),
+        dp.Epochs(inner): lambda d: in_order(inner, d, 2),
+    }
+    for sampled, run in runs.items():
+        if isinstance(sampled, dp.TruncatedPoisson) and relation is REPLACE:
+            continue
+        curve = dp.account(dp.repeat(sampled, steps), relation=relation)
+        alpha, truth = np.exp([0.0, 0.2, 0.5]), np.zeros(3)
+        for one, other in neighbors((1,), 4, relation):
+            p = q = np.ones(1)
+            for _ in range(steps):
+                p, q = np.outer(p, run(one)).ravel(), np.outer(q, run(other)).ravel()
+            truth = np.maximum(truth, np.maximum(hockey(alpha, p, q), hockey(alpha, q, p)))
+        bounds = [curve.delta(float(epsilon)) for epsilon in np.log(alpha)]
+        assert np.all(truth <= np.array(bounds) * (1 + 1e-9) + 1e-15)
+        assert truth[0] > 0.8 * bounds[0]
+
+
+def test_sampler_of_shuffled_epochs_is_refused_if_a_record_is_added():
+    """One record more at the front moves all others, which changes every batch."""
+    inner = any_of((1,), 1, odds=2.0)
+    one, other = (1, NULL, 1, NULL), (NULL, 1, NULL, 1, NULL)
+    p, q = in_order(inner, one, 1), in_order(inner, other[:4], 1)
+    assert math.isclose(np.log(p / q).max(), 4 * math.log(2.0))
+    assert dp.account(dp.Epochs(inner), relation=REPLACE).epsilon(0) <= math.log(2.0) + 1e-9
+    with pytest.raises(dp.UnsupportedMechanism, match="moves other records to other batches"):
+        dp.account(dp.Epochs(inner), relation=ADD)
+
+
+def test_sampler_of_fixed_size_is_refused_if_a_record_is_added():
+    """A batch of one of two records against the only record: the new one may displace it."""
+    inner = any_of((1,), 1, odds=9.0)
+    p, q = fixed_size(inner, (1, NULL), 1), fixed_size(inner, (NULL,), 1)
+    assert hockey(np.array([1.0]), p, q)[0] > 0.39
+    with pytest.raises(dp.UnsupportedMechanism, match="moves other records to other batches"):
+        dp.account(dp.FixedSizeSampled(inner, batch_size=1, records=2), relation=ADD)
+
+
+class TestGaussianNoise:
+    """One release of Gaussian noise, by integration over all data sets of -1, 0 and 1."""
+
+    sigma, count = 0.8, 3
+    x = np.linspace(-9.0, 9.0, 6001)
+    epsilons = (0.0, 0.3, 1.0, 2.5)
+
+    def release(self, batch):
+        """Return the density of a noisy sum; null records contribute 0."""
+        z = (self.x - sum(batch)) / self.sigma
+        return np.exp(-z * z / 2) / (self.sigma * math.sqrt(2 * math.pi))
+
+    of = release
+
+    def largest(self, run, relation):
+        found = np.zeros(len(self.epsilons))
+        for one, other in neighbors((-1, 1), self.count, relation):
+            for p, q in ((run(one), run(other)), (run(other), run(one))):
+                above = np.maximum(p - np.multiply.outer(np.exp(self.epsilons), q), 0)
+                found = np.maximum(found, np.trapezoid(above, self.x, axis=-1))
+        return found
+
+    def bounds(self, sampled, relation):
+        curve = dp.account(sampled, relation=relation)
+        return np.array([curve.delta(epsilon) for epsilon in self.epsilons])
+
+    @pytest.mark.parametrize("size", [1, 2])
+    @pytest.mark.parametrize("relation", [REPLACE, SPECIAL])
+    def test_sampler_of_fixed_size(self, size, relation):
+        sampled = dp.FixedSizeSampled(dp.Gaussian(self.sigma), batch_size=size, records=self.count)
+        truth = self.largest(lambda data: fixed_size(self, data, size), relation)
+        upper = self.bounds(sampled, relation)
+        assert np.all(truth <= upper + 1e-6)
+        if relation is REPLACE:
+            np.testing.assert_allclose(truth, upper, atol=1e-6)
+
+    @pytest.mark.parametrize("relation", [REPLACE, SPECIAL])
+    def test_sampler_with_replacement(self, relation):
+        sampled = dp.FixedSizeSampled(
+            dp.Gaussian(self.sigma), batch_size=2, records=self.count, replacement=True
+        )
+        truth = self.largest(lambda data: with_replacement(self, data, 2), relation)
+        upper = self.bounds(sampled, relation)
+        assert np.all(truth <= upper + 1e-6)
+        if relation is REPLACE:
+            assert np.all(upper - truth < 0.03)
+
+    @pytest.mark.parametrize("relation", [ADD, REPLACE, SPECIAL])
+    def test_sampler_of_limited_size(self, relation):
+        for most, q in ((1, 0.3), (2, 0.7)):
+            sampled = dp.TruncatedPoisson(
+                dp.Gaussian(self.sigma),
+                sampling_probability=q,
+                max_batch_size=most,
+                records=self.count,
+            )
+            truth = self.largest(
+                lambda data, q=q, most=most: truncated(self, data, q, most), relation
+            )
+            upper = self.bounds(sampled, relation)
+            assert np.all(truth <= upper + 1e-6)
+            assert np.all(upper - truth < 0.12)  # an output does not tell whether it is full
+
+
+@pytest.mark.parametrize("steps", [1, 30, 3000])
+@pytest.mark.parametrize("sigma", [0.7, 2.0, 30.0])
+def test_sampler_of_fixed_size_costs_at_least_one_direction(steps, sigma):
+    """Removing a record from a Poisson sample is a replacement between two data sets."""
+    inner = dp.Gaussian(sigma, replace_distance=1.0)
+    fixed = dp.repeat(dp.FixedSizeSampled(inner, batch_size=3, records=200), steps)
+    poisson = dp.repeat(dp.PoissonSampled(inner, sampling_probability=3 / 200), steps)
+    for delta in (1e-3, 1e-9):
+        lower = dp.account(poisson).epsilon(delta)
+        upper = dp.account(fixed, relation=REPLACE)
+        assert lower <= upper.epsilon(delta) * (1 + 1e-8) + 1e-12
+        assert upper.epsilon(delta) <= dp.account(fixed, relation=REPLACE, notion="rdp").epsilon(
+            delta
+        )
+
+
+def test_sampler_that_cuts_nothing_is_poisson():
+    inner = dp.Gaussian(1.0)
+    same = dp.TruncatedPoisson(inner, sampling_probability=0.1, max_batch_size=9, records=9)
+    assert same == dp.PoissonSampled(inner, sampling_probability=0.1)
+    rare = dp.TruncatedPoisson(inner, sampling_probability=0.001, max_batch_size=90, records=900)
+    poisson = dp.PoissonSampled(inner, sampling_probability=0.001)
+    for relation in (ADD, REPLACE, SPECIAL):
+        found = dp.account(dp.repeat(rare, 100), relation=relation).epsilon(1e-6)
+        wanted = dp.account(dp.repeat(poisson, 100), relation=relation).epsilon(1e-6)
+        assert math.isclose(found, wanted, rel_tol=1e-6)
+
+
+def test_sampler_of_all_records_is_the_mechanism():
+    whole = dp.FixedSizeSampled(dp.Gaussian(1.0), batch_size=9, records=9)
+    assert whole.loss(REPLACE) == dp.Gaussian(1.0).loss(REPLACE)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        dp.FixedSizeSampled(dp.Gaussian(1.0), batch_size=2, records=9),
+        dp.TruncatedPoisson(
+            dp.Gaussian(1.0), sampling_probability=0.5, max_batch_size=2, records=9
+        ),
+        dp.Epochs(dp.Gaussian(1.0)),
+    ],
+)
+def test_sampler_of_batches_of_batches_is_refused(inner):
+    with pytest.raises(TypeError, match="a mechanism that runs on one batch"):
+        dp.FixedSizeSampled(inner, batch_size=2, records=9)
+    thinned = dp.PoissonSampled(inner, sampling_probability=0.5)
+    for relation in (ADD, REPLACE, SPECIAL):
+        with pytest.raises(dp.UnsupportedMechanism):
+            dp.account(thinned, relation=relation)
+
+
+def test_sampler_of_claims():
+    """A claim of epsilon on batches is amplified to log(1 + q (e^epsilon - 1))."""
+    inner = dp.ApproximateDP(1.0, 1e-3, relation=REPLACE)
+    sampled = dp.FixedSizeSampled(inner, batch_size=1, records=10)
+    curve = dp.account(sampled, relation=REPLACE)
+    amplified = math.log1p(0.1 * math.expm1(1.0))
+    assert math.isclose(curve.epsilon(1e-4 * (1 + 1e-9)), amplified, rel_tol=1e-6)
+    assert curve.epsilon(0.9e-4) == math.inf
+    with pytest.raises(dp.UnsupportedMechanism, match="proven for REPLACE_ONE"):
+        dp.account(sampled, relation=SPECIAL)
+    moments = dp.FixedSizeSampled(
+        dp.ZeroConcentratedDP(0.1, relation=REPLACE), batch_size=1, records=10
+    )
+    with pytest.raises(dp.UnsupportedMechanism, match="only bounds on its moments"):
+        dp.account(moments, relation=REPLACE)
