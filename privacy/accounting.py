@@ -119,9 +119,10 @@ def _prove(guarantee: Guarantee, move: str) -> Guarantee:
 
 def check_notion(notion: object) -> Notion:
     """Return an accounting method; for a name from other tools, suggest ours."""
-    for name in get_args(Notion):
-        if notion == name or (name == "pld" and notion in {"prv", "fft"}):
-            return cast(Notion, name)
+    if notion in ("prv", "fft"):
+        return "pld"
+    if notion in get_args(Notion):
+        return cast(Notion, notion)
     remedy = "Omit it to use the tightest method."
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:

@@ -85,8 +85,9 @@ class Measure(ABC):
         try:
             curve = account(mechanism, notion=self.notion, relation=relation)
         except UnsupportedMechanism as refusal:
-            # of the methods that `account` recommends, "contour" has no filter
-            others = tuple(name for name in refusal.alternatives if name != "contour")
+            # of the methods that `account` recommends, these have no filter
+            unfit = {"contour", "pld"}
+            others = tuple(name for name in refusal.alternatives if name not in unfit)
             raise UnsupportedMechanism(
                 f"{refusal.__cause__} {_remedy(others)}",
                 mechanism=refusal.mechanism,

@@ -17,7 +17,7 @@ from privacy.losses.densities import refuse_beyond
 from privacy.losses.quadrature import Array, Complex, Index
 from privacy.numerics.rounding import U
 
-MOST_CELLS = 2**21
+MOST_CELLS = 2**19
 """Most cells of a grid."""
 _ON_GRID = 1e-9  # distance from a loss of the grid, in steps, that counts as a rounding error
 _NEGLIGIBLE = 18.0  # log of the mass that counts / the mass beyond the window of a composition
@@ -347,6 +347,8 @@ def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
     It is at the saddle point or left of it, where rare large losses have less weight. On the left
     some digits are lost, since exp(K(t) - t epsilon) increases relative to delta.
     """
+    if any(part.infinite >= 1 for part, _ in parts):
+        raise OverflowError("all losses are infinite")
     at = saddle(parts, epsilon, near)
     value, _, variance = _cumulants(parts, at)
     bend = variance + at**-2 + (1 + at) ** -2
@@ -379,6 +381,20 @@ def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
     return best
 
 
+def no_tilt(parts: _Parts) -> Tilt:
+    """Return the tilt 0, with a window that holds all but e^-36 of the mass."""
+    value, _, variance = _cumulants(parts, 0.0)
+    away = _BESIDE / math.sqrt(variance + parts[0][0].step ** 2)
+    ends, beside = [], []
+    for t in (-away, away):
+        growth = sum((n * part.log_moments(t) for part, n in parts), start=np.zeros(t.size))
+        reach = (growth - value - _LEAST) / t
+        k = int(reach.argmax() if t[0] < 0 else reach.argmin())
+        ends.append(float(reach[k]))
+        beside.append(float(t[k]))
+    return Tilt(0.0, 0.0, 0.0, *ends, *beside)
+
+
 class GridSum:
     """The sum of independent losses on grids of one step, by a Fourier transform.
 
@@ -391,7 +407,7 @@ class GridSum:
     parts
         Each grid loss and its number of runs. All are upper bounds or all are lower bounds.
     tilt
-        From `choose_tilt`, also if it was chosen for other bounds of the same pairs.
+        From `choose_tilt` (or `no_tilt`), also if it was chosen for other bounds of the same pairs.
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:
@@ -513,7 +529,7 @@ class GridSum:
 
     @property
     def losses(self) -> tuple[Array, Array]:
-        """The losses in the window, and their masses under P."""
+        """The losses in the window and their masses under P, without the error bounds."""
         loss = self._start + self.step * (self._first + np.arange(self._cells))
         return loss, self._mass * np.exp(np.minimum(self.log_size - self.tilt * loss, 700.0))
 

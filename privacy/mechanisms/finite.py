@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privacy.losses.quadrature import Direction, LossModel
 
 _MOST = 10_000  # outputs
+_LEAST = 1e-15  # largest loss of equal distributions, whose probabilities are rounded
 _NEAR_ONE = 1e-9  # tolerated rounding error of a sum of probabilities
 
 
@@ -54,6 +55,10 @@ class FiniteMechanism(Mechanism):
         if len(p) != len(q):
             remedy = "Pass one probability for each output in both."
             raise ValueError(checks.expected("q", f"{len(q)} values", f"{len(p)} values", remedy))
+        if not any(a and b for a, b in zip(p, q, strict=True)):
+            remedy = "Every output reveals the data set: there is no privacy to account for."
+            rule = "positive where p is, for some output"
+            raise ValueError(checks.expected("q", f"{len(q)} values", rule, remedy))
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))
 
     def loss(self, relation: NeighboringRelation) -> "FinitePair":
@@ -129,10 +134,9 @@ class FinitePair(DiscretePair):
             removing = direction == "remove"
             log_p.append((log_q + loss if removing else log_q) - log_finite)
             losses.append(loss if removing else -loss)
-        if not losses:  # every output reveals the data set
-            return Atoms((0.0,), (0.0,))
         top = losses.index(max(losses))
-        losses[top] = math.nextafter(losses[top] + 4 * U * abs(losses[top]), math.inf)
+        rounded = losses[top] + 4 * U * abs(losses[top])
+        losses[top] = max(math.nextafter(rounded, math.inf), _LEAST)
         return Atoms(tuple(log_p), tuple(losses))
 
     def infinite(self, direction: "Direction") -> float:

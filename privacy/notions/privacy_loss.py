@@ -13,14 +13,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, SampledGaussianPair
 from privacy.losses.grids import own_lattice, spacing
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
-from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms
+from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms, no_tilt
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Direction
@@ -35,6 +34,8 @@ _OWN = 2**18  # most cells of the sum of equal discrete pairs
 _CUT = 30.0  # log(delta / mass that is moved to infinity)
 _COARSE = 30.0  # steps of the first grids, which only find the tilt / those of the last one
 _LOOSE = 1e-3  # relative error above which another tilt is tried
+_WIDEST = 100.0  # largest step of a grid
+_LARGE = 50.0  # loss of an atom above which the contour integral is used as well
 _FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which it is tried
 _FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 _MANY, _BLOCKS = 200, 64  # most different parts of a sum; parts after similar ones are merged
@@ -82,11 +83,14 @@ class Sums(NamedTuple):
         The sums on a grid.
     epsilon
         The epsilon.
+    parts
+        The terms of `upper`.
     """
 
     upper: GridSum
     lower: GridSum
     epsilon: float
+    parts: list[tuple[GridLoss, int]]
 
     def bracket(self, epsilon: float) -> Bracket:
         """Return bounds on log delta(epsilon)."""
@@ -138,6 +142,8 @@ class LossesOnGrid:
             except OverflowError:
                 step *= 8
                 coarsest = step
+                if step > _WIDEST:
+                    raise
                 continue
             at = tilt.tilt
             if tilt.bound <= enough and epsilon <= least:
@@ -159,12 +165,18 @@ class LossesOnGrid:
         else:
             raise OverflowError("no grid was found")
         floors = [(grid.tilted(at)[1] - _CUT - math.log(count)) / at for grid, _ in grids]
-        step = self._aligned(min(step, wanted))
-        for _ in range(_ROUNDS):
+        return self._fine(min(step, wanted), log_tail, floors, tilt, epsilon)
+
+    def _fine(
+        self, step: float, log_tail: float, floors: Sequence[float], tilt: Tilt, epsilon: float
+    ) -> Sums:
+        """Return sums on a grid of at most `step`, or the finest possible one above it."""
+        at, step = tilt.tilt, self._aligned(step)
+        while step < _WIDEST:
             try:
                 above = self._grids(step, log_tail, at, floors, upper=True)
                 below = self._grids(step, log_tail, at, floors, upper=False)
-                return Sums(GridSum(above, tilt), GridSum(below, tilt), epsilon)
+                return Sums(GridSum(above, tilt), GridSum(below, tilt), epsilon, above)
             except OverflowError:
                 step *= 4
         raise OverflowError("no grid was found")
@@ -271,7 +283,7 @@ def _rough_epsilon(grids: _Grids, log_delta: float) -> float:
     for _ in range(2):
         growth = sum((n * grid.log_moments(t) for grid, n in grids), start=np.zeros(t.size))
         peak = t * np.log(t) - (1 + t) * np.log1p(t)
-        bound = (growth + peak - log_delta) / t
+        bound = np.maximum((growth + peak - log_delta) / t, -1.0)
         k = int(bound.argmin())
         t = np.geomspace(t[max(k - 1, 0)], t[min(k + 1, t.size - 1)], 9)
     return max(float(bound.min()), 0.0)
@@ -311,7 +323,9 @@ class LossCurve(Curve):
         """Whether the losses have atoms and nearly no noise, so that contours converge slowly."""
         kinds = (DiscretePair, LaplacePair, SampledLaplacePair)
         smooth = [n for pair, n in self.parts.items() if not isinstance(pair, kinds)]
-        return not self.mu_squared and len(smooth) < len(self.parts) and sum(smooth) <= _FEW
+        if self.mu_squared or len(smooth) == len(self.parts) or sum(smooth) > _FEW:
+            return False
+        return all(pair.claim[0] < _LARGE for pair in self.parts if isinstance(pair, kinds))
 
     @cached_property
     def _closed_form(self) -> Profile | None:
@@ -338,27 +352,21 @@ class LossCurve(Curve):
                 lower, upper = max(lower, one.lower), max(upper, one.upper)
         return Bracket(lower, upper)
 
-    def distribution(self, epsilon: float = 0.0) -> dict[str, LossDistribution]:
-        """Return the distribution of the privacy loss in each direction.
-
-        Parameters
-        ----------
-        epsilon
-            The losses near which it is to be accurate.
+    def distribution(self) -> dict[str, LossDistribution]:
+        """Return the distribution of the privacy loss in each direction, to look at.
 
         Returns
         -------
         dict of str to LossDistribution
-            By direction, "remove" and "add"; an upper bound of the exact distribution.
+            By direction, "remove" and "add". Losses are on a grid; the absolute error of a
+            probability is about 1e-15, so that small ones have no relative accuracy.
         """
-        remedy = "Pass a loss near which the distribution matters."
-        epsilon = checks.real("epsilon", epsilon, remedy, at_least=0)
         found: dict[str, LossDistribution] = {}
         for sums in self._sums:
-            near = sums.near(epsilon)
+            near = sums.near(0.0)
             assert near is not None  # no log delta is enough
-            upper = near.upper
-            found[sums.direction] = LossDistribution(*upper.losses, upper.infinite)
+            whole = GridSum(near.parts, no_tilt(near.parts))
+            found[sums.direction] = LossDistribution(*whole.losses, whole.infinite)
         return {"add": found["remove"], **found}
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
