@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ApproximateDP,
         DiscreteLaplace,
         Epochs,
+        FiniteMechanism,
         FixedSizeSampled,
         Gaussian,
         Laplace,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         UnsupportedMechanism,
         ZeroConcentratedDP,
         compose,
+        from_pmfs,
         mechanism_from_json,
         parallel,
         register_mechanism,
@@ -96,6 +98,7 @@ __all__ = [
     "DiscretePair",
     "Epochs",
     "Factorization",
+    "FiniteMechanism",
     "FixedSizeSampled",
     "Gaussian",
     "Guarantee",
@@ -131,6 +134,7 @@ __all__ = [
     "discrete_laplace",
     "epsilon_from_rho",
     "float_gaussian_for_simulation",
+    "from_pmfs",
     "limit_contributions",
     "load_plan",
     "max_sampling_probability",
@@ -170,9 +174,10 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace Epochs FixedSizeSampled Gaussian Laplace "
-    "Mechanism PoissonSampled PureDP RandomizedResponse TruncatedPoisson UnsupportedMechanism "
-    "ZeroConcentratedDP compose mechanism_from_json parallel register_mechanism repeat user_level",
+    "mechanisms": "ApproximateDP DiscreteLaplace Epochs FiniteMechanism FixedSizeSampled Gaussian "
+    "Laplace Mechanism PoissonSampled PureDP RandomizedResponse TruncatedPoisson "
+    "UnsupportedMechanism ZeroConcentratedDP compose from_pmfs mechanism_from_json "
+    "parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

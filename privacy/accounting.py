@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
@@ -31,13 +31,14 @@ from privacy.mechanisms.base import brief
 from privacy.names import suggests_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
+Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "pld", "approximate"]
 
 # In the order in which "tightest" tries them: closed forms first, moment bounds last.
 NOTION_MODULES = {
     "gaussian": "privacy.notions.gaussian",
     "approximate": "privacy.notions.approximate",
     "contour": "privacy.notions.contour",
+    "pld": "privacy.notions.privacy_loss",
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
@@ -60,8 +61,9 @@ def account(
     mechanism
         What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
     notion
-        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"zcdp"``,
-        ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
+        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"`` (or
+        ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their
+        bounds.
     relation
         The neighboring relation.
     orders
@@ -90,7 +92,7 @@ def account(
     if not isinstance(mechanism, Mechanism):
         remedy = "Pass a mechanism, such as Gaussian(1.0)."
         raise TypeError(checks.expected("mechanism", mechanism, "a mechanism", remedy))
-    check_notion(notion)
+    notion = check_notion(notion)
     relation = checks.relation(relation)
     unit = checks.unit(unit)
     if orders is not None and notion != "rdp":
@@ -114,21 +116,25 @@ def _prove(guarantee: Guarantee, move: str) -> Guarantee:
     return certified(guarantee, "epsilon" if move == "epsilon" else "delta")
 
 
-def check_notion(notion: object) -> None:
-    """Raise unless `notion` is an accounting method; suggest ours for a name from other tools."""
-    names = get_args(Notion)
-    if notion in names:
-        return
+def check_notion(notion: object) -> Notion:
+    """Return an accounting method; for a name from other tools, suggest ours."""
+    if notion in ("prv", "fft"):
+        return "pld"
+    if notion in get_args(Notion):
+        return cast(Notion, notion)
     remedy = "Omit it to use the tightest method."
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
         remedy = f"Did you mean {meant!r}?"
-    raise ValueError(checks.expected("notion", notion, f"one of {', '.join(names)}", remedy))
+    raise ValueError(
+        checks.expected("notion", notion, f"one of {', '.join(get_args(Notion))}", remedy)
+    )
 
 
 _OTHER_NAMES = {
     **dict.fromkeys(("rdp", "renyi", "rényi"), "rdp"),
-    **dict.fromkeys(("pld", "prv", "fft", "exact"), "contour"),
+    **dict.fromkeys(("pld", "prv", "fft"), "pld"),
+    "exact": "contour",
     **dict.fromkeys(("gdp", "fdp", "gaussian", "analytic"), "gaussian"),
     **dict.fromkeys(("cdp", "zcdp", "rho"), "zcdp"),
     **dict.fromkeys(("pure", "dp", "epsilon_delta", "approximate"), "approximate"),
@@ -225,6 +231,8 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
+        if getattr(curve, "kinked", False) and members and members[-1].notion == "contour":
+            members.pop()  # the contour integral converges slowly if the losses have atoms
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
@@ -286,7 +294,9 @@ class TightestCurve(Curve):
 
     @cached_property
     def resolution(self) -> float:  # type: ignore[override]
-        return max(member.resolution for member in self.members)
+        notions = {member.notion for member in self.members}
+        main = [m for m in self.members if m.notion != "pld" or "contour" not in notions]
+        return max(member.resolution for member in main)
 
     def _smallest(self, ask: Callable[[Curve], Answer], nothing: float) -> Answer:
         """Return the smallest answer, `nothing` being the trivial bound.

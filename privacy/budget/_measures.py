@@ -25,8 +25,7 @@ from privacy.mechanisms import (
     UnsupportedMechanism,
     ZeroConcentratedDP,
 )
-from privacy.mechanisms.base import brief
-from privacy.mechanisms.claims import check_relation
+from privacy.mechanisms.base import brief, check_relation
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 
@@ -85,8 +84,9 @@ class Measure(ABC):
         try:
             curve = account(mechanism, notion=self.notion, relation=relation)
         except UnsupportedMechanism as refusal:
-            # of the methods that `account` recommends, "contour" has no filter
-            others = tuple(name for name in refusal.alternatives if name != "contour")
+            # of the methods that `account` recommends, these have no filter
+            unfit = {"contour", "pld"}
+            others = tuple(name for name in refusal.alternatives if name not in unfit)
             raise UnsupportedMechanism(
                 f"{refusal.__cause__} {_remedy(others)}",
                 mechanism=refusal.mechanism,

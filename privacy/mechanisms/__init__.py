@@ -27,6 +27,7 @@ from privacy.mechanisms.combinators import (
     repeat,
 )
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
+from privacy.mechanisms.finite import FiniteMechanism, from_pmfs
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.samplers import Epochs, FixedSizeSampled, TruncatedPoisson
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
@@ -40,6 +41,7 @@ __all__ = [
     "Composed",
     "DiscreteLaplace",
     "Epochs",
+    "FiniteMechanism",
     "FixedSizeSampled",
     "Gaussian",
     "GroupSampled",
@@ -55,6 +57,7 @@ __all__ = [
     "ZeroConcentratedDP",
     "checked",
     "compose",
+    "from_pmfs",
     "mechanism_from_json",
     "parallel",
     "register_mechanism",

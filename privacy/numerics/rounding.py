@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 U = 2.0**-53
 """Unit roundoff: the relative error of one correctly rounded operation."""
@@ -40,6 +41,7 @@ def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
     return guess
 
 
+@lru_cache(maxsize=2**15)
 def ratio_up(numerator: float, denominator: float) -> float:
     """Return the smallest float >= numerator / denominator (both > 0, possibly infinite)."""
     ratio = numerator / denominator if denominator > 1e-308 else math.inf

@@ -589,13 +589,24 @@ def corners(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.draws, options.seed))
 
 
+@benchmark("anything")
+def anything(options: argparse.Namespace) -> Iterator[Figure]:
+    """Account for plans of every kind: stated limits, and 1,000 random plans by two methods."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.anything import figures
+
+    yield from itertools.starmap(Figure, figures(seed=options.seed))
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--draws", type=int, default=100_000, help="draws of `unsafe`, `corners`")
     parser.add_argument("--replicates", type=int, default=192, help="replicates of `bandit-regret`")
-    parser.add_argument("--seed", type=int, default=2026, help="seed of `bandit-regret`, `corners`")
+    parser.add_argument(
+        "--seed", type=int, default=2026, help="seed of `bandit-regret`, `corners`, `anything`"
+    )
     options = parser.parse_args()
     names = list(BENCHMARKS) if options.name == "all" else [options.name]
     short = 0

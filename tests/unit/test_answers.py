@@ -105,7 +105,7 @@ def test_options_are_left_as_they_were():
         ("sigma", TARGET | {"steps": True}),
         ("sigma", TARGET | {"sampling_probability": 64}),
         ("sigma", TARGET | {"relation": "add"}),
-        ("sigma", TARGET | {"notion": "pld"}),
+        ("sigma", TARGET | {"notion": "PLD"}),
         ("sigma", TARGET | {"certify": "yes"}),
         ("sigma", {"epsilon": 1e-5, "delta": 0.5}),
         ("sigma", {"epsilon": "1", "delta": 1e-5}),
@@ -248,7 +248,7 @@ def test_a_refusal_says_what_would_work():
     options = {"noise_multiplier": 1, "delta": 1e-5, "notion": "zcdp"} | RUN
     with pytest.raises(dp.UnsupportedMechanism) as refused:
         answers.epsilon(options)
-    assert refused.value.alternatives == ("contour", "rdp")
+    assert refused.value.alternatives == ("contour", "pld", "rdp")
     done = call("epsilon", "--batch", text=json.dumps(options))
     printed = json.loads(done.stdout)
     assert printed["alternatives"] == ["contour", "rdp"]

@@ -1,0 +1,273 @@
+"""Privacy loss distributions on a grid bound the exact profile from both sides."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from privacy.losses.grids import on_grid
+from privacy.losses.lattice import (
+    GridSum,
+    choose_tilt,
+    from_atoms,
+    from_distribution,
+    from_profile,
+)
+from privacy.numerics.normal import log_tail
+from privacy.relations import ADD_OR_REMOVE_ONE
+
+ONE_STEP = [
+    (dp.Gaussian(3.0), 1.1, 1e-3),
+    (dp.Laplace(2.0), 0.3, 1e-3),
+    (dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.1), 0.5, 1e-3),
+    (dp.PoissonSampled(dp.Laplace(0.5), sampling_probability=0.2), 0.3, 1e-3),
+    (dp.RandomizedResponse(1.0, 7), 0.5, 1e-3),
+    (dp.ApproximateDP(0.7, 1e-6), 0.2, 1e-3),
+    (dp.DiscreteLaplace(2.5, sensitivity=3), 0.4, 1e-3),
+]
+
+
+def _bounds(pair, count, epsilon, step, direction):
+    found = []
+    for upper in (True, False):
+        one = [(on_grid(pair, direction, step, -60.0, 5.0, -math.inf, upper=upper), count)]
+        if upper:
+            tilt = choose_tilt(one, epsilon)
+        found.append(GridSum(one, tilt).log_delta(epsilon))
+    return found
+
+
+@pytest.mark.parametrize(("mechanism", "epsilon", "step"), ONE_STEP, ids=str)
+def test_one_release_is_bounded_on_both_sides(mechanism, epsilon, step):
+    pair = mechanism.loss(ADD_OR_REMOVE_ONE)
+    exact = pair.profile.log_delta(epsilon)
+    each = [_bounds(pair, 1, epsilon, step, way) for way in ("remove", "add")]
+    upper, lower = (max(one[k] for one in each) for k in (0, 1))
+    assert lower <= exact + 1e-12
+    assert upper >= exact - 1e-12
+    assert upper - lower < 0.01
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-12, 1e-100, 1e-250])
+def test_a_tiny_delta_keeps_its_digits(delta):
+    pair, count = dp.Gaussian(3.0).loss(ADD_OR_REMOVE_ONE), 10
+    exact = dp.account(dp.repeat(dp.Gaussian(3.0), count), notion="gaussian")
+    epsilon, log_tail_mass = exact.epsilon(delta), math.log(delta) - 40
+    step = 2e-3 if delta > 1e-20 else 5e-4
+    above = [(on_grid(pair, "remove", step, log_tail_mass, 0.0, -math.inf, upper=True), count)]
+    tilt = choose_tilt(above, epsilon)
+    below = [
+        (on_grid(pair, "remove", step, log_tail_mass, tilt.tilt, -math.inf, upper=False), count)
+    ]
+    upper, lower = (GridSum(parts, tilt).log_delta(epsilon) for parts in (above, below))
+    assert lower <= math.log(delta) <= upper
+    assert upper - lower < 0.02
+
+
+def test_a_halved_step_reduces_both_errors():
+    mechanism = dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.01)
+    pair, count = mechanism.loss(ADD_OR_REMOVE_ONE), 300
+    exact = math.log(dp.account(dp.repeat(mechanism, count), notion="contour").delta(0.5))
+    coarse = _bounds(pair, count, 0.5, 4e-4, "remove")
+    fine = _bounds(pair, count, 0.5, 2e-4, "remove")
+    assert coarse[1] < fine[1] < exact < fine[0] < coarse[0]
+    assert fine[0] - exact < 0.4 * (coarse[0] - exact)
+
+
+def test_a_profile_gives_a_dominating_grid():
+    mu, step = 1.0, 1e-3
+    normal = np.vectorize(lambda x: math.exp(log_tail(-x)))
+
+    def delta(epsilon):
+        return normal(mu / 2 - epsilon / mu) - np.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
+
+    grid = from_profile(delta, step, -8000, 9000)
+    exact = dp.account(dp.Gaussian(1.0))
+    for epsilon in (0.1, 1.0, 3.0005):
+        found = math.exp(GridSum([(grid, 1)], choose_tilt([(grid, 1)], epsilon)).log_delta(epsilon))
+        assert exact.delta(epsilon) <= found <= exact.delta(epsilon) * 1.001
+
+
+def test_a_distribution_is_rounded_up_or_down():
+    mu, step = 1.0, 1e-3
+    normal = np.vectorize(lambda x: math.exp(log_tail(-x)))
+
+    def below(x):
+        return normal(x / mu - mu / 2)
+
+    def above(x):
+        return normal(mu / 2 - x / mu)
+
+    exact = math.log(dp.account(dp.Gaussian(1.0)).delta(1.0))
+    upper, lower = (
+        from_distribution(below, above, step, -9000, 11000, upper=up) for up in (True, False)
+    )
+    tilt = choose_tilt([(upper, 1)], 1.0)
+    low, high = (GridSum([(grid, 1)], tilt).log_delta(1.0) for grid in (lower, upper))
+    assert low < exact < high
+    assert high - low < 0.01
+
+
+def test_atoms_keep_their_probabilities_under_both():
+    mass, loss = np.array([0.3, 0.5, 0.2]), np.array([-0.7305, 0.1, 0.5])
+    grid = from_atoms(mass, loss, 0.25, 0.5, upper=True)
+    assert np.sum(grid.mass) == pytest.approx(1.0)
+    assert grid.mass @ np.exp(-grid.loss) == pytest.approx(mass @ np.exp(-loss))
+    below = from_atoms(mass, loss, 0.25, 0.5, upper=False)
+    assert below.mass @ below.loss < mass @ loss < grid.mass @ grid.loss
+
+
+def test_different_steps_are_refused():
+    mass, loss = np.array([0.5, 0.5]), np.array([-1.0, 1.0])
+    grids = [from_atoms(mass, loss, step, 1.0, upper=True) for step in (0.1, 0.2)]
+    with pytest.raises(ValueError, match="different steps"):
+        GridSum([(grid, 1) for grid in grids], choose_tilt([(grids[0], 1)], 0.5))
+
+
+class TestTheMethod:
+    """Properties of `notion="pld"`."""
+
+    PLAN = dp.compose(
+        dp.repeat(dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.05), 20),
+        dp.Laplace(4.0),
+        dp.ApproximateDP(0.2, 1e-9),
+    )
+
+    def test_the_bracket_holds_the_contour(self):
+        curve = dp.account(self.PLAN, notion="pld")
+        for epsilon in (0.0, 0.5, 1.7, 4.0):
+            exact = dp.account(self.PLAN, notion="contour").answer(epsilon=epsilon)
+            lower, upper = map(math.exp, curve.bracket(epsilon))
+            assert lower <= exact.value * (1 + 1e-12)
+            assert upper >= exact.value / (1 + exact.error)
+
+    def test_epsilon_and_delta_decrease(self):
+        curve = dp.account(self.PLAN, notion="pld")
+        deltas = [curve.delta(epsilon) for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0)]
+        assert deltas == sorted(deltas, reverse=True)
+        epsilons = [curve.epsilon(delta) for delta in (1e-8, 1e-6, 1e-4, 1e-2)]
+        assert epsilons == sorted(epsilons, reverse=True)
+
+    def test_composition_commutes(self):
+        first, *others = self.PLAN.parts
+        one = dp.account(dp.compose(*others, first), notion="pld").epsilon(1e-6)
+        assert one == pytest.approx(dp.account(self.PLAN, notion="pld").epsilon(1e-6), rel=1e-9)
+        curves = [dp.account(part, notion="pld") for part in self.PLAN.parts]
+        assert (curves[0] + curves[1] + curves[2]).epsilon(1e-6) == pytest.approx(one, rel=1e-9)
+
+    def test_a_moment_bound_is_refused_by_name(self):
+        plan = dp.compose(self.PLAN, dp.ZeroConcentratedDP(0.1))
+        with pytest.raises(dp.UnsupportedMechanism, match="ZeroConcentratedDP"):
+            dp.account(plan, notion="pld")
+
+    def test_the_distribution_gives_the_profile(self):
+        found = dp.account(self.PLAN, notion="pld").distribution()
+        assert set(found) == {"remove", "add"}
+        deltas = []
+        for loss, mass, infinite in found.values():
+            assert math.fsum(mass) + infinite == pytest.approx(1, abs=1e-6)
+            beyond = loss > 1.0
+            deltas.append(infinite + mass[beyond] @ -np.expm1(1.0 - loss[beyond]))
+        assert max(deltas) == pytest.approx(dp.account(self.PLAN).delta(1.0), rel=0.01)
+
+    def test_claims_beyond_their_sum_leave_only_their_deltas(self):
+        curve = dp.account(dp.repeat(dp.ApproximateDP(0.1, 1e-9), 3), notion="pld")
+        assert curve.delta(0.31) == pytest.approx(3e-9, rel=1e-6)
+        assert curve.epsilon(1e-9) == math.inf
+        assert dp.account(dp.repeat(dp.PureDP(0.1), 3), notion="pld").delta(0.31) == 0
+
+    def test_very_many_parts_are_merged_upward(self):
+        plan = dp.compose(*(dp.PureDP(0.01 + 1e-5 * k) for k in range(300)))
+        exact = dp.account(dp.repeat(dp.PureDP(0.01 + 1e-5 * 149.5), 300), notion="pld")
+        curve = dp.account(plan, notion="pld")
+        assert exact.epsilon(1e-6) <= curve.epsilon(1e-6) <= 1.01 * exact.epsilon(1e-6)
+
+
+class TestPmfs:
+    """Mechanisms from two probability mass functions."""
+
+    P, Q = (0.6, 0.35, 0.05, 0.0), (0.5, 0.3, 0.0, 0.2)
+
+    @staticmethod
+    def exact(p, q, count, epsilon):
+        """Return delta by enumeration, the larger of both directions."""
+        best = 0.0
+        for one, other in ((p, q), (q, p)):
+            outputs = itertools.product(range(len(p)), repeat=count)
+            best = max(
+                best,
+                math.fsum(
+                    max(
+                        0.0,
+                        math.prod(one[k] for k in output)
+                        - math.exp(epsilon) * math.prod(other[k] for k in output),
+                    )
+                    for output in outputs
+                ),
+            )
+        return best
+
+    @pytest.mark.parametrize("count", [1, 2, 4])
+    @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+    @pytest.mark.parametrize("q", [1.0, 0.3])
+    def test_against_enumeration(self, count, epsilon, q):
+        one = dp.from_pmfs(self.P, self.Q)
+        mixed = [(1 - q) * b + q * a for a, b in zip(self.P, self.Q, strict=True)]
+        exact = self.exact(mixed, self.Q, count, epsilon)
+        plan = dp.repeat(dp.PoissonSampled(one, sampling_probability=q), count)
+        assert exact * (1 - 1e-12) <= dp.account(plan).delta(epsilon) <= exact * (1 + 1e-4)
+        for notion in ("approximate", "pld"):
+            assert dp.account(plan, notion=notion).delta(epsilon) >= exact * (1 - 1e-12)
+
+    def test_unequal_masses_at_infinity_leave_the_contour(self):
+        with pytest.raises(dp.UnsupportedMechanism, match="contour"):
+            dp.account(dp.repeat(dp.from_pmfs(self.P, self.Q), 2), notion="contour")
+
+    def test_randomized_response_from_its_pmfs(self):
+        law = [math.exp(0.7), 1, 1]
+        p = [x / math.fsum(law) for x in law]
+        found = dp.account(dp.repeat(dp.from_pmfs(p, [p[1], p[0], p[2]]), 9), notion="contour")
+        exact = dp.account(dp.repeat(dp.RandomizedResponse(0.7, 3), 9), notion="contour")
+        assert found.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-6)
+
+    @pytest.mark.parametrize(
+        ("p", "q", "told"),
+        [
+            ([0.5, 0.4], [0.5, 0.5], r"sum\(p\)"),
+            ([0.5, 0.5], [1.0], "2 values"),
+            ([1.5, -0.5], [0.5, 0.5], "Expected p="),
+            ([], [], "0 values"),
+            ([1.0, 0.0], [0.0, 1.0], "no privacy"),
+        ],
+    )
+    def test_bad_probabilities_are_refused(self, p, q, told):
+        with pytest.raises(ValueError, match=told):
+            dp.from_pmfs(p, q)
+
+    def test_arrays_are_accepted(self):
+        found = dp.from_pmfs(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+        assert found.p == (0.5, 0.5)
+        assert found == dp.mechanism_from_json(found.to_json())
+
+    def test_another_relation_is_refused(self):
+        with pytest.raises(dp.UnsupportedMechanism, match="proven for"):
+            dp.account(dp.from_pmfs([0.5, 0.5], [0.25, 0.75]), relation="REPLACE_ONE")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        dp.compose(dp.Laplace(1e-3), dp.Laplace(2e-3)),
+        dp.compose(dp.Laplace(1e6), dp.PureDP(1.0)),
+        dp.repeat(dp.Laplace(1e9), 100),
+        dp.repeat(dp.PureDP(0.1), 10**9),
+        dp.repeat(dp.from_pmfs([1.0], [1.0]), 2),
+    ],
+    ids=str,
+)
+def test_extreme_plans_are_bounded(plan):
+    bounds = [dp.account(plan, notion=notion).epsilon(1e-5) for notion in ("pld", "tightest")]
+    assert bounds[1] <= bounds[0] * (1 + 1e-9)
+    assert all(0 <= bound <= math.inf for bound in bounds)
