@@ -4,6 +4,7 @@
 `combinators` their composition. `privacy.accounting` computes the privacy curve.
 """
 
+from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
     REGISTRY,
     Mechanism,
@@ -38,6 +39,7 @@ __all__ = [
     "ApproximateDP",
     "Cells",
     "Composed",
+    "CyclicPoisson",
     "DiscreteLaplace",
     "FiniteMechanism",
     "Gaussian",
@@ -47,6 +49,7 @@ __all__ = [
     "Parallel",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Repeated",
     "UnsupportedMechanism",

@@ -120,6 +120,35 @@ def group(mechanism, relation, rng, runs, weaker):
     return tuple(ratio(rng.normal(0, 1, runs) + mu * there * kept) for there in (0, 1))
 
 
+def allocated(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a record that draws k of t steps in each pass.
+
+    The likelihood ratio of a pass is the mean over all sets of k steps of the products of theirs.
+    """
+    k, steps = mechanism.participations, mechanism.steps
+
+    def one_pass():
+        kept = np.argsort(rng.random((steps, runs)), axis=0) < k
+        ratios = []
+        for there in (False, True):
+            sums = np.zeros((k + 1, runs))  # of the products over all sets of j steps so far
+            sums[0] = 1
+            for step in range(steps):
+                out, inside = losses(mechanism.mechanism, relation, rng, runs, weaker)
+                ratio = np.exp(np.where(there & kept[step], inside, out))
+                sums[1:] += sums[:-1] * ratio
+            ratios.append(np.log(sums[k] / math.comb(steps, k)))
+        return tuple(ratios)
+
+    return summed(one_pass() for _ in range(mechanism.epochs))
+
+
+def cyclic(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a record of the first group, which has the most steps."""
+    count = len(range(0, mechanism.steps, mechanism.groups))
+    return summed(sampled(mechanism, relation, rng, runs, weaker) for _ in range(count))
+
+
 def summed(parts):
     return tuple(sum(column) for column in zip(*parts, strict=True))
 
@@ -155,6 +184,8 @@ SIMULATED = {
     "ZeroConcentratedDP": concentrated,
     "PoissonSampled": sampled,
     "GroupSampled": group,
+    "RandomAllocation": allocated,
+    "CyclicPoisson": cyclic,
     "Repeated": repeated,
     "Composed": composed,
     "Parallel": parallel,
@@ -192,6 +223,11 @@ def cases():
         (thinned(thinned(dp.Gaussian(0.5), 0.8), 0.6), one),
         (dp.user_level(thinned(dp.Gaussian(0.8), 0.3), max_contributions=3), one),
         (dp.repeat(dp.user_level(thinned(gaussian, 0.2), max_contributions=2), 5), special),
+        (dp.RandomAllocation(dp.Gaussian(0.8), steps=5), one),
+        (dp.RandomAllocation(dp.Gaussian(1.0), steps=4, epochs=3), special),
+        (dp.RandomAllocation(dp.Gaussian(1.0), steps=5, participations=2, epochs=2), one),
+        (dp.CyclicPoisson(dp.Gaussian(0.8), sampling_probability=0.3, steps=10, groups=4), one),
+        (dp.CyclicPoisson(dp.Gaussian(1.0), sampling_probability=0.4, steps=4, groups=2), replace),
         (dp.repeat(gaussian, 4), one),
         (dp.repeat(dp.PureDP(0.3), 5), one),
         (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),
