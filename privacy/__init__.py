@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
         ApproximateDP,
+        CyclicPoisson,
         DiscreteLaplace,
         Epochs,
         FiniteMechanism,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Mechanism,
         PoissonSampled,
         PureDP,
+        RandomAllocation,
         RandomizedResponse,
         TruncatedPoisson,
         UnsupportedMechanism,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
     from privacy.release.sums import Release, release_sum
+    from privacy.running_sums.bands import BandChoice, Banded, choose_bands
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
     from privacy.running_sums.running_sum import RunningSum
@@ -89,11 +92,14 @@ __all__ = [
     "Answer",
     "ApproximateDP",
     "Atoms",
+    "BandChoice",
+    "Banded",
     "Budget",
     "BudgetExceeded",
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "CyclicPoisson",
     "DiscreteLaplace",
     "DiscretePair",
     "Epochs",
@@ -116,6 +122,7 @@ __all__ = [
     "Plan",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Release",
     "RunningSum",
@@ -125,6 +132,7 @@ __all__ = [
     "ZeroConcentratedDP",
     "account",
     "calibrate",
+    "choose_bands",
     "choose_clip_norm",
     "clip_records",
     "clip_users",
@@ -174,10 +182,11 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace Epochs FiniteMechanism FixedSizeSampled Gaussian "
-    "Laplace Mechanism PoissonSampled PureDP RandomizedResponse TruncatedPoisson "
-    "UnsupportedMechanism ZeroConcentratedDP compose from_pmfs mechanism_from_json "
-    "parallel register_mechanism repeat user_level",
+    "mechanisms": "ApproximateDP CyclicPoisson DiscreteLaplace Epochs FiniteMechanism "
+    "FixedSizeSampled Gaussian Laplace Mechanism PoissonSampled PureDP "
+    "RandomAllocation RandomizedResponse TruncatedPoisson UnsupportedMechanism "
+    "ZeroConcentratedDP compose from_pmfs mechanism_from_json parallel "
+    "register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
@@ -188,6 +197,7 @@ _HOMES = {
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
     "release.sums": "Release release_sum",
+    "running_sums.bands": "BandChoice Banded choose_bands",
     "running_sums.factorizations": "Factorization register_factorization",
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",

@@ -197,6 +197,9 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
         return first.plus(rest)
     if isinstance(node, Parallel):
         return _fold_parallel(node, notion, relation)
+    expanded = node.expanded(relation)
+    if expanded is not node:
+        return _fold(expanded, notion, relation)
     read: Callable[[Loss, NeighboringRelation], Curve | None]
     read = import_module(NOTION_MODULES[notion]).curve
     curve = read(node.loss(relation), relation)

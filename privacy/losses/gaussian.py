@@ -1,4 +1,4 @@
-"""Gaussian pairs: unsampled, Poisson-sampled, with a replaced record, for a group."""
+"""Gaussian pairs: unsampled, sampled, allocated, with a replaced record, for a group."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from privacy.numerics.rounding import U, round_up
 
 if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
-    from privacy.losses.quadrature import LossModel
+    from privacy.losses.lattice import GridLoss
+    from privacy.losses.quadrature import Direction, LossModel
 
 _LARGEST_MU = 1e60  # above, every divergence is taken to be infinite
 _LARGEST_REACHED = 1e12  # largest mu that the contour method supports
@@ -154,3 +155,57 @@ class GroupSampledPair(LossPair):
 
         reached = 1e-12 < self.mu < _LARGEST_REACHED and self.q > 1e-9
         return GroupSampledGaussian(self.q, 1 / self.mu, self.size) if reached else None
+
+
+@dataclass(frozen=True)
+class AllocationPair(LossPair):
+    """The mean over i of N(mu e_i, I) against N(0, I), in `steps` dimensions.
+
+    It dominates one allocation of a record to a random step (Feldman and Shenfeld 2026,
+    arXiv 2602.17284). The loss is log((1/steps) sum exp(mu x_i - mu^2 / 2)).
+    """
+
+    mu: float
+    steps: int
+
+    @property
+    def profile(self) -> Profile:
+        """From a law of the ratio on a grid, an upper bound."""
+        from privacy.losses.allocation import AllocationProfile
+
+        return AllocationProfile(self.mu, self.steps)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """That of a known step, by joint quasi-convexity; an upper bound."""
+        return GaussianPair(round_up(self.mu * self.mu, 2 * U)).divergence
+
+    @property
+    def rho(self) -> float | None:
+        """That of a known step, an upper bound."""
+        return GaussianPair(round_up(self.mu * self.mu, 2 * U)).rho
+
+    @property
+    def exact_profile(self) -> bool:
+        """False: the law is rounded to a grid."""
+        return False
+
+    @property
+    def gridded(self) -> bool:
+        """True."""
+        return True
+
+    def on_grid(
+        self,
+        direction: "Direction",
+        step: float,
+        log_tail: float,
+        tilt: float,
+        floor: float,
+        *,
+        upper: bool,
+    ) -> "GridLoss":
+        """Return a bound on a grid, from a law on a grid of its own."""
+        from privacy.losses.allocation import on_grid
+
+        return on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)

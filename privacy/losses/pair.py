@@ -57,6 +57,11 @@ class LossPair(Loss):
         raise NotImplementedError
 
     @property
+    def exact_profile(self) -> bool:
+        """Whether `profile` is that of this pair, not of a slightly worse one."""
+        return True
+
+    @property
     def model(self) -> "LossModel | None":
         """Quadrature nodes of the loss, for its moments on a line in the complex plane."""
         return None

@@ -4,6 +4,7 @@
 them.
 """
 
+from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
     REGISTRY,
     Mechanism,
@@ -39,6 +40,7 @@ __all__ = [
     "ApproximateDP",
     "Cells",
     "Composed",
+    "CyclicPoisson",
     "DiscreteLaplace",
     "Epochs",
     "FiniteMechanism",
@@ -50,6 +52,7 @@ __all__ = [
     "Parallel",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Repeated",
     "TruncatedPoisson",

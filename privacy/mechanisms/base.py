@@ -84,6 +84,16 @@ class Mechanism:
             raise unproven(self, relation, "No bound is known for it on a Poisson sample.")
         return found
 
+    def expanded(self, relation: NeighboringRelation) -> "Mechanism":
+        """Return the composition that this describes; the mechanism itself for one application.
+
+        Raises
+        ------
+        UnsupportedMechanism
+            The composition is not proven under `relation`.
+        """
+        return self
+
     def for_group(self, size: int) -> "Mechanism":
         """Return the mechanism whose "one record" is a group of `size` >= 2 records."""
         raise UnsupportedMechanism(

@@ -247,5 +247,7 @@ def _binary_epsilon(pair: LossPair) -> float | None:
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ApproximateCurve | None:
-    """Return the curve of one release of a pair, None for moment bounds."""
-    return ApproximateCurve(relation, {loss: 1}) if isinstance(loss, LossPair) else None
+    """Return the curve of one release of a pair, None without an exact profile."""
+    if not isinstance(loss, LossPair) or not loss.exact_profile:
+        return None
+    return ApproximateCurve(relation, {loss: 1})

@@ -332,7 +332,8 @@ class LossCurve(Curve):
         if not self.parts:
             return GaussianPair(self.mu_squared).profile
         (pair, count), *others = self.parts.items()
-        return pair.profile if count == 1 and not others and not self.mu_squared else None
+        alone = count == 1 and not others and not self.mu_squared
+        return pair.profile if alone and pair.exact_profile else None
 
     @cached_property
     def _sums(self) -> tuple[LossesOnGrid, ...]:

@@ -3,11 +3,14 @@
 minimize tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the minimum of the
 Lagrangian, 2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v
 makes it (tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
+
+A banded Toeplitz C has few parameters, and `banded` minimizes over them by a quasi-Newton method.
 """
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
@@ -18,11 +21,14 @@ from threadpoolctl import threadpool_limits
 
 from privacy import checks
 from privacy.numerics import storage
+from privacy.running_sums import series
 from privacy.running_sums.memory import Array
 
 Objective = Literal["mean-square", "max"]
 _GAP = 1e-6
 _ITERATIONS = 10_000
+_STEPS = 500
+_DECREASE = 1e-12  # of the log variance in a quasi-Newton step
 _SMALL = 512
 """Up to this side, BLAS threads cost more time than they save, mainly on shared processors."""
 
@@ -127,3 +133,53 @@ def _best(counts: Array, objective: str) -> Array:
     except np.linalg.LinAlgError as error:  # G is singular to rounding
         raise _not_found(len(counts)) from error
     return np.ascontiguousarray(factor)
+
+
+def banded(releases: int, band: int) -> Array:
+    """Return `band` Toeplitz coefficients that minimize the mean variance at sensitivity 1.
+
+    BFGS from the coefficients of the square root. The result need not be the optimum: noise and
+    sensitivity are computed from the coefficients.
+    """
+    weights = 1 - np.arange(releases) / releases
+
+    def objective(rest: Array) -> tuple[float, Array]:
+        """Return the log of |c|^2 times the mean variance, and its gradient without c_0 = 1."""
+        c = np.append(1.0, rest)
+        inverse = series.inverse(c, releases)
+        sums = np.cumsum(inverse)
+        mean, size = float(weights @ sums**2), float(c @ c)
+        # d sums = -(sums * inverse), shifted by j, times d c_j
+        moved = series.product(inverse, sums, releases)
+        slope = series.product((weights * sums)[::-1], moved, releases)[::-1][:band]
+        return math.log(mean * size), (2 * c / size - 2 * slope / mean)[1:]
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.append(1.0, _descend(objective, series.square_root(band)[1:]))
+
+
+def _descend(objective: Callable[[Array], tuple[float, Array]], x: Array) -> Array:
+    """Return a point near a minimum, by BFGS with backtracking (Nocedal and Wright 2006, 6.1)."""
+    value, slope = objective(x)
+    inverse = np.eye(x.size)
+    for _ in range(_STEPS):
+        step = -inverse @ slope
+        expected = float(slope @ step)
+        if not -expected > _DECREASE:
+            break
+        length = 1.0
+        while True:
+            new = x + length * step
+            new_value, new_slope = objective(new)
+            if new_value <= value + 1e-4 * length * expected:  # not met by NaN
+                break
+            length *= 0.5
+            if length < 1e-12:
+                return x
+        moved, turned = new - x, new_slope - slope
+        x, value, slope = new, new_value, new_slope
+        bend = float(moved @ turned)
+        if bend > 0:
+            left = np.eye(x.size) - np.outer(moved, turned) / bend
+            inverse = left @ inverse @ left.T + np.outer(moved, moved) / bend
+    return x

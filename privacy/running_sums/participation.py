@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from privacy import checks
+from privacy.mechanisms import CyclicPoisson, Gaussian, Mechanism
 from privacy.numerics.rounding import ULP, round_up
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Participation(ABC):
     __slots__ = ()
 
     kind: ClassVar[str]
+    amplifies: ClassVar[bool] = False
+    """Whether releases use secret samples of the records."""
 
     @staticmethod
     def once() -> "Participation":
@@ -86,6 +89,27 @@ class Participation(ABC):
             )
             raise ValueError(checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
         return _LifetimeCap(norm)
+
+    @staticmethod
+    def cyclic_poisson(*, sampling_probability: float, groups: int) -> "Participation":
+        """Each record is in one group; release k takes a Poisson sample of group k mod `groups`.
+
+        See `CyclicPoisson`. C has at most `groups` bands. The sensitivity is that of one release:
+        sampling amplifies all later participations of the record as well.
+
+        Parameters
+        ----------
+        sampling_probability
+            Probability q in (0, 1] that a record of the group is included.
+        groups
+            Number of groups.
+        """
+        q = checks.probability(sampling_probability)
+        return _CyclicPoisson(q, checks.count("groups", groups, "Pass the number of groups."))
+
+    def sampled(self, gaussian: Gaussian, releases: int) -> Mechanism:
+        """Return the mechanism of all releases, whose noise is scaled to the sensitivity."""
+        return gaussian
 
     @abstractmethod
     def sensitivity(self, factorization: "Factorization") -> float:
@@ -205,7 +229,32 @@ class _LifetimeCap(Participation):
         return 1.0 if self.norm == "l1" else math.sqrt(releases)
 
 
-_KINDS = {kind.kind: kind for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap)}
+@dataclass(frozen=True)
+class _CyclicPoisson(Participation):
+    kind: ClassVar[str] = "cyclic-poisson/1"
+    amplifies: ClassVar[bool] = True
+
+    sampling_probability: float
+    groups: int
+
+    def sampled(self, gaussian: Gaussian, releases: int) -> Mechanism:
+        return CyclicPoisson(gaussian, self.sampling_probability, releases, self.groups)
+
+    def sensitivity(self, factorization: "Factorization") -> float:
+        if factorization.band > self.groups:
+            remedy = "Use Factorization.banded with at most as many bands as groups."
+            rule = f">= {factorization.band}, the bands of C"
+            raise ValueError(checks.expected("groups", self.groups, rule, remedy))
+        return _Once().sensitivity(factorization)
+
+    def total(self, releases: int) -> float:
+        return 1.0  # in the rows that one participation changes
+
+
+_KINDS = {
+    kind.kind: kind
+    for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap, _CyclicPoisson)
+}
 """The classes by their names in state files."""
 
 

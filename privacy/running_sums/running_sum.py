@@ -134,6 +134,10 @@ class RunningSum:
             step=step,
             simulation=simulation,
         )
+        if noise == "discrete" and self.participation.amplifies:
+            remedy = "Use noise='rounded'; a zCDP claim of discrete noise is not amplified."
+            rule = "'rounded' with cyclic_poisson"
+            raise ValueError(checks.expected("noise", noise, rule, remedy))
         self.clip_norm, self.step_width = self._scales.clip_norm, self._scales.step
         self.sensitivity, self.sigma = self._scales.sensitivity, self._scales.sigma
         self._lattice: Lattice | None = None
@@ -173,7 +177,7 @@ class RunningSum:
         """The mechanism to account for; it covers all releases together, whatever their number."""
         gaussian = Gaussian(self.noise_multiplier, self.replace_distance)
         if self.simulation or self.noise == "rounded":
-            return gaussian
+            return self.participation.sampled(gaussian, self.factorization.releases)
         return self._scales.of_discrete_noise(gaussian, self.relation)
 
     def quantize(self, contributions: Any) -> Array:

@@ -40,13 +40,14 @@ def inverse(series: Array, terms: int) -> Array:
     found: Array = np.array([1 / series[0]])
     while len(found) < terms:
         length = min(2 * len(found), terms)
-        rest = _product(series[:length], found, length)
+        rest = product(series[:length], found, length)
         rest[0] -= 1
-        found = np.pad(found, (0, length - len(found))) - _product(found, rest, length)
+        found = np.pad(found, (0, length - len(found))) - product(found, rest, length)
     return found
 
 
-def _product(first: Array, second: Array, terms: int) -> Array:
+def product(first: Array, second: Array, terms: int) -> Array:
+    """Return the first `terms` coefficients of first * second."""
     length = scipy.fft.next_fast_len(len(first) + len(second) - 1, real=True)
     transformed = scipy.fft.rfft(first, length) * scipy.fft.rfft(second, length)
     product: Array = scipy.fft.irfft(transformed, length)[:terms]
@@ -73,11 +74,11 @@ def running_products(weights: Array, series: Array) -> Array:
         middle, length = (low + high) // 2, high - low
         left = middle - low
         first, whole = series[low:middle], series[low:high]
-        outside = _product(weights[low:middle], before, length)[left:]
-        lagged = _product(weights[low:middle][::-1], first, left)[::-1]
-        inside = _product(lagged, whole[1:], length - 1)[left - 1 :]
+        outside = product(weights[low:middle], before, length)[left:]
+        lagged = product(weights[low:middle][::-1], first, left)[::-1]
+        inside = product(lagged, whole[1:], length - 1)[left - 1 :]
         found[middle:high] += outside + inside
-        between = _product(first[::-1], whole, length - 1)[left - 1 :]
+        between = product(first[::-1], whole, length - 1)[left - 1 :]
         add(low, middle, before[:left])
         add(middle, high, before[: high - middle] + between)
 

@@ -169,6 +169,35 @@ def epochs(mechanism, relation, rng, runs, weaker):
     return losses(mechanism.mechanism, relation, rng, runs, weaker)
 
 
+def allocated(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a record that draws k of t steps in each pass.
+
+    The likelihood ratio of a pass is the mean over all sets of k steps of the products of theirs.
+    """
+    k, steps = mechanism.participations, mechanism.steps
+
+    def one_pass():
+        kept = np.argsort(rng.random((steps, runs)), axis=0) < k
+        ratios = []
+        for there in (False, True):
+            sums = np.zeros((k + 1, runs))  # of the products over all sets of j steps so far
+            sums[0] = 1
+            for step in range(steps):
+                out, inside = losses(mechanism.mechanism, relation, rng, runs, weaker)
+                ratio = np.exp(np.where(there & kept[step], inside, out))
+                sums[1:] += sums[:-1] * ratio
+            ratios.append(np.log(sums[k] / math.comb(steps, k)))
+        return tuple(ratios)
+
+    return summed(one_pass() for _ in range(mechanism.epochs))
+
+
+def cyclic(mechanism, relation, rng, runs, weaker):
+    """Return the losses of a record of the first group, which has the most steps."""
+    count = len(range(0, mechanism.steps, mechanism.groups))
+    return summed(sampled(mechanism, relation, rng, runs, weaker) for _ in range(count))
+
+
 def summed(parts):
     return tuple(sum(column) for column in zip(*parts, strict=True))
 
@@ -207,6 +236,8 @@ SIMULATED = {
     "FixedSizeSampled": fixed_size,
     "TruncatedPoisson": truncated,
     "Epochs": epochs,
+    "RandomAllocation": allocated,
+    "CyclicPoisson": cyclic,
     "Repeated": repeated,
     "Composed": composed,
     "Parallel": parallel,
@@ -255,6 +286,11 @@ def cases():
         ),
         (dp.Epochs(gaussian), special),
         (dp.Epochs(dp.Gaussian(2.0), passes=2), replace),
+        (dp.RandomAllocation(dp.Gaussian(0.8), steps=5), one),
+        (dp.RandomAllocation(dp.Gaussian(1.0), steps=4, epochs=3), special),
+        (dp.RandomAllocation(dp.Gaussian(1.0), steps=5, participations=2, epochs=2), one),
+        (dp.CyclicPoisson(dp.Gaussian(0.8), sampling_probability=0.3, steps=10, groups=4), one),
+        (dp.CyclicPoisson(dp.Gaussian(1.0), sampling_probability=0.4, steps=4, groups=2), replace),
         (dp.repeat(gaussian, 4), one),
         (dp.repeat(dp.PureDP(0.3), 5), one),
         (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),

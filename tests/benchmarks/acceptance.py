@@ -589,6 +589,14 @@ def corners(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.draws, options.seed))
 
 
+def samplers_allocation(_: argparse.Namespace) -> Iterator[Figure]:
+    """Compare random allocation and cyclic Poisson sampling with other libraries."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.allocation import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 @benchmark("anything")
 def anything(options: argparse.Namespace) -> Iterator[Figure]:
     """Account for plans of every kind: stated limits, and 1,000 random plans by two methods."""

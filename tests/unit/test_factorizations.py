@@ -282,7 +282,7 @@ def test_the_noise_of_very_many_releases():
     noise = factorization.noise_std()
     inverse = series.inverse(factorization.coefficients, 100_000)
     for k in (0, 999, 50_000, 99_999):
-        row = series._product(factorization.scale[k::-1], inverse[: k + 1], k + 1)
+        row = series.product(factorization.scale[k::-1], inverse[: k + 1], k + 1)
         assert noise[k] == pytest.approx(np.linalg.norm(row), rel=1e-10)
 
 

@@ -1,0 +1,359 @@
+"""The dominating pair of a Gaussian whose record is allocated to one of t steps at random.
+
+P is the mean over i of N(mu e_i, I) and Q is N(0, I), in t dimensions (Feldman and Shenfeld 2026,
+arXiv 2602.17284). The ratio dP/dQ is the mean S of t factors exp(mu z_i - mu^2 / 2), which are
+independent under Q. Every delta, in either direction, is the expectation under Q of a convex
+function of S.
+
+So a mean-preserving spread of S gives an upper bound in both directions at once, and also after
+composition. The law of one factor is spread to a geometric grid: the mass between two grid points
+moves to these, with the mean unchanged. A mean of two independent sums is a convolution on the
+grid, and is spread again. The law of S follows by halving t. The grid becomes finer as the law
+becomes narrower; the error is of the second order in its spacing.
+
+The lower bound is the pair of the distributions of a label under P and Q: the factors' labels are
+cells of the grid, and that of a mean is a function of two labels. This is post-processing.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from privacy.losses.densities import refuse_beyond
+from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells
+from privacy.losses.profiles import Profile
+from privacy.losses.quadrature import Array, Direction
+from privacy.numerics.normal import log_tail
+from privacy.numerics.rounding import ULP, U, exp_up, round_up
+
+_CELLS = 2048  # of the grid for an upper bound
+_LABELS = 1024  # for a lower bound
+_FINE = 16  # labels of a pair / those of the sums that it is made from
+_LOW, _HIGH = -10.0, 11.5  # ends of the grid in z under Q, and beyond mu
+_OMITTED = 1e-30  # mass of a tail that is cut off
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_QUADRATURE = 1e-12  # relative error of the mass of a cell, with its rounding
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """A law of dP/dQ under Q on the values exp(k spacing), k = first, first + 1, ...
+
+    Its masses are at least those of a mean-preserving spread of the exact law.
+
+    Attributes
+    ----------
+    spacing
+        Distance of neighboring losses.
+    first
+        Index of the first value.
+    mass
+        Upper bounds on the probabilities under Q.
+    empty
+        Upper bound on the probability under Q of a ratio of 0.
+    lost
+        Upper bound on the probability under P of an infinite ratio.
+    """
+
+    spacing: float
+    first: int
+    mass: Array
+    empty: float
+    lost: float
+
+    @property
+    def losses(self) -> Array:
+        """The log ratios."""
+        losses: Array = self.spacing * np.arange(self.first, self.first + self.mass.size)
+        return losses
+
+    def refined(self) -> "Ratios":
+        """Return the same law on a grid of half the spacing."""
+        mass = np.zeros(2 * self.mass.size - 1)
+        mass[::2] = self.mass
+        return Ratios(self.spacing / 2, 2 * self.first, mass, self.empty, self.lost)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The distribution of a label k = first, first + 1, ... under Q and P.
+
+    Outcomes of negligible probability have no label. The log ratio is near k spacing.
+
+    Attributes
+    ----------
+    without, present
+        Probabilities under Q and P.
+    error
+        Relative error bound on each of them.
+    """
+
+    spacing: float
+    first: int
+    without: Array
+    present: Array
+    error: float
+
+    def refined(self) -> "Labels":
+        """Return the same labels, numbered by their doubles."""
+        both = np.zeros((2, 2 * self.without.size - 1))
+        both[:, ::2] = self.without, self.present
+        return Labels(self.spacing / 2, 2 * self.first, both[0], both[1], self.error)
+
+
+class _Run(NamedTuple):
+    """All pairs of a lower and a higher index at one distance, and their mean.
+
+    The mean of exp(a spacing) and exp((a + d) spacing) is exp((a + place) spacing).
+    """
+
+    lower: slice
+    higher: slice
+    start: int
+    place: float
+
+
+def _cells(mu: float, cells: int) -> tuple[float, int, Array, Array, Array]:
+    """Return the spacing and the first index of a factor's grid, and the nodes of its cells.
+
+    Of each node: the distance from the cell's lower end, the weight under Q, and z.
+    """
+    spacing = mu * (_HIGH + mu - _LOW) / cells
+    first = math.floor((_LOW * mu - 0.5 * mu * mu) / spacing)
+    within = 0.5 * (_NODES + 1)
+    z = (np.arange(first, first + cells)[:, None] + within) * (spacing / mu) + 0.5 * mu
+    density = np.exp(-0.5 * z * z) * (spacing / mu / math.sqrt(8 * math.pi) * _WEIGHTS)
+    return spacing, first, within * spacing, density, z
+
+
+def _factor(mu: float, cells: int) -> Ratios:
+    """Return the law of one factor exp(mu z - mu^2 / 2), spread to the ends of each cell."""
+    spacing, first, above, density, _ = _cells(mu, cells)
+    upper = np.expm1(above) / math.expm1(spacing)
+    mass = np.zeros(cells + 1)
+    mass[1:] += (density * upper).sum(axis=1)
+    mass[:-1] += (density * (1 - upper)).sum(axis=1)
+    mass *= 1 + _QUADRATURE
+    low, high = (k * (spacing / mu) + 0.5 * mu for k in (first, first + cells))
+    # the tails: to 0 and the first value, and to the last value and infinity
+    mass[0] += exp_up(log_tail(mu - low), 1e-12) * math.exp(min(-first * spacing, 700.0))
+    mass[-1] += exp_up(log_tail(high), 1e-12)
+    empty, lost = exp_up(log_tail(-low), 1e-12), exp_up(log_tail(high - mu), 1e-12)
+    return Ratios(spacing, first, mass, empty, lost)
+
+
+def _runs(
+    first: int, size: int, other: int, other_size: int, spacing: float, share: float, least: int
+) -> Iterator[_Run]:
+    """Yield the pairs with the lower index in the first law, by distance from `least`.
+
+    `share` is the weight of the higher one.
+    """
+    start = max(least, other - (first + size - 1))
+    distance = np.arange(start, other + other_size - first)
+    apart = distance * spacing
+    # the first form is accurate near 0, the second one cannot overflow
+    near = np.log1p(share * np.expm1(np.minimum(apart, 1.0)))
+    far = apart + np.log(share + (1 - share) * np.exp(-apart))
+    places = np.where(apart < 1, near, far) / spacing
+    for d, place in zip(distance.tolist(), places.tolist(), strict=True):
+        a = max(first, other - d)
+        b = min(first + size, other + other_size - d)
+        if a < b:
+            yield _Run(slice(a - first, b - first), slice(a + d - other, b + d - other), a, place)
+
+
+def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
+    """Return the law of (1 - share) X + share Y, X and Y independent, spread to the grid."""
+    while one.spacing > 1.5 * other.spacing:
+        one = one.refined()
+    while other.spacing > 1.5 * one.spacing:
+        other = other.refined()
+    spacing, first = one.spacing, min(one.first, other.first)
+    last = max(one.first + one.mass.size, other.first + other.mass.size)
+    found = np.zeros(last - first + 2)
+    step = math.expm1(spacing)
+
+    def spread(low: Ratios, high: Ratios, weight: float, least: int, times: float) -> None:
+        x, y = low.mass, high.mass
+        for run in _runs(low.first, x.size, high.first, y.size, spacing, weight, least):
+            below = math.floor(run.place)
+            up = math.expm1((run.place - below) * spacing) / step
+            # both weights are rounded up, by a bound on the error of `place`
+            slack = 64 * U * (run.place + 1)
+            product = x[run.lower] * y[run.higher]
+            at = run.start + below - first
+            found[at : at + product.size] += (times * (1 - up + slack)) * product
+            found[at + 1 : at + 1 + product.size] += (times * (up + slack)) * product
+
+    if one is other:
+        found[: one.mass.size] += one.mass**2
+        spread(one, one, 0.5, 1, 2.0)
+    else:
+        spread(one, other, share, 0, 1.0)
+        spread(other, one, 1 - share, 1, 1.0)
+    # the mean of 0 and v is spread to 0 and v
+    for value, weight, rest in ((one, 1 - share, other), (other, share, one)):
+        at = value.first - first
+        found[at : at + value.mass.size] += (weight * rest.empty) * value.mass
+    empty = (1 - share) * one.empty + share * other.empty + one.empty * other.empty
+    lost = (1 - share) * one.lost + share * other.lost
+    found *= 1 + ULP * (found.size + 8)
+    return _trimmed(Ratios(spacing, first, found, round_up(empty, 8 * U), round_up(lost, 8 * U)))
+
+
+def _trimmed(law: Ratios) -> Ratios:
+    """Return the law without its negligible ends, on a finer grid if it is short."""
+    present = law.mass * np.exp(np.minimum(law.losses, 700.0))
+    above = np.cumsum(present[::-1])[::-1]
+    low = int((np.cumsum(law.mass) <= _OMITTED).sum())
+    high = int((above > _OMITTED).sum())
+    mass = law.mass[low:high].copy()
+    # the ends move to 0 and the first value, and to the last value and infinity
+    mass[0] += float(law.mass[:low].sum()) * (1 + 1e-9)
+    mass[-1] += float(law.mass[high:].sum()) * (1 + 1e-9)
+    empty = law.empty + float(law.mass[:low].sum()) * (1 + 1e-9)
+    lost = law.lost + (float(above[high]) * (1 + 1e-9) if high < above.size else 0.0)
+    trimmed = Ratios(law.spacing, law.first + low, mass, round_up(empty), round_up(lost))
+    while 2 * trimmed.mass.size <= _CELLS:
+        trimmed = trimmed.refined()
+    return trimmed
+
+
+@lru_cache(maxsize=256)
+def ratios(mu: float, steps: int, cells: int = _CELLS) -> Ratios:
+    """Return the law of dP/dQ for one allocation to `steps` steps, an upper bound."""
+    if steps == 1:
+        return _factor(mu, cells)
+    half = ratios(mu, steps // 2, cells)
+    rest = ratios(mu, steps - steps // 2, cells)
+    return _mean(half, rest, (steps - steps // 2) / steps)
+
+
+def _labeled_factor(mu: float, cells: int) -> Labels:
+    """Return the cells of the grid as the labels of one factor."""
+    spacing, first, _, density, z = _cells(mu, cells)
+    shifted = density * np.exp(mu * z - 0.5 * mu * mu)
+    return Labels(spacing, first, density.sum(axis=1), shifted.sum(axis=1), _QUADRATURE)
+
+
+def _labeled_mean(one: Labels, other: Labels, share: float, fine: int) -> Labels:
+    """Return the labels of the mean of two sums, on a grid that is `fine` times as fine."""
+    while one.spacing > 1.5 * other.spacing:
+        one = one.refined()
+    while other.spacing > 1.5 * one.spacing:
+        other = other.refined()
+    spacing, first = one.spacing, min(one.first, other.first)
+    last = max(one.first + one.without.size, other.first + other.without.size)
+    found = np.zeros((2, fine * (last - first + 2)))
+
+    def add(low: Labels, high: Labels, weight: float, least: int, times: float) -> None:
+        x, y = low.without, high.without
+        for run in _runs(low.first, x.size, high.first, y.size, spacing, weight, least):
+            a, b = times * x[run.lower], y[run.higher]
+            at = fine * (run.start - first) + round(fine * run.place)
+            into = found[:, at : at + fine * a.size : fine]
+            into[0] += a * b
+            # under P the record is in either sum, in proportion to its number of steps
+            into[1] += ((1 - weight) * times) * low.present[run.lower] * b
+            into[1] += weight * a * high.present[run.higher]
+
+    if one is other:
+        add(one, one, 0.5, 1, 2.0)
+        equal = found[:, : fine * one.without.size : fine]
+        equal += one.without * np.array([one.without, one.present])
+    else:
+        add(one, other, share, 0, 1.0)
+        add(other, one, 1 - share, 1, 1.0)
+    error = one.error + other.error + ULP * (2 * found.shape[1] + 16)
+    kept = np.flatnonzero(found.sum(axis=0) > _OMITTED)
+    low, high = int(kept[0]), int(kept[-1]) + 1
+    both = found[:, low:high].copy()
+    return Labels(spacing / fine, fine * first + low, both[0], both[1], error)
+
+
+@lru_cache(maxsize=256)
+def _labels(mu: float, steps: int, cells: int) -> Labels:
+    if steps == 1:
+        return _labeled_factor(mu, cells)
+    found = _labeled_mean(*_halves(mu, steps, cells), 1)
+    while 2 * found.without.size <= cells:
+        found = found.refined()
+    return found
+
+
+def _halves(mu: float, steps: int, cells: int) -> tuple[Labels, Labels, float]:
+    """Return the labels of both halves of the steps, and the share of the second one."""
+    rest = steps - steps // 2
+    return _labels(mu, steps // 2, cells), _labels(mu, rest, cells), rest / steps
+
+
+@lru_cache(maxsize=256)
+def labels(mu: float, steps: int, cells: int = _LABELS) -> Labels:
+    """Return the distributions of a label of the output, for a lower bound."""
+    if steps == 1:
+        return _labels(mu, steps, cells)
+    return _labeled_mean(*_halves(mu, steps, cells), _FINE)
+
+
+@dataclass(frozen=True)
+class AllocationProfile(Profile):
+    """The profile of one allocation, from `ratios`, in the worse direction."""
+
+    mu: float
+    steps: int
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return an upper bound on log delta."""
+        law = ratios(self.mu, self.steps)
+        delta = max(
+            _above(law.mass * np.exp(law.losses), law.losses, epsilon) + law.lost,
+            _above(law.mass, -law.losses, epsilon) + law.empty,
+        )
+        if delta <= 0:
+            return -math.inf
+        return min(0.0, math.log(delta) + ULP * (law.mass.size + 64 * (1 + abs(math.log(delta)))))
+
+
+def _above(mass: Array, loss: Array, epsilon: float) -> float:
+    """Return sum mass (1 - e^(epsilon - loss))+, with the rounding of the losses added."""
+    some = loss > epsilon
+    gap = epsilon - loss[some]
+    return float(mass[some] @ -np.expm1(gap - 8 * U * (epsilon + np.abs(loss[some]))))
+
+
+def on_grid(
+    mu: float, steps: int, direction: Direction, step: float, tilt: float, *, upper: bool
+) -> GridLoss:
+    """Return an upper or a lower bound of one allocation on a grid of losses.
+
+    Parameters
+    ----------
+    tilt
+        The tilt at which a lower bound is to be tight.
+    """
+    if upper:
+        law = ratios(mu, steps)
+        mass, loss, infinite = law.mass * np.exp(law.losses), law.losses, law.lost
+        if direction == "add":
+            mass, loss, infinite = law.mass[::-1], -loss[::-1], law.empty
+        start, rough = float(loss[0]), 8 * U * (1 + float(np.abs(loss).max()))
+        grid = from_atoms(mass, loss, step, start, upper=True, infinite=infinite)
+        return replace(grid, relative=grid.relative + rough)
+    found = labels(mu, steps)
+    mass, other = found.present, found.without
+    if direction == "add":
+        mass, other = other[::-1], mass[::-1]
+    some = (mass > 0) & (other > 0)
+    mass, other = mass[some], other[some]
+    loss = np.log(mass / other)
+    start = float(loss.min())
+    refuse_beyond(MOST_CELLS, (float(loss.max()) - start) / step)
+    cell = np.floor((loss - start) / step).astype(np.intp)
+    panels = [(mass[:, None], loss[:, None], cell)]
+    grid = from_cells(panels, step, start, upper=False, tilt=tilt, relative=found.error)
+    return replace(grid, absolute=grid.absolute + 2 * found.error)

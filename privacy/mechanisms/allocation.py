@@ -1,0 +1,169 @@
+"""Samplers that use each record in a fixed number of steps, or in every b-th step."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privacy import checks
+from privacy.losses.gaussian import AllocationPair, GaussianPair
+from privacy.losses.pair import Loss
+from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
+from privacy.mechanisms.combinators import compose, repeat
+from privacy.mechanisms.noise import Gaussian
+from privacy.mechanisms.sampling import PoissonSampled, mu_squared
+from privacy.names import suggests_field_names
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+
+# above, the record's steps are taken to be known: from 37 on, probabilities of its outputs under
+# the data set without it underflow
+_LARGEST_MU = 20.0
+_MOST_STEPS = 10**7
+_GAUSSIAN = "It is proven only for Gaussian noise."
+
+
+@suggests_field_names
+@dataclass(frozen=True)
+class RandomAllocation(Mechanism):
+    """`epochs` passes of `steps` steps; each record is in `participations` steps of each pass.
+
+    In each pass, every record draws its steps uniformly at random, without replacement, and
+    independently of all other records and passes ("balls in bins"). `mechanism` runs once in each
+    step, on the records that drew it. Batch sizes vary. The steps of a record must stay secret.
+    Shuffling is another sampler: it fixes the batch sizes, so that one record moves another.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism of one step: Gaussian, or several Gaussians on the same batch.
+    steps
+        Number of steps in a pass, at most 10^7.
+    participations
+        Number of steps of a record in a pass, at most `steps`.
+    epochs
+        Number of passes.
+
+    Notes
+    -----
+    Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair
+    is the mean over i of N(e_i, s^2 I) against N(0, s^2 I). For k participations in t steps,
+    divide the steps at random into k blocks of floor(t / k) or ceil(t / k) steps, and draw one step
+    in each block: every set of k steps is equally likely. By joint convexity, k allocations to
+    one step of a block are an upper bound (Feldman and Shenfeld 2026, arXiv 2602.17284).
+    zCDP and RDP bounds, and all bounds for mu > 20, are those of known steps.
+    """
+
+    mechanism: Mechanism
+    steps: int
+    participations: int = 1
+    epochs: int = 1
+
+    null_is_absent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        steps = checks.count("steps", self.steps, "Pass the number of steps in a pass.")
+        participations = checks.count("participations", self.participations, _PARTICIPATIONS)
+        epochs = checks.count("epochs", self.epochs, "Pass the number of passes over the data.")
+        if steps > _MOST_STEPS:
+            remedy = "Pass a shorter pass, or use PoissonSampled."
+            raise ValueError(checks.expected("steps", steps, f"<= {_MOST_STEPS}", remedy))
+        if participations > steps:
+            rule = f"<= steps={steps}"
+            raise ValueError(
+                checks.expected("participations", participations, rule, _PARTICIPATIONS)
+            )
+        freeze(self, mechanism=checked(self.mechanism, "mechanism"), steps=steps)
+        freeze(self, participations=participations, epochs=epochs)
+
+    def expanded(self, relation: NeighboringRelation) -> Mechanism:
+        """Return allocations to one step of a block; itself for one allocation."""
+        if self.participations == self.epochs == 1 and self.steps > 1:
+            return self
+        self._squared(relation)
+        size, longer = divmod(self.steps, self.participations)
+        parts = [self._block(size, self.participations - longer)]
+        if longer:
+            parts.append(self._block(size + 1, longer))
+        return compose(*parts)
+
+    def _block(self, size: int, count: int) -> Mechanism:
+        one = self.mechanism if size == 1 else RandomAllocation(self.mechanism, size)
+        return repeat(one, count * self.epochs)
+
+    def _squared(self, relation: NeighboringRelation) -> float:
+        """Return mu^2 of a step, or raise."""
+        squared = mu_squared(self.mechanism, ADD_OR_REMOVE_ONE)
+        if squared is None:
+            raise unproven(self, relation, _GAUSSIAN)
+        return squared
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Return the pair of one record that is in one of several steps."""
+        squared = self._squared(relation)
+        if relation is REPLACE_ONE:
+            raise unproven(
+                self,
+                relation,
+                "It is proven for a record that is added, removed or zeroed, not replaced.",
+            )
+        if self.expanded(relation) is not self:
+            raise unproven(self, relation, "Its passes have no dominating pair on one sample.")
+        joint = GaussianPair(squared)
+        return joint if joint.mu > _LARGEST_MU else AllocationPair(joint.mu, self.steps)
+
+
+_PARTICIPATIONS = "Pass the number of steps of each record in a pass."
+
+
+@suggests_field_names
+@dataclass(frozen=True)
+class CyclicPoisson(Mechanism):
+    """Poisson sampling from one of `groups` groups of records in turn.
+
+    Each record is in one group, drawn at random or given by its public index, independently of all
+    other records. Step i uses group i mod `groups`, and includes each of its records independently
+    with `sampling_probability`. If C has at most `groups` bands, a record's steps change disjoint
+    rows of C x. All steps together then cost as much as ceil(steps / groups) sampled Gaussians
+    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4).
+
+    Parameters
+    ----------
+    mechanism
+        Gaussian noise at the sensitivity of one participation, the largest column norm of C.
+    sampling_probability
+        Probability q in (0, 1] that a record of the group is included. With n records in all, a
+        batch has about q n / groups records.
+    steps
+        Number of steps in all.
+    groups
+        Number of groups, at least the number of bands of C. 1 is Poisson sampling.
+    """
+
+    mechanism: Mechanism
+    sampling_probability: float
+    steps: int
+    groups: int
+
+    null_is_absent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        freeze(
+            self,
+            mechanism=checked(self.mechanism, "mechanism"),
+            sampling_probability=checks.probability(self.sampling_probability),
+            steps=checks.count("steps", self.steps, "Pass the number of steps in all."),
+            groups=checks.count("groups", self.groups, "Pass the number of groups of records."),
+        )
+
+    def expanded(self, relation: NeighboringRelation) -> Mechanism:
+        """Return the sampled releases of one group."""
+        if mu_squared(self.mechanism, relation) is None:
+            raise unproven(self, relation, _GAUSSIAN)
+        once = PoissonSampled(self.mechanism, sampling_probability=self.sampling_probability)
+        return repeat(once, -(-self.steps // self.groups))
+
+    def loss(self, relation: NeighboringRelation) -> Loss:
+        """Raise: it describes several releases."""
+        raise unproven(self, relation, "Its steps have no dominating pair on one sample.")
+
+
+register_mechanism(RandomAllocation(Gaussian(1.5), 4, 2, 3))
+register_mechanism(CyclicPoisson(Gaussian(1.5), 0.25, 10, 4))
