@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ZeroConcentratedDP,
         compose,
         mechanism_from_json,
+        nothing,
         parallel,
         register_mechanism,
         repeat,
@@ -135,6 +136,7 @@ __all__ = [
     "noise_multiplier",
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
+    "nothing",
     "parallel",
     "plan_from_json",
     "recalibrate",
@@ -166,7 +168,7 @@ _HOMES = {
     "losses.pair": "Loss LossPair",
     "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
     "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
-    "parallel register_mechanism repeat user_level",
+    "nothing parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

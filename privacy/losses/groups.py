@@ -81,6 +81,11 @@ class GroupSampledGaussian(AgainstNormal):
         q = self.sampling_probability
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
+    def centers(self) -> tuple[Array, Array]:
+        """Return the position and the weight of each center."""
+        place, weight, _ = self._centers()
+        return place, weight
+
     def _centers(self) -> tuple[Array, Array, Array]:
         """Return the position, weight and log weight of each center."""
         kept = slice(self.most + 1)

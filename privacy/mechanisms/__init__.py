@@ -20,9 +20,11 @@ from privacy.mechanisms.claims import (
 from privacy.mechanisms.combinators import (
     Cells,
     Composed,
+    Nothing,
     Parallel,
     Repeated,
     compose,
+    nothing,
     parallel,
     repeat,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "GroupSampled",
     "Laplace",
     "Mechanism",
+    "Nothing",
     "Parallel",
     "PoissonSampled",
     "PureDP",
@@ -52,6 +55,7 @@ __all__ = [
     "checked",
     "compose",
     "mechanism_from_json",
+    "nothing",
     "parallel",
     "register_mechanism",
     "repeat",

@@ -6,21 +6,22 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import ClaimPair
+from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
-from privacy.notions import contour_integral
+from privacy.losses.worst import dominates
+from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
-from privacy.notions.loss_sums import LossSum
+from privacy.notions.loss_sums import LossSum, clustered
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -28,6 +29,7 @@ from privacy.relations import NeighboringRelation
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
+_MOST_PARTS, _FEWER_PARTS = 1200, 400  # different parts; more are replaced by fewer, worse ones
 _MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes
 _UNSEEN = 32.0  # log(delta / omitted mass) above which the omitted mass is negligible
 
@@ -58,7 +60,7 @@ class ContourCurve(Curve):
     @property
     def exact(self) -> bool:
         """Whether the nodes of each part are those of its pair, not of a slightly worse one."""
-        return all(pair.exact_model for pair in self.parts)
+        return len(self.parts) <= _MOST_PARTS and all(pair.exact_model for pair in self.parts)
 
     @property
     def refusal(self) -> str:
@@ -83,13 +85,17 @@ class ContourCurve(Curve):
     def _whole(self) -> tuple[LossSum, ...]:
         """The loss sum of each direction."""
         models = tuple((_model(pair), count) for pair, count in self.parts.items())
+        if len(models) > _MOST_PARTS:
+            models = clustered(models, _FEWER_PARTS)
         return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
 
     @cached_property
     def _sums(self) -> tuple[LossSum, ...]:
         """`_whole` without very unlikely numbers of sampled records, which `lost` accounts for."""
-        models = tuple((_likely(_model(pair)), count) for pair, count in self.parts.items())
-        return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+        return tuple(
+            replace(one, parts=tuple((_likely(model), count) for model, count in one.parts))
+            for one in self._whole
+        )
 
     @cached_property
     def _log_omitted(self) -> float:
@@ -100,7 +106,7 @@ class ContourCurve(Curve):
     @cached_property
     def _closed_form(self) -> Profile | None:
         if not self.parts:
-            return GaussianPair(self.mu_squared).profile
+            return (GaussianPair(self.mu_squared) if self.mu_squared else NO_LOSS).profile
         (pair, count), *others = self.parts.items()
         return pair.profile if count == 1 and not others and not self.mu_squared else None
 
@@ -122,9 +128,19 @@ class ContourCurve(Curve):
                 contour_integral.log_delta(s, epsilon, first.saddle, first.value) for s in others
             ]
         found = self._worst(bounds)
+        if self._has_few(found.error):
+            found = found._replace(value=min(found.value, self._few(epsilon)))
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         return found._replace(hint=first.saddle + 1)
+
+    def _has_few(self, error: float) -> bool:
+        """Return whether a direct sum may be smaller, as for few rarely sampled releases."""
+        return error > _LOOSE and few_steps.supports(self._whole[0])
+
+    def _few(self, epsilon: float) -> float:
+        """Return an upper bound on log delta by direct sums."""
+        return max(few_steps.log_delta(one, epsilon) for one in self._whole)
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)
@@ -177,6 +193,9 @@ class ContourCurve(Curve):
         found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
+        if self._has_few(found.error):
+            few = invert(self._few, log_delta, rtol=1e-7)
+            found = found._replace(value=min(found.value, few))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(
@@ -200,10 +219,20 @@ class ContourCurve(Curve):
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases if one dominates the other, else raise."""
-        if self.parts == other.parts:
-            largest = max(self.mu_squared, other.mu_squared)
-            return ContourCurve(self.relation, self.parts, largest)
+        for worse, better in ((self, other), (other, self)):
+            if worse._dominates(better):
+                return worse
         return super()._worst_of(other)
+
+    def _dominates(self, other: "ContourCurve") -> bool:
+        """Return whether each part of `other` is dominated by a part of this curve of its own."""
+        left = dict(self.parts)
+        for pair, count in other.parts.items():
+            worse = [one for one, n in left.items() if n >= count and dominates(one, pair)]
+            if not worse:
+                return False
+            left[worse[0]] -= count
+        return self.mu_squared >= other.mu_squared
 
 
 def _model(pair: LossPair) -> LossModel:
@@ -218,6 +247,8 @@ def _likely(model: LossModel) -> LossModel:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:
     """Return the curve of one release if its pair has nodes or is Gaussian."""
+    if loss == NO_LOSS:
+        return ContourCurve(relation, {})
     if isinstance(loss, GaussianPair):
         return ContourCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
     if not isinstance(loss, LossPair) or loss.model is None:

@@ -42,7 +42,7 @@ def test_the_registry_walk_covers_every_public_mechanism():
         and issubclass(thing, mechanisms.Mechanism)
         and thing is not mechanisms.Mechanism
     }
-    assert described | {mechanisms.GroupSampled} == set(KINDS) == set(EXAMPLES)
+    assert described | {mechanisms.GroupSampled, mechanisms.Nothing} == set(KINDS) == set(EXAMPLES)
 
 
 @each_kind
@@ -64,7 +64,8 @@ def test_is_answered(kind):
     relation = getattr(example, "relation", dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     found = dp.account(example, relation=relation).guarantee(delta=1e-5)
     assert found.notion in NOTION_MODULES
-    assert 0 < found.epsilon < 100
+    assert (found.epsilon == 0) == (kind is mechanisms.Nothing)
+    assert 0 <= found.epsilon < 100
 
 
 def test_the_matrix_has_no_other_rows():
