@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         compose,
         from_pmfs,
         mechanism_from_json,
+        nothing,
         parallel,
         register_mechanism,
         repeat,
@@ -153,6 +154,7 @@ __all__ = [
     "noise_multiplier",
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
+    "nothing",
     "parallel",
     "plan_from_json",
     "recalibrate",
@@ -185,7 +187,7 @@ _HOMES = {
     "mechanisms": "ApproximateDP CyclicPoisson DiscreteLaplace Epochs FiniteMechanism "
     "FixedSizeSampled Gaussian Laplace Mechanism PoissonSampled PureDP "
     "RandomAllocation RandomizedResponse TruncatedPoisson UnsupportedMechanism "
-    "ZeroConcentratedDP compose from_pmfs mechanism_from_json parallel "
+    "ZeroConcentratedDP compose from_pmfs mechanism_from_json nothing parallel "
     "register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "

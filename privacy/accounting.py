@@ -7,9 +7,11 @@ curve.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import combinations
 from typing import ClassVar, Literal, cast, get_args
 
 from privacy import checks
@@ -28,7 +30,9 @@ from privacy.mechanisms import (
     repeat,
 )
 from privacy.mechanisms.base import brief
+from privacy.mechanisms.sampling import mu_squared, unsampled
 from privacy.names import suggests_names
+from privacy.notions.splits import SplitCurve, WorstCurve
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "pld", "approximate"]
@@ -183,7 +187,13 @@ def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str
 
 def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     """Return the curve of a whole plan; a method may compose its parts yet not support the sum."""
-    curve = _fold(mechanism, notion, relation)
+    try:
+        curve = _fold(mechanism, notion, relation)
+    except UnsupportedMechanism:
+        cells = _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
+        if cells is None:
+            raise
+        return cells
     if curve.refusal:
         raise UnsupportedMechanism(curve.refusal, mechanism=mechanism, notion=notion)
     return curve
@@ -230,7 +240,27 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
     return worst
 
 
-def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestCurve":
+def _cells(
+    mechanism: Mechanism,
+    relation: NeighboringRelation,
+    ask: Callable[[Mechanism, NeighboringRelation], Curve],
+) -> Curve | None:
+    """Return the worst curve of parallel cells, None if the record may change its cell."""
+    if not isinstance(mechanism, Parallel):
+        return None
+    curves, left = mechanism.in_cells(relation, ask)
+    if left and relation is REPLACE_ONE:
+        return None
+    return WorstCurve.of([*curves, *(replace(curve, relation=relation) for curve in left.values())])
+
+
+def _tightest(
+    mechanism: Mechanism, relation: NeighboringRelation, *, whole: bool = False
+) -> "TightestCurve":
+    """Return the tightest curve; its members are the methods that may give the smallest bound.
+
+    A `whole` mechanism is not split into groups of parts.
+    """
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
@@ -239,9 +269,52 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
-    if not members:
+    found = TightestCurve(relation, mechanism=mechanism, members=tuple(members), whole=whole)
+    if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
-    return TightestCurve(relation, mechanism=mechanism, members=tuple(members))
+    return found
+
+
+def _splits(mechanism: Mechanism, relation: NeighboringRelation) -> Iterator[SplitCurve]:
+    """Yield basic composition of two groups of parts, if some are known by moments only.
+
+    The second group has these parts, and perhaps others.
+    """
+    if not isinstance(mechanism, Composed):
+        return
+    pairs: list[Mechanism] = []
+    moments: list[Mechanism] = []
+    for part in mechanism.parts:
+        known = any(_supports(notion, part, relation) for notion in ("contour", "approximate"))
+        (pairs if known else moments).append(part)
+    joined: list[Sequence[Mechanism]] = [()]
+    if len(pairs) <= _MOST_SPLIT:
+        joined = [some for n in range(len(pairs)) for some in combinations(pairs, n)]
+    else:
+        joined.append([part for part in pairs if mu_squared(part, relation) is not None])
+        joined.append([part for part in pairs if _supports("rdp", part, relation)])
+    groups = []
+    for some in joined:
+        rest = [part for part in pairs if part not in some]
+        if rest and (moments or some):
+            with suppress(UnsupportedMechanism):
+                several = (rest, [*moments, *some])
+                first, second = (_tightest(compose(*one), relation, whole=True) for one in several)
+                groups.append((first, second))
+    if groups:
+        yield SplitCurve(relation, groups=tuple(groups))
+
+
+def _supports(notion: str, part: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether an accounting method supports one part."""
+    try:
+        _fold(part, notion, relation)
+    except UnsupportedMechanism:
+        return False
+    return True
+
+
+_MOST_SPLIT = 3  # parts with pairs, for all their groups to be tried
 
 
 def _curves(
@@ -289,6 +362,27 @@ class TightestCurve(Curve):
     notion: ClassVar[str] = "tightest"
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
     members: tuple[Curve, ...] = ()
+    whole: bool = False
+
+    @cached_property
+    def others(self) -> tuple[Curve, ...]:
+        """Bounds from simpler mechanisms, used where no member is exact."""
+        if self.whole:
+            return ()
+        found: list[Curve] = []
+        with suppress(UnsupportedMechanism):
+            cells = _cells(self._known, self.relation, _tightest)
+            found += [] if cells is None else [cells]
+        dense = unsampled(self._known) if self.members else self._known
+        if dense is not self._known:
+            with suppress(UnsupportedMechanism):
+                found.append(_tightest(dense, self.relation, whole=True))
+        return tuple(found)
+
+    @cached_property
+    def splits(self) -> tuple[Curve, ...]:
+        """Bounds from groups of parts, used where no method composes all losses."""
+        return () if self.whole else tuple(_splits(self._known, self.relation))
 
     @property
     def _known(self) -> Mechanism:
@@ -299,36 +393,60 @@ class TightestCurve(Curve):
     def resolution(self) -> float:  # type: ignore[override]
         notions = {member.notion for member in self.members}
         main = [m for m in self.members if m.notion != "pld" or "contour" not in notions]
-        return max(member.resolution for member in main)
+        used = main if any(member.exact for member in self.members) else self._all
+        return max(curve.resolution for curve in used)
 
-    def _smallest(self, ask: Callable[[Curve], Answer], nothing: float) -> Answer:
+    @property
+    def _all(self) -> tuple[Curve, ...]:
+        return self.members + self.others + self.splits
+
+    def _smallest(self, ask: Callable[[Curve, float], Answer], nothing: float) -> Answer:
         """Return the smallest answer, `nothing` being the trivial bound.
 
         Members after an exact one are used only where that one fails; its error bound stays in the
         answer.
         """
-        best, error = Answer(nothing, notion=self.members[0].notion), 0.0
+        best, error = Answer(nothing, notion=(self.members or self._all)[0].notion), 0.0
         for member in self.members:
-            answer = ask(member)
+            answer = ask(member, best.value)
             if answer.value < best.value or not best.theorem:
                 best = answer
             error = max(error, answer.error)
             best = best._replace(hint=answer.hint)
             if member.exact and answer.error < _TIGHT and best.value < nothing:
                 break
+        else:
+            # a sum of losses is never above a sum over groups of them
+            composed = error < 1 and any(
+                member.notion in ("contour", "pld") for member in self.members
+            )
+            for other in self.others if composed else self.others + self.splits:
+                answer = ask(other, best.value)
+                if answer.value < best.value or not best.theorem:
+                    best = answer._replace(hint=best.hint)
         return best._replace(error=error)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
-        return self._smallest(lambda member: member._at_epsilon(epsilon, hint), 0.0)
+        def ask(curve: Curve, limit: float) -> Answer:
+            if isinstance(curve, SplitCurve):
+                return curve._at_epsilon(epsilon, limit=limit)
+            return curve._at_epsilon(epsilon, hint)
+
+        return self._smallest(ask, 0.0)
 
     def _at_delta(self, delta: float) -> Answer:
-        return self._smallest(lambda member: member._at_delta(delta), math.inf)
+        def ask(curve: Curve, limit: float) -> Answer:
+            if isinstance(curve, SplitCurve):
+                return curve._at_delta(delta, limit)
+            return curve._at_delta(delta)
+
+        return self._smallest(ask, math.inf)
 
     def _least_delta(self) -> float:
-        return min(member._least_delta() for member in self.members)
+        return min(curve._least_delta() for curve in self.members or self._all)
 
     def _group(self, size: int) -> Curve:
-        groups = [member.group(size) for member in self.members]
+        groups = [member.group(size) for member in self.members or self._all]
         if not groups[-1].exact:  # a method omitted for one record may be the tightest for a group
             known = {member.notion for member in self.members}
             others = _curves(self._known, self.relation, [])

@@ -11,7 +11,7 @@ from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
 from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
 from privacy.mechanisms.combinators import parallel
-from privacy.numerics.rounding import round_up
+from privacy.numerics.rounding import round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
@@ -196,11 +196,7 @@ class Curve(ABC):
         """Return the sum of `count` >= 2 releases."""
 
     def _worst_of(self, other: Self) -> Self:
-        raise UnsupportedMechanism(
-            f"Accounting method {self.notion!r} does not support parallel parts.",
-            mechanism=self.mechanism,
-            notion=self.notion,
-        )
+        raise self._no_cells()
 
     def _moved(self, other: Self) -> Self:
         raise UnsupportedMechanism(
@@ -320,9 +316,19 @@ class Curve(ABC):
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
             given: object = other
+            if isinstance(given, Curve) and given._kind() == self._kind():
+                raise self._no_cells()  # one of them is the worst of several cells
             shown = given._kind() if isinstance(given, Curve) else given
             remedy = "Account for both mechanisms with the same notion, relation and unit."
             raise ValueError(checks.expected("other", shown, repr(self._kind()), remedy))
+
+    def _no_cells(self) -> UnsupportedMechanism:
+        return UnsupportedMechanism(
+            f"Accounting method {self.notion!r} does not support different parallel parts inside "
+            "a composition.",
+            mechanism=self.mechanism,
+            notion=self.notion,
+        )
 
     def _kind(self) -> str:
         return f"curve by {self.notion}, {self.relation}, for {self.unit}"
@@ -379,7 +385,7 @@ class GroupCurve(Curve):
 
     def _at_delta(self, delta: float) -> Answer:
         if delta == 0:
-            return self._answer(round_up(self.size * self.one._at_delta(0).value))
+            return self._answer(sum_up([self.size * self.one._at_delta(0).value]))
         return super()._at_delta(delta)
 
     def _plus(self, others: Sequence[Curve]) -> Self:

@@ -12,6 +12,7 @@ from typing import Any
 
 from privacy import checks
 from privacy.accounting import Notion, account
+from privacy.losses.pair import LossPair
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -19,6 +20,7 @@ from privacy.mechanisms import (
     Laplace,
     Mechanism,
     Parallel,
+    PoissonSampled,
     PureDP,
     RandomizedResponse,
     Repeated,
@@ -252,8 +254,23 @@ class EpsilonDelta(Measure):
         if isinstance(mechanism, ApproximateDP):
             check_relation(mechanism, relation)
             return decimal(mechanism.epsilon), decimal(mechanism.delta)
+        if isinstance(mechanism, PoissonSampled):
+            return self._sampled(mechanism, relation)
         loss = _pure_loss(mechanism, relation)
         return None if loss is None else (loss, Fraction(0))
+
+    def _sampled(self, mechanism: PoissonSampled, relation: NeighboringRelation) -> Cost | None:
+        """Return (log(1 + q (e^epsilon - 1)), q delta), epsilon rounded up, for a sampled claim.
+
+        Balle, Barthe and Gaboardi 2018, Theorem 9.
+        """
+        claim, q = mechanism.mechanism, mechanism.sampling_probability
+        if not isinstance(claim, ApproximateDP):
+            return None
+        pair = mechanism.loss(relation)
+        assert isinstance(pair, LossPair)
+        epsilon, _ = pair.claim
+        return self._finite(epsilon, mechanism), decimal(q) * decimal(claim.delta)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
         return curve.epsilon(0), 0.0

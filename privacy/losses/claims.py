@@ -67,3 +67,7 @@ class ClaimPair(DiscretePair):
         if self.mass or self.categories > 2:
             return None if self.mass else super().rho
         return round_up(self.epsilon * math.tanh(0.5 * self.epsilon), 8 * U)
+
+
+NO_LOSS = ClaimPair(0.0)
+"""Two equal distributions: the loss is 0."""

@@ -80,6 +80,11 @@ class GroupSampledGaussian(AgainstNormal):
         q = self.sampling_probability
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
+    def centers(self) -> tuple[Array, Array]:
+        """Return the position and the weight of each center."""
+        place, weight, _ = self._centers()
+        return place, weight
+
     def _centers(self) -> tuple[Array, Array, Array]:
         kept = slice(self.most + 1)
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)

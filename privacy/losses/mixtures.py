@@ -41,6 +41,10 @@ class AgainstNormal(NormalMixtures):
     def _span(self) -> float:
         return self.shift
 
+    def centers(self) -> tuple[Array, Array]:
+        """Return the position and the weight of each center."""
+        raise NotImplementedError
+
     def _pull(self, z: float) -> float:
         """Return the derivative of log dR/dN, which increases."""
         raise NotImplementedError
@@ -95,6 +99,11 @@ class SampledGaussian(AgainstNormal):
         """Return log(1 / (1 - q)) when adding, for an output without the record."""
         q = self.sampling_probability
         return math.inf if direction == "remove" or q == 1 else -math.log1p(-q)
+
+    def centers(self) -> tuple[Array, Array]:
+        """Return the position and the weight of both centers."""
+        q = self.sampling_probability
+        return np.array([0.0, self.shift]), np.array([1 - q, q])
 
     def _pull(self, z: float) -> float:
         m = self.shift

@@ -21,9 +21,11 @@ from privacy.mechanisms.claims import (
 from privacy.mechanisms.combinators import (
     Cells,
     Composed,
+    Nothing,
     Parallel,
     Repeated,
     compose,
+    nothing,
     parallel,
     repeat,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "GroupSampled",
     "Laplace",
     "Mechanism",
+    "Nothing",
     "Parallel",
     "PoissonSampled",
     "PureDP",
@@ -62,6 +65,7 @@ __all__ = [
     "compose",
     "from_pmfs",
     "mechanism_from_json",
+    "nothing",
     "parallel",
     "register_mechanism",
     "repeat",

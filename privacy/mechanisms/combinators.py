@@ -6,10 +6,19 @@ node classes are for pattern matching and JSON.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar, Literal, TypeVar
 
 from privacy import checks
-from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, brief, checked
+from privacy.losses.claims import NO_LOSS, ClaimPair
+from privacy.mechanisms.base import (
+    Mechanism,
+    UnsupportedMechanism,
+    add_to_registry,
+    brief,
+    checked,
+    register_mechanism,
+)
 from privacy.names import suggests_names
 from privacy.relations import (
     ADD_OR_REMOVE_ONE,
@@ -20,6 +29,21 @@ from privacy.relations import (
 
 Cells = Literal["by_record", "by_public_index"]
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Nothing(Mechanism):
+    """Nothing ran: the output does not depend on the records. Built by `nothing`."""
+
+    null_is_absent: ClassVar[bool] = True
+
+    def loss(self, relation: NeighboringRelation) -> ClaimPair:
+        """Return two equal distributions."""
+        return NO_LOSS
+
+    def for_group(self, size: int) -> "Nothing":
+        """Return the same: no number of records changes the output."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -107,9 +131,12 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     mechanism
         One run, returned itself if ``count=1``. Nested repetitions multiply.
     count
-        Number of runs (the steps T), a whole number >= 1.
+        Number of runs (the steps T), a whole number >= 0; 0 gives `nothing`.
     """
     mechanism = checked(mechanism, "mechanism")
+    none = isinstance(count, Real) and not isinstance(count, bool) and count == 0
+    if none or isinstance(mechanism, Nothing):
+        return Nothing()
     count = checks.count("count", count, "Pass the number of runs (steps), at least 1.")
     if isinstance(mechanism, Repeated):
         count = checks.count("count", count * mechanism.count, "Pass fewer runs (steps).")
@@ -117,22 +144,43 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     return mechanism if count == 1 else Repeated(mechanism, count)
 
 
+def _repeated(mechanism: Mechanism, count: int) -> Mechanism:
+    """Read a form; `to_json` never writes a count of 0."""
+    return repeat(mechanism, checks.count("count", count, "Pass the number of runs, at least 1."))
+
+
+def nothing() -> Mechanism:
+    """Return the mechanism that reads no record, the identity of `compose`.
+
+    Its epsilon and delta are 0 under every relation. ``compose(m, nothing())`` is `m`, and
+    ``repeat(m, 0)`` is ``nothing()``. A sum of what ran may start with it.
+
+    Examples
+    --------
+    >>> compose(nothing(), nothing())
+    Nothing()
+    """
+    return Nothing()
+
+
 def compose(*mechanisms: Mechanism) -> Mechanism:
     """Return the composition of `mechanisms` on the same records.
 
     It may be adaptive: later queries may depend on earlier outputs if this list of mechanisms was
     fixed in advance. Nested compositions are flattened, equal parts merged into one repetition, and
-    parts sorted. A single mechanism is returned itself.
+    parts sorted. A single mechanism is returned itself, and `nothing` is omitted
+    beside others. For a list that may be empty, pass ``nothing()`` as the first one.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
         once = part.mechanism if isinstance(part, Repeated) else part
         counts[once] = counts.get(once, 0) + (part.count if isinstance(part, Repeated) else 1)
-    if not counts:
-        raise ValueError(
-            checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
-        )
+    if not mechanisms:
+        remedy = "Pass what ran, or nothing()."
+        raise ValueError(checks.expected("mechanisms", (), "at least one mechanism", remedy))
     parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
+    if not parts:
+        return Nothing()
     return parts[0] if len(parts) == 1 else Composed(parts)
 
 
@@ -140,7 +188,8 @@ def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
     flat: list[Mechanism] = []
     for part in mechanisms:
         part = checked(part, "mechanisms")
-        flat.extend(part.parts if isinstance(part, Composed) else (part,))
+        if not isinstance(part, Nothing):
+            flat.extend(part.parts if isinstance(part, Composed) else (part,))
     return flat
 
 
@@ -169,6 +218,7 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
 
 
-add_to_registry(Repeated, repeat)
+register_mechanism(Nothing())
+add_to_registry(Repeated, _repeated)
 add_to_registry(Composed, compose)
 add_to_registry(Parallel, parallel)

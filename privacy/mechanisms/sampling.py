@@ -8,7 +8,7 @@ from privacy import checks
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPair
 from privacy.losses.pair import Loss
 from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
-from privacy.mechanisms.combinators import Composed, Parallel, Repeated
+from privacy.mechanisms.combinators import Composed, Nothing, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.names import suggests_names
 from privacy.numerics.rounding import sum_up
@@ -25,7 +25,7 @@ class _Unsampled(type):
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
         mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
         q = checks.probability(sampling_probability)
-        if q == 1:
+        if q == 1 or isinstance(mechanism, Nothing):
             return mechanism
         if isinstance(mechanism, PoissonSampled):  # nested sampling probabilities multiply
             q = math.nextafter(q * mechanism.sampling_probability, 1.0)
@@ -140,6 +140,27 @@ def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
             "Several releases on ONE sample have a proven bound only for Gaussians. If "
             f"each draws its own sample, use repeat({type(node).__name__}(...), count).",
         )
+
+
+def unsampled(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism on all records, the same object if nothing is sampled.
+
+    It is at most as private: the pair on a Poisson sample mixes the pair of the mechanism with one
+    that does not depend on the record, and hockey-stick divergences are jointly convex.
+    """
+    match mechanism:
+        case PoissonSampled(mechanism=inner):
+            return inner
+        case GroupSampled(mechanism=inner, size=size):
+            return inner.for_group(size) if isinstance(inner, Gaussian) else mechanism
+        case Repeated(mechanism=inner, count=count):
+            dense = unsampled(inner)
+            return mechanism if dense is inner else repeat(dense, count)
+        case Composed(parts=parts):
+            each = [unsampled(part) for part in parts]
+            same = all(one is part for one, part in zip(each, parts, strict=True))
+            return mechanism if same else compose(*each)
+    return mechanism
 
 
 def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | None:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import ClaimPair
+from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.worst import WorstPair
 from privacy.mechanisms.base import UnsupportedMechanism
@@ -215,7 +215,9 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, parts, known and claims)
 
     def _plus(self, others: Sequence["ApproximateCurve"]) -> "ApproximateCurve":
-        curves = (self, *others)
+        curves = [curve for curve in (self, *others) if NO_LOSS not in curve.parts]
+        if len(curves) < 2:
+            return curves[0] if curves else self
         claims = merged(pair for curve in curves for pair in curve._claims().items())
         return self._sum(claims, known=all(curve.exact for curve in curves))
 
@@ -228,12 +230,7 @@ class ApproximateCurve(Curve):
         if self.parts == other.parts:
             return self
         if self._total() > 1 or other._total() > 1:
-            raise UnsupportedMechanism(
-                f"Accounting method {self.notion!r} does not support parallel parts that are "
-                "composed.",
-                mechanism=self.mechanism,
-                notion=self.notion,
-            )
+            raise self._no_cells()
         both = WorstPair.of(*self.parts, *other.parts)
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 

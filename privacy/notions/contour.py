@@ -6,12 +6,12 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import ClaimPair
+from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
@@ -19,9 +19,10 @@ from privacy.losses.halves import MixedModel
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
-from privacy.notions import contour_integral
+from privacy.losses.worst import dominates
+from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
-from privacy.notions.loss_sums import LossSum
+from privacy.notions.loss_sums import LossSum, clustered
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -29,6 +30,7 @@ from privacy.relations import NeighboringRelation
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
+_MOST_PARTS, _FEWER_PARTS = 1200, 400  # different parts; more are replaced by fewer, worse ones
 _MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes
 _RARE = (1e-20, 1e-28, 1e-36)  # total probabilities of the batches that are omitted
 _UNSEEN = 23.0  # log(delta / omitted mass) above which the omitted mass is negligible
@@ -58,7 +60,7 @@ class ContourCurve(Curve):
     @property
     def exact(self) -> bool:
         """Whether the nodes of each part are those of its pair, not of a slightly worse one."""
-        return all(pair.exact_model for pair in self.parts)
+        return len(self.parts) <= _MOST_PARTS and all(pair.exact_model for pair in self.parts)
 
     @property
     def refusal(self) -> str:
@@ -83,6 +85,8 @@ class ContourCurve(Curve):
     def _whole(self) -> tuple[LossSum, ...]:
         """The loss sum of each direction."""
         models = tuple((_model(pair), count) for pair, count in self.parts.items())
+        if len(models) > _MOST_PARTS:
+            models = clustered(models, _FEWER_PARTS)
         return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
 
     @cached_property
@@ -90,8 +94,10 @@ class ContourCurve(Curve):
         """`_whole` without very unlikely batches, and the log of the mass that this adds."""
         found = []
         for least in _RARE:
-            models = tuple((_likely(_model(p), least), n) for p, n in self.parts.items())
-            sums = tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+            sums = tuple(
+                replace(one, parts=tuple((_likely(model, least), n) for model, n in one.parts))
+                for one in self._whole
+            )
             omitted = max(a.lost - b.lost for a, b in zip(sums, self._whole, strict=True))
             found.append((math.log(omitted) if omitted > 0 else -math.inf, sums))
         return [*found, (-math.inf, self._whole)]
@@ -99,7 +105,7 @@ class ContourCurve(Curve):
     @cached_property
     def _closed_form(self) -> Profile | None:
         if not self.parts:
-            return GaussianPair(self.mu_squared).profile
+            return (GaussianPair(self.mu_squared) if self.mu_squared else NO_LOSS).profile
         (pair, count), *others = self.parts.items()
         return pair.profile if count == 1 and not others and not self.mu_squared else None
 
@@ -126,9 +132,19 @@ class ContourCurve(Curve):
                 for s in served[1:]
             ]
         found = self._worst(bounds)
+        if self._has_few(found.error):
+            found = found._replace(value=min(found.value, self._few(epsilon)))
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         return found._replace(hint=first.saddle + 1)
+
+    def _has_few(self, error: float) -> bool:
+        """Return whether a direct sum may be smaller, as for few rarely sampled releases."""
+        return error > _LOOSE and few_steps.supports(self._whole[0])
+
+    def _few(self, epsilon: float) -> float:
+        """Return an upper bound on log delta by direct sums."""
+        return max(few_steps.log_delta(one, epsilon) for one in self._whole)
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)
@@ -181,6 +197,9 @@ class ContourCurve(Curve):
         found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
+        if self._has_few(found.error):
+            few = invert(self._few, log_delta, rtol=1e-7)
+            found = found._replace(value=min(found.value, few))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(
@@ -203,10 +222,20 @@ class ContourCurve(Curve):
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases if one dominates the other, else raise."""
-        if self.parts == other.parts:
-            largest = max(self.mu_squared, other.mu_squared)
-            return ContourCurve(self.relation, self.parts, largest)
+        for worse, better in ((self, other), (other, self)):
+            if worse._dominates(better):
+                return worse
         return super()._worst_of(other)
+
+    def _dominates(self, other: "ContourCurve") -> bool:
+        """Return whether each part of `other` is dominated by a part of this curve of its own."""
+        left = dict(self.parts)
+        for pair, count in other.parts.items():
+            worse = [one for one, n in left.items() if n >= count and dominates(one, pair)]
+            if not worse:
+                return False
+            left[worse[0]] -= count
+        return self.mu_squared >= other.mu_squared
 
 
 def _model(pair: LossPair) -> LossModel:
@@ -224,6 +253,8 @@ def _likely(model: LossModel, least: float) -> LossModel:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:
     """Return the curve of one release if its pair has nodes or is Gaussian."""
+    if loss == NO_LOSS:
+        return ContourCurve(relation, {})
     if isinstance(loss, GaussianPair):
         return ContourCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
     if not isinstance(loss, LossPair) or loss.model is None:

@@ -30,6 +30,7 @@ _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 _LOOSE = 1e-8  # relative error above which another line is tried
 _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
+_LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # of a line that needs more
 _MOST_LINES = 12  # for one epsilon; the first one nearly always suffices
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # multiples of the saddle point at which K is computed
@@ -71,10 +72,12 @@ class Line:
         self._left = self._beside < self.c
         value, _, variance = total.cumulants(self.c)
         self.log_size = log_delta - (value - self.c * epsilon)
-        reach, dummy = self._reach(total, variance)
-        self._evaluate(total, math.ceil(reach / self.step) + 2, dummy)
-        self._dummy = dummy
-        self._kinked = dummy > 0 and not total.mu_squared
+        fewer, self.limited = _MOST_NODES, False
+        while fewer:
+            reach, self._dummy = self._reach(total, variance, fewer)
+            self.limited = fewer < _MOST_NODES
+            fewer = self._evaluate(total, math.ceil(reach / self.step) + 2)
+        self._kinked = self._dummy > 0 and not total.mu_squared
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
@@ -110,16 +113,16 @@ class Line:
         left, right = size[self._left].min(), size[~self._left].min()
         return math.exp(min(left, 50.0)) + math.exp(min(right, 50.0))
 
-    def _reach(self, total: LossSum, variance: float) -> tuple[float, float]:
+    def _reach(self, total: LossSum, variance: float, most: int) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and mu^2 of a dummy.
 
-        If that needs too many nodes, a small dummy Gaussian is composed: it never decreases delta
-        and makes the integrand decay like a Gaussian.
+        If that needs more than `most` nodes, a small dummy Gaussian is composed. It never decreases
+        delta and makes the integrand decay like a Gaussian.
         """
         log_target = math.log(_TARGET * math.pi) + self.log_size
         digits = max(-log_target - math.log(self.c), 10.0)
         first = math.sqrt(2 * digits / variance)
-        last = _MOST_NODES * self.step
+        last = most * self.step
         while True:
             frequency = np.minimum(first * _STRETCH, last)
             log_decay = total.decay(self.c, frequency, digits)
@@ -134,9 +137,10 @@ class Line:
         )
         return float(frequency[k]), dummy
 
-    def _evaluate(self, total: LossSum, count: int, dummy: float) -> None:
+    def _evaluate(self, total: LossSum, count: int) -> int:
+        """Compute the integrand at `count` frequencies, or return a smaller number to try."""
         c, self.frequency = self.c, self.step * np.arange(count)
-        p, w = total.mu_squared + dummy, self.frequency
+        p, w = total.mu_squared + self._dummy, self.frequency
         exponent = -0.5 * p * w * w + 0j
         error = 4 * ULP * -exponent.real
         value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
@@ -145,8 +149,9 @@ class Line:
             (one,), (one_off,) = real.log_moment(np.array([c]))
             _, one_mean, _ = real.cumulants(c)
             nodes = model.line_nodes(total.direction, c, float(w[-1]), one)
-            if count * nodes.loss.size > _MOST_WORK:
-                raise Unresolved(f"{count} frequencies of {nodes.loss.size} nodes are too many")
+            if count > max(_MOST_WORK // nodes.loss.size, _FEWEST_NODES):
+                # the count, rounded up, may be larger than this number by 3
+                return max(_LIMITED_WORK // nodes.loss.size, _FEWEST_NODES) - 3
             loss = nodes.loss - one_mean
             log_one = _log1p(centered_characteristic(nodes.weight, loss, self.step, count))
             exponent += times * log_one
@@ -170,6 +175,7 @@ class Line:
         weight[0] *= 0.5
         self._terms, self._largest = np.exp(exponent) * weight, np.abs(weight)
         self._error = error
+        return 0
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return an upper bound on log delta(epsilon), and its slope."""
@@ -261,7 +267,7 @@ def _line(total: LossSum, c: float, epsilon: float) -> Line:
     """Return a line for `epsilon`, with more nodes if the default ones are not accurate enough."""
     line = Line(total, c, epsilon)
     line.log_delta(epsilon)
-    if line.error < _LOOSE:
+    if line.error < _LOOSE or line.limited:
         return line
     other = Line(total, c, epsilon, thrift=2.0)
     other.log_delta(epsilon)
@@ -313,6 +319,8 @@ def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
 def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
     """Return the bound for the finite losses of the models."""
     c, low, high = math.nan, 0.0, total.supremum
+    if high <= least:
+        return Bound(high, 0.0, 1.0)
     try:
         c, guess = total.saddle_of_delta(log_delta)
         if guess < least < math.inf and _bound(total, c, least) <= log_delta:

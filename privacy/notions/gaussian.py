@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.losses.claims import NO_LOSS
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss
 from privacy.numerics.rounding import U, least, ratio_up, round_up, sum_up
@@ -45,13 +46,21 @@ class GaussianCurve(Curve):
         return round_up(math.sqrt(self.mu_squared), _ROUNDING)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        if not self.mu_squared:
+            return self._answer(-math.inf)
         return self._answer(GaussianPair(self.mu_squared).profile.log_delta(epsilon))
+
+    def _at_delta(self, delta: float) -> Answer:
+        return super()._at_delta(delta) if self.mu_squared else self._answer(0.0)
+
+    def _least_delta(self) -> float:
+        return super()._least_delta() if self.mu_squared else 0.0
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
         return GaussianCurve(self.relation, sum_up(curve.mu_squared for curve in (self, *others)))
 
     def _times(self, count: int) -> "GaussianCurve":
-        return GaussianCurve(self.relation, round_up(count * self.mu_squared))
+        return GaussianCurve(self.relation, sum_up([count * self.mu_squared]))
 
     def _worst_of(self, other: "GaussianCurve") -> "GaussianCurve":
         """Return the curve with the larger mu: Gaussian trade-off functions never cross."""
@@ -62,11 +71,15 @@ class GaussianCurve(Curve):
 
     def _group(self, size: int) -> "GaussianCurve":
         """Return size * mu (Dong, Roth and Su 2022, Theorem 2.14)."""
+        if not self.mu_squared:
+            return self
         return GaussianCurve(self.relation, round_up(size * (size * self.mu_squared), _ROUNDING))
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> GaussianCurve | None:
     """Return the curve of one Gaussian."""
+    if loss == NO_LOSS:
+        return GaussianCurve(relation, 0.0)
     if not isinstance(loss, GaussianPair):
         return None
     return GaussianCurve(relation, round_up(loss.mu_squared, _ROUNDING))

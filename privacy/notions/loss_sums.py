@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
+from privacy.losses.mixtures import SampledGaussian
+from privacy.losses.panels import SampledLaplace
 from privacy.losses.quadrature import (
     Array,
     Direction,
@@ -16,6 +19,7 @@ from privacy.losses.quadrature import (
 )
 from privacy.numerics.rounding import ULP, sum_up
 
+_MOST_SOUGHT = 48  # different parts in the search for a saddle point
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
 """A log delta below that of every positive float; delta <= exp(K(t) - t epsilon)."""
@@ -90,11 +94,19 @@ class LossSum:
             total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
         return total
 
+    @cached_property
+    def _fewer(self) -> "LossSum":
+        """The sum with similar parts replaced by equal ones, whose saddle points are similar."""
+        parts = clustered(self.parts, _MOST_SOUGHT)
+        return self if parts is self.parts else replace(self, parts=parts)
+
     def saddle(self, epsilon: float, start: float) -> float:
         """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
 
         Or a t that already proves delta to be below every positive float.
         """
+        if self._fewer is not self:
+            return self._fewer.saddle(epsilon, start)
 
         def step(t: float) -> tuple[float, float]:
             value, mean, variance = self.cumulants(t)
@@ -112,6 +124,8 @@ class LossSum:
 
     def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
         """Return a saddle point t and its epsilon, approximately where delta is reached."""
+        if self._fewer is not self:
+            return self._fewer.saddle_of_delta(log_delta)
         epsilon = math.inf
 
         def step(t: float) -> tuple[float, float]:
@@ -152,3 +166,46 @@ class LossSum:
         if not found:
             raise Unresolved("the loss spreads too widely to find its saddle point")
         return found
+
+
+_Parts = tuple[tuple[LossModel, int], ...]
+
+
+def clustered(parts: _Parts, most: int) -> _Parts:
+    """Return parts of which about `most` at most of each kind differ, at least as bad.
+
+    Similar parts become equal to one with the least noise and the largest sampling probability
+    among them, which dominates them.
+    """
+    if len(parts) <= most:
+        return parts
+    kinds: dict[type, list[tuple[LossModel, int]]] = {}
+    for model, count in parts:
+        kinds.setdefault(type(model), []).append((model, count))
+    found: list[tuple[LossModel, int]] = []
+    for kind, several in kinds.items():
+        similar = kind in (SampledGaussian, SampledLaplace) and len(several) > most
+        found += _cells(several, most) if similar else several
+    return tuple(found)
+
+
+def _cells(several: list[tuple[LossModel, int]], most: int) -> list[tuple[LossModel, int]]:
+    """Return one part for each cell of a grid of sampling probabilities and noise."""
+    first = several[0][0]
+    names = [field.name for field in fields(first)]  # type: ignore[arg-type]  # a dataclass
+    values = np.array([[getattr(model, name) for name in names] for model, _ in several])
+    logs = np.log(values)
+    width = np.ptp(logs, axis=0)
+    axes = max(int((width > 0).sum()), 1)
+    cells = int(most ** (1 / axes))
+    place = ((logs - logs.min(axis=0)) / np.maximum(width, 1e-300) * cells).astype(int)
+    rank = np.minimum(place, cells - 1) @ np.array([cells, 1])
+    q, noise, count = (dict[int, float]() for _ in range(3))
+    for cell, (one_q, one_noise), (_, n) in zip(rank.tolist(), values, several, strict=True):
+        q[cell] = max(q.get(cell, 0.0), float(one_q))
+        noise[cell] = min(noise.get(cell, math.inf), float(one_noise))
+        count[cell] = count.get(cell, 0) + n
+    return [
+        (replace(first, **dict(zip(names, (q[cell], noise[cell]), strict=True))), int(count[cell]))  # type: ignore[type-var]
+        for cell in q
+    ]

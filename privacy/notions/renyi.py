@@ -17,6 +17,7 @@ import numpy as np
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.chains import GroupDivergence
+from privacy.losses.claims import NO_LOSS
 from privacy.losses.divergences import FRACTIONAL, Divergence, Linear
 from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array
@@ -73,6 +74,8 @@ class RenyiCurve(Curve):
         The shape is (2, n), record removed and record added, if the directions differ.
         """
         a = np.asarray(orders, dtype=float)
+        if not self.parts:
+            return np.zeros(a.shape)
         with np.errstate(over="ignore"):
             total = sum(
                 (counts @ several[0].at_once(several, a) for counts, several in self._stacks),
@@ -132,17 +135,24 @@ class RenyiCurve(Curve):
         Bretagnolle and Huber 1979, Lemma 2.1. It makes tiny epsilons reachable, for which the
         conversion by any order gives more than 0.
         """
+        if not self.parts:
+            return -math.inf
         nearest = 1 + _NEAREST if self.orders is None else min(self.orders)
         gap = -math.expm1(-float(self._worst(np.array([nearest]))[0]))
         return 0.5 * math.log(gap) + 8 * U
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        if not self.parts:
+            return self._answer(-math.inf)
         value, order = self._search(
             lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0, hint.order
         )
         if value > hint.enough:
             value = min(0.0, value, self._log_total_variation)
         return self._answer(value, order=order, hint=order)
+
+    def _least_delta(self) -> float:
+        return super()._least_delta() if self.parts else 0.0
 
     def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
         """Return the smallest epsilon proven for `delta`.
@@ -167,6 +177,8 @@ class RenyiCurve(Curve):
         return self._best(delta, "optimal")
 
     def _best(self, delta: float, conversion: Conversion) -> Answer:
+        if not self.parts:
+            return self._answer(0.0)
         if delta == 0:
             return self._answer(math.inf)
         if conversion == "optimal" and self._log_total_variation <= math.log(delta):
@@ -362,5 +374,7 @@ def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> RenyiCurve | None:
     """Return the curve of one release, None if it has no divergence bound."""
+    if loss == NO_LOSS:
+        return RenyiCurve(relation, {})
     divergence = loss.divergence
     return None if divergence is None else RenyiCurve(relation, {divergence: 1})

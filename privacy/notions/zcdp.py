@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint
-from privacy.losses.gaussian import GaussianPair
+from privacy.losses.claims import NO_LOSS
 from privacy.losses.pair import Loss, MomentBound
 from privacy.notions.gaussian import GaussianCurve
 from privacy.numerics.rounding import (
@@ -240,12 +240,17 @@ class ZeroConcentratedCurve(Curve):
         return self.known
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
-        if self.rho > 1e300:
-            return self._answer(0.0)
+        if not self.rho or self.rho > 1e300:
+            return self._answer(0.0 if self.rho else -math.inf)
         best = _best_order_for_epsilon(self.rho, epsilon)
         return self._answer(min(0.0, _log_delta_at(self.rho, epsilon, best)), order=1 + best)
 
+    def _least_delta(self) -> float:
+        return super()._least_delta() if self.rho else 0.0
+
     def _at_delta(self, delta: float) -> Answer:
+        if not self.rho:
+            return self._answer(0.0)
         found = epsilon_from_rho(self.rho, delta) if self.rho < 1e300 else math.inf
         if not math.isfinite(found):
             return self._answer(found)
@@ -262,7 +267,7 @@ class ZeroConcentratedCurve(Curve):
         return ZeroConcentratedCurve(self.relation, rho, all(curve.known for curve in curves))
 
     def _times(self, count: int) -> "ZeroConcentratedCurve":
-        return ZeroConcentratedCurve(self.relation, round_up(count * self.rho), self.known)
+        return ZeroConcentratedCurve(self.relation, sum_up([count * self.rho]), self.known)
 
     def _worst_of(self, other: "ZeroConcentratedCurve") -> "ZeroConcentratedCurve":
         known = self.known and other.known
@@ -274,13 +279,14 @@ class ZeroConcentratedCurve(Curve):
 
     def _group(self, size: int) -> "ZeroConcentratedCurve":
         """Return size^2 rho (Bun and Steinke 2016, Proposition 1.9)."""
+        if not self.rho:
+            return self
         return ZeroConcentratedCurve(self.relation, round_up(size * (size * self.rho), 4 * U))
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ZeroConcentratedCurve | None:
     """Return the curve of one release, with rho = supremum of divergence / order."""
-    rho = loss.rho
+    rho = 0.0 if loss == NO_LOSS else loss.rho
     if rho is None:
         return None
-    # composed with a zCDP claim, a Gaussian is known by its rho; alone, "gaussian" is used first
-    return ZeroConcentratedCurve(relation, rho, isinstance(loss, MomentBound | GaussianPair))
+    return ZeroConcentratedCurve(relation, rho, isinstance(loss, MomentBound))

@@ -124,3 +124,20 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
                 return math.inf
             at_high = excess(high)
     return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=rtol)
+
+
+def golden(function: Callable[[float], float], low: float, high: float, atol: float) -> float:
+    """Return an approximate minimizer of a unimodal function by golden-section search."""
+    share = (math.sqrt(5) - 1) / 2
+    left, right = high - share * (high - low), low + share * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > atol:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - share * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + share * (high - low)
+            at_right = function(right)
+    return left if at_left <= at_right else right

@@ -222,7 +222,12 @@ def parallel(mechanism, relation, rng, runs, weaker):
     return losses(mechanism.parts[-1], relation, rng, runs, weaker)
 
 
+def nothing(mechanism, relation, rng, runs, weaker):
+    return np.zeros(runs), np.zeros(runs)
+
+
 SIMULATED = {
+    "Nothing": nothing,
     "Gaussian": gaussian,
     "Laplace": laplace,
     "DiscreteLaplace": discrete_laplace,
@@ -259,6 +264,7 @@ def cases():
     found = [(mechanism, relation) for mechanism in everywhere for relation in (one, replace)]
     found += [
         (gaussian, special),
+        (dp.nothing(), special),
         (dp.DiscreteLaplace(2.0, sensitivity=3), one),
         (dp.DiscreteLaplace(3.0, sensitivity=2, replace_sensitivity=3), replace),
         (dp.repeat(thinned(dp.DiscreteLaplace(1.0, sensitivity=2), 0.5), 3), special),

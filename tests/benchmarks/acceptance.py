@@ -195,6 +195,58 @@ def tight_epsilon(_: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"tight epsilon, q={q:g} T={steps}", milliseconds, "ms", 3)
 
 
+def public(*cells: Any) -> Any:
+    """Return parallel mechanisms in cells fixed by public data."""
+    return dp.parallel(*cells, cells="by_public_index")
+
+
+def different(count: int, fresh: float = 0.0) -> Any:
+    """Return `count` sampled Gaussians with noise multipliers from 1 to 2."""
+    return dp.compose(*(sampled(1 + fresh + i / count, 0.01, 1) for i in range(count)))
+
+
+@benchmark("anything-tight")
+def anything_tight(_: argparse.Namespace) -> Iterator[Figure]:
+    """Compute the tightest epsilon of low noise, cells, few steps, splits and many parts."""
+    laplace = [dp.repeat(dp.Laplace(scale), 30) for scale in (5, 6)]
+    for name, plan, limit in (
+        ("q=0.01 T=100 sigma=0.15", sampled(0.15, 0.01, 100), 146.7),
+        ("q=0.01 T=100 sigma=0.10", sampled(0.10, 0.01, 100), 354.21),
+        ("q=0.01 T=100 sigma=0.05", sampled(0.05, 0.01, 100), 1464),
+        ("q=0.001 T=10 sigma=0.17", sampled(0.17, 0.001, 10), 29.2405),
+        ("two runs in parallel", public(sampled(1, 0.1, 50), sampled(1, 0.05, 50)), 5.1483),
+        ("30 Laplaces in parallel to 30", public(*laplace), 4.393),
+        (
+            "zCDP beside a claim",
+            dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.5, 1e-6)),
+            1.04941,
+        ),
+        ("nothing", dp.nothing(), 0),
+    ):
+        yield Figure(f"epsilon at 1e-5, {name}", dp.account(plan).epsilon(1e-5), "", limit)
+    sigma = dp.noise_multiplier(epsilon=1000, delta=1e-5, sampling_probability=0.01, steps=100)
+    yield Figure("noise multiplier for epsilon=1000", sigma, "", 0.06046)
+    # exact values by mpmath, see tests/unit/test_tightest.py
+    for name, plan, exact in (
+        ("1 record, sigma=1 q=1e-5", sampled(1, 1e-5, 2), 5.524278278301372e-37),
+        (
+            "3 records, sigma=2 q=0.001",
+            dp.user_level(sampled(2, 0.001, 2), max_contributions=3),
+            4.813990894429676e-36,
+        ),
+    ):
+        ratio = dp.account(plan).delta(1) / exact
+        yield Figure(f"delta / exact delta at epsilon=1, two steps, {name}", ratio, "x", 1.001)
+        yield Figure(f"exact delta / delta, {name}", 1 / ratio, "x", 1)
+    for count in (1000, 10_000):
+        seconds = median_cpu(
+            lambda fresh, n=count: dp.account(different(n, fresh)).epsilon(1e-5), 3
+        )
+        yield Figure(f"{count:,} different parts, described and answered", seconds, "s", 2)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield Figure("peak memory", memory, "MB", 200)
+
+
 @benchmark("sampled-laplace")
 def sampled_laplace(_: argparse.Namespace) -> Iterator[Figure]:
     """Compute the tightest epsilon of few sampled Laplaces, where no contour is tight."""

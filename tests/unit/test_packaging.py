@@ -79,6 +79,7 @@ PUBLIC_NAMES = [
     "noise_multiplier",
     "noise_multiplier_from_mu",
     "noise_multiplier_from_rho",
+    "nothing",
     "parallel",
     "plan_from_json",
     "recalibrate",

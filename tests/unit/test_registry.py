@@ -42,7 +42,7 @@ def test_the_registry_walk_covers_every_public_mechanism():
         and issubclass(thing, mechanisms.Mechanism)
         and thing is not mechanisms.Mechanism
     }
-    assert described | {mechanisms.GroupSampled} == set(KINDS) == set(EXAMPLES)
+    assert described | {mechanisms.GroupSampled, mechanisms.Nothing} == set(KINDS) == set(EXAMPLES)
 
 
 def relation_of(example):
@@ -68,7 +68,8 @@ def test_is_answered(kind):
     example = EXAMPLES[kind]
     found = dp.account(example, relation=relation_of(example)).guarantee(delta=1e-5)
     assert found.notion in NOTION_MODULES
-    assert 0 < found.epsilon < 100
+    assert (found.epsilon == 0) == (kind is mechanisms.Nothing)
+    assert 0 <= found.epsilon < 100
 
 
 def test_the_matrix_has_no_other_rows():

@@ -357,7 +357,6 @@ class TestMomentBoundsStayMomentBounds:
             dp.ZeroConcentratedDP(0.1),
             dp.compose(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1)),
             dp.compose(dp.repeat(dp.ZeroConcentratedDP(0.1), 3), sampled(dp.Gaussian(1), 0.1)),
-            dp.parallel(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1)),
         ],
         ids=repr,
     )
@@ -366,6 +365,15 @@ class TestMomentBoundsStayMomentBounds:
         for notion in NOTION_MODULES.keys() - {"zcdp", "rdp"}:
             with pytest.raises(dp.UnsupportedMechanism):
                 dp.account(plan, notion=notion)
+
+    def test_cells_with_and_without_a_zcdp_claim_are_answered_one_by_one(self):
+        claim, noise = dp.ZeroConcentratedDP(0.1), dp.Gaussian(1)
+        both = dp.account(dp.parallel(claim, noise)).guarantee(delta=DELTA)
+        assert both.notion == "gaussian"
+        assert both.epsilon == dp.account(noise).epsilon(DELTA) > dp.account(claim).epsilon(DELTA)
+        for notion in NOTION_MODULES.keys() - {"zcdp", "rdp"}:
+            with pytest.raises(dp.UnsupportedMechanism):
+                dp.account(dp.parallel(claim, noise), notion=notion)
 
     def test_a_gaussian_beside_a_claim_counts_by_its_rho(self):
         plan = dp.compose(dp.ZeroConcentratedDP(0.1), dp.Gaussian(1))

@@ -1,0 +1,173 @@
+"""The smallest bound over all methods: loose corners, parallel cells, plans in two groups."""
+
+import math
+
+import pytest
+
+import privacy as dp
+from privacy.losses.laplace import LaplacePair
+from privacy.losses.worst import dominates
+from privacy.numerics.solve import golden
+
+
+def sampled(sigma, q, steps, records=1):
+    step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+    return dp.repeat(dp.user_level(step, max_contributions=records), steps)
+
+
+def public(*cells):
+    return dp.parallel(*cells, cells="by_public_index")
+
+
+class TestLowNoise:
+    """The limits are pessimistic answers of dp-accounting's PLD, rounded up.
+
+    Its optimistic answers, the lower limits, use intervals of 1e-3 to 5e-2.
+    """
+
+    @pytest.mark.parametrize(
+        ("sigma", "q", "steps", "low", "high"),
+        [
+            (0.15, 0.01, 100, 145.736, 146.7),
+            (0.10, 0.01, 100, 353.200, 354.21),
+            (0.05, 0.01, 100, 1460.09, 1464),
+            (0.17, 0.001, 10, 29.231, 29.2405),
+        ],
+    )
+    def test_epsilon(self, sigma, q, steps, low, high):
+        assert low < dp.account(sampled(sigma, q, steps)).epsilon(1e-5) <= high
+
+    def test_less_noise_costs_more(self):
+        noise = (0.19, 0.18, 0.17, 0.16)
+        found = [dp.account(sampled(sigma, 0.001, 10)).epsilon(1e-5) for sigma in noise]
+        assert found == sorted(found)
+
+
+class TestFewSteps:
+    """delta by mpmath: E_P delta_1(epsilon - L), with all places of rapid change as end points."""
+
+    @pytest.mark.parametrize(
+        ("sigma", "q", "records", "epsilon", "delta"),
+        [
+            (1.0, 1e-5, 1, 1.0, 5.524278278301372e-37),
+            (2.0, 1e-3, 3, 1.0, 4.813990894429676e-36),
+            (2.0, 1e-3, 3, 0.3, 1.3253163934966755e-23),
+        ],
+    )
+    def test_two_steps(self, sigma, q, records, epsilon, delta):
+        curve = dp.account(sampled(sigma, q, 2, records))
+        found = curve.delta(epsilon)
+        assert delta <= found <= delta * 1.001
+        assert curve.epsilon(found) == pytest.approx(epsilon, rel=1e-3)
+
+    def test_a_large_group_is_not_summed_directly(self):
+        curve = dp.account(sampled(40.0, 1e-4, 2, records=300))
+        assert 0 < curve.delta(1.0) <= 1
+
+    def test_more_steps_cost_more(self):
+        found = [dp.account(sampled(1.0, 1e-5, steps)).delta(1.0) for steps in range(1, 6)]
+        assert found == sorted(found)
+
+
+class TestCells:
+    @pytest.mark.parametrize(
+        ("cells", "limit"),
+        [
+            ((sampled(1.0, 0.1, 50), sampled(1.0, 0.05, 50)), 5.1483),
+            ((dp.repeat(dp.Laplace(5), 30), dp.repeat(dp.Laplace(6), 30)), 4.393),
+            ((sampled(1.0, 0.02, 300), sampled(0.8, 0.005, 500)), math.inf),
+            ((dp.repeat(dp.PureDP(0.1), 20), dp.repeat(dp.Gaussian(4.0), 3)), math.inf),
+        ],
+    )
+    def test_cost_the_larger_of_both(self, cells, limit):
+        worst = max(dp.account(cell).epsilon(1e-5) for cell in cells)
+        assert dp.account(public(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
+        assert dp.account(dp.parallel(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
+        assert worst <= limit
+
+    def test_a_dominated_cell_changes_nothing_inside_a_composition(self):
+        first, second = (
+            dp.PoissonSampled(dp.Gaussian(s), sampling_probability=0.1) for s in (1, 2)
+        )
+        both = dp.compose(dp.repeat(public(first, second), 9), dp.PureDP(0.1))
+        one = dp.compose(dp.repeat(first, 9), dp.PureDP(0.1))
+        assert dp.account(both).epsilon(1e-5) == dp.account(one).epsilon(1e-5)
+
+    def test_domination(self):
+        assert dominates(LaplacePair(2.0), LaplacePair(1.0))
+        assert not dominates(LaplacePair(1.0), LaplacePair(2.0))
+        rare, often = LaplacePair(2.0).sampled(0.1), LaplacePair(1.0).sampled(0.2)
+        assert not dominates(rare, often)
+        assert not dominates(often, rare)
+
+
+class TestSplits:
+    @pytest.mark.parametrize(
+        "moments", [dp.ZeroConcentratedDP(0.01), dp.repeat(dp.ZeroConcentratedDP(1e-4), 30)]
+    )
+    @pytest.mark.parametrize(
+        "pairs",
+        [
+            dp.ApproximateDP(0.5, 1e-6),
+            dp.ApproximateDP(0.5, 9.9e-6),
+            dp.compose(dp.PureDP(0.1), dp.ApproximateDP(0.2, 1e-7), sampled(1.1, 0.01, 500)),
+            dp.Gaussian(1.0),
+        ],
+    )
+    def test_are_never_beaten_by_basic_composition(self, moments, pairs):
+        plan, delta = dp.account(dp.compose(moments, pairs)), 1e-5
+        one, other = dp.account(moments), dp.account(pairs)
+        shares = [1e-4, 1e-3, 5e-3, *(0.05 * k for k in range(1, 20)), 0.999]
+        best = min(
+            one.epsilon(share * delta) + other.epsilon((1 - share) * delta) for share in shares
+        )
+        found = plan.guarantee(delta=delta)
+        assert found.epsilon <= best * (1 + 1e-6)
+        assert plan.delta(found.epsilon) <= delta * 1.01
+        # valid: at least the cost of the group with a known pair
+        assert found.epsilon >= other.epsilon(delta)
+
+    def test_say_what_was_added(self):
+        plan = dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.5, 1e-6))
+        found = dp.account(plan).guarantee(delta=1e-5)
+        assert found.notion == "split"
+        assert "by approximate and zcdp, at delta = 1e-06 and 9e-06" in found.theorem
+        assert "by split" in str(found)
+
+    def test_are_not_used_where_one_method_is_exact(self):
+        curve = dp.account(dp.compose(dp.PureDP(0.1), sampled(1.0, 0.01, 100)))
+        curve.epsilon(1e-5)
+        assert "others" not in vars(curve)
+
+    def test_two_equal_zcdp_parts_are_not_split(self):
+        curve = dp.account(dp.compose(dp.ZeroConcentratedDP(0.1), dp.ZeroConcentratedDP(0.2)))
+        assert curve.guarantee(delta=1e-5).notion == "zcdp"
+
+
+def test_never_above_the_answer_without_sampling():
+    for q in (0.5, 1 - 1e-9, math.nextafter(1, 0)):
+        for dense in (dp.Gaussian(0.3), dp.Laplace(0.5), dp.PureDP(1.0), dp.ApproximateDP(1, 1e-9)):
+            rare = dp.PoissonSampled(dense, sampling_probability=q)
+            one, other = dp.account(dp.repeat(rare, 5)), dp.account(dp.repeat(dense, 5))
+            assert one.epsilon(1e-6) <= other.epsilon(1e-6) * (1 + 1e-9)
+            assert one.delta(1.0) <= other.delta(1.0) * (1 + 1e-9)
+
+
+def test_golden_section():
+    assert golden(lambda x: (x - 2) ** 2, -1.0, 7.0, 1e-6) == pytest.approx(2, abs=1e-6)
+
+
+def test_an_approximate_filter_takes_sampled_claims():
+    rare = dp.PoissonSampled(dp.ApproximateDP(0.5, 1e-6), sampling_probability=0.1)
+    budget = dp.Budget(epsilon=1, delta=1e-6, notion="approximate")
+    epsilon, delta = budget.cost(rare)
+    assert math.log1p(0.1 * math.expm1(0.5)) <= epsilon <= 0.0628547234737306
+    assert 1e-7 <= delta <= math.nextafter(1e-7, 1)
+    for _ in range(10):
+        budget = budget.spend(rare)
+    assert not budget.fits(rare)  # ten tenths of the delta are spent exactly
+    zeroed = {"relation": "REPLACE_SPECIAL"}
+    other = dp.PoissonSampled(dp.ApproximateDP(0.5, 1e-6, **zeroed), sampling_probability=0.1)
+    budget = dp.Budget(epsilon=1, delta=1e-6, notion="approximate", **zeroed)
+    with pytest.raises(dp.UnsupportedMechanism, match="add/remove"):
+        budget.cost(other)
