@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from privacy.losses.discrete import Atoms, DiscretePair
     from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
+        AboveThreshold,
         ApproximateDP,
         DiscreteLaplace,
+        ExponentialMechanism,
         Gaussian,
         Laplace,
         Mechanism,
+        PermuteAndFlip,
         PoissonSampled,
         PureDP,
         RandomizedResponse,
         UnsupportedMechanism,
         ZeroConcentratedDP,
+        best_of,
         compose,
         mechanism_from_json,
         parallel,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.release.choice import Choice, choose
     from privacy.release.clipping import (
         Contributions,
         clip_records,
@@ -73,7 +78,10 @@ if TYPE_CHECKING:
         rounded_laplace,
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
+    from privacy.release.partitions import SelectedKeys, select_keys
+    from privacy.release.sparse_vector import SparseVector
     from privacy.release.sums import Release, release_sum
+    from privacy.release.tuning import Tuned, tune
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
     from privacy.running_sums.running_sum import RunningSum
@@ -81,16 +89,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AboveThreshold",
     "Answer",
     "ApproximateDP",
     "Atoms",
     "Budget",
     "BudgetExceeded",
+    "Choice",
     "ChosenNorm",
     "Contributions",
     "Curve",
     "DiscreteLaplace",
     "DiscretePair",
+    "ExponentialMechanism",
     "Factorization",
     "Gaussian",
     "Guarantee",
@@ -105,17 +116,23 @@ __all__ = [
     "NotCertified",
     "Odometer",
     "Participation",
+    "PermuteAndFlip",
     "Plan",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
     "Release",
     "RunningSum",
+    "SelectedKeys",
     "SharedBudget",
+    "SparseVector",
+    "Tuned",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
+    "best_of",
     "calibrate",
+    "choose",
     "choose_clip_norm",
     "clip_records",
     "clip_users",
@@ -147,7 +164,9 @@ __all__ = [
     "rho_from_noise_multiplier",
     "rounded_gaussian",
     "rounded_laplace",
+    "select_keys",
     "support_matrix",
+    "tune",
     "user_level",
 ]
 
@@ -164,19 +183,24 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
-    "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
-    "parallel register_mechanism repeat user_level",
+    "mechanisms": "AboveThreshold ApproximateDP DiscreteLaplace ExponentialMechanism Gaussian "
+    "Laplace Mechanism PermuteAndFlip PoissonSampled PureDP RandomizedResponse "
+    "UnsupportedMechanism ZeroConcentratedDP best_of compose mechanism_from_json parallel "
+    "register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "release.choice": "Choice choose",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
+    "release.partitions": "SelectedKeys select_keys",
+    "release.sparse_vector": "SparseVector",
     "release.sums": "Release release_sum",
+    "release.tuning": "Tuned tune",
     "running_sums.factorizations": "Factorization register_factorization",
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",

@@ -18,6 +18,7 @@ from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.losses.pair import Loss
 from privacy.mechanisms import (
     REGISTRY,
+    BestOf,
     Composed,
     Mechanism,
     Parallel,
@@ -190,6 +191,8 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     if isinstance(node, Composed):
         first, *rest = [_fold(part, notion, relation) for part in node.parts]
         return first.plus(rest)
+    if isinstance(node, BestOf):
+        return _whole(node.mechanism, notion, relation).best_of(node)
     if isinstance(node, Parallel):
         return _fold_parallel(node, notion, relation)
     read: Callable[[Loss, NeighboringRelation], Curve | None]
@@ -303,11 +306,12 @@ class TightestCurve(Curve):
             answer = ask(member)
             if answer.value < best.value or not best.theorem:
                 best = answer
-            error = max(error, answer.error)
+            if member.exact:
+                error = max(error, answer.error)
             best = best._replace(hint=answer.hint)
             if member.exact and answer.error < _TIGHT and best.value < nothing:
                 break
-        return best._replace(error=error)
+        return best._replace(error=max(error, best.error))
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         return self._smallest(lambda member: member._at_epsilon(epsilon, hint), 0.0)

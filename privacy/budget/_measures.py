@@ -15,6 +15,7 @@ from privacy.accounting import Notion, account
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
+    ExponentialMechanism,
     Gaussian,
     Laplace,
     Mechanism,
@@ -286,7 +287,7 @@ def _mu_squared(mechanism: Gaussian, relation: NeighboringRelation) -> Fraction:
 def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction | None:
     """Return the largest privacy loss of a mechanism with a closed form, else None."""
     match mechanism:
-        case PureDP():
+        case PureDP() | ExponentialMechanism():
             check_relation(mechanism, relation)
             return decimal(mechanism.epsilon)
         case RandomizedResponse():

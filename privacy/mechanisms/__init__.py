@@ -11,6 +11,7 @@ from privacy.mechanisms.base import (
     checked,
     register_mechanism,
 )
+from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import (
     ApproximateDP,
     PureDP,
@@ -29,26 +30,33 @@ from privacy.mechanisms.combinators import (
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
+from privacy.mechanisms.selection import BestOf, best_of
 from privacy.mechanisms.serialization import mechanism_from_json
+from privacy.mechanisms.sparse_vector import AboveThreshold
 from privacy.mechanisms.users import user_level
 
 __all__ = [
     "REGISTRY",
+    "AboveThreshold",
     "ApproximateDP",
+    "BestOf",
     "Cells",
     "Composed",
     "DiscreteLaplace",
+    "ExponentialMechanism",
     "Gaussian",
     "GroupSampled",
     "Laplace",
     "Mechanism",
     "Parallel",
+    "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
     "RandomizedResponse",
     "Repeated",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
+    "best_of",
     "checked",
     "compose",
     "mechanism_from_json",

@@ -81,7 +81,7 @@ class PureDP(Mechanism):
 
     def for_group(self, size: int) -> "PureDP":
         """Return size * epsilon (Vadhan 2017, Lemma 2.2)."""
-        return replace(self, epsilon=_scaled(self.epsilon, size))
+        return replace(self, epsilon=scaled(self.epsilon, size))
 
 
 @suggests_field_names
@@ -121,14 +121,14 @@ class ApproximateDP(Mechanism):
         delta = 1.0
         if log_gain < 1000:  # beyond, delta exceeds 1 for every positive float
             # exp(log_gain) may overflow; its square root does not
-            delta = _scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
+            delta = scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:
             raise UnsupportedMechanism(
                 f"{brief(self)} has delta >= 1 for {size} records of one user. "
                 "Bound the number of records of one user.",
                 mechanism=self,
             )
-        return replace(self, epsilon=_scaled(self.epsilon, size), delta=delta)
+        return replace(self, epsilon=scaled(self.epsilon, size), delta=delta)
 
 
 @suggests_field_names
@@ -154,23 +154,22 @@ class ZeroConcentratedDP(Mechanism):
 
     def for_group(self, size: int) -> "ZeroConcentratedDP":
         """Return size^2 * rho (Bun and Steinke 2016, Proposition 1.9)."""
-        return replace(self, rho=_scaled(self.rho, size * size))
+        return replace(self, rho=scaled(self.rho, size * size))
 
 
-def check_relation(
-    claim: PureDP | ApproximateDP | ZeroConcentratedDP, relation: NeighboringRelation
-) -> None:
-    """Raise if the claim was proven for another relation."""
-    if claim.relation is not relation:
+def check_relation(claim: Mechanism, relation: NeighboringRelation) -> None:
+    """Raise if a mechanism with the field `relation` was proven for another one."""
+    proven = getattr(claim, "relation", None)
+    if proven is not relation:
         raise unproven(
             claim,
             relation,
-            f"It was proven for {claim.relation}. Use that relation, or restate the claim for "
+            f"It was proven for {proven}. Use that relation, or restate the claim for "
             "this one by group privacy.",
         )
 
 
-def _scaled(value: float, size: int | Fraction) -> float:
+def scaled(value: float, size: int | Fraction) -> float:
     """Return value * size, rounded up, for the binary value and for its decimal repr.
 
     Budgets read floats by their decimal repr.

@@ -10,6 +10,7 @@ from privacy.losses.pair import Loss
 from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated
 from privacy.mechanisms.noise import Gaussian
+from privacy.mechanisms.selection import BestOf
 from privacy.names import suggests_names
 from privacy.numerics.rounding import sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
@@ -67,7 +68,7 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
         inner, q = self.mechanism, self.sampling_probability
         squared = mu_squared(inner, ADD_OR_REMOVE_ONE)
         if squared is None:
-            if isinstance(inner, Repeated | Composed | Parallel):
+            if isinstance(inner, Repeated | Composed | Parallel | BestOf):
                 raise unproven(
                     self,
                     relation,
