@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from privacy.losses.discrete import Atoms, DiscretePair
     from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
+        AboveThreshold,
         ApproximateDP,
         CyclicPoisson,
         DiscreteLaplace,
         Epochs,
+        ExponentialMechanism,
         FiniteMechanism,
         FixedSizeSampled,
         Gaussian,
         Laplace,
         Mechanism,
+        PermuteAndFlip,
         PoissonSampled,
         PureDP,
         RandomAllocation,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         TruncatedPoisson,
         UnsupportedMechanism,
         ZeroConcentratedDP,
+        best_of,
         compose,
         from_pmfs,
         mechanism_from_json,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.release.choice import Choice, choose
     from privacy.release.clipping import (
         Contributions,
         clip_records,
@@ -81,7 +86,10 @@ if TYPE_CHECKING:
         rounded_laplace,
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
+    from privacy.release.partitions import SelectedKeys, select_keys
+    from privacy.release.sparse_vector import SparseVector
     from privacy.release.sums import Release, release_sum
+    from privacy.release.tuning import Tuned, tune
     from privacy.running_sums.bands import BandChoice, Banded, choose_bands
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
@@ -90,6 +98,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AboveThreshold",
     "Answer",
     "ApproximateDP",
     "Atoms",
@@ -97,6 +106,7 @@ __all__ = [
     "Banded",
     "Budget",
     "BudgetExceeded",
+    "Choice",
     "ChosenNorm",
     "Contributions",
     "Curve",
@@ -104,6 +114,7 @@ __all__ = [
     "DiscreteLaplace",
     "DiscretePair",
     "Epochs",
+    "ExponentialMechanism",
     "Factorization",
     "FiniteMechanism",
     "FixedSizeSampled",
@@ -120,6 +131,7 @@ __all__ = [
     "NotCertified",
     "Odometer",
     "Participation",
+    "PermuteAndFlip",
     "Plan",
     "PoissonSampled",
     "PureDP",
@@ -127,12 +139,17 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "RunningSum",
+    "SelectedKeys",
     "SharedBudget",
+    "SparseVector",
     "TruncatedPoisson",
+    "Tuned",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
+    "best_of",
     "calibrate",
+    "choose",
     "choose_bands",
     "choose_clip_norm",
     "clip_records",
@@ -167,7 +184,9 @@ __all__ = [
     "rho_from_noise_multiplier",
     "rounded_gaussian",
     "rounded_laplace",
+    "select_keys",
     "support_matrix",
+    "tune",
     "user_level",
 ]
 
@@ -184,22 +203,27 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP CyclicPoisson DiscreteLaplace Epochs FiniteMechanism "
-    "FixedSizeSampled Gaussian Laplace Mechanism PoissonSampled PureDP "
-    "RandomAllocation RandomizedResponse TruncatedPoisson UnsupportedMechanism "
-    "ZeroConcentratedDP compose from_pmfs mechanism_from_json nothing parallel "
+    "mechanisms": "AboveThreshold ApproximateDP CyclicPoisson DiscreteLaplace Epochs "
+    "ExponentialMechanism FiniteMechanism FixedSizeSampled Gaussian Laplace Mechanism "
+    "PermuteAndFlip PoissonSampled PureDP RandomAllocation RandomizedResponse "
+    "TruncatedPoisson UnsupportedMechanism ZeroConcentratedDP best_of compose "
+    "from_pmfs mechanism_from_json nothing parallel "
     "register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "release.choice": "Choice choose",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
+    "release.partitions": "SelectedKeys select_keys",
+    "release.sparse_vector": "SparseVector",
     "release.sums": "Release release_sum",
     "running_sums.bands": "BandChoice Banded choose_bands",
+    "release.tuning": "Tuned tune",
     "running_sums.factorizations": "Factorization register_factorization",
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",

@@ -20,6 +20,7 @@ from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.losses.pair import Loss
 from privacy.mechanisms import (
     REGISTRY,
+    BestOf,
     Composed,
     Mechanism,
     Parallel,
@@ -205,6 +206,8 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     if isinstance(node, Composed):
         first, *rest = [_fold(part, notion, relation) for part in node.parts]
         return first.plus(rest)
+    if isinstance(node, BestOf):
+        return _whole(node.mechanism, notion, relation).best_of(node)
     if isinstance(node, Parallel):
         return _fold_parallel(node, notion, relation)
     expanded = node.expanded(relation)
@@ -407,24 +410,24 @@ class TightestCurve(Curve):
         answer.
         """
         best, error = Answer(nothing, notion=(self.members or self._all)[0].notion), 0.0
+        composed = False
         for member in self.members:
             answer = ask(member, best.value)
             if answer.value < best.value or not best.theorem:
                 best = answer
-            error = max(error, answer.error)
+            if member.exact:
+                error = max(error, answer.error)
+            composed |= member.notion in ("contour", "pld") and answer.error < 1
             best = best._replace(hint=answer.hint)
             if member.exact and answer.error < _TIGHT and best.value < nothing:
                 break
         else:
             # a sum of losses is never above a sum over groups of them
-            composed = error < 1 and any(
-                member.notion in ("contour", "pld") for member in self.members
-            )
             for other in self.others if composed else self.others + self.splits:
                 answer = ask(other, best.value)
                 if answer.value < best.value or not best.theorem:
                     best = answer._replace(hint=best.hint)
-        return best._replace(error=error)
+        return best._replace(error=max(error, best.error))
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         def ask(curve: Curve, limit: float) -> Answer:

@@ -11,6 +11,7 @@ from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
 from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
 from privacy.mechanisms.combinators import parallel
+from privacy.mechanisms.selection import BestOf
 from privacy.numerics.rounding import round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -91,6 +92,8 @@ class Curve(ABC):
     theorem: ClassVar[str]
     resolution: ClassVar[float] = 4e-16
     """Relative accuracy to which a parameter is calibrated with this curve."""
+    composes: ClassVar[bool] = True
+    """Whether it can be a part of a composition."""
     closed_form: ClassVar[bool] = True
     """Whether the numbers come from closed formulas, which never fail."""
     relation: NeighboringRelation
@@ -180,12 +183,24 @@ class Curve(ABC):
         unit = group_unit(self.unit, size)
         return self._group(size).labeled(self.mechanism, unit, self.prover)
 
+    def best_of(self, runs: BestOf) -> "Curve":
+        """Return the curve of the best of a random number of runs, this being that of one run."""
+        raise UnsupportedMechanism(
+            f"Accounting method {self.notion!r} has no bound for the best of several runs.",
+            mechanism=runs,
+            notion=self.notion,
+        )
+
     def labeled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
         """Return this curve with another mechanism, unit and prover."""
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
     def _labeled(self, curve: Self) -> Self:
         return curve.labeled(None, self.unit, self.prover)
+
+    def last(self) -> UnsupportedMechanism:
+        """Return the error for a composition with a curve that does not compose."""
+        raise NotImplementedError
 
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:
@@ -313,6 +328,9 @@ class Curve(ABC):
         )
 
     def _check_same(self, other: "Curve") -> None:
+        for curve in (self, other):
+            if not getattr(curve, "composes", True):
+                raise curve.last()
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
             given: object = other

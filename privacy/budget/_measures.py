@@ -16,6 +16,7 @@ from privacy.losses.pair import LossPair
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
+    ExponentialMechanism,
     Gaussian,
     Laplace,
     Mechanism,
@@ -293,7 +294,7 @@ def _mu_squared(mechanism: Gaussian, relation: NeighboringRelation) -> Fraction:
 def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction | None:
     """Return the largest privacy loss of a mechanism with a closed form, else None."""
     match mechanism:
-        case PureDP():
+        case PureDP() | ExponentialMechanism():
             check_relation(mechanism, relation)
             return decimal(mechanism.epsilon)
         case RandomizedResponse():

@@ -189,6 +189,55 @@ class LaplaceNoise(Formula):
 
 
 @dataclass(frozen=True)
+class BoundedRange(Formula):
+    """The largest divergence of two losses t and t - width, over all t.
+
+    With p = (e^width - e^t) / (e^width - 1), e^((a-1) D) = p e^((a-1) t) + (1 - p) e^((a-1)
+    (t - width)) is largest at e^t = (1 - 1/a) (e^(a width) - 1) / (e^((a-1) width) - 1), where
+    (a - 1) D = a g(a) - (a - 1) g(a - 1) - g(1), g(x) = log(2 sinh(x width / 2) / (x width)).
+    """
+
+    width: float
+
+    def at(self, orders: Array) -> Array:
+        """Return the divergence, at most width and at most order * width^2 / 8.
+
+        The latter is by Cesar and Rogers 2021.
+        """
+        t = orders - 1
+        half = 0.5 * self.width
+        reach = orders * half
+        terms = [a * _log_sinhc(np.minimum(a * half, 1e8)) for a in (orders, t, np.ones_like(t))]
+        value = terms[0] - terms[1] - terms[2]
+        rounding = 32 * U * (terms[0] + terms[1] + terms[2])
+        linear = orders * (0.5 * half * half) * (1 + 8 * U)
+        value = np.where(reach < 1e8, (value + rounding) / t, self.width)
+        return np.asarray(np.minimum(np.minimum(value, linear), self.width))
+
+
+def _log_sinhc(z: Array) -> Array:
+    """Return log(sinh(z) / z), z > 0, with a relative accuracy of a few ulp."""
+    low, high = np.minimum(z, 1.0), np.maximum(z, 1.0)
+    square, series = low * low, np.zeros_like(low)
+    for k in range(10, 0, -1):
+        series = (1 + series) * square / ((2 * k) * (2 * k + 1))
+    far = high + np.log(-np.expm1(-2 * high) / (2 * high))
+    return np.where(z < 1, np.log1p(series), far)
+
+
+@dataclass(frozen=True)
+class Smallest(Divergence):
+    """The smallest of several bounds at each order and in each direction."""
+
+    bounds: tuple[Divergence, ...]
+
+    def at(self, orders: Array) -> Array:
+        """Return the bounds, one row per direction if one of them has directions."""
+        each = [bound.at(orders) for bound in self.bounds]
+        return np.asarray(np.min(np.broadcast_arrays(*each), axis=0))
+
+
+@dataclass(frozen=True)
 class SampledPair(Formula):
     """An upper bound for two mixtures (1 - q) R + q N(0, 1), (1 - q) R + q N(mu, 1).
 

@@ -150,8 +150,34 @@ class SampledLaplace:
         b = np.minimum(fall @ np.abs(line.weight) * (1 + 1e-12), 1.0)
         rate = float(((1 - b * b) / (8 * a * a)).max())
         k = int(((1 - b * b) / (8 * a * a)).argmax())
-        bound: Array = np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
-        return bound
+        near = np.log1p(-rate * np.minimum(frequency, a[k]) ** 2)
+        passed = np.searchsorted(a, frequency, side="right")
+        return np.asarray(np.minimum(near, np.log(np.r_[1.0, b])[passed]))
+
+
+@dataclass(frozen=True)
+class SampledLogistic(SampledLaplace):
+    """Two logistic distributions at distance 1 / scale, Poisson-sampled.
+
+    Their loss has the density of the Laplace loss between its atoms, and no atoms: with p the level
+    of the best test, it is 1 / scale - 2 log(1 + (e^(1 / scale) - 1) p), p uniform under Q.
+    """
+
+    def _nodes_at(self, direction: Direction, t: float, q: Any, scale: Array) -> LossNodes:
+        inner = super()._nodes_at(direction, t, q, scale)
+        gain = math.log(2) - np.log(-np.expm1(-1 / scale))
+        between = (..., slice(1, -1))
+        ulps = 32 + 4 * float(gain.max())
+        return LossNodes(inner.log_weight[between] + gain, inner.loss[between], ulps)
+
+    def line_nodes(
+        self, direction: Direction, t: float, frequency: float, log_moment: float
+    ) -> LineNodes:
+        """Return the panels of the Laplace loss along the same path."""
+        gain = math.log(2) - math.log(-math.expm1(-1 / self.scale))
+        inner = super().line_nodes(direction, t, frequency, log_moment - gain)
+        rounding = inner.rounding[:-2] + 16 + 4 * gain
+        return LineNodes(inner.weight[:-2], inner.loss[:-2], rounding, inner.quadrature)
 
 
 def _panels(ends: Array) -> tuple[Array, Array]:

@@ -55,6 +55,30 @@ class LaplaceProfile(Profile):
 
 
 @dataclass(frozen=True)
+class RangeProfile(Profile):
+    """Bounded range: delta = (e^(width/2) - e^(epsilon/2))^2 / (e^width - 1).
+
+    The largest p - e^epsilon q with p = e^width q / (1 + (e^width - 1) q), reached at
+    1 + (e^width - 1) q = e^((width - epsilon) / 2) (Dong, Durfee and Rogers 2020).
+    """
+
+    width: float
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        """The range."""
+        return self.width
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound."""
+        if epsilon >= self.width:
+            return -math.inf
+        gap = 0.5 * (self.width - epsilon) + U * self.width
+        share = math.log(-math.expm1(-gap))
+        return min(0.0, 2 * share - math.log(-math.expm1(-self.width)) + 16 * U * (1 - share))
+
+
+@dataclass(frozen=True)
 class ClaimProfile(Profile):
     """Randomized response that reveals its input with probability `mass`: see `ClaimPair`.
 

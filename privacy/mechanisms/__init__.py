@@ -12,6 +12,7 @@ from privacy.mechanisms.base import (
     checked,
     register_mechanism,
 )
+from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import (
     ApproximateDP,
     PureDP,
@@ -34,17 +35,22 @@ from privacy.mechanisms.finite import FiniteMechanism, from_pmfs
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.samplers import Epochs, FixedSizeSampled, TruncatedPoisson
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
+from privacy.mechanisms.selection import BestOf, best_of
 from privacy.mechanisms.serialization import mechanism_from_json
+from privacy.mechanisms.sparse_vector import AboveThreshold
 from privacy.mechanisms.users import user_level
 
 __all__ = [
     "REGISTRY",
+    "AboveThreshold",
     "ApproximateDP",
+    "BestOf",
     "Cells",
     "Composed",
     "CyclicPoisson",
     "DiscreteLaplace",
     "Epochs",
+    "ExponentialMechanism",
     "FiniteMechanism",
     "FixedSizeSampled",
     "Gaussian",
@@ -53,6 +59,7 @@ __all__ = [
     "Mechanism",
     "Nothing",
     "Parallel",
+    "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
     "RandomAllocation",
@@ -61,6 +68,7 @@ __all__ = [
     "TruncatedPoisson",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
+    "best_of",
     "checked",
     "compose",
     "from_pmfs",

@@ -77,7 +77,7 @@ class PureDP(Mechanism):
         return ClaimPair(self.epsilon)
 
     def for_group(self, size: int) -> "PureDP":
-        return replace(self, epsilon=_scaled(self.epsilon, size))
+        return replace(self, epsilon=scaled(self.epsilon, size))
 
 
 @suggests_field_names
@@ -113,14 +113,14 @@ class ApproximateDP(Mechanism):
         delta = 1.0
         if log_gain < 1000:  # beyond, delta exceeds 1 for every positive float
             # exp(log_gain) may overflow; its square root does not
-            delta = _scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
+            delta = scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:
             raise UnsupportedMechanism(
                 f"{brief(self)} has delta >= 1 for {size} records of one user. "
                 "Bound the number of records of one user.",
                 mechanism=self,
             )
-        return replace(self, epsilon=_scaled(self.epsilon, size), delta=delta)
+        return replace(self, epsilon=scaled(self.epsilon, size), delta=delta)
 
 
 @suggests_field_names
@@ -144,10 +144,10 @@ class ZeroConcentratedDP(Mechanism):
         return MomentBound(self.rho)
 
     def for_group(self, size: int) -> "ZeroConcentratedDP":
-        return replace(self, rho=_scaled(self.rho, size * size))
+        return replace(self, rho=scaled(self.rho, size * size))
 
 
-def _scaled(value: float, size: int | Fraction) -> float:
+def scaled(value: float, size: int | Fraction) -> float:
     """Return value * size, rounded up, for the binary value and for its decimal repr.
 
     Budgets read floats by their decimal repr.

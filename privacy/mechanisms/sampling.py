@@ -10,6 +10,7 @@ from privacy.losses.pair import Loss
 from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
 from privacy.mechanisms.combinators import Composed, Nothing, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
+from privacy.mechanisms.selection import BestOf
 from privacy.names import suggests_names
 from privacy.numerics.rounding import sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
@@ -133,7 +134,7 @@ class GroupSampled(Mechanism):
 
 def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
     """Raise if several releases run on one sample: no bound is known unless all are Gaussian."""
-    if isinstance(node.mechanism, Repeated | Composed | Parallel):
+    if isinstance(node.mechanism, Repeated | Composed | Parallel | BestOf):
         raise unproven(
             node,
             relation,

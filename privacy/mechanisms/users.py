@@ -4,12 +4,14 @@
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from privacy import checks
 from privacy.mechanisms.base import Mechanism, checked
 from privacy.mechanisms.claims import PureDP, ZeroConcentratedDP
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, parallel, repeat
 from privacy.mechanisms.noise import Gaussian
+from privacy.mechanisms.selection import BestOf
 
 
 def user_level(
@@ -28,6 +30,7 @@ def user_level(
       (Bun and Steinke 2016, Proposition 1.9).
     - Discrete Laplace: the sensitivity is multiplied by k.
     - Randomized response: k reports.
+    - The best of several runs: each run protects k records.
     - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024,
       arXiv 2401.10294). Not under REPLACE_ONE.
 
@@ -89,6 +92,8 @@ def _for_user(node: Mechanism, size: int) -> Mechanism:
             return repeat(_for_user(node.mechanism, size), node.count)
         case Composed():
             return compose(*(_for_user(part, size) for part in node.parts))
+        case BestOf():
+            return replace(node, mechanism=_for_user(node.mechanism, size))
         case Parallel() if _only(node, Gaussian, ZeroConcentratedDP) or _only(node, PureDP):
             # With c_i records in cell i, the sum of c_i^2 rho_i (of c_i epsilon_i) is largest
             # if all records are in one cell.

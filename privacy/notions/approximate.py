@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
@@ -18,6 +18,7 @@ from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.worst import WorstPair
 from privacy.mechanisms.base import UnsupportedMechanism
+from privacy.mechanisms.selection import BestOf
 from privacy.notions.claim_sums import (
     LARGEST_LATTICE,
     LatticeSum,
@@ -224,6 +225,14 @@ class ApproximateCurve(Curve):
     def _times(self, count: int) -> "ApproximateCurve":
         parts = {claim: count * n for claim, n in self._claims().items()}
         return self._sum(parts, known=self.exact)
+
+    def best_of(self, runs: BestOf) -> "ApproximateCurve":
+        """Return the pure claim (2 + shape) epsilon (Papernot and Steinke 2022, Corollary 3)."""
+        epsilon = self._supremum
+        if runs.shape is None or math.isinf(epsilon):
+            return cast("ApproximateCurve", super().best_of(runs))
+        claim = ClaimPair(round_up((2 + runs.shape) * epsilon, 4 * U))
+        return ApproximateCurve(self.relation, {claim: 1}, known=False)
 
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
         """Return the pointwise maximum of the profiles of two single releases."""

@@ -20,9 +20,11 @@ from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction, LossModel
 from privacy.losses.worst import dominates
+from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum, clustered
+from privacy.notions.selection import BestOfCurve
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -219,6 +221,10 @@ class ContourCurve(Curve):
     def _times(self, count: int) -> "ContourCurve":
         parts = {pair: count * n for pair, n in self.parts.items()}
         return ContourCurve(self.relation, parts, sum_up([count * self.mu_squared]))
+
+    def best_of(self, runs: BestOf) -> BestOfCurve:
+        """Return the curve of the best of several runs, from the profile of one."""
+        return BestOfCurve(self.relation, self, runs)
 
     def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
         """Return the curve of parallel releases if one dominates the other, else raise."""

@@ -9,7 +9,7 @@ descent from a coarse grid finds the best order; every order is valid.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from privacy.losses.claims import NO_LOSS
 from privacy.losses.divergences import FRACTIONAL, Divergence, Linear
 from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array
+from privacy.mechanisms.selection import BestOf
 from privacy.numerics.rounding import U, round_up, sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
@@ -220,6 +221,18 @@ class RenyiCurve(Curve):
             parts[GroupDivergence(tuple(chained), size)] = 1
         return RenyiCurve(self.relation, parts, self.orders)
 
+    def best_of(self, runs: BestOf) -> "RenyiCurve":
+        """Return the curve of the best of several runs (Papernot and Steinke 2022)."""
+        one, log_mean = self._frozen(), runs.log_mean
+        if runs.shape is None:
+            return RenyiCurve(self.relation, {_BestOfPoisson(one, runs.mean_runs): 1})
+        log_odds = round_up(-math.log(runs.gamma), 4 * U)
+        constant, _ = self._search(lambda a, worst: (1 - 1 / a) * worst + log_odds / a)
+        constant = round_up((1 + runs.shape) * min(constant, log_odds), 16 * U)
+        least, order = self._search(lambda a, worst: worst + log_mean / (a - 1))
+        best = _BestOf(one, constant, log_mean, order, round_up(least, 16 * U))
+        return RenyiCurve(self.relation, {best: 1})
+
     def _cells(self) -> "tuple[_Parts, ...]":
         match self._frozen():
             case ((_Worst(cells=cells), 1),):
@@ -326,7 +339,7 @@ def _classic_epsilons(worst: Array, delta: float, orders: Array) -> Array:
     return np.asarray(value * (1 + 8 * U))
 
 
-def _log_deltas(worst: Array, epsilon: float, orders: Array) -> Array:
+def _log_deltas(worst: Array, epsilon: float | Array, orders: Array) -> Array:
     a = orders
     gain, log_a = (a - 1) * np.log1p(-1 / a), np.log(a)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -364,6 +377,58 @@ class _Moved(Divergence):
     def at(self, orders: Array) -> Array:
         removed, added = _rows(self.leaves, orders), _rows(self.enters, orders)
         return np.stack([removed[0] + added[1], removed[1] + added[0]])
+
+
+@dataclass(frozen=True)
+class _BestOf(Divergence):
+    """D(a) + log E[K] / (a - 1) + `constant` (Papernot and Steinke 2022, Theorem 2).
+
+    Below `order`, where D(a) + log E[K] / (a - 1) is smallest, the value there is used: a
+    divergence does not decrease with its order.
+    """
+
+    one: _Parts
+    constant: float
+    log_mean: float
+    order: float
+    least: float
+
+    def at(self, orders: Array) -> Array:
+        worst = _rows(self.one, orders).max(axis=0) + self.log_mean / (orders - 1)
+        worst = np.where(orders < self.order, np.minimum(worst, self.least), worst)
+        return np.asarray((worst + self.constant) * (1 + 8 * U))
+
+
+@dataclass(frozen=True)
+class _BestOfPoisson(Divergence):
+    """D(a) + m delta(log(1 + 1 / (a - 1))) + log m / (a - 1), m the mean number of runs.
+
+    Papernot and Steinke 2022, Theorem 6.
+    """
+
+    one: _Parts
+    mean: float
+
+    def at(self, orders: Array) -> Array:
+        t = orders - 1
+        grid, most = _on_grid(self.one)
+        epsilon = np.log1p(1 / t)[:, None] * (1 - 4 * U)
+        log_delta = np.minimum(_log_deltas(grid, epsilon, _GRID).min(axis=1), most)
+        value = _rows(self.one, orders).max(axis=0) + self.mean * np.exp(log_delta)
+        return np.asarray((value + math.log(self.mean) / t) * (1 + 16 * U))
+
+
+_GRID = np.unique(
+    np.concatenate([DEFAULT_ORDERS, np.linspace(1.1, 10.9, 99), 2.0 ** np.arange(9.5, 13.1, 0.5)])
+)
+
+
+@lru_cache(maxsize=64)
+def _on_grid(parts: _Parts) -> tuple[Array, float]:
+    """Return the divergence at the orders `_GRID`, and a bound on log delta(0)."""
+    return _rows(parts, _GRID).max(axis=0), RenyiCurve(
+        ADD_OR_REMOVE_ONE, dict(parts)
+    )._log_total_variation
 
 
 def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:

@@ -11,7 +11,7 @@ from privacy import checks
 from privacy.mechanisms import Mechanism, PureDP
 from privacy.relations import NeighboringRelation
 from privacy.release import _tables
-from privacy.release._laws import Source, bernoulli_exp, uniform_below
+from privacy.release.choice import permute_and_flip
 from privacy.release.clipping import Norm, columns_of, norm_of, norms, sums_by_user
 from privacy.release.noise import random_source
 
@@ -104,13 +104,5 @@ def choose_clip_norm(
     scores = [-abs(count - share * len(sizes)) for count in inside]
     comes_or_goes = mechanism.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
     sensitivity = max(share, 1 - share) if comes_or_goes else Fraction(1)
-    chosen = _permute_and_flip(scores, Fraction(mechanism.epsilon) / (2 * sensitivity), source)
+    chosen = permute_and_flip(scores, Fraction(mechanism.epsilon) / (2 * sensitivity), source)
     return ChosenNorm(grid[chosen], mechanism)
-
-
-def _permute_and_flip(scores: list[Fraction], rate: Fraction, source: Source) -> int:
-    left, best = list(range(len(scores))), max(scores)
-    while True:  # ends: the best candidate is accepted with probability 1
-        tried = left.pop(uniform_below(len(left), source))
-        if bernoulli_exp(rate * (best - scores[tried]), source):
-            return tried

@@ -34,6 +34,10 @@ AUDITED = {
     "test_samplers": "discrete_gaussian discrete_laplace rounded_gaussian rounded_laplace "
     "float_gaussian_for_simulation",
     "test_chosen_norm": "ChosenNorm choose_clip_norm",
+    "test_choice": "Choice choose",
+    "test_selected_keys": "SelectedKeys select_keys",
+    "test_tuning": "Tuned tune",
+    "test_sparse_vector": "SparseVector",
     "test_released_sum": "Release release_sum",
     "test_running_sum": "RunningSum Factorization Participation",
 }
@@ -125,6 +129,64 @@ def test_chosen_norm():
     pair = ([0.3, 0.7, 3.0], [0.3, 0.7, 3.0, 3.5])
     finding = audit(choose, pair, claim, runs=2000)
     assert not finding.falsified, str(finding)
+
+
+@pytest.mark.parametrize("kind", [dp.ExponentialMechanism, dp.PermuteAndFlip])
+def test_choice(kind):
+    """Counts of two answers, where the added record changes one of the two."""
+
+    def release(data, rng, epsilon=1.5):
+        votes = [sum(value == i for value in data) for i in range(2)]
+        return dp.choose(votes, kind(epsilon), monotonic=True, rng=rng, **SEEDED).index
+
+    pair = ([1], [1, 0])
+    finding = audit(release, pair, kind(1.5), runs=1000)
+    assert not finding.falsified, str(finding)
+    assert audit(release, pair, kind(0.2), runs=1000).falsified
+
+
+def test_selected_keys():
+    """Whether a key is selected, with and without its second user."""
+
+    def release(data, rng):
+        claim = dp.ApproximateDP(0.5, 0.3)
+        return len(dp.select_keys(data, ["a"] * len(data), claim, rng=rng, **SEEDED).keys)
+
+    finding = audit(release, ([1], [1, 2]), dp.ApproximateDP(0.5, 0.3), runs=700)
+    assert not finding.falsified, str(finding)
+    assert audit(release, ([1], [1, 2]), dp.ApproximateDP(0.5, 0.01), runs=700).falsified
+
+
+def test_tuning():
+    """The best of several randomized responses, an answer of 1 being better."""
+
+    def release(data, rng):
+        def run():
+            kept = rng.random() < 1 / (1 + np.exp(-1.0))
+            return float(kept == data[0]), int(kept == data[0])
+
+        search = dp.best_of(dp.RandomizedResponse(1.0), mean_runs=4)
+        return dp.tune(run, search, rng=rng, **SEEDED).output
+
+    claim = dp.best_of(dp.RandomizedResponse(1.0), mean_runs=4)
+    finding = audit(release, ([0], [1]), claim, runs=600)
+    assert not finding.falsified, str(finding)
+    assert audit(release, ([0], [1]), dp.RandomizedResponse(0.4), runs=600).falsified
+
+
+def test_sparse_vector():
+    """A query that falls by one with the record, then one that rises by one."""
+
+    def release(data, rng):
+        search = dp.SparseVector(dp.AboveThreshold(8.0), threshold=0.5, rng=rng, **SEEDED)
+        for value in (1 - len(data), len(data)):
+            if search.ask(value):
+                return value == len(data)
+        return 0.5
+
+    finding = audit(release, ([], [1]), dp.AboveThreshold(8.0), runs=400)
+    assert not finding.falsified, str(finding)
+    assert audit(release, ([], [1]), dp.AboveThreshold(0.5), runs=400).falsified
 
 
 @pytest.mark.parametrize("claim", [dp.Gaussian(1.0), dp.Laplace(1.0)])

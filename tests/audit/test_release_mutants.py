@@ -119,7 +119,7 @@ def check_replaced(load):
 def check_choice(load):
     """A score changes by at most the sensitivity used for its noise."""
     module, found = load("norm_choice"), []
-    module._permute_and_flip = lambda scores, rate, _: found.append((scores, rate)) or 0
+    module.permute_and_flip = lambda scores, rate, _: found.append((scores, rate)) or 0
     for data in ([0.5, 1.5, 2.5], [0.5, 1.5, 0.5]):
         module.choose_clip_norm(
             data, candidates=[1, 2], epsilon=1.0, quantile=0.5, relation="REPLACE_ONE"

@@ -64,6 +64,56 @@ def pure(mechanism, relation, rng, runs, weaker):
     return responses(mechanism.epsilon / weaker, 2, rng, runs)
 
 
+def exponential(mechanism, relation, rng, runs, weaker):
+    """Two candidates whose scores move apart: the odds of one grow by e^epsilon, around 1."""
+    return responses(mechanism.epsilon / weaker / 2, 2, rng, runs)
+
+
+def permute_and_flip(mechanism, relation, rng, runs, weaker):
+    """Two candidates of equal scores; with the record, candidate 0 is better by a full gap."""
+    epsilon, found = mechanism.epsilon / weaker, []
+    for gap in (0.0, epsilon):
+        worse = (rng.random(runs) < 0.5) & (rng.random(runs) < math.exp(-gap))
+        found.append(np.where(worse, -epsilon, math.log(2 - math.exp(-epsilon))))
+    return tuple(found)
+
+
+def above_threshold(mechanism, relation, rng, runs, weaker):
+    """Queries that are one lower with the record, then `max_positives` that are one higher.
+
+    Scores are exact log-likelihood ratios of the answers, by a sum over the noisy threshold.
+    """
+    epsilon, most, below = mechanism.epsilon / weaker, mechanism.max_positives, 5
+    first = epsilon / (1 + (2 * most) ** (2 / 3))
+    scales = 1 / first, 2 * most / (epsilon - first)
+    worlds = np.array([[1.0] * below + [0.0] * most, [0.0] * below + [1.0] * most])
+    level = 0.5 * scales[1]
+    noisy = level + np.linspace(-20, 20, 4001) * scales[0]
+    weight = np.exp(-np.abs(noisy - level) / scales[0])
+    over = [tail((noisy[:, None] - queries) / scales[1]) for queries in worlds]
+
+    def ratio(answers):
+        likely = [
+            weight @ np.prod(np.select([answers > 0, answers < 0], [up, 1 - up], 1.0), axis=1)
+            for up in over
+        ]
+        return math.log(likely[1] / likely[0])
+
+    found = []
+    for queries in worlds:
+        line = level + rng.laplace(0, scales[0], (runs, 1))
+        above = queries + rng.laplace(0, scales[1], (runs, queries.size)) >= line
+        stopped = np.cumsum(above, axis=1) - above >= most
+        seen, which = np.unique(np.where(stopped, 0, 2 * above - 1), axis=0, return_inverse=True)
+        found.append(np.array([ratio(row) for row in seen])[which])
+    return tuple(found)
+
+
+def tail(x):
+    """Return the probability that Laplace noise of scale 1 is above x."""
+    return np.where(x > 0, np.exp(-np.abs(x)) / 2, 1 - np.exp(-np.abs(x)) / 2)
+
+
 def approximate(mechanism, relation, rng, runs, weaker):
     zero, one = responses(mechanism.epsilon / weaker, 2, rng, runs)
     fails = [rng.random(runs) < mechanism.delta / weaker**8 for _ in range(2)]
@@ -208,6 +258,22 @@ def repeated(mechanism, relation, rng, runs, weaker):
     )
 
 
+def best_of(mechanism, relation, rng, runs, weaker):
+    """Randomized response whose answer 1 is better than 0; geometric number of runs."""
+    epsilon, stop = mechanism.mechanism.epsilon / weaker, mechanism.gamma
+    counts = [rng.geometric(stop, runs) for _ in range(2)]
+    zero = [1 / (1 + math.exp(side * epsilon)) for side in (-1, 1)]  # P(one answer is 0)
+    never = [stop * p / (1 - (1 - stop) * p) for p in zero]
+    return tuple(
+        np.where(
+            rng.random(runs) < p**count,
+            math.log(never[1] / never[0]),
+            math.log((1 - never[1]) / (1 - never[0])),
+        )
+        for p, count in zip(zero, counts, strict=True)
+    )
+
+
 def composed(mechanism, relation, rng, runs, weaker):
     return summed(losses(part, relation, rng, runs, weaker) for part in mechanism.parts)
 
@@ -234,6 +300,9 @@ SIMULATED = {
     "FiniteMechanism": finite,
     "RandomizedResponse": randomized_response,
     "PureDP": pure,
+    "ExponentialMechanism": exponential,
+    "PermuteAndFlip": permute_and_flip,
+    "AboveThreshold": above_threshold,
     "ApproximateDP": approximate,
     "ZeroConcentratedDP": concentrated,
     "PoissonSampled": sampled,
@@ -243,6 +312,7 @@ SIMULATED = {
     "Epochs": epochs,
     "RandomAllocation": allocated,
     "CyclicPoisson": cyclic,
+    "BestOf": best_of,
     "Repeated": repeated,
     "Composed": composed,
     "Parallel": parallel,
@@ -271,6 +341,13 @@ def cases():
         (dp.from_pmfs([0.7, 0.2, 0.1], [0.3, 0.2, 0.5]), one),
         (dp.from_pmfs([0.6, 0.35, 0.05, 0.0], [0.5, 0.3, 0.0, 0.2], relation=replace), replace),
         (dp.PureDP(0.7), one),
+        (dp.ExponentialMechanism(1.2), one),
+        (dp.ExponentialMechanism(1.2, relation=replace), replace),
+        (dp.repeat(dp.ExponentialMechanism(0.3), 12), one),
+        (dp.repeat(thinned(dp.ExponentialMechanism(2.0), 0.4), 3), one),
+        (dp.PermuteAndFlip(0.7), one),
+        (dp.AboveThreshold(1.0), one),
+        (dp.AboveThreshold(3.0, max_positives=2), one),
         (dp.ApproximateDP(0.7, 0.01, relation=special), special),
         (dp.ZeroConcentratedDP(0.1), one),
         (thinned(dp.Gaussian(0.5), 0.3), one),
@@ -298,6 +375,7 @@ def cases():
         (dp.CyclicPoisson(dp.Gaussian(0.8), sampling_probability=0.3, steps=10, groups=4), one),
         (dp.CyclicPoisson(dp.Gaussian(1.0), sampling_probability=0.4, steps=4, groups=2), replace),
         (dp.repeat(gaussian, 4), one),
+        (dp.best_of(dp.RandomizedResponse(1.0), mean_runs=30), one),
         (dp.repeat(dp.PureDP(0.3), 5), one),
         (dp.repeat(dp.ZeroConcentratedDP(0.1), 3), one),
         (dp.repeat(thinned(dp.Gaussian(0.8), 0.2), 20), one),

@@ -632,6 +632,15 @@ def samplers(_: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures())
 
 
+@benchmark("mechanisms-choice")
+def mechanisms_choice(_: argparse.Namespace) -> Iterator[Figure]:
+    """Audit choice, the sparse vector technique, tuning and keys, and compare with other tools."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.choices import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
     """Check soundness, time and memory on random extreme queries."""

@@ -68,3 +68,19 @@ def test_calibration_at_a_tiny_delta_is_private():
     assert exact_gaussian_delta(theirs, epsilon) > 10_000 * delta
     assert exact_gaussian_delta(ours, epsilon) <= delta
     assert exact_gaussian_delta(ours * (1 - 1e-12), epsilon) > delta
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of their search for an order
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 3.0])
+@pytest.mark.parametrize("count", [1, 20, 400])
+def test_the_exponential_mechanism_is_never_worse(epsilon, count):
+    from autodp.mechanism_zoo import ExponentialMechanism
+    from autodp.transformer_zoo import Composition
+
+    theirs = ExponentialMechanism(epsilon)
+    if count > 1:
+        theirs = Composition()([theirs], [count])
+    ours = dp.account(dp.repeat(dp.ExponentialMechanism(epsilon), count)).epsilon(DELTA)
+    assert ours <= theirs.get_approxDP(DELTA) * (1 + 1e-9)
+    bound = rdp_bank.RDP_pureDP({"eps": epsilon}, 8)
+    assert divergence(dp.ExponentialMechanism(epsilon), 8) <= min(bound, epsilon**2)

@@ -25,19 +25,23 @@ from privacy.certification import (
 )
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import (
+    AboveThreshold,
     ApproximateDP,
     Composed,
     DiscreteLaplace,
+    ExponentialMechanism,
     Gaussian,
     GroupSampled,
     Laplace,
     Mechanism,
     Parallel,
+    PermuteAndFlip,
     PoissonSampled,
     PureDP,
     RandomizedResponse,
     Repeated,
     ZeroConcentratedDP,
+    best_of,
     compose,
     mechanism_from_json,
     parallel,
@@ -800,6 +804,9 @@ def kinds(relation):
         DiscreteLaplace(2.0, sensitivity=2),
         RandomizedResponse(0.8, 3),
         PureDP(0.7, relation),
+        ExponentialMechanism(0.7, relation),
+        PermuteAndFlip(0.7, relation),
+        AboveThreshold(0.7, relation, 3),
         ApproximateDP(0.7, 1e-6, relation),
         ZeroConcentratedDP(0.05, relation),
     ]
@@ -807,6 +814,7 @@ def kinds(relation):
     trees = [
         GroupSampled(noise, q, 3),
         repeat(noise, 4),
+        best_of(noise, mean_runs=5),
         repeat(sampled[0], 4),
         compose(noise, Laplace(3.0), sampled[0]),
         compose(noise, ZeroConcentratedDP(0.05, relation)),
@@ -819,7 +827,7 @@ def kinds(relation):
 
 def test_the_registry_walk_covers_every_kind():
     known = {type(tree).__name__ for tree in kinds(ADD)}
-    assert known == set(support_matrix()) | {"Repeated", "Composed", "Parallel"}
+    assert known == set(support_matrix()) | {"Repeated", "Composed", "Parallel", "BestOf"}
 
 
 DELTA = 1e-4

@@ -19,9 +19,9 @@ import pytest
 
 import privacy as dp
 from privacy.release import lifetime
+from privacy.release.choice import permute_and_flip
 from privacy.release.clipping import sums_by_user
 from privacy.release.noise import random_source
-from privacy.release.norm_choice import _permute_and_flip
 
 SEEDED = dict(rng=5, simulation=True)
 USERS = ["ann", "bob", "ann", "cy", "bob", "ann"]
@@ -449,7 +449,7 @@ def test_permute_and_flip_has_its_law():
     # with two candidates: the worse one is taken if it is visited first and its coin falls
     source = random_source(8, simulation=True)
     scores, rate = [Fraction(0), Fraction(-2)], Fraction(1, 2)
-    seen = Counter(_permute_and_flip(scores, rate, source) for _ in range(20_000))
+    seen = Counter(permute_and_flip(scores, rate, source) for _ in range(20_000))
     assert seen[1] / 20_000 == pytest.approx(math.exp(-1) / 2, abs=0.01)
 
 
@@ -466,7 +466,7 @@ def test_the_choice_of_a_norm_keeps_its_epsilon_exactly(relation, monkeypatch):
         found.append((scores, rate))
         return 0
 
-    monkeypatch.setattr(norm_choice, "_permute_and_flip", note)
+    monkeypatch.setattr(norm_choice, "permute_and_flip", note)
     rows = [0.5, 1.5, 1.5, 2.5]
     neighbors = {
         "ADD_OR_REMOVE_ONE": [[*rows, 0.5], [*rows, 9.0], rows[1:], rows[:-1]],

@@ -1,0 +1,106 @@
+"""Pairs of mechanisms of bounded range, such as the exponential mechanism.
+
+The privacy loss of a mechanism of range e lies in some interval of length e, which may depend on
+the pair of data sets (Durfee and Rogers 2019). The losses t and t - e alone, 0 <= t <= e, are the
+worst for each t (Dong, Durfee and Rogers 2020, section 4). Over all t, the best test of level q has
+the power e^e q / (1 + (e^e - 1) q). This is the trade-off between two logistic distributions at
+distance e, which therefore are a dominating pair.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import Profile, RangeProfile, SampledProfile
+from privacy.numerics.rounding import U, round_up
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+    from privacy.losses.quadrature import LossModel
+
+
+@dataclass(frozen=True)
+class RangePair(LossPair):
+    """Two logistic distributions of scale 1 at a distance of `width`."""
+
+    width: float
+
+    @property
+    def symmetric(self) -> bool:
+        """True: a reflection exchanges the two."""
+        return True
+
+    @property
+    def profile(self) -> Profile:
+        """In closed form."""
+        return RangeProfile(self.width)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """The largest one of two losses t, t - width: less than that of the dominating pair."""
+        from privacy.losses.divergences import BoundedRange
+
+        return BoundedRange(self.width)
+
+    @property
+    def rho(self) -> float:
+        """At most width^2 / 8 (Cesar and Rogers 2021)."""
+        from privacy.losses.divergences import largest_rho
+
+        most = round_up(0.125 * self.width * self.width, 4 * U)
+        if self.width < 1e-6:  # the two differ by less than 1e-12 of them
+            return most
+        return min(most, largest_rho(self.divergence, self.width))
+
+    @property
+    def model(self) -> "LossModel | None":
+        """Quadrature panels between the two largest losses."""
+        return _model(1.0, self.width)
+
+    @property
+    def exact_model(self) -> bool:
+        """False: no one mechanism attains the profile at every epsilon."""
+        return False
+
+    def sampled(self, sampling_probability: float) -> "SampledRangePair":
+        """Return the pair on a Poisson sample."""
+        return SampledRangePair(self.width, sampling_probability)
+
+
+@dataclass(frozen=True)
+class SampledRangePair(LossPair):
+    """(1 - q) N + q P against N, for the two distributions P, N of a `RangePair`."""
+
+    width: float
+    q: float
+
+    @property
+    def profile(self) -> Profile:
+        """From the profile without sampling, in both directions."""
+        return SampledProfile(RangeProfile(self.width), self.q)
+
+    @property
+    def divergence(self) -> "Divergence":
+        """By quadrature, at most that without sampling."""
+        from privacy.losses.divergences import BoundedRange, SampledNoise, Smallest
+
+        whole = BoundedRange(self.width)
+        model = _model(self.q, self.width)
+        return whole if model is None else Smallest((whole, SampledNoise(model, whole)))
+
+    @property
+    def model(self) -> "LossModel | None":
+        """Panels between the two largest losses."""
+        return _model(self.q, self.width)
+
+    @property
+    def exact_model(self) -> bool:
+        """False, as without sampling."""
+        return False
+
+
+def _model(q: float, width: float) -> "LossModel | None":
+    from privacy.losses.panels import SampledLogistic
+
+    return SampledLogistic(q, 1 / width) if 1e-140 < width < math.inf else None

@@ -1,0 +1,124 @@
+"""The profile of the best of a random number of runs, from the profile of one run.
+
+Let f(x) = E x^K be the generating function of the number K of runs, P and Q the outputs of one run
+on neighboring data sets, and G(y), G'(y) the probabilities of an output better than y. The best one
+has the density P(y) f'(1 - G(y)), f' being at most the mean m. So, if f'(1 - G) <= e^k f'(1 - G')
+everywhere,
+
+    delta(epsilon) = sup_S of the integral over S of P f'(1 - G) - e^epsilon Q f'(1 - G')
+                  <= sup_S of the integral over S of f'(1 - G) (P - e^(epsilon - k) Q)
+                  <= m delta_1(epsilon - k).
+
+For the truncated negative binomial distribution f'(1 - G) = m (gamma / (gamma + (1 - gamma) G))^p,
+p = 1 + shape. With G' <= e^e1 G + delta_1(e1), the ratio is at most (e^e1 + (1 / gamma - 1)
+delta_1(e1))^p. For Poisson it is e^(m (G' - G)), at most e^(m delta_1(0)). Ties are broken at
+random, as if the score of each run had a random last digit; keeping the first is the same.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.mechanisms.base import UnsupportedMechanism
+from privacy.mechanisms.selection import BestOf
+from privacy.numerics.rounding import exp_up, round_up
+
+_STEPS = 12  # deltas of one run that are tried for k
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BestOfCurve(Curve):
+    """The privacy profile of the best of a random number of runs.
+
+    Parameters
+    ----------
+    one
+        The curve of one run.
+    runs
+        The mechanism, which describes the number of runs.
+    """
+
+    theorem: ClassVar[str] = "Koskela, Redberg and Wang 2024, on the profile of one run"
+    closed_form: ClassVar[bool] = False
+    composes: ClassVar[bool] = False
+    one: Curve
+    runs: BestOf
+
+    @property
+    def resolution(self) -> float:  # type: ignore[override]
+        """The resolution of one run, at least that of k."""
+        return max(self.one.resolution, 1e-9)
+
+    @property
+    def notion(self) -> str:  # type: ignore[override]
+        """The method of the curve of one run."""
+        return self.one.notion
+
+    @cached_property
+    def _shift(self) -> float:
+        """Return k, rounded up."""
+        if self.runs.shape is None:
+            return round_up(self.runs.mean_runs * self.one.delta(0.0), 1e-14)
+        gamma, power = self.runs.gamma, 1 + self.runs.shape
+        odds = (1 - gamma) / gamma
+
+        def logarithm(log_delta: float) -> float:
+            """Return log(e^e1 + odds delta) at the e1 of a delta, rounded up."""
+            delta = exp_up(log_delta)
+            epsilon = self.one.epsilon(delta)
+            if math.isinf(epsilon):
+                return epsilon
+            value = epsilon + math.log1p(odds * delta * math.exp(-epsilon))
+            return round_up(value, 1e-14) + 1e-15
+
+        pure = self.one.epsilon(0.0)
+        best = min(pure, logarithm(math.log(gamma) - 40))
+        low, high = math.log(gamma) - 25, -1e-9
+        golden = 0.5 * (math.sqrt(5) - 1)
+        x, y = high - golden * (high - low), low + golden * (high - low)
+        at_x, at_y = logarithm(x), logarithm(y)
+        for _ in range(_STEPS):  # every delta is valid; the search only looks for a small k
+            best = min(best, at_x, at_y)
+            if at_x < at_y:
+                high, y, at_y = y, x, at_x
+                x = high - golden * (high - low)
+                at_x = logarithm(x)
+            else:
+                low, x, at_x = x, y, at_y
+                y = low + golden * (high - low)
+                at_y = logarithm(y)
+        return round_up(power * min(best, at_x, at_y), 1e-15)
+
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        left = epsilon - self._shift
+        if not left >= 0:
+            return self._answer(0.0)
+        found = self.one._at_epsilon(math.nextafter(left, 0.0), hint)
+        value = found.value + self.runs.log_mean + 1e-15 * (1 + abs(found.value))
+        return self._answer(min(0.0, value), found.error)._replace(hint=found.hint)
+
+    def _at_delta(self, delta: float) -> Answer:
+        each = math.nextafter(delta * math.exp(-self.runs.log_mean) * (1 - 1e-14), 0.0)
+        found = self.one._at_delta(max(each, 0.0))
+        value = math.nextafter(found.value + self._shift, math.inf)
+        return self._answer(value, found.error)
+
+    def _least_delta(self) -> float:
+        return self.one._least_delta()
+
+    def _plus(self, others: Sequence["BestOfCurve"]) -> "BestOfCurve":
+        raise self.last()
+
+    def _times(self, count: int) -> "BestOfCurve":
+        raise self.last()
+
+    def last(self) -> UnsupportedMechanism:
+        """Return the error for a composition."""
+        return UnsupportedMechanism(
+            f"Accounting method {self.notion!r} does not compose the best of several runs.",
+            mechanism=self.runs,
+            notion=self.notion,
+        )

@@ -1,0 +1,255 @@
+"""Private choice of candidates by their scores, with exact probabilities."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any
+
+import numpy as np
+
+from privacy import checks
+from privacy.mechanisms import (
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    PermuteAndFlip,
+    PureDP,
+    repeat,
+)
+from privacy.numerics.rounding import ratio_up
+from privacy.release._laws import Law, Source, bernoulli_exp, draw, uniform_below
+from privacy.release.noise import LARGEST_SCALE, random_source
+
+_RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the scale is larger
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidates that were chosen, and the mechanism to account for.
+
+    Parameters
+    ----------
+    indices
+        Positions of the chosen candidates in `scores`, the best first. You may publish them.
+    mechanism
+        The mechanism to account for, for all of `indices` together.
+    is_simulation
+        True: simulation only; the choice is reproducible and gives no privacy.
+    """
+
+    indices: tuple[int, ...]
+    mechanism: Mechanism
+    is_simulation: bool
+
+    @property
+    def index(self) -> int:
+        """Position of the first chosen candidate."""
+        return self.indices[0]
+
+
+def choose(
+    scores: Sequence[float] | Any,
+    mechanism: ExponentialMechanism | PermuteAndFlip | Laplace | Gaussian,
+    *,
+    sensitivity: float | Fraction = 1,
+    monotonic: bool = False,
+    count: int = 1,
+    rng: Any = None,
+    simulation: bool = False,
+) -> Choice:
+    """Choose `count` of several candidates privately, preferring high scores.
+
+    - `ExponentialMechanism`: with probability proportional to exp(rate * score), as with Gumbel
+      noise. Account for `mechanism`, once per chosen candidate.
+    - `PermuteAndFlip`: in random order, accepted with probability exp(rate * (score - best score)).
+      Account for `mechanism`, once per chosen candidate.
+    - ``Laplace(scale)``: the largest score with noise of `scale` * `sensitivity`. Account for
+      ``PureDP(2 / scale)``, once per chosen candidate. `PermuteAndFlip` is more accurate.
+    - ``Gaussian(z)``: the largest scores with noise of z * `sensitivity`, where `sensitivity` is
+      the L2 sensitivity of ALL scores. Account for `mechanism` once.
+
+    The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
+    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen one after
+    the other, without replacement; with Gaussian noise they are the largest noisy scores. For
+    `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers 2019).
+
+    Every probability is exact: scores are read as exact numbers, and noise is added to integers.
+    The proof of report noisy max needs only that the probability of noise >= x decreases by at most
+    a factor e^(d / scale) when x increases by d (Dwork and Roth 2014, Claim 3.9), which holds for
+    the integer noise.
+
+    Parameters
+    ----------
+    scores
+        One finite number per candidate: integers, fractions or floats, read exactly. The candidates
+        are public.
+    mechanism
+        How to choose. `Laplace` is accounted for under ``ADD_OR_REMOVE_ONE`` only.
+    sensitivity
+        The largest change of ONE score under the relation of `mechanism`; for `Gaussian` the
+        largest L2 norm of the change of all scores. It must hold for the numbers passed, rounding
+        errors included.
+    monotonic
+        Whether two neighboring data sets never change two scores in opposite directions, as with
+        counts when a record is added. A replaced record can increase one count and decrease
+        another.
+    count
+        Number of candidates to choose.
+    rng, simulation
+        A seed or generator, with ``simulation=True``. Simulation only: the choice is reproducible
+        and gives no privacy.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain, or `rng` was given without ``simulation=True``.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> votes = [310, 12, 290, 45]
+    >>> chosen = dp.choose(votes, dp.ExponentialMechanism(1.0), monotonic=True)
+    >>> chosen.mechanism == dp.ExponentialMechanism(1.0)
+    True
+    >>> round(dp.account(dp.choose(votes, dp.PermuteAndFlip(0.5), count=2).mechanism).epsilon(0), 3)
+    1.0
+    """
+    found = _exact_scores(scores)
+    size = checked_sensitivity(sensitivity)
+    if not isinstance(monotonic, bool):
+        remedy = "Pass True if no two scores change in opposite directions."
+        raise TypeError(checks.expected("monotonic", monotonic, "True or False", remedy))
+    count = checks.count("count", count, "Pass the number of candidates to choose.")
+    if count > len(found):
+        remedy = "Pass at most the number of candidates."
+        raise ValueError(checks.expected("count", count, f"<= {len(found)}", remedy))
+    if isinstance(mechanism, Gaussian):
+        if monotonic:
+            remedy = "Leave it out: the sensitivity of Gaussian noise is that of all scores."
+            raise ValueError(checks.expected("monotonic", monotonic, "False", remedy))
+        noise = _lattice(mechanism.noise_multiplier, len(found))
+        source = random_source(rng, simulation=simulation)
+        noisy = _noisy(found, size, noise, source, is_gaussian=True)
+        best = sorted(range(len(found)), key=lambda i: (-noisy[i], i))[:count]
+        return Choice(tuple(best), mechanism, simulation)
+    factor = 1 if monotonic else 2
+    pick: Callable[[list[Fraction], Source], int]
+    if isinstance(mechanism, Laplace):
+        noise = _lattice(mechanism.scale, 0)
+        one: Mechanism = PureDP(ratio_up(float(factor), mechanism.scale))
+
+        def pick(left: list[Fraction], source: Source) -> int:
+            noisy = _noisy(left, size, noise, source, is_gaussian=False)
+            return noisy.index(max(noisy))
+    elif isinstance(mechanism, ExponentialMechanism | PermuteAndFlip):
+        one = mechanism
+        rate = Fraction(mechanism.epsilon) / (factor * size)
+        chooser = exponential if isinstance(mechanism, ExponentialMechanism) else permute_and_flip
+
+        def pick(left: list[Fraction], source: Source) -> int:
+            return chooser(left, rate, source)
+    else:
+        rule = "ExponentialMechanism, PermuteAndFlip, Laplace or Gaussian"
+        remedy = "Pass ExponentialMechanism(epsilon)."
+        raise TypeError(checks.expected("mechanism", mechanism, rule, remedy))
+    source = random_source(rng, simulation=simulation)
+    left = list(range(len(found)))
+    chosen = (left.pop(pick([found[i] for i in left], source)) for _ in range(count))
+    return Choice(tuple(chosen), repeat(one, count), simulation)
+
+
+def exponential(scores: list[Fraction], rate: Fraction, source: Source) -> int:
+    """Return i with probability proportional to exp(rate * scores[i]), exactly."""
+    best = max(scores)
+    while True:  # rejection of uniform candidates; the best one is always accepted
+        tried = uniform_below(len(scores), source)
+        if bernoulli_exp(rate * (best - scores[tried]), source):
+            return tried
+
+
+def permute_and_flip(scores: list[Fraction], rate: Fraction, source: Source) -> int:
+    """Visit the candidates in random order; accept i with probability exp(rate * (its gap))."""
+    left, best = list(range(len(scores))), max(scores)
+    while True:  # ends: the best candidate is accepted with probability 1
+        tried = left.pop(uniform_below(len(left), source))
+        if bernoulli_exp(rate * (best - scores[tried]), source):
+            return tried
+
+
+@dataclass(frozen=True)
+class _Lattice:
+    """Noise in lattice steps, 2^bits of which are one sensitivity."""
+
+    scale: Fraction
+    bits: int
+
+
+def _lattice(scale: float, coordinates: int) -> _Lattice:
+    """Return the lattice of noise of `scale` sensitivities.
+
+    Rounding down moves each coordinate by less than one step, and so increases an L2 norm by at
+    most sqrt(coordinates) steps. A difference of one score that is a whole number of steps does not
+    increase (coordinates = 0).
+    """
+    bits = min(max(_RESOLUTION - math.ceil(math.log2(scale)), 0), 4 * _RESOLUTION)
+    root = math.isqrt(coordinates - 1) + 1 if coordinates else 0
+    steps = Fraction(scale) * (2**bits + root)
+    if steps > LARGEST_SCALE:
+        remedy = "Pass a smaller one: the noise does not fit in 64 bits."
+        raise ValueError(checks.expected("mechanism", scale, f"<= {LARGEST_SCALE:g}", remedy))
+    return _Lattice(steps, bits)
+
+
+def _noisy(
+    scores: list[Fraction],
+    sensitivity: Fraction,
+    lattice: _Lattice,
+    source: Source,
+    *,
+    is_gaussian: bool,
+) -> list[int]:
+    """Return the scores rounded down to the lattice, plus noise."""
+    law = Law(lattice.scale, is_gaussian, is_rounded=is_gaussian)
+    noise = draw(law, len(scores), source).tolist()
+    rounded = (math.floor(score * 2**lattice.bits / sensitivity) for score in scores)
+    return [a + b for a, b in zip(rounded, noise, strict=True)]
+
+
+def exact(value: Any) -> Fraction | None:
+    """Return a finite real number as a fraction, else None."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if isinstance(value, Rational):  # NumPy integers overflow in Fraction arithmetic
+        return Fraction(int(value.numerator), int(value.denominator))
+    number = float(value)
+    return Fraction(number) if math.isfinite(number) else None
+
+
+def _exact_scores(scores: Any) -> list[Fraction]:
+    remedy = "Pass one finite number for each candidate."
+    given = scores.tolist() if isinstance(scores, np.ndarray) else scores
+    try:
+        found = [exact(score) for score in given]
+    except TypeError:
+        found = []
+    known = [score for score in found if score is not None]
+    if not found or len(known) < len(found):
+        # the scores are private
+        raise ValueError(checks.expected("scores", "<scores>", "finite numbers", remedy))
+    return known
+
+
+def checked_sensitivity(value: Any) -> Fraction:
+    """Return a sensitivity > 0 as a fraction, or raise."""
+    remedy = "Pass the largest change of one score between neighboring data sets."
+    checks.real("sensitivity", value, remedy, above=0)
+    found = exact(value)
+    assert found is not None
+    return found

@@ -1,0 +1,239 @@
+"""Private selection of the keys of a table, such as words or cities, whose set is not public."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from privacy import checks
+from privacy.mechanisms import ApproximateDP, Gaussian, Laplace, Mechanism, compose, repeat
+from privacy.numerics.normal import log_tail
+from privacy.numerics.rounding import round_up
+from privacy.release import _tables
+from privacy.release._laws import Law, Source, draw, exp_bounds
+from privacy.release.clipping import limit_contributions
+from privacy.release.noise import LARGEST_SCALE, random_source
+
+_BITS = 192  # probabilities are multiples of 2^-192
+_RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the scale is larger
+
+
+@dataclass(frozen=True)
+class SelectedKeys:
+    """Keys that you may publish, and the mechanism to account for.
+
+    Parameters
+    ----------
+    keys
+        The selected keys, sorted.
+    counts
+        The noisy number of users of each key; None if only keys were selected.
+    mechanism
+        The mechanism to account for, with one user as the unit of privacy.
+    is_simulation
+        True: simulation only; the selection is reproducible and gives no privacy.
+    """
+
+    keys: tuple[int | str, ...]
+    counts: tuple[float, ...] | None
+    mechanism: Mechanism
+    is_simulation: bool
+
+
+def select_keys(
+    users: Any,
+    keys: Any,
+    mechanism: ApproximateDP | Gaussian | Laplace,
+    *,
+    max_keys: int = 1,
+    delta: float | None = None,
+    seed: int | None = None,
+    rng: Any = None,
+    simulation: bool = False,
+) -> SelectedKeys:
+    """Select the keys that many users have, if the set of all keys is not public.
+
+    A user counts once per key, for at most `max_keys` different keys. A key that no user has is
+    never selected.
+
+    - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
+      probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,
+      1 - e^-epsilon (1 - p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022).
+      Account for it `max_keys` times.
+    - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
+      sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
+      keys whose noisy number is at least a threshold are selected with it. Account for the
+      mechanism, and once for ``ApproximateDP(0, delta)``: delta bounds the probability that ANY of
+      the `max_keys` keys that only one user has is selected.
+
+    Parameters
+    ----------
+    users, keys
+        n user ids and n keys, one of each per row: whole numbers or strings.
+    mechanism
+        The mechanism of the selection.
+    max_keys
+        Contribution bound: the most different keys of one user.
+    delta
+        Only with noise: the probability that a key of one user is revealed.
+    seed
+        As in `limit_contributions`: None keeps each user's first different keys.
+    rng, simulation
+        A seed or generator, with ``simulation=True``. Simulation only: the selection is
+        reproducible and gives no privacy.
+
+    Returns
+    -------
+    SelectedKeys
+        Its mechanism holds under ``ADD_OR_REMOVE_ONE``, or under the relation of `ApproximateDP` if
+        adding or removing a user is what that relation means.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain, or `rng` was given without ``simulation=True``.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> cities = ["Rome"] * 900 + ["Pisa"] * 90 + ["Bari"]
+    >>> found = dp.select_keys(list(range(991)), cities, dp.ApproximateDP(1.0, 1e-6))
+    >>> found.keys
+    ('Pisa', 'Rome')
+    """
+    most = checks.count("max_keys", max_keys, "Pass the most different keys of one user.")
+    remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."
+    if not isinstance(mechanism, ApproximateDP | Gaussian | Laplace):
+        rule = "ApproximateDP, Gaussian or Laplace"
+        raise TypeError(checks.expected("mechanism", mechanism, rule, remedy))
+    if isinstance(mechanism, ApproximateDP):
+        if mechanism.relation != "ADD_OR_REMOVE_ONE":
+            remedy = "Pass ApproximateDP(epsilon, delta) under ADD_OR_REMOVE_ONE."
+            raise ValueError(checks.expected("mechanism", mechanism, "for add/remove", remedy))
+        if delta is not None:
+            remedy = "Leave it out: delta is that of ApproximateDP."
+            raise ValueError(checks.expected("delta", delta, "None", remedy))
+        source = random_source(rng, simulation=simulation)
+        names, counts = _counts(users, keys, most, seed)
+        chance = keep_probabilities(mechanism, max(counts, default=0))
+        kept = [
+            name
+            for name, count in zip(names, counts, strict=True)
+            if _uniform(source) < chance[min(count, len(chance) - 1)]
+        ]
+        return SelectedKeys(tuple(kept), None, repeat(mechanism, most), simulation)
+    if delta is None:
+        remedy = "Pass the probability that a key of one user is revealed."
+        raise ValueError(checks.expected("delta", delta, "a probability", remedy))
+    lattice = _Threshold.of(mechanism, most, checks.delta(delta))
+    source = random_source(rng, simulation=simulation)
+    names, counts = _counts(users, keys, most, seed)
+    noise = draw(lattice.law, len(counts), source).tolist()
+    noisy = [(n << lattice.bits) + x for n, x in zip(counts, noise, strict=True)]
+    found = [
+        (name, value / 2**lattice.bits)
+        for name, value in zip(names, noisy, strict=True)
+        if value >= lattice.least
+    ]
+    return SelectedKeys(
+        tuple(name for name, _ in found),
+        tuple(value for _, value in found),
+        compose(mechanism, ApproximateDP(0.0, delta)),
+        simulation,
+    )
+
+
+def keep_probabilities(mechanism: ApproximateDP, most: int) -> list[int]:
+    """Return 2^192 p_n for n = 0 .. `most`, or up to the first p_n = 1, rounded down.
+
+    With p_(n-1) given, a smaller p_n satisfies both inequalities too, as long as it is at least
+    p_(n-1).
+    """
+    one = 1 << _BITS
+    low, high = exp_bounds(Fraction(mechanism.epsilon), _BITS)  # of e^-epsilon
+    delta = math.floor(Fraction(mechanism.delta) * one)
+    found = [0]
+    while len(found) <= most and found[-1] < one:
+        last = found[-1]
+        grown = (last << _BITS) // high + delta
+        left = max(one - last - delta, 0)
+        found.append(max(last, min(grown, one - -(-left * high >> _BITS), one)))
+    assert low <= high
+    return found
+
+
+def _uniform(source: Source) -> int:
+    return int.from_bytes(source(_BITS // 8), "little")
+
+
+@dataclass(frozen=True)
+class _Threshold:
+    """Noise in lattice steps, 2^bits of which are one user, and the least selected number."""
+
+    law: Law
+    bits: int
+    least: int
+
+    @classmethod
+    def of(cls, mechanism: Gaussian | Laplace, most: int, delta: float) -> "_Threshold":
+        # the probability of each of `most` keys, so that 1 - (1 - p)^most <= delta
+        each = -math.expm1(math.log1p(-delta) / most) * (1 - 1e-14)
+        if isinstance(mechanism, Gaussian):
+            root = math.isqrt(most)
+            spread = root if root * root == most else round_up(math.sqrt(most), 1e-15)
+            scale = Fraction(mechanism.noise_multiplier) * Fraction(spread)
+        else:
+            scale = Fraction(mechanism.scale) * most
+        gaussian = isinstance(mechanism, Gaussian)
+        bits = max(_RESOLUTION - math.ceil(math.log2(scale)), 0)
+        if not 1 <= scale * 2**bits <= LARGEST_SCALE:
+            remedy = "Pass less noise, or a smaller max_keys."
+            raise ValueError(checks.expected("mechanism", mechanism, "less noisy", remedy))
+        # a tail of `each` is beyond x scales, rounded up
+        x = _quantile(math.log(each)) if gaussian else max(-math.log(2 * each), 0.0)
+        x = (x + 1e-12) * (1 + 1e-12)
+        # the noise is rounded to the nearest step, which one step more allows for
+        least = math.ceil(Fraction(2**bits) * (1 + scale * Fraction(x))) + 1
+        return cls(Law(scale * 2**bits, gaussian, is_rounded=True), bits, least)
+
+
+def _quantile(log_probability: float) -> float:
+    """Return x >= 0 with log P(N(0, 1) > x) <= `log_probability`, by bisection."""
+    low, high = 0.0, 60.0
+    while (middle := 0.5 * (low + high)) not in (low, high):
+        low, high = (low, middle) if log_tail(middle) <= log_probability else (middle, high)
+    return high
+
+
+def _counts(
+    users: Any, keys: Any, most: int, seed: int | None
+) -> tuple[list[int | str], list[int]]:
+    """Return the keys that users have, sorted, and the number of users of each."""
+    codes, ids = _tables.users_of(None, users)
+    names, places = _key_codes(keys)
+    if len(places) != len(codes):
+        remedy = "Pass one key for each row of users."
+        raise ValueError(checks.expected("keys", "<keys>", "as long as users", remedy))
+    pairs = codes.astype(np.int64) * max(len(names), 1) + places
+    first = np.sort(np.unique(pairs, return_index=True)[1])
+    owners = [ids[code] for code in codes[first]]
+    # a choice by the codes would depend on the other users
+    if owners:
+        first = first[limit_contributions(owners, max_contributions=most, seed=seed)]
+    counts = np.bincount(places[first], minlength=len(names)).tolist()
+    found = sorted((name, n) for name, n in zip(names, counts, strict=True) if n)
+    return [name for name, _ in found], [n for _, n in found]
+
+
+def _key_codes(keys: Any) -> tuple[list[Any], Any]:
+    """Return the different keys, and the position of each row's key among them."""
+    remedy = "Pass keys that are all whole numbers or all strings."
+    rows: Sequence[Any] = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+    if {type(key) for key in rows} not in (set(), {int}, {str}):
+        raise TypeError(checks.expected("keys", "<keys>", "whole numbers or strings", remedy))
+    place: dict[Any, int] = {}
+    codes = [place.setdefault(key, len(place)) for key in rows]
+    return list(place), np.array(codes, dtype=np.int64)

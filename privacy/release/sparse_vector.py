@@ -1,0 +1,169 @@
+"""A stream of queries compared with a noisy threshold."""
+
+import math
+import os
+from fractions import Fraction
+from typing import Any
+
+from privacy import checks
+from privacy.mechanisms.sparse_vector import AboveThreshold
+from privacy.numerics.exclusive import Claim
+from privacy.release._laws import Law, draw
+from privacy.release.choice import checked_sensitivity, exact
+from privacy.release.noise import LARGEST_SCALE, random_source
+
+_RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the largest is too large
+
+
+class SparseVector:
+    """Answer whether queries are above a threshold, and stop after `max_positives` of them.
+
+    Every value is rounded down to a lattice in which the sensitivity is a whole number of steps,
+    so that no difference of values increases beyond it. The noise is discrete Laplace noise, drawn
+    exactly. Write S for the probability that noise is >= x. The proof of Lyu, Su and Li uses only
+    that the weight of a noisy threshold and S change by at most a factor e^(d / scale) when x
+    changes by d, which holds on the integers.
+
+    It cannot be copied, pickled or used in a forked process: two copies would compare with one
+    noisy threshold. Threads can share it.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism to account for, once, for all answers together.
+    threshold
+        A public number. For a threshold that differs per query, subtract it from the value.
+    sensitivity
+        The largest change of the value of one query under the relation of `mechanism`. It must hold
+        for the numbers passed, rounding errors included.
+    monotonic
+        Whether two neighboring data sets never change two queries in opposite directions, as with
+        counts when a record is added. The noise is then half as large.
+    answer_share
+        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` tells only
+        whether a query is above the threshold.
+    rng, simulation
+        A seed or generator, with ``simulation=True``. Simulation only: the answers are reproducible
+        and give no privacy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its domain, or `rng` was given without ``simulation=True``.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> search = dp.SparseVector(dp.AboveThreshold(1.0, max_positives=2), threshold=500)
+    >>> [search.ask(count) for count in (3, 900, 10, 1200)]
+    [False, True, False, True]
+    >>> search.finished
+    True
+    """
+
+    def __init__(
+        self,
+        mechanism: AboveThreshold,
+        *,
+        threshold: float | Fraction,
+        sensitivity: float | Fraction = 1,
+        monotonic: bool = False,
+        answer_share: float = 0.0,
+        rng: Any = None,
+        simulation: bool = False,
+    ) -> None:
+        if not isinstance(mechanism, AboveThreshold):
+            remedy = "Pass AboveThreshold(epsilon, max_positives=...)."
+            raise TypeError(checks.expected("mechanism", mechanism, "AboveThreshold", remedy))
+        if not isinstance(monotonic, bool):
+            remedy = "Pass True if no two queries change in opposite directions."
+            raise TypeError(checks.expected("monotonic", monotonic, "True or False", remedy))
+        checks.real("threshold", threshold, "Pass a public number.")
+        remedy = "Pass the fraction of epsilon for the values of positive answers, such as 0.2."
+        share = Fraction(checks.real("answer_share", answer_share, remedy, at_least=0, below=1))
+        size = checked_sensitivity(sensitivity)
+        self.mechanism, self.is_simulation = mechanism, simulation
+        self._left, epsilon = mechanism.max_positives, Fraction(mechanism.epsilon)
+        reach = mechanism.max_positives if monotonic else 2 * mechanism.max_positives
+        # Lyu, Su and Li 2017, section 4.2: the least variance of the difference of both noises
+        compare = epsilon * (1 - share)
+        first = compare / (1 + Fraction(float(reach) ** (2 / 3)))
+        scales = [1 / first, reach / (compare - first)]
+        if share:
+            scales.append(mechanism.max_positives / (epsilon * share))
+        bits = _RESOLUTION - math.ceil(math.log2(min(scales)))
+        bits = max(0, min(bits, math.floor(math.log2(LARGEST_SCALE / max(scales)))))
+        if max(scales) * 2**bits > LARGEST_SCALE:
+            remedy = "Pass a larger epsilon: the noise does not fit in 64 bits."
+            raise ValueError(checks.expected("mechanism", mechanism, "less noisy", remedy))
+        self._step = size / 2**bits
+        laws = [Law(scale * 2**bits, is_gaussian=False) for scale in scales]
+        _, self._query, *answer = laws
+        self._answer = answer[0] if answer else None
+        self._source = random_source(rng, simulation=simulation)
+        self._claim, self._process = Claim(), os.getpid()
+        self._threshold = self._steps("threshold", threshold) + self._noise(laws[0])
+
+    def __repr__(self) -> str:
+        return f"SparseVector({self.mechanism!r}, finished={self.finished})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether `max_positives` answers were positive."""
+        return self._left == 0
+
+    def ask(self, value: float | Fraction) -> bool | float | None:
+        """Return whether the value of a query, plus noise, is at least the noisy threshold.
+
+        Parameters
+        ----------
+        value
+            The exact value of the query on the data. The query may depend on earlier answers.
+
+        Returns
+        -------
+        bool, float or None
+            True or False. With `answer_share` > 0: None if below the threshold, else the value with
+            fresh noise.
+
+        Raises
+        ------
+        RuntimeError
+            It has finished, or this process is a fork of the one that made it.
+        ValueError
+            The value is not a finite number. The message does not contain it.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "A fork of a SparseVector cannot answer: both would compare with one noisy "
+                "threshold. Use it in the process that made it."
+            )
+        with self._claim:
+            if self.finished:
+                raise RuntimeError(
+                    "This SparseVector has given its last positive answer. Start another one and "
+                    "account for it too."
+                )
+            steps = self._steps("value", value)
+            above = steps + self._noise(self._query) >= self._threshold
+            if above:
+                self._left -= 1
+            if self._answer is None:
+                return above
+            return float((steps + self._noise(self._answer)) * self._step) if above else None
+
+    def _steps(self, name: str, value: Any) -> int:
+        """Return a value in lattice steps, rounded down."""
+        found = exact(value)
+        if found is None:
+            remedy = "Pass the value of the query on the data."
+            raise ValueError(checks.expected(name, "<a value>", "a finite number", remedy))
+        return int(found // self._step)
+
+    def _noise(self, law: Law) -> int:
+        (noise,) = draw(law, 1, self._source).tolist()
+        return int(noise)
+
+    def __reduce__(self) -> Any:
+        """Refuse copies and pickles: two would compare with one noisy threshold."""
+        raise TypeError("A SparseVector cannot be copied. Start another one and account for it.")
