@@ -625,11 +625,12 @@ def kills(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("samplers")
 def samplers(_: argparse.Namespace) -> Iterator[Figure]:
-    """Compare fixed-size and truncated batches with dp-accounting and with a fine grid."""
+    """Compare all samplers with other libraries and with a fine grid."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.benchmarks.samplers import figures
+    from tests.benchmarks import allocation, samplers
 
-    yield from itertools.starmap(Figure, figures())
+    yield from itertools.starmap(Figure, samplers.figures())
+    yield from itertools.starmap(Figure, allocation.figures())
 
 
 @benchmark("mechanisms-choice")
@@ -650,20 +651,13 @@ def corners(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.draws, options.seed))
 
 
-def samplers_allocation(_: argparse.Namespace) -> Iterator[Figure]:
-    """Compare random allocation and cyclic Poisson sampling with other libraries."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.benchmarks.allocation import figures
-
-    yield from itertools.starmap(Figure, figures())
-
-
 @benchmark("anything")
 def anything(options: argparse.Namespace) -> Iterator[Figure]:
     """Account for plans of every kind: stated limits, and 1,000 random plans by two methods."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.anything import figures
 
+    yield from anything_tight(options)
     yield from itertools.starmap(Figure, figures(seed=options.seed))
 
 
