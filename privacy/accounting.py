@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import ClassVar, Literal, get_args
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
@@ -30,6 +31,11 @@ from privacy.mechanisms import (
 from privacy.mechanisms.base import told
 from privacy.names import told_by_ours
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from privacy.tradeoffs import Array, Interval
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
 
@@ -314,6 +320,32 @@ class TightestCurve(Curve):
 
     def _at_delta(self, delta: float) -> Answer:
         return self._smallest(lambda member: member._at_delta(delta), math.inf)
+
+    @property
+    def vectorized(self) -> bool:  # type: ignore[override]
+        """Whether the first member is."""
+        return self.members[0].vectorized
+
+    def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
+        """Return lower and upper bounds on f of `tradeoff`."""
+        if len(self.members) == 1:
+            return self.members[0].tradeoff_interval(false_positive_rate)
+        return super().tradeoff_interval(false_positive_rate)
+
+    def _log_deltas(self, epsilons: "Array") -> "tuple[Array, Array]":
+        import numpy as np
+
+        best, error = self.members[0]._log_deltas(epsilons)
+        missing = np.ones_like(best, dtype=bool)
+        for before, member in pairwise(self.members):
+            if before.exact:
+                missing = error >= _TIGHT
+            if not missing.any():
+                break
+            value, off = member._log_deltas(epsilons[missing])
+            best[missing] = np.minimum(best[missing], value)
+            error[missing] = np.maximum(error[missing], off)
+        return best, error
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)

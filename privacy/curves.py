@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
@@ -14,6 +14,10 @@ from privacy.mechanisms.combinators import parallel
 from privacy.numerics.rounding import round_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
+from privacy.risk import Risk
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import Array
 
 _T = TypeVar("_T")
 Prover = Callable[[Guarantee, str], Guarantee]
@@ -69,7 +73,7 @@ NO_HINT = Hint()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Curve(ABC):
+class Curve(Risk, ABC):
     """The privacy guarantee of a mechanism by one accounting method, for every delta or epsilon.
 
     Compose curves with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for disjoint records. All
@@ -93,6 +97,8 @@ class Curve(ABC):
     """Relative accuracy to which a parameter is calibrated with this curve."""
     closed_form: ClassVar[bool] = True
     """Whether the numbers come from closed formulas, which never fail."""
+    vectorized: ClassVar[bool] = False
+    """Whether many epsilons cost little more than one."""
     relation: NeighboringRelation
     _: KW_ONLY
     mechanism: Mechanism | None = None
@@ -127,6 +133,14 @@ class Curve(ABC):
         found = invert(lambda epsilon: self._at_epsilon(epsilon).value, math.log(delta))
         last = self._at_epsilon(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
+
+    def _log_deltas(self, epsilons: "Array") -> "tuple[Array, Array]":
+        """Return upper bounds on log delta at increasing epsilons, and their error bounds."""
+        import numpy as np
+
+        answers = [self._at_epsilon(epsilon) for epsilon in epsilons.tolist()]
+        values, errors, *_ = zip(*answers, strict=True)
+        return np.array(values, dtype=float), np.array(errors, dtype=float)
 
     def _answer(
         self,

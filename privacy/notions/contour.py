@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
@@ -17,7 +19,7 @@ from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
-from privacy.losses.quadrature import Direction, LossModel
+from privacy.losses.quadrature import Array, Direction, LossModel
 from privacy.notions import contour_integral
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum
@@ -125,6 +127,24 @@ class ContourCurve(Curve):
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         return found._replace(hint=first.saddle + 1)
+
+    @cached_property
+    def _lines(self) -> tuple[list[contour_integral.Line], ...]:
+        return tuple([] for _ in self._whole)
+
+    @property
+    def vectorized(self) -> bool:  # type: ignore[override]
+        """Whether many epsilons share an integration line."""
+        return self._closed_form is None
+
+    def _log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
+        if self._closed_form is not None:
+            return super()._log_deltas(epsilons)
+        worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+        for total, lines in zip(self._whole, self._lines, strict=True):
+            value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
+            worst, error = np.maximum(worst, value), np.maximum(error, off)
+        return worst, error
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)

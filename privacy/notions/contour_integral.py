@@ -15,14 +15,12 @@ docs/theory/contour.md has the derivation.
 
 import math
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privacy.losses.characteristic import centred_characteristic
-from privacy.losses.quadrature import (
-    Complex,
-)
+from privacy.losses.quadrature import Array, Complex
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
@@ -195,6 +193,28 @@ class Line:
             self.error = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
+    def log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
+        """Return upper bounds on log delta at several epsilons, and their relative error bounds."""
+        drift = (self.mean - epsilons)[:, None]
+        turned = self._terms * np.exp(1j * (drift * self.frequency))
+        total, size = turned.real.sum(axis=1), np.abs(self._terms)
+        slope = (turned * self._t).real.sum(axis=1) / np.maximum(total, 1e-300)
+        phase = 4 * ULP * (abs(self.mean) + epsilons[:, None]) * self.frequency
+        off_by = size * np.expm1(np.minimum(self._error + phase + 32 * ULP, 700.0))
+        lost = np.minimum(off_by, size + self._largest).sum(axis=1) + self.rest
+        exponent = self.value - self.c * epsilons
+        off = self.value_error + 4 * ULP * (self.value + self.c * epsilons + 1)
+        beside = self._alias_bound - self._beside * epsilons[:, None]
+        beside += (self.c * epsilons - self.value)[:, None]
+        near = [beside[:, self._left].min(axis=1), beside[:, ~self._left].min(axis=1)]
+        alias = np.exp(np.minimum(near, 50.0)).sum(axis=0)
+        spread = self._dummy * np.maximum(self.c + 1, np.abs(slope)) ** 2
+        error = (2 * lost + alias) / np.maximum(total, 1e-300)
+        error += np.expm1(np.minimum(spread, 50.0)) + 2 * off
+        error += np.sqrt(spread) if self._kinked else 0.0
+        bound = exponent + off + np.log(np.maximum(total, 0.0) + lost)
+        return np.minimum(bound, 0.0), np.where(total > lost, error, math.inf)
+
 
 def _log1p(x: Complex) -> Complex:
     """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
@@ -255,6 +275,47 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
             return Bound(0.0, math.inf, near)
         value = 0.0
     return Bound(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
+
+
+def log_deltas(
+    total: LossSum, epsilons: Array, lines: list[Line], enough: Array | float = -math.inf
+) -> tuple[Array, Array]:
+    """Return upper bounds on log delta at several epsilons in one direction, and their errors.
+
+    `lines` are those of earlier calls; new ones are appended. Bounds that are not above `enough`,
+    those of the other direction, need not be tight.
+    """
+    value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
+    beyond = epsilons >= total.supremum
+    value[beyond], error[beyond] = -math.inf, 0.0
+
+    def improve(line: Line, where: Any) -> None:
+        new, off = line.log_deltas(epsilons[where])
+        better = (off < error[where]) & (off < 1)
+        value[where] = np.where(better, new, np.minimum(value[where], new))
+        error[where] = np.where(better, off, error[where])
+
+    for line in lines:
+        improve(line, error > _LOOSE)
+    for _ in range(_MOST_LINES):
+        loose = np.flatnonzero((error > _LOOSE) & (value > enough))
+        if not loose.size:
+            break
+        middle = float(epsilons[loose[loose.size // 2]])
+        try:
+            line = _line(total, total.saddle(middle, lines[-1].c if lines else 1.0), middle)
+        except ArithmeticError:
+            break
+        improve(line, loose)
+        lines.append(line)
+        if not error[loose[loose.size // 2]] <= _LOOSE:  # as sums of atoms: no line is better
+            break
+    for k in np.flatnonzero((error == math.inf) & (value > enough)):
+        value[k], error[k], _ = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
+    error[value <= enough] = 0.0
+    if lost := total.lost:
+        value = np.logaddexp(value + math.log1p(-lost), math.log(lost)) + 8 * ULP
+    return np.minimum(value, 0.0), error
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint
@@ -17,6 +17,12 @@ from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss
 from privacy.numerics.rounding import U, least, ratio_up, round_up, sum_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
+from privacy.risk import rates_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from privacy.tradeoffs import Interval
 
 _ROUNDING = 4 * U
 
@@ -49,6 +55,12 @@ class GaussianCurve(Curve):
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         return self._answer(GaussianPair(self.mu_squared).profile.log_delta(epsilon))
+
+    def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
+        """Return bounds on G_mu(a) = Phi(-Phi^-1(a) - mu), which is exact."""
+        from privacy.tradeoffs import gaussian_tradeoff
+
+        return gaussian_tradeoff(self.mu, rates_of("false_positive_rate", false_positive_rate))
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
         """Return the composed curve: mu^2 adds."""
