@@ -29,7 +29,7 @@ def privacy_profiles() -> Figure:
 
 def running_sums(releases: int = 100) -> Figure:
     """Return the noise of 100 releases under each factorization, with one participation."""
-    kinds = dp.Factorisation
+    kinds = dp.Factorization
     return plot_running_sums(
         [
             kinds.independent(releases),
@@ -38,8 +38,8 @@ def running_sums(releases: int = 100) -> Figure:
             kinds.banded(releases, band=10),
             kinds.square_root(releases),
             kinds.buffered(releases),
-            kinds.column_normalised(releases),
-            kinds.optimised(releases),
+            kinds.column_normalized(releases),
+            kinds.optimized(releases),
         ]
     )
 
@@ -99,10 +99,10 @@ def bandit_growth(replicates: int = 48) -> Figure:
         private = same | {"epsilon": 1.0, "delta": 1e-5}
         found = bandits.simulate(
             {
-                "LinUCB": bandits.LinUCB(centre=0.5, width=0.1, **same),
+                "LinUCB": bandits.LinUCB(center=0.5, width=0.1, **same),
                 "AdaPrivate-TS": bandits.AdaPrivateTS(frozen=True, **private),
-                "AdaPrivate-TS, centred, v = 0.1": bandits.AdaPrivateTS(
-                    frozen=True, centre=0.5, scale=0.1, **private
+                "AdaPrivate-TS, centered, v = 0.1": bandits.AdaPrivateTS(
+                    frozen=True, center=0.5, scale=0.1, **private
                 ),
                 "PrivateUCB": bandits.PrivateUCB(**private),
             },

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
     from privacy.release.sums import Release, release_sum
-    from privacy.running_sums.factorisations import Factorisation, register_factorisation
+    from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
     from privacy.running_sums.running_sum import RunningSum
 
@@ -91,7 +91,7 @@ __all__ = [
     "Curve",
     "DiscreteLaplace",
     "DiscretePair",
-    "Factorisation",
+    "Factorization",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -138,7 +138,7 @@ __all__ = [
     "parallel",
     "plan_from_json",
     "recalibrate",
-    "register_factorisation",
+    "register_factorization",
     "register_mechanism",
     "release_sum",
     "repeat",
@@ -177,7 +177,7 @@ _HOMES = {
     "rounded_gaussian rounded_laplace",
     "release.norm_choice": "ChosenNorm choose_clip_norm",
     "release.sums": "Release release_sum",
-    "running_sums.factorisations": "Factorisation register_factorisation",
+    "running_sums.factorizations": "Factorization register_factorization",
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",
 }

@@ -28,8 +28,8 @@ from privacy.mechanisms import (
     parallel,
     repeat,
 )
-from privacy.mechanisms.base import told
-from privacy.names import told_by_ours
+from privacy.mechanisms.base import brief
+from privacy.names import suggests_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ NOTION_MODULES = {
 _TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
 
 
-@told_by_ours
+@suggests_names
 def account(
     mechanism: Mechanism,
     *,
@@ -111,7 +111,7 @@ def account(
         from privacy.notions.renyi import with_orders
 
         curve = with_orders(curve, orders)
-    return curve.labelled(mechanism, unit, _prove)
+    return curve.labeled(mechanism, unit, _prove)
 
 
 def _prove(guarantee: Guarantee, move: str) -> Guarantee:
@@ -203,7 +203,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     curve = read(node.loss(relation), relation)
     if curve is None:
         raise UnsupportedMechanism(
-            f"Accounting method {notion!r} has no bound for {told(node)}.",
+            f"Accounting method {notion!r} has no bound for {brief(node)}.",
             mechanism=node,
             notion=notion,
         )
@@ -358,7 +358,7 @@ class TightestCurve(Curve):
             groups += [other.group(size) for other in others if other.notion not in known]
         return _TightestGroup(self.relation, self, size, tuple(groups))
 
-    def _labelled(self, curve: "TightestCurve") -> "TightestCurve":
+    def _labeled(self, curve: "TightestCurve") -> "TightestCurve":
         return replace(curve, unit=self.unit, prover=self.prover)
 
     def _plus(self, others: Sequence["TightestCurve"]) -> "TightestCurve":

@@ -159,12 +159,12 @@ class Curve(Risk, ABC):
         """Return the curve of this and `others` on the same records."""
         for other in others:
             self._check_same(other)
-        return self._labelled(self._plus(others)) if others else self
+        return self._labeled(self._plus(others)) if others else self
 
     def __mul__(self, count: int) -> Self:
         """Return the curve of `count` releases."""
         count = checks.count("count", count, "Pass the number of releases.")
-        return self if count == 1 else self._labelled(self._times(count))
+        return self if count == 1 else self._labeled(self._times(count))
 
     def __rmul__(self, count: int) -> Self:
         """Return the curve of `count` releases."""
@@ -176,7 +176,7 @@ class Curve(Risk, ABC):
         mechanism = None
         if self.mechanism is not None and other.mechanism is not None:
             mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
-        return self._worst_of(other).labelled(mechanism, self.unit, self.prover)
+        return self._worst_of(other).labeled(mechanism, self.unit, self.prover)
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that moves from this cell to that of `other`.
@@ -184,7 +184,7 @@ class Curve(Risk, ABC):
         Both curves are under ADD_OR_REMOVE_ONE.
         """
         self._check_same(other)
-        return self._labelled(self._moved(other))
+        return self._labeled(self._moved(other))
 
     def group(self, size: int) -> "Curve":
         """Return the curve for a group of `size` records that change together.
@@ -196,14 +196,14 @@ class Curve(Risk, ABC):
         if size == 1:
             return self
         unit = group_unit(self.unit, size)
-        return self._group(size).labelled(self.mechanism, unit, self.prover)
+        return self._group(size).labeled(self.mechanism, unit, self.prover)
 
-    def labelled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
+    def labeled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
         """Return this curve with another mechanism, unit and prover."""
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
-    def _labelled(self, curve: Self) -> Self:
-        return curve.labelled(None, self.unit, self.prover)
+    def _labeled(self, curve: Self) -> Self:
+        return curve.labeled(None, self.unit, self.prover)
 
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:

@@ -48,7 +48,7 @@ def known(given: Iterable[str], names: Iterable[str]) -> None:
         raise TypeError(checks.expected("keyword", keyword, rule, remedy))
 
 
-def told_by_ours(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def suggests_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make a function suggest our name for a keyword of another library."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -62,7 +62,7 @@ def told_by_ours(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def fields_told_by_ours(kind: type[_T]) -> type[_T]:
+def suggests_field_names(kind: type[_T]) -> type[_T]:
     """Make a dataclass suggest its field for a keyword of another library."""
-    kind.__init__ = told_by_ours(kind.__init__)  # type: ignore[method-assign]
+    kind.__init__ = suggests_names(kind.__init__)  # type: ignore[method-assign]
     return kind

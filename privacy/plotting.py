@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from privacy.curves import Curve
-    from privacy.running_sums.factorisations import Factorisation
+    from privacy.running_sums.factorizations import Factorization
     from privacy.running_sums.participation import Participation
 
 _POINTS = 200
@@ -72,13 +72,13 @@ def plot_privacy_profiles(
 
 
 def plot_running_sums(
-    factorisations: Iterable["Factorisation"], *, participation: "Participation | None" = None
+    factorizations: Iterable["Factorization"], *, participation: "Participation | None" = None
 ) -> "Figure":
     """Plot the noise of each prefix sum / the noise of one release at the same privacy.
 
     Parameters
     ----------
-    factorisations
+    factorizations
         The factorizations to compare, labeled by their names.
     participation
         The releases in which a record participates; by default one of them.
@@ -90,15 +90,15 @@ def plot_running_sums(
     """
     from matplotlib.figure import Figure
 
-    compared = tuple(factorisations)
+    compared = tuple(factorizations)
     if not compared:
-        remedy = "Pass factorizations, such as [Factorisation.square_root(100)]."
-        raise ValueError(checks.expected("factorisations", compared, "at least one", remedy))
+        remedy = "Pass factorizations, such as [Factorization.square_root(100)]."
+        raise ValueError(checks.expected("factorizations", compared, "at least one", remedy))
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes: Any = figure.add_subplot()
-    for factorisation in compared:
-        noise = factorisation.sensitivity(participation) * factorisation.noise_std()
-        axes.plot(range(1, factorisation.releases + 1), noise, label=factorisation.name)
+    for factorization in compared:
+        noise = factorization.sensitivity(participation) * factorization.noise_std()
+        axes.plot(range(1, factorization.releases + 1), noise, label=factorization.name)
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("release k")

@@ -1,7 +1,7 @@
 """Mutants: a copy of the package with one line of its source patched, to be caught by a check.
 
 A check that a mutant survives tests nothing. `package` loads the modules below one package afresh,
-one of them patched, and puts the real ones back afterwards; `caught` says whether a check that
+one of them patched, and puts the real ones back afterward; `caught` says whether a check that
 passes on the real modules fails on the patched ones.
 """
 

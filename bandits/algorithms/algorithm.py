@@ -47,7 +47,7 @@ class Algorithm(ABC):
         Maximum number of rounds; public, and fixed before the first round.
     low, high
         Public range of rewards; rewards outside are clipped.
-    centre
+    center
         Constant subtracted from rewards; public, in [low, high]. None uses the algorithm's default.
     bias
         Weight w in [0.001, 0.999] of a constant feature that learns the mean reward: x becomes
@@ -60,7 +60,7 @@ class Algorithm(ABC):
     rounds: int
     low: float = 0.0
     high: float = 1.0
-    centre: float | None = None
+    center: float | None = None
     bias: float | None = None
     prior_mean: Sequence[float] | None = None
 
@@ -83,8 +83,8 @@ class Algorithm(ABC):
     @cached_property
     def reward_range(self) -> Range:
         """The reward range and its center."""
-        centre = self.low if self.centre is None else self.centre
-        return Range(self.low, self.high, centre)
+        center = self.low if self.center is None else self.center
+        return Range(self.low, self.high, center)
 
     @cached_property
     def features(self) -> int:

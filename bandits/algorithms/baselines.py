@@ -179,7 +179,7 @@ class AdaPrivateAmp(AdaPrivateTS):
         if self.relation == REPLACE_ONE and q < 1 and not proven:
             remedy = "Pass an end or the middle: no dominating pair is proven for other centers."
             rule = "at an end or in the middle of the range"
-            raise ValueError(checks.expected("centre", self.centre, rule, remedy))
+            raise ValueError(checks.expected("center", self.center, rule, remedy))
         super().__post_init__()
         if q < 1:
             warnings.warn(self._price(), stacklevel=3)

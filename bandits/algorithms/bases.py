@@ -28,13 +28,13 @@ Noise = Literal[
     "binary_tree",
     "honaker_tree",
     "square_root",
-    "column_normalised",
-    "optimised",
+    "column_normalized",
+    "optimized",
 ]
 _MOST_RELEASES = {
     "binary_tree": 4096,
     "honaker_tree": 1024,
-    "optimised": 1024,
+    "optimized": 1024,
 }
 """Limits for factorizations that form a dense matrix; at the limit this takes seconds."""
 
@@ -89,7 +89,7 @@ class Private(Algorithm):
         Neighboring relation: under ``REPLACE_ONE`` the reward of one round takes any other value,
         under ``REPLACE_SPECIAL`` it is missing. Rounds and contexts are public in both.
     noise
-        Correlation of the noise of the releases: the name of a `privacy.Factorisation`.
+        Correlation of the noise of the releases: the name of a `privacy.Factorization`.
     calibration
         ``"exact"`` uses the smallest noise that meets the target. ``"printed"`` uses
         rho = (sqrt(epsilon + L) - sqrt(L))^2 with L = log(1/delta): valid, but conservative.
@@ -186,10 +186,10 @@ class Private(Algorithm):
         return self.schedule.batches(self.rounds, self.features, self.ridge)
 
     @cached_property
-    def factorisation(self) -> dp.Factorisation:
+    def factorization(self) -> dp.Factorization:
         """The factorization that correlates the noise of the K releases."""
-        build = getattr(dp.Factorisation, self.noise)
-        found: dp.Factorisation = build(self.batches)
+        build = getattr(dp.Factorization, self.noise)
+        found: dp.Factorization = build(self.batches)
         return found
 
     @property
@@ -200,7 +200,7 @@ class Private(Algorithm):
     def sums(self, shape: tuple[int, ...], rng: np.random.Generator | None) -> dp.RunningSum:
         """Return a new running sum of arrays of the given shape."""
         return dp.RunningSum(
-            self.factorisation,
+            self.factorization,
             noise_multiplier=self.noise_multiplier,
             shape=shape,
             clip_norm=self.clip_norm * MARGIN,

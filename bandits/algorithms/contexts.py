@@ -53,7 +53,7 @@ class PrivateContexts(Private):
     batch: int = 300
     width: float = 1.0
     relation: str = "REPLACE_SPECIAL"
-    noise: Noise = "column_normalised"
+    noise: Noise = "column_normalized"
     ridge: float = 10.0
     failure_probability: float = 0.05
     unit = "one round, all outputs but its own action (joint DP)"
@@ -145,7 +145,7 @@ class PrivateContexts(Private):
         if not self.published:
             return super().noise_multiplier
         # noise scale of a node over the sensitivity of all nodes together
-        moved = self.clip_norm * self.factorisation.sensitivity()
+        moved = self.clip_norm * self.factorization.sensitivity()
         found = math.sqrt(2) * self.published_sigma / moved
         return dp.Gaussian(found, self.replace_distance).noise_multiplier  # checks it
 

@@ -66,8 +66,8 @@ class _Ours(Private):
 
     Parameters
     ----------
-    centre, bias
-        If you pass `centre`, it is used as the mean reward. Otherwise the center is the middle of
+    center, bias
+        If you pass `center`, it is used as the mean reward. Otherwise the center is the middle of
         the range, and a constant feature of weight `bias` (0.25 by default) learns the difference
         from the mean reward.
     first, ratio
@@ -81,7 +81,7 @@ class _Ours(Private):
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
     """
 
-    noise: Noise = "optimised"
+    noise: Noise = "optimized"
     first: int = 100
     ratio: float = 1.15
     estimator: Estimator = "all"
@@ -105,14 +105,14 @@ class _Ours(Private):
     @cached_property
     def reward_range(self) -> Range:
         """The reward range and its center, by default the middle."""
-        if self.centre is None:
-            return Range.centred_on_middle(self.low, self.high)
+        if self.center is None:
+            return Range.centered_on_middle(self.low, self.high)
         return super().reward_range
 
     @cached_property
     def constant(self) -> float | None:
         """The weight of the constant feature, or None."""
-        return 0.25 if self.bias is None and self.centre is None else self.bias
+        return 0.25 if self.bias is None and self.center is None else self.bias
 
     @cached_property
     def schedule(self) -> Schedule:

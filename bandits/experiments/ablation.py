@@ -28,18 +28,18 @@ def table(setup: Setup) -> Table:
 
 
 def _ladder(options: dict[str, Any]) -> dict[str, Algorithm]:
-    told: dict[str, Any] = {"centre": 0.5}
-    centred = told | {"scale": 0.1}
-    exact = centred | {"calibration": "exact"}
-    aware: dict[str, Any] = {"width": 0.0, "estimator": "prefix", "noise": "column_normalised"}
+    told: dict[str, Any] = {"center": 0.5}
+    centered = told | {"scale": 0.1}
+    exact = centered | {"calibration": "exact"}
+    aware: dict[str, Any] = {"width": 0.0, "estimator": "prefix", "noise": "column_normalized"}
     return {
         "1 AdaPrivate-TS": AdaPrivateTS(**options),
-        "2 centred, v=0.1": AdaPrivateTS(**options, **centred),
+        "2 centered, v=0.1": AdaPrivateTS(**options, **centered),
         "3 exact sigma": AdaPrivateTS(**options, **exact),
-        "4 correlated noise": AdaPrivateTS(noise="column_normalised", **options, **exact),
+        "4 correlated noise": AdaPrivateTS(noise="column_normalized", **options, **exact),
         "5 posterior knows the noise": PrivateUCB(first=300, ratio=1.0, **options, **told, **aware),
         "6 growing batches": PrivateUCB(**options, **told, **aware),
-        "7 all releases, optimised noise": PrivateUCB(width=0.0, **options, **told),
+        "7 all releases, optimized noise": PrivateUCB(width=0.0, **options, **told),
         runs.OURS: PrivateUCB(**options),
         "PrivateThompson (ours)": PrivateThompson(**options),
     }

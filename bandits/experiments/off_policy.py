@@ -78,11 +78,11 @@ def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
     theta = rng.standard_normal(_DIMENSION)
     means = 1 / (1 + np.exp(-arms @ (2 * theta / np.linalg.norm(theta))))
-    logging = _learnt(LinTS(dimension=_DIMENSION, rounds=300), arms, means, rng, 1.0)
+    logging = _learned(LinTS(dimension=_DIMENSION, rounds=300), arms, means, rng, 1.0)
     private = PrivateThompson(
-        dimension=_DIMENSION, rounds=3_000, epsilon=1.0, delta=runs.DELTA, centre=0.5
+        dimension=_DIMENSION, rounds=3_000, epsilon=1.0, delta=runs.DELTA, center=0.5
     )
-    target = _learnt(private, arms, means, rng, 1.0)
+    target = _learned(private, arms, means, rng, 1.0)
     offered = _offered(rng, rounds)
     candidates = arms[offered]
     action = logging.picks(candidates, rng)
@@ -110,7 +110,7 @@ def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
     return {name: (estimate, truth) for name, estimate in estimates.items()}
 
 
-def _learnt(
+def _learned(
     algorithm: Algorithm, arms: Array, means: Array, rng: np.random.Generator, scale: float
 ) -> _Policy:
     """Return the fixed posterior of an agent after all its rounds."""

@@ -66,7 +66,7 @@ def replay(ratings: Ratings) -> Replay:
 def _rows(setup: Setup, name: str, world: Replay, epsilon: float, rounds: int) -> list[Row]:
     size = {"dimension": _DIMENSION, "rounds": rounds}
     options = runs.private(setup, epsilon, **size)
-    fair: dict[str, Any] = {"centre": 0.5, "calibration": "exact", "scale": 0.1}
+    fair: dict[str, Any] = {"center": 0.5, "calibration": "exact", "scale": 0.1}
     algorithms = runs.baseline(setup, **size) | runs.seed_and_ours(setup, epsilon, **size)
     algorithms |= {
         "AdaPrivate-UCB": AdaPrivateUCB(**options),

@@ -37,7 +37,7 @@ def table(setup: Setup) -> Table:
         )
     size = {"dimension": _DIMENSION, "rounds": 2_000 if setup.quick else 30_000}
     options = runs.private(setup, _REWARDS, **size)
-    users = AdaPrivateUser(cap=1.0, centre=0.5, scale=0.1, calibration="exact", **options)
+    users = AdaPrivateUser(cap=1.0, center=0.5, scale=0.1, calibration="exact", **options)
     for name, features in made.items():
         world = Replay(
             items=features.values, user=ratings.user, item=ratings.item, rating=ratings.scaled

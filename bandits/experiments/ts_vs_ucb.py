@@ -15,7 +15,7 @@ def table(setup: Setup) -> Table:
     rows: list[Row] = []
     for epsilon in setup.epsilons:
         options = runs.private(setup, epsilon)
-        fair: dict[str, Any] = {"centre": 0.5, "calibration": "exact"}
+        fair: dict[str, Any] = {"center": 0.5, "calibration": "exact"}
         algorithms = runs.baseline(setup) | runs.seed_and_ours(setup, epsilon)
         algorithms |= {
             "AdaPrivate-UCB": AdaPrivateUCB(**options),

@@ -29,7 +29,7 @@ def table(setup: Setup) -> Table:
         ),
         (
             "lifetime: one cap C = 1 over all batches (root of the sum of squares), exact noise. "
-            "centred: C = min(1, sqrt(k) / 2), the largest contribution of k centered rewards in k "
+            "centered: C = min(1, sqrt(k) / 2), the largest sum of k centered rewards in k "
             "batches."
         ),
         (
@@ -57,8 +57,8 @@ def _rows(setup: Setup, epsilon: float, k: int) -> list[Row]:
         "naive group": AdaPrivateGroup(rounds_per_user=k, calibration="exact", **options),
         "printed clip": AdaPrivateUser(cap=met**0.5, per_batch=1.0, calibration="exact", **printed),
         "lifetime cap": AdaPrivateUser(cap=1.0, calibration="exact", **options),
-        "lifetime cap, centred, v=0.1": AdaPrivateUser(
-            cap=min(1.0, k**0.5 / 2), calibration="exact", centre=0.5, scale=0.1, **options
+        "lifetime cap, centered, v=0.1": AdaPrivateUser(
+            cap=min(1.0, k**0.5 / 2), calibration="exact", center=0.5, scale=0.1, **options
         ),
         "PrivateUCB (ours), per round": PrivateUCB(**options),
     }

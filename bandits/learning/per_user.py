@@ -79,7 +79,7 @@ class Capped(Released):
             used = min(float(norms[i]), most) ** self.power
             # round up, because amounts much smaller than `spent` would otherwise add nothing
             self.spent[key] = math.nextafter(spent + used * MARGIN, math.inf) if used else spent
-        values: Array = self.sums.quantise(total).sum(0)
+        values: Array = self.sums.quantize(total).sum(0)
         return values
 
     def state(self) -> dict[str, Any]:

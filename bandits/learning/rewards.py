@@ -41,13 +41,13 @@ class Range:
     ----------
     low, high
         Rewards are clipped to [low, high].
-    centre
-        In [low, high]; public. A missing reward counts as `centre`.
+    center
+        In [low, high]; public. A missing reward counts as `center`.
     """
 
     low: float = 0.0
     high: float = 1.0
-    centre: float = 0.0
+    center: float = 0.0
 
     def __post_init__(self) -> None:
         low = checks.real("low", self.low, "Pass the smallest reward.")
@@ -55,10 +55,10 @@ class Range:
         remedy = "Rescale the rewards."
         checks.real("high - low", high - low, remedy, at_least=1e-50, at_most=1e50)
         remedy = "Pass a public guess of the mean reward."
-        checks.real("centre", self.centre, remedy, at_least=low, at_most=high)
+        checks.real("center", self.center, remedy, at_least=low, at_most=high)
 
     @classmethod
-    def centred_on_middle(cls, low: float, high: float) -> "Range":
+    def centered_on_middle(cls, low: float, high: float) -> "Range":
         """Return a range whose center is its middle."""
         checked = cls(low, high, low)
         return cls(low, high, (checked.low + checked.high) / 2)
@@ -66,23 +66,23 @@ class Range:
     @property
     def clip_norm(self) -> float:
         """The largest |r - center|."""
-        return max(self.high - self.centre, self.centre - self.low)
+        return max(self.high - self.center, self.center - self.low)
 
     @property
     def is_end(self) -> bool:
         """Whether the center is an end of the range."""
-        return self.centre in (self.low, self.high)
+        return self.center in (self.low, self.high)
 
     @property
     def replace_distance(self) -> float:
         """Largest distance of two rewards in units of `clip_norm`, in [1, 2]; 2 for the middle."""
-        above, below = self.high - self.centre, self.centre - self.low
-        # the tolerance covers rounding of low, high, centre and the differences by half an ulp each
+        above, below = self.high - self.center, self.center - self.low
+        # the tolerance covers rounding of low, high, center and the differences by half an ulp each
         if abs(above - below) <= 4 * math.ulp(max(abs(self.low), abs(self.high))):
             return 2.0
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
-    def centred(self, reward: Any) -> float:
+    def centered(self, reward: Any) -> float:
         """Return one reward, clipped and centered; None and NaN become 0.
 
         Raises
@@ -92,14 +92,14 @@ class Range:
         """
         value = _number(reward)
         if self.low <= value <= self.high:
-            return value - self.centre
+            return value - self.center
         if math.isnan(value):
             return 0.0
-        return (self.low if value < self.low else self.high) - self.centre
+        return (self.low if value < self.low else self.high) - self.center
 
-    def centred_all(self, rewards: Array) -> Array:
+    def centered_all(self, rewards: Array) -> Array:
         """Return an array of rewards, clipped and centered; NaN becomes 0."""
-        out: Array = np.clip(rewards, self.low, self.high) - self.centre
+        out: Array = np.clip(rewards, self.low, self.high) - self.center
         return np.nan_to_num(out, nan=0.0)
 
 
@@ -222,7 +222,7 @@ class Released:
     def _values(self, features: Array, rewards: Array, users: Any) -> Array:
         if self.sums.simulation:  # float noise needs no quantization
             return summed(features, rewards)
-        values: Array = self.sums.quantise(rewards[..., None] * features).sum(-2)
+        values: Array = self.sums.quantize(rewards[..., None] * features).sum(-2)
         return values
 
     def state(self) -> dict[str, Array]:
@@ -304,7 +304,7 @@ class WithContexts(Released):
         squares = features[..., first] * features[..., second] * self.weights
         weighted = self.reward_weight * rewards[..., None] * features
         rounds = np.concatenate((squares, weighted), axis=-1)
-        values: Array = self.sums.quantise(rounds).sum(-2)
+        values: Array = self.sums.quantize(rounds).sum(-2)
         return values
 
 

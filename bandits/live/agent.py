@@ -261,7 +261,7 @@ class Agent:
             remedy = "Rebuild stored tickets with Ticket(*values)."
             shown = type(ticket).__name__
             raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
-        value = self._range.centred(reward)
+        value = self._range.centered(reward)
         number = int(ticket.round)
         key, lock = ticket.key, self._lock
         lock.acquire()

@@ -220,7 +220,7 @@ def load_movielens(
         table = np.loadtxt(file, delimiter=",", usecols=(0, 1, 2))
     found = _ratings(f"MovieLens {edition}", table[:, 0], table[:, 1], table[:, 2], (0.5, 5.0))
     _assert_facts(files, found, _MOVIELENS_USERS[edition], _MOVIELENS_RATINGS[edition])
-    announce(source.licence, source.citation)
+    announce(source.license, source.citation)
     return found
 
 
@@ -271,7 +271,7 @@ def load_jester(
         if (len(sheet), int(rated.sum())) != _JESTER_FACTS[part] or (rated.sum(1) != counts).any():
             raise ValueError(_not_this(files, "users and ratings", sheet.shape))
         tables.append(np.where(rated, sheet[:, 1:], np.nan))
-        announce(source.licence, source.citation)
+        announce(source.license, source.citation)
     table = np.concatenate(tables)
     user, item = np.nonzero(~np.isnan(table))
     return _ratings("Jester 1", user, item, table[user, item], (-10.0, 10.0))
@@ -328,7 +328,7 @@ def load_open_bandit(
         files = Files(fetched.parents[2])
     with files.open(place) as file:
         log = _bandit_log(files, file, campaign, f"Open Bandit {policy}/{campaign}")
-    announce(source.licence, source.citation)
+    announce(source.license, source.citation)
     return log
 
 

@@ -36,14 +36,14 @@ class Source:
         ``"sha256:..."``, or ``"md5:..."`` if no other is known.
     addresses
         Download addresses, tried in order.
-    licence, citation
+    license, citation
         Printed when the data are loaded.
     """
 
     file: str
     hash: str
     addresses: tuple[str, ...]
-    licence: str
+    license: str
     citation: str
 
 
@@ -56,9 +56,9 @@ def data_folder(folder: Location | None = None) -> Path:
 
 
 @cache
-def announce(licence: str, citation: str) -> None:
+def announce(terms: str, citation: str) -> None:
     """Print a license and a citation to standard error, once per process."""
-    sys.stderr.write(f"License: {licence}\nPlease cite: {citation}\n")
+    sys.stderr.write(f"License: {terms}\nPlease cite: {citation}\n")
 
 
 def fetch(

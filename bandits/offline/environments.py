@@ -16,7 +16,7 @@ from bandits.checks import Array, Indices
 from bandits.learning.exploration import stacked
 
 Link = Literal["logistic", "linear"]
-Law = Literal["bernoulli", "gaussian", "exact"]
+RewardDistribution = Literal["bernoulli", "gaussian", "exact"]
 
 
 class Block(NamedTuple):
@@ -93,7 +93,7 @@ class Synthetic(Environment):
     link
         Mean reward: ``"logistic"``, 1 / (1 + exp(-theta'x)), or ``"linear"``, 1/2 + theta'x / 4
         clipped to [0, 1].
-    law
+    reward_distribution
         Distribution of rewards: ``"bernoulli"``, ``"gaussian"`` with standard deviation `spread`,
         or ``"exact"``, the mean itself.
     base
@@ -107,7 +107,7 @@ class Synthetic(Environment):
     candidates: int = 5
     norm: float = 2.0
     link: Link = "logistic"
-    law: Law = "bernoulli"
+    reward_distribution: RewardDistribution = "bernoulli"
     spread: float = 0.25
     base: float = 0.0
     users: int | None = None
@@ -123,7 +123,10 @@ class Synthetic(Environment):
         remedy = "Pass a standard deviation."
         checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
         checks.real("base", self.base, "Pass what is added to theta'x.", at_least=-300, at_most=300)
-        for name, known in (("link", get_args(Link)), ("law", get_args(Law))):
+        for name, known in (
+            ("link", get_args(Link)),
+            ("reward_distribution", get_args(RewardDistribution)),
+        ):
             value = getattr(self, name)
             if value not in known:
                 raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
@@ -198,7 +201,7 @@ class _SyntheticWorld(World):
         environment = self.environment
         shape = (count, environment.candidates)
         drawn = stacked([rng.random for rng in self.generators], shape)
-        if environment.law == "gaussian":
+        if environment.reward_distribution == "gaussian":
             luck = stacked([rng.standard_normal for rng in self.generators], (count,))
         else:
             luck = stacked([rng.random for rng in self.generators], (count,))
@@ -212,7 +215,7 @@ class _SyntheticWorld(World):
         return Block(chosen, self.means.take(rows + chosen), luck, users)
 
     def rewards(self, means: Array, luck: Array) -> Array:
-        match self.environment.law:
+        match self.environment.reward_distribution:
             case "bernoulli":
                 return (luck < means).astype(float)
             case "gaussian":

@@ -236,7 +236,7 @@ def _estimated(
         remedy = "Pass an upper bound on the weights."
         rule = f">= the largest weight, {largest:.6g}"
         raise ValueError(checks.expected("largest_weight", options.bound, rule, remedy))
-    rewards = options._range.centred_all(reward) + options._range.centre
+    rewards = options._range.centered_all(reward) + options._range.center
     shares = weight / largest
     sample = float(shares.sum() ** 2 / np.square(shares).sum())
     known = Estimate(method, math.nan, None, None, options.level, sample, n, clipped)
@@ -258,20 +258,20 @@ def _private(
     weight, constant, divisor = ratio
     total = float(divisor.sum())
     multiples = weight / total
-    # |multiple * (r - centre)| <= the largest multiple times half the range
+    # |multiple * (r - center)| <= the largest multiple times half the range
     clip_norm = float(multiples.max()) * options._range.clip_norm * (1 + 1e-12)
     relation = dp.NeighboringRelation(privacy.relation)
     multiplier = dp.noise_multiplier(
         epsilon=privacy.epsilon, delta=privacy.delta, relation=relation
     )
-    centred = options._range.centred_all(reward)
+    centered = options._range.centered_all(reward)
     release = dp.release_sum(
-        dp.clip_records(multiples * centred, clip_norm=clip_norm),
+        dp.clip_records(multiples * centered, clip_norm=clip_norm),
         dp.Gaussian(multiplier),
         rng=privacy.seed,
         simulation=privacy.simulation,
     )
-    public = float((weight * options._range.centre + constant).sum()) / total
+    public = float((weight * options._range.center + constant).sum()) / total
     return replace(
         known,
         value=public + float(release.values),

@@ -105,7 +105,7 @@ class Options:
             )
             rule = "given if and only if private=True"
             raise ValueError(checks.expected("privacy", self.privacy, rule, remedy))
-        object.__setattr__(self, "_range", Range.centred_on_middle(self.low, self.high))
+        object.__setattr__(self, "_range", Range.centered_on_middle(self.low, self.high))
 
     @property
     def bound(self) -> float | None:

@@ -88,8 +88,8 @@ def thompson_propensities(
     shape = means.shape
     value, error = np.empty((means.size // n, n)), np.empty((means.size // n, n))
     flat = zip(means.reshape(-1, n), factors.reshape(-1, n, factors.shape[-1]), strict=True)
-    for row, (centre, factor) in enumerate(flat):
-        found = _wins(centre, factor, normals)  # (draws, n)
+    for row, (center, factor) in enumerate(flat):
+        found = _wins(center, factor, normals)  # (draws, n)
         value[row] = found.mean(0)
         error[row] = found.std(0) / math.sqrt(draws)
     return Propensities(value.reshape(shape), error.reshape(shape))

@@ -254,8 +254,8 @@ def play(
             means = np.take_along_axis(block.means[:, at:stop], picked, -1)[..., 0]
             chosen = np.take_along_axis(offered, picked, -1)[..., 0]
             got = world.rewards(means, block.luck[:, at:stop])
-            centred = algorithm.reward_range.centred_all(got)
-            batch.append((chosen, centred, block.users[:, at:stop]))
+            centered = algorithm.reward_range.centered_all(got)
+            batch.append((chosen, centered, block.users[:, at:stop]))
             regret[:, start + at : start + stop] = best[:, at:stop] - means
             reward[:, start + at : start + stop] = means
             at = stop

@@ -14,7 +14,7 @@ _MOVIELENS_CITATION = (
     "F. Maxwell Harper and Joseph A. Konstan. 2015. The MovieLens Datasets: History and Context. "
     "ACM TiiS 5, 4, Article 19. https://doi.org/10.1145/2827872"
 )
-_MOVIELENS_LICENCE = (
+_MOVIELENS_LICENSE = (
     "MovieLens {edition} is for research; no commercial use and no endorsement without permission; "
     "{sharing}"
 )
@@ -28,7 +28,7 @@ def _movielens(edition: Edition, known_hash: str, sharing: str = _NOT_SHARED) ->
         f"ml-{edition}.zip",
         known_hash,
         (address, _ARCHIVED + address),
-        _MOVIELENS_LICENCE.format(edition=edition, sharing=sharing),
+        _MOVIELENS_LICENSE.format(edition=edition, sharing=sharing),
         _MOVIELENS_CITATION,
     )
 
@@ -85,12 +85,12 @@ _OPEN_BANDIT_HASHES: dict[tuple[Policy, Campaign], str] = {
     ("random", "men"): "ede6d08c6877f99cd3770f7d09e26c738e6aa6de4445ccccfb1356ba5d06b1eb",
     ("random", "women"): "e65f3bd3beb17664fa69cc129bf7bf852a775f8ffa630506e505fc905315bb34",
 }
-_OPEN_BANDIT_LICENCE = (
+_OPEN_BANDIT_LICENSE = (
     "The sample of the Open Bandit data comes with a repository under Apache-2.0; the terms of the "
     "full data are on https://research.zozo.com/data.html."
 )
 _OPEN_BANDIT_CITATION = (
-    "Saito, Aihara, Matsutani, Narita. Open Bandit Dataset and Pipeline: Towards Realistic and "
+    "Saito, Aihara, Matsutani, Narita. Open Bandit Dataset and Pipeline: Toward Realistic and "
     "Reproducible Off-Policy Evaluation. arXiv:2008.07146."
 )
 OPEN_BANDIT = {
@@ -98,7 +98,7 @@ OPEN_BANDIT = {
         f"obd/{policy}/{campaign}/{campaign}.csv",
         f"sha256:{digest}",
         tuple(f"{address}/{policy}/{campaign}/{campaign}.csv" for address in _OBP),
-        _OPEN_BANDIT_LICENCE,
+        _OPEN_BANDIT_LICENSE,
         _OPEN_BANDIT_CITATION,
     )
     for (policy, campaign), digest in _OPEN_BANDIT_HASHES.items()

@@ -12,7 +12,7 @@ from privacy.answers.runs import NOISE, REST, SAMPLING, calibrated, proven, spen
 from privacy.numerics.display import rounded
 from privacy.relations import NeighboringRelation
 
-_NEIGHBOURS = {
+_NEIGHBORS = {
     NeighboringRelation.ADD_OR_REMOVE_ONE: "one contains exactly one record more than the other. "
     "Replacing a record counts as two changes.",
     NeighboringRelation.REPLACE_ONE: "they differ in the value of one record. The number of "
@@ -102,7 +102,7 @@ def _claim(answer: Record) -> str:
         f"The release M of {sums} is ({epsilon}, {delta})-differentially private under "
         f"{relation}: P[M(D) in S] <= e^{epsilon} * P[M(D') in S] + {delta} for any two "
         "neighboring data sets D and D' and any set S of outputs.\n"
-        f"Two data sets are neighboring if {_NEIGHBOURS[relation]}\n"
+        f"Two data sets are neighboring if {_NEIGHBORS[relation]}\n"
         f"Every coordinate of a sum has Gaussian noise with standard deviation "
         f"{rounded(answer['sigma'])}, {rounded(answer['noise_multiplier'])} times the clip norm "
         f"{answer['clip_norm']:g}, which bounds the L2 norm of one record's contribution.\n"

@@ -85,10 +85,10 @@ def falsify(
         p_value, evidence = tail
     found = misread(first, second)
     warning = f"{found} {RATIOS}" if found else ""
-    return Finding(told(curve), p_value, level, evidence, first.size, warning)
+    return Finding(brief(curve), p_value, level, evidence, first.size, warning)
 
 
-def told(curve: Curve) -> str:
+def brief(curve: Curve) -> str:
     """Return a description of the claim."""
     what = curve.notion if curve.mechanism is None else repr(curve.mechanism)
     return f"{what} under {curve.relation}"

@@ -7,7 +7,7 @@ from scipy.special import betainc, gammaln
 
 from privacy import checks
 from privacy.audit.bounds import curve_of, guesses_wrong
-from privacy.audit.claims import told
+from privacy.audit.claims import brief
 from privacy.audit.findings import Finding, checked_significance, error_of
 from privacy.curves import Curve
 from privacy.mechanisms import Laplace, Mechanism, PureDP, RandomizedResponse
@@ -73,7 +73,7 @@ def falsify_one_run(
         f"{1 / (1 + math.exp(-epsilon)):.4f} per guess."
     )
     warning = f"{_WRONG} {_TURN}" if guesses_wrong(int(correct), int(guesses)) else ""
-    return Finding(told(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
+    return Finding(brief(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
 
 
 def one_run_epsilon_lower_bound(

@@ -130,7 +130,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
     callable
         Maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,).
     """
-    low, high, scale = _centres(center_0, center_1, sigma)
+    low, high, scale = _centers(center_0, center_1, sigma)
 
     def score(outputs: Any) -> Floats:
         x = _rows(outputs)
@@ -144,7 +144,7 @@ def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) ->
 
     As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
     """
-    low, high, scale = _centres(center_0, center_1, scale)
+    low, high, scale = _centers(center_0, center_1, scale)
 
     def score(outputs: Any) -> Floats:
         x = _rows(outputs)
@@ -153,7 +153,7 @@ def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) ->
     return score
 
 
-def _centres(*values: ArrayLike) -> tuple[Floats, Floats, Floats]:
+def _centers(*values: ArrayLike) -> tuple[Floats, Floats, Floats]:
     low, high, scale = (np.asarray(value, dtype=np.float64).ravel() for value in values)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         remedy = "Pass the query's values on both data sets."
@@ -175,7 +175,7 @@ def _telling(scores: Floats) -> Floats:
 
 
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
-    """Fit log-likelihood ratios on outputs that are not tested afterwards.
+    """Fit log-likelihood ratios on outputs that are not tested afterward.
 
     Outputs are projected to one number by the classifier or a linear discriminant. A histogram of
     that number gives the log-likelihood ratio; NaN has its own bin.
@@ -264,13 +264,13 @@ def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0
     low, high = first / size, second / size
-    towards = high.mean(axis=0) - low.mean(axis=0)
+    toward = high.mean(axis=0) - low.mean(axis=0)
     inside = np.concatenate([low - low.mean(axis=0), high - high.mean(axis=0)])
-    spread = np.maximum(inside.std(axis=0), 1e-9 * np.abs(towards))
+    spread = np.maximum(inside.std(axis=0), 1e-9 * np.abs(toward))
     spread[spread == 0] = 1.0
     inside /= spread
     correlation = inside.T @ inside / len(inside) + 1e-9 * np.eye(size.size)
-    weights = np.linalg.solve(correlation, towards / spread) / spread
+    weights = np.linalg.solve(correlation, toward / spread) / spread
 
     def measure(x: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is then NaN

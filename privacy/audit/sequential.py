@@ -10,7 +10,7 @@ from scipy.special import betaincc, betaln
 
 from privacy import checks
 from privacy.audit.bounds import RATIOS, correct, curve_of, guesses_wrong, scores_of
-from privacy.audit.claims import scored, told, two
+from privacy.audit.claims import scored, brief, two
 from privacy.audit.findings import Finding, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
 from privacy.curves import Curve
@@ -65,7 +65,7 @@ class SequentialAudit:
         relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     ) -> None:
         curve = curve_of(claim, relation)
-        self._told = told(curve)
+        self._told = brief(curve)
         self._level = checked_significance(significance)
         self._most = (1 + curve.delta(0.0)) / 2
         self._right = 0

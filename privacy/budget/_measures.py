@@ -25,7 +25,7 @@ from privacy.mechanisms import (
     UnsupportedMechanism,
     ZeroConcentratedDP,
 )
-from privacy.mechanisms.base import told
+from privacy.mechanisms.base import brief
 from privacy.mechanisms.claims import check_relation
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
@@ -99,7 +99,7 @@ class Measure(ABC):
     def _finite(self, value: float, mechanism: Mechanism) -> Fraction:
         if not math.isfinite(value):
             raise UnsupportedMechanism(
-                f"{told(mechanism)} has no finite cost in this budget's notion {self.notion!r}. "
+                f"{brief(mechanism)} has no finite cost in this budget's notion {self.notion!r}. "
                 "Choose another notion.",
                 mechanism=mechanism,
                 notion=self.notion,

@@ -11,7 +11,7 @@ from privacy import checks
 from privacy.budget._measures import GRACE, SAVED, MuSquared, down, saved, up
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
-from privacy.mechanisms.base import told
+from privacy.mechanisms.base import brief
 from privacy.notions.zcdp import rho_from_epsilon
 from privacy.numerics.rounding import U
 from privacy.relations import NeighboringRelation
@@ -126,7 +126,7 @@ class IndividualBudget:
             (squared,) = MuSquared().cost(mechanism, self.relation)
         except UnsupportedMechanism as refusal:
             raise UnsupportedMechanism(
-                f"No individual cost is proven for {told(mechanism)}. Spend unsampled Gaussians.",
+                f"No individual cost is proven for {brief(mechanism)}. Spend unsampled Gaussians.",
                 mechanism=refusal.mechanism,
                 notion=MuSquared.notion,
             ) from refusal

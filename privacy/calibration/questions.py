@@ -10,7 +10,7 @@ from privacy.accounting import Notion
 from privacy.calibration.search import Family, Make, RateFamily, Seek
 from privacy.calibration.targets import Target, family_for
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
-from privacy.names import told_by_ours
+from privacy.names import suggests_names
 from privacy.numerics.normal import log_gaussian_delta
 from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
@@ -40,7 +40,7 @@ def calibrate(
     certify: bool = ...,
     **target: Unpack[Target],
 ) -> float: ...
-@told_by_ours
+@suggests_names
 def calibrate(
     make: Make,
     *,
@@ -136,7 +136,7 @@ def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
     return PoissonSampled(Gaussian(noise_multiplier), sampling_probability=sampling_probability)
 
 
-@told_by_ours
+@suggests_names
 def noise_multiplier(
     *,
     epsilon: float | None = None,
@@ -222,7 +222,7 @@ def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) 
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 
-@told_by_ours
+@suggests_names
 def max_steps(
     *,
     epsilon: float,
@@ -263,7 +263,7 @@ def max_steps(
     return int(family.solve(1, math.inf, None, integer=True, certify=certify))
 
 
-@told_by_ours
+@suggests_names
 def max_sampling_probability(
     *,
     epsilon: float,
@@ -299,7 +299,7 @@ def max_sampling_probability(
     return family.solve(0, 1, None, integer=False, certify=certify)
 
 
-@told_by_ours
+@suggests_names
 def recalibrate(
     done: Mechanism,
     rest: Callable[[float], Mechanism],

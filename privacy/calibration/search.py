@@ -187,7 +187,7 @@ class Family:
         upward = (at_point > 0) == self.grows
         # usually d log(-log delta) / d log noise is about 2
         away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
-        step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, towards the other side
+        step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, toward the other side
         while not -atol <= at_point <= 0:  # log delta falls faster than log noise grows
             factor = math.exp(step)
             beyond = min(point * factor, high) if upward else max(point / factor, low)

@@ -17,7 +17,7 @@ from privacy import checks
 from privacy.certification._coverage import COVERS
 from privacy.guarantees import Guarantee, NotCertified, records_in
 from privacy.mechanisms import Mechanism, mechanism_from_json
-from privacy.mechanisms.base import told
+from privacy.mechanisms.base import brief
 from privacy.numerics.rounding import ULP
 from privacy.relations import NeighboringRelation
 
@@ -208,7 +208,7 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
             guarantee.mechanism, relation=guarantee.relation, notion=guarantee.notion
         ):
             break
-    of = "" if guarantee.mechanism is None else f" for {told(guarantee.mechanism)}"
+    of = "" if guarantee.mechanism is None else f" for {brief(guarantee.mechanism)}"
     raise NotCertified(
         f"No proof of {guarantee}{of}. Account for the whole mechanism with "
         f"{_provable(guarantee)}, or omit certify to get the float result."

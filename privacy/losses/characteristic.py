@@ -13,7 +13,7 @@ _PRODUCT = 2**16  # products below this size stay on one BLAS thread, which is f
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
 
 
-def centred_characteristic(
+def centered_characteristic(
     weight: Array | Complex, loss: Array | Complex, step: float, count: int
 ) -> Complex:
     """Return sum_j weight_j psi(i k step loss_j) for k = 0 .. count - 1, Im loss >= 0.

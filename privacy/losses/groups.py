@@ -81,7 +81,7 @@ class GroupSampledGaussian(AgainstNormal):
         q = self.sampling_probability
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
-    def _centres(self) -> tuple[Array, Array, Array]:
+    def _centers(self) -> tuple[Array, Array, Array]:
         """Return the position, weight and log weight of each center."""
         kept = slice(self.most + 1)
         j, weight, log_weight = _binomial(self.size, self.sampling_probability)
@@ -89,7 +89,7 @@ class GroupSampledGaussian(AgainstNormal):
 
     def _exponents(self, z: Array) -> tuple[Array, Array, Array, Array]:
         """Return the centers, and the log density ratio of each at z."""
-        place, weight, log_weight = self._centres()
+        place, weight, log_weight = self._centers()
         return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
 
     def _pull(self, z: float) -> float:
@@ -108,7 +108,7 @@ class GroupSampledGaussian(AgainstNormal):
         return np.where(np.abs(excess) < 0.5, np.log1p(np.clip(excess, -0.5, 0.5)), far)
 
     def _log_mixture(self, z: Array) -> Array:
-        place, _, log_weight = self._centres()
+        place, _, log_weight = self._centers()
 
         def block(some: Array) -> Array:
             return log_sum(log_weight - 0.5 * np.subtract.outer(some, place) ** 2)
@@ -236,7 +236,7 @@ class GroupSampledProfile(Profile):
         """Return the log mass beyond x of the components with centers other than 0."""
         j, _, log_weight = _binomial(self.size, self.q)
         side = -1 if below else 1
-        tails = [log_tail(side * (x - centre)) for centre in (j[1:] * self.mu).tolist()]
+        tails = [log_tail(side * (x - center)) for center in (j[1:] * self.mu).tolist()]
         return float(log_sum(log_weight[1:] + np.array(tails)))
 
     def _place(self, level: float) -> float:

@@ -87,7 +87,7 @@ class Mechanism:
     def for_group(self, size: int) -> "Mechanism":
         """Return the mechanism whose "one record" is a group of `size` >= 2 records."""
         raise UnsupportedMechanism(
-            f"No proven bound for {size} records of one user in {told(self)}. "
+            f"No proven bound for {size} records of one user in {brief(self)}. "
             "Try account(mechanism).group(size).",
             mechanism=self,
         )
@@ -108,13 +108,13 @@ def _to_json(value: Any) -> Any:
     return str(value) if isinstance(value, NeighboringRelation) else value
 
 
-_LONGEST_TOLD = 120
+_LONGEST = 120
 
 
-def told(mechanism: Mechanism) -> str:
+def brief(mechanism: Mechanism) -> str:
     """Return a mechanism as text, shortened for error messages."""
     text = _written(mechanism, 2)
-    return text if len(text) <= _LONGEST_TOLD else f"{type(mechanism).__name__}(...)"
+    return text if len(text) <= _LONGEST else f"{type(mechanism).__name__}(...)"
 
 
 def _written(mechanism: Mechanism, levels: int) -> str:
@@ -136,7 +136,7 @@ def unproven(
 ) -> UnsupportedMechanism:
     """Return the error for a mechanism without a proven bound under `relation`."""
     return UnsupportedMechanism(
-        f"No proven bound for {told(mechanism)} under {relation}. {reason}", mechanism=mechanism
+        f"No proven bound for {brief(mechanism)} under {relation}. {reason}", mechanism=mechanism
     )
 
 

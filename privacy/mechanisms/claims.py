@@ -12,15 +12,15 @@ from privacy.mechanisms.base import (
     UnsupportedMechanism,
     freeze,
     register_mechanism,
-    told,
+    brief,
     unproven,
 )
 from privacy.mechanisms.combinators import repeat
-from privacy.names import fields_told_by_ours
+from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """k-ary randomized response.
@@ -59,7 +59,7 @@ class RandomizedResponse(Mechanism):
         return repeat(self, size)
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class PureDP(Mechanism):
     """Any mechanism proven epsilon-DP under `relation`."""
@@ -84,7 +84,7 @@ class PureDP(Mechanism):
         return replace(self, epsilon=_scaled(self.epsilon, size))
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class ApproximateDP(Mechanism):
     """Any mechanism proven (epsilon, delta)-DP under `relation`; epsilon >= 0."""
@@ -124,14 +124,14 @@ class ApproximateDP(Mechanism):
             delta = _scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:
             raise UnsupportedMechanism(
-                f"{told(self)} has delta >= 1 for {size} records of one user. "
+                f"{brief(self)} has delta >= 1 for {size} records of one user. "
                 "Bound the number of records of one user.",
                 mechanism=self,
             )
         return replace(self, epsilon=_scaled(self.epsilon, size), delta=delta)
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class ZeroConcentratedDP(Mechanism):
     """Any mechanism proven rho-zCDP under `relation` (Bun and Steinke 2016)."""

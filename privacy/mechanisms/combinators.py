@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 from privacy import checks
-from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, checked, told
-from privacy.names import told_by_ours
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, checked, brief
+from privacy.names import suggests_names
 from privacy.relations import (
     ADD_OR_REMOVE_ONE,
     REPLACE_ONE,
@@ -97,7 +97,7 @@ class Parallel(Mechanism):
                 left[part] = ask(part, ADD_OR_REMOVE_ONE)
             except UnsupportedMechanism as refusal:
                 raise UnsupportedMechanism(
-                    f"Under {relation} a record may leave its cell, and {told(part)} has no "
+                    f"Under {relation} a record may leave its cell, and {brief(part)} has no "
                     f"proven bound under {ADD_OR_REMOVE_ONE}.\n"
                     'If cells are fixed by public data, pass cells="by_public_index".',
                     mechanism=part,
@@ -106,7 +106,7 @@ class Parallel(Mechanism):
         return answers, left
 
 
-@told_by_ours
+@suggests_names
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Return `count` runs of `mechanism`, each with independent randomness.
 

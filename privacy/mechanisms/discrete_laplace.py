@@ -7,14 +7,14 @@ from typing import ClassVar
 from privacy import checks
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.names import fields_told_by_ours
+from privacy.names import suggests_field_names
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 _LARGEST = 10_000  # a pair has one atom more than its distance
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
     """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.

@@ -9,12 +9,12 @@ from privacy import checks
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.names import fields_told_by_ours
+from privacy.names import suggests_field_names
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
     """Gaussian noise on a sum (or another query) of clipped records.
@@ -65,7 +65,7 @@ class Gaussian(Mechanism):
         return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
 
 
-@fields_told_by_ours
+@suggests_field_names
 @dataclass(frozen=True)
 class Laplace(Mechanism):
     """Laplace noise on a query of records clipped in L1 norm.

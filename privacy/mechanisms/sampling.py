@@ -10,7 +10,7 @@ from privacy.losses.pair import Loss
 from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated
 from privacy.mechanisms.noise import Gaussian
-from privacy.names import told_by_ours
+from privacy.names import suggests_names
 from privacy.numerics.rounding import sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
@@ -21,7 +21,7 @@ _LARGEST_GROUP = 1000
 class _Unsampled(type):
     """Make ``PoissonSampled(m, sampling_probability=1)`` return `m`."""
 
-    @told_by_ours
+    @suggests_names
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
         mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
         q = checks.probability(sampling_probability)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privacy.losses.characteristic import centred_characteristic
+from privacy.losses.characteristic import centered_characteristic
 from privacy.losses.quadrature import Array, Complex
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
@@ -146,7 +146,7 @@ class Line:
             if count * nodes.loss.size > _MOST_WORK:
                 raise Unresolved(f"{count} frequencies of {nodes.loss.size} nodes are too many")
             loss = nodes.loss - one_mean
-            log_one = _log1p(centred_characteristic(nodes.weight, loss, self.step, count))
+            log_one = _log1p(centered_characteristic(nodes.weight, loss, self.step, count))
             exponent += times * log_one
             # |psi(i w x)| is at most (w x)^2 / 2 and 2 w |x|
             rough, size = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)

@@ -10,7 +10,7 @@ from privacy import checks
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-NotFinite = Literal["zero", "refuse"]
+NotFinite = Literal["zero", "raise"]
 
 _USERS = "Pass one user for every row, a whole number or a string, or the name of a frame's column."
 
@@ -86,13 +86,13 @@ def _refuse_words(frame: Any) -> None:
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
     """Return `values` with NaN and infinities replaced by zero, or raise if there are any."""
-    if not_finite not in {"zero", "refuse"}:
-        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'refuse' to raise."
-        raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'refuse'", remedy))
+    if not_finite not in {"zero", "raise"}:
+        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' to raise."
+        raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'raise'", remedy))
     good = np.isfinite(values)
     if good.all():
         return values
-    if not_finite == "refuse":
+    if not_finite == "raise":
         remedy = "Pass not_finite='zero'. This error itself reveals that such values exist."
         raise ValueError(checks.expected("data", "<some NaN or infinity>", "finite", remedy))
     return np.where(good, values, 0.0)

@@ -45,7 +45,7 @@ class Contributions:
 
     Attributes
     ----------
-    for_life
+    has_cap_right
         Whether a `LifetimeCap` bounds the L2 norm of a user's rows in all releases together by
         `bound`. It covers one release: False once released, and in copies, pickles, forks and the
         result of ``dataclasses.replace``.
@@ -77,17 +77,17 @@ class Contributions:
         return Contributions, (self.values, self.bound, self.norm, self.unit, self.users)
 
     @property
-    def for_life(self) -> bool:
+    def has_cap_right(self) -> bool:
         """Whether the next release of this is covered by a `LifetimeCap`."""
         return bool(self._life)
 
-    def lasting(self) -> "Contributions":
+    def with_cap_right(self) -> "Contributions":
         """Return self with the right to one release under a `LifetimeCap`."""
         object.__setattr__(self, "_life", Right())
         return self
 
-    def take_life(self) -> bool:
-        """Return `for_life` and set it to False: the cap covers one release."""
+    def use_cap_right(self) -> bool:
+        """Return `has_cap_right` and set it to False: the cap covers one release."""
         return self._life is not None and self._life.use()
 
     def bound_in(self, norm: Norm) -> float:
@@ -123,7 +123,7 @@ def clip_records(
     columns
         The columns of a frame. Default: all.
     not_finite
-        ``"zero"``: a NaN or an infinity contributes 0. ``"refuse"``: raise; the error is then an
+        ``"zero"``: a NaN or an infinity contributes 0. ``"raise"``: raise; the error is then an
         output that depends on the data.
 
     Returns

@@ -83,7 +83,7 @@ class LifetimeCap:
         -------
         Contributions
             Each of L2 norm at most C; a user whose bound is exhausted contributes zero. The norm is
-            spent even if you release nothing afterwards.
+            spent even if you release nothing afterward.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class LifetimeCap:
             )
         with self._claim:
             clipped = self._spend(sums, ids)
-        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).lasting()
+        return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).with_cap_right()
 
     def _spend(self, sums: Floats, ids: list[Any]) -> Floats:
         """Clip the users' sums to their remaining bounds and spend the norms."""

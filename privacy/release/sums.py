@@ -119,8 +119,8 @@ def release_sum(
         raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
     law = Law(scale / step, isinstance(mechanism, Gaussian), is_rounded=True)
     # before noise is drawn: a retry after an error is a second release
-    for_life = contributions.for_life if simulation else contributions.take_life()
-    total = _sum(quantised(contributions.values, exponent), math.ceil(bound / step))
+    has_cap_right = contributions.has_cap_right if simulation else contributions.use_cap_right()
+    total = _sum(quantized(contributions.values, exponent), math.ceil(bound / step))
     noisy = np.asarray(total + draw(law, np.shape(total), source).astype(np.asarray(total).dtype))
     with np.errstate(over="ignore"):  # a sum too large for a float becomes infinite
         values = np.asarray(np.ldexp(noisy.astype(np.float64), exponent))
@@ -128,7 +128,7 @@ def release_sum(
         values,
         float(bound),
         mechanism,
-        for_life and law.is_gaussian,
+        has_cap_right and law.is_gaussian,
         contributions.unit,
         float(scale),
         float(step),
@@ -136,7 +136,7 @@ def release_sum(
     )
 
 
-def quantised(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:
+def quantized(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:
     """Return values as integer multiples of 2^exponent, rounded toward zero."""
     return np.trunc(np.ldexp(values, -exponent)).astype(np.int64)
 

@@ -1,6 +1,6 @@
 """Running sums with correlated noise, and the factorizations that correlate it.
 
-Importing the package registers its own kinds of factorizations with `register_factorisation`.
+Importing the package registers its own kinds of factorizations with `register_factorization`.
 """
 
 from privacy.running_sums import buffered, dense, toeplitz

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from privacy.running_sums import series
-from privacy.running_sums.factorisations import check_parts, register_factorisation
+from privacy.running_sums.factorizations import check_parts, register_factorization
 from privacy.running_sums.memory import Array, Buffers, Memory
 from privacy.running_sums.toeplitz import Toeplitz
 
 
-@register_factorisation
+@register_factorization
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Buffered(Toeplitz):
     """Toeplitz with coefficients sum_i weights_i decays_i^(n - 1), n >= 1, and 1 at n = 0."""

@@ -5,18 +5,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy.running_sums.factorisations import (
-    Factorisation,
+from privacy.running_sums.factorizations import (
+    Factorization,
     check_parts,
     part,
-    register_factorisation,
+    register_factorization,
 )
 from privacy.running_sums.memory import Array
 
 
-@register_factorisation
+@register_factorization
 @dataclass(frozen=True, eq=False)
-class Dense(Factorisation):
+class Dense(Factorization):
     """A dense C. `beside`: rows that are published too, in the same unit of noise."""
 
     kind: ClassVar[str] = "dense/1"

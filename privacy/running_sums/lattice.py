@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privacy import checks
 from privacy.numerics.rounding import round_up
 from privacy.release import noise as safe_noise
-from privacy.running_sums.factorisations import DENSE_LIMIT, Factorisation
+from privacy.running_sums.factorizations import DENSE_LIMIT, Factorization
 from privacy.running_sums.memory import Array, History
 from privacy.running_sums.participation import Participation
 
@@ -27,14 +27,14 @@ LARGEST = 2.0**42
 
 
 @dataclass(frozen=True, eq=False)
-class Rounded(Factorisation):
+class Rounded(Factorization):
     """`exact` with the entries of C rounded to 2^-20, as the lattice uses them.
 
     The entries decay but their number does not, so the noise of late releases changes by more than
     any entry does.
     """
 
-    exact: Factorisation
+    exact: Factorization
 
     def row(self, k: int) -> Array:
         """Return the rounded row."""
@@ -69,7 +69,7 @@ class Lattice:
 
     Parameters
     ----------
-    factorisation
+    factorization
         C; its entries are used as rounded to 2^-20.
     sigma, step
         Noise and lattice spacing in the values' unit.
@@ -81,13 +81,13 @@ class Lattice:
 
     def __init__(
         self,
-        factorisation: Factorisation,
+        factorization: Factorization,
         sigma: float,
         step: float,
         noise: Literal["rounded", "discrete"],
         size: int,
     ) -> None:
-        self._row = Rounded(factorisation.name, factorisation.releases, factorisation).row
+        self._row = Rounded(factorization.name, factorization.releases, factorization).row
         self._step = step
         remedy = "Choose a step between 2^-40 and 1 times sigma."
         self._sigma = checks.real(  # the step is a power of two: exact
@@ -96,25 +96,25 @@ class Lattice:
         self._draw = (
             safe_noise.rounded_gaussian if noise == "rounded" else safe_noise.discrete_gaussian
         )
-        band, releases = factorisation.band, factorisation.releases
+        band, releases = factorization.band, factorization.releases
         self._high = History(self._row, band, size, releases)
         self._low = History(self._row, band, size, releases)
         self.memory = History(self._row, band, size, releases)
 
     @staticmethod
-    def widening(factorisation: Factorisation, participation: Participation) -> float:
+    def widening(factorization: Factorization, participation: Participation) -> float:
         """Return an upper bound on the sensitivity added by rounding the entries of C.
 
         A column of at most `band` entries moves by at most 2^-21 sqrt(band).
         """
-        largest, band = factorisation.row_sum(), factorisation.band
-        least = float(factorisation.diagonal().min())
+        largest, band = factorization.row_sum(), factorization.band
+        least = float(factorization.diagonal().min())
         if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
             remedy = "Scale C, or use fewer releases."
             rule = "of row sums below 4096 and a diagonal of at least 2^-10"
-            raise ValueError(checks.expected("factorisation", factorisation.name, rule, remedy))
+            raise ValueError(checks.expected("factorization", factorization.name, rule, remedy))
         column = 2.0**-21 * band**0.5
-        return round_up(column * participation.total(factorisation.releases), 1e-9)
+        return round_up(column * participation.total(factorization.releases), 1e-9)
 
     def holds(self, values: Array) -> bool:
         """Return whether every value is a whole multiple of the step."""

@@ -50,7 +50,7 @@ def encoder(
             return matrix
     matrix = _best(counts, objective)
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage.write(path, {"kind": "factorisation"}, {"matrix": matrix})
+    storage.write(path, {"kind": "factorization"}, {"matrix": matrix})
     return matrix
 
 

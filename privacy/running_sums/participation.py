@@ -17,7 +17,7 @@ from privacy import checks
 from privacy.numerics.rounding import ULP, round_up
 
 if TYPE_CHECKING:
-    from privacy.running_sums.factorisations import Factorisation
+    from privacy.running_sums.factorizations import Factorization
 
 Cap = Literal["l1", "l2"]
 
@@ -86,7 +86,7 @@ class Participation(ABC):
         return _LifetimeCap(norm)
 
     @abstractmethod
-    def sensitivity(self, factorisation: "Factorisation") -> float:
+    def sensitivity(self, factorization: "Factorization") -> float:
         """Return an upper bound on the sensitivity of C x to one record, in clip norms."""
 
     @abstractmethod
@@ -107,9 +107,9 @@ def _root(square: float, terms: int) -> float:
 class _Once(Participation):
     kind: ClassVar[str] = "once/1"
 
-    def sensitivity(self, factorisation: "Factorisation") -> float:
-        largest = float(factorisation.column_norms().max())
-        return round_up(largest, factorisation.releases * ULP)
+    def sensitivity(self, factorization: "Factorization") -> float:
+        largest = float(factorization.column_norms().max())
+        return round_up(largest, factorization.releases * ULP)
 
     def total(self, releases: int) -> float:
         return 1.0
@@ -121,18 +121,18 @@ class _Consecutive(Participation):
 
     count: int
 
-    def sensitivity(self, factorisation: "Factorisation") -> float:
-        count = min(self.count, factorisation.releases)
-        monotone = factorisation.shifted_sum(count, 1)
+    def sensitivity(self, factorization: "Factorization") -> float:
+        count = min(self.count, factorization.releases)
+        monotone = factorization.shifted_sum(count, 1)
         if monotone is not None:
             return monotone
-        sums = np.zeros((factorisation.releases + 1,) * 2)
-        sums[1:, 1:] = factorisation.gram_bound().cumsum(0).cumsum(1)
-        ends = np.arange(count, factorisation.releases + 1)
+        sums = np.zeros((factorization.releases + 1,) * 2)
+        sums[1:, 1:] = factorization.gram_bound().cumsum(0).cumsum(1)
+        ends = np.arange(count, factorization.releases + 1)
         starts = ends - count
         windows = sums[ends, ends] - 2 * sums[starts, ends] + sums[starts, starts]
         # the differences cancel, so the error bound is relative to the largest sum
-        error = 8 * factorisation.releases * ULP * float(sums[-1, -1])
+        error = 8 * factorization.releases * ULP * float(sums[-1, -1])
         return _root(float(windows.max()) + error, 1)
 
     def total(self, releases: int) -> float:
@@ -149,14 +149,14 @@ class _Separated(Participation):
     def _most(self, releases: int) -> int:
         return min(self.count, -(-releases // self.separation))
 
-    def sensitivity(self, factorisation: "Factorisation") -> float:
-        count, apart = self._most(factorisation.releases), self.separation
-        monotone = factorisation.shifted_sum(count, apart)
+    def sensitivity(self, factorization: "Factorization") -> float:
+        count, apart = self._most(factorization.releases), self.separation
+        monotone = factorization.shifted_sum(count, apart)
         if monotone is not None:
             return monotone
         # The record's p-th release has index >= p * apart, and its q-th comes at least
         # (q - p) * apart later. The largest |G| of each such pair bounds the quadratic form.
-        gram = factorisation.gram_bound()
+        gram = factorization.gram_bound()
         later = np.maximum.accumulate(gram[:, ::-1], axis=1)[:, ::-1]
         square = 0.0
         for gap in range(count):
@@ -175,14 +175,14 @@ class _Explicit(Participation):
 
     patterns: tuple[tuple[float, ...], ...]
 
-    def sensitivity(self, factorisation: "Factorisation") -> float:
+    def sensitivity(self, factorization: "Factorization") -> float:
         weights = np.array(self.patterns)
-        if weights.shape[1] != factorisation.releases:
-            remedy = f"Pass one weight for each of the {factorisation.releases} releases."
-            rule = f"of length {factorisation.releases}"
+        if weights.shape[1] != factorization.releases:
+            remedy = f"Pass one weight for each of the {factorization.releases} releases."
+            rule = f"of length {factorization.releases}"
             raise ValueError(checks.expected("patterns", weights.shape[1], rule, remedy))
-        squares = ((weights @ factorisation.gram_bound()) * weights).sum(axis=1)
-        return _root(float(squares.max()), 2 * factorisation.releases)
+        squares = ((weights @ factorization.gram_bound()) * weights).sum(axis=1)
+        return _root(float(squares.max()), 2 * factorization.releases)
 
     def total(self, releases: int) -> float:
         return max(math.fsum(pattern) for pattern in self.patterns)
@@ -194,10 +194,10 @@ class _LifetimeCap(Participation):
 
     norm: Cap
 
-    def sensitivity(self, factorisation: "Factorisation") -> float:
+    def sensitivity(self, factorization: "Factorization") -> float:
         if self.norm == "l1":  # a convex form on a simplex is largest at a vertex: one release
-            return _Once().sensitivity(factorisation)
-        return factorisation.operator_norm()
+            return _Once().sensitivity(factorization)
+        return factorization.operator_norm()
 
     def total(self, releases: int) -> float:
         return 1.0 if self.norm == "l1" else math.sqrt(releases)

@@ -16,7 +16,7 @@ from privacy.numerics.exclusive import Claim
 from privacy.relations import NeighboringRelation
 from privacy.release import noise as safe_noise
 from privacy.running_sums import state_file
-from privacy.running_sums.factorisations import Factorisation
+from privacy.running_sums.factorizations import Factorization
 from privacy.running_sums.lattice import Lattice, Rounded
 from privacy.running_sums.memory import Array
 from privacy.running_sums.participation import Participation
@@ -30,7 +30,7 @@ class RunningSum:
 
     Parameters
     ----------
-    factorisation
+    factorization
         The correlation of the noise of the K releases; public.
     noise_multiplier
         As in `Gaussian`, > 0. All releases together cost as much as ONE release with it.
@@ -51,7 +51,7 @@ class RunningSum:
         Gaussian, for which only rho-zCDP is claimed.
     step
         Spacing of the lattice, a power of two. Default: about 2^-30 sigma. Values are whole
-        multiples of it: see `quantise`. Coordinates beyond 2^42 steps are clamped.
+        multiples of it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
     simulation
         Simulation only: float noise. The accounting is for ideal Gaussian noise; it does not hold
         for floats.
@@ -89,7 +89,7 @@ class RunningSum:
     --------
     >>> import privacy as dp
     >>> sums = dp.RunningSum(
-    ...     dp.Factorisation.column_normalised(33),
+    ...     dp.Factorization.column_normalized(33),
     ...     noise_multiplier=dp.noise_multiplier(epsilon=1, delta=1e-5),
     ...     shape=2, simulation=True, rng=1,
     ... )
@@ -101,7 +101,7 @@ class RunningSum:
 
     def __init__(
         self,
-        factorisation: Factorisation,
+        factorization: Factorization,
         *,
         noise_multiplier: float,
         shape: int | tuple[int, ...],
@@ -115,17 +115,17 @@ class RunningSum:
         rng: Any = None,
         path: str | PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(factorisation, Factorisation):
-            remedy = "Pass one, such as Factorisation.square_root(100)."
+        if not isinstance(factorization, Factorization):
+            remedy = "Pass one, such as Factorization.square_root(100)."
             raise TypeError(
-                checks.expected("factorisation", factorisation, "a Factorisation", remedy)
+                checks.expected("factorization", factorization, "a Factorization", remedy)
             )
         if noise not in get_args(Noise):
             rule = f"one of {get_args(Noise)}"
             remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
             raise ValueError(checks.expected("noise", noise, rule, remedy))
         gaussian = Gaussian(noise_multiplier, replace_distance)
-        self.factorisation = factorisation
+        self.factorization = factorization
         self.noise_multiplier = gaussian.noise_multiplier
         self.replace_distance = gaussian.replace_distance
         self.participation = Participation.once() if participation is None else participation
@@ -136,7 +136,7 @@ class RunningSum:
         self.shape = _shape(shape)
         size = math.prod(self.shape)
         self._scales = scales(
-            factorisation,
+            factorization,
             self.participation,
             gaussian,
             clip_norm=clip_norm,
@@ -166,9 +166,9 @@ class RunningSum:
     def _start_block(self) -> None:
         size = math.prod(self.shape)
         if self.simulation:
-            self._memory = self.factorisation.memory(size)
+            self._memory = self.factorization.memory(size)
             return
-        self._lattice = Lattice(self.factorisation, self.sigma, self.step_width, self.noise, size)
+        self._lattice = Lattice(self.factorization, self.sigma, self.step_width, self.noise, size)
         self._memory = self._lattice.memory
 
     @property
@@ -186,7 +186,7 @@ class RunningSum:
             return gaussian
         return self._scales.of_discrete_noise(gaussian, self.relation)
 
-    def quantise(self, contributions: Any) -> Array:
+    def quantize(self, contributions: Any) -> Array:
         """Return contributions on the lattice, each coordinate rounded toward zero.
 
         Quantize every record's contribution before you sum them. Rounding increases no norm, and
@@ -230,11 +230,11 @@ class RunningSum:
             return self._step(flat)
 
     def _step(self, values: Array) -> Array:
-        k = self.releases % self.factorisation.releases
+        k = self.releases % self.factorization.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
                 remedy = "Choose more releases at the start: a new block needs participation once."
-                rule = f"< {self.factorisation.releases} with {self.participation}"
+                rule = f"< {self.factorization.releases} with {self.participation}"
                 raise ValueError(checks.expected("releases", self.releases, rule, remedy))
             self._start_block()
         self._failed = True  # repeating an interrupted step would count its records twice
@@ -275,7 +275,7 @@ class RunningSum:
         if not np.all(np.isfinite(values)):
             raise ValueError(checks.expected("values", "...", "finite", remedy))
         if self._lattice is not None and not self._lattice.holds(values):
-            remedy = "Apply quantise() to each contribution before you sum them."
+            remedy = "Apply quantize() to each contribution before you sum them."
             rule = f"whole multiples of {self.step_width:g}"
             raise ValueError(checks.expected("values", "...", rule, remedy))
         flat: Array = values.reshape(-1)
@@ -285,7 +285,7 @@ class RunningSum:
         """Return row k of C^-1 z, by forward substitution."""
         assert self._generator is not None
         fresh = self.sigma * self._generator.standard_normal(len(self._prefix))
-        diagonal = self.factorisation.row(k)[-1]
+        diagonal = self.factorization.row(k)[-1]
         correlated = (fresh - self._memory.past(k)) / diagonal
         self._memory.push(correlated)
         return correlated
@@ -297,8 +297,8 @@ class RunningSum:
         rounded C. With discrete noise it is an upper bound; rounding adds less than step^2.
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
-        blocks, k = divmod(release - 1, self.factorisation.releases)
-        last = self._variance(self.factorisation.releases - 1) if blocks else 0.0
+        blocks, k = divmod(release - 1, self.factorization.releases)
+        last = self._variance(self.factorization.releases - 1) if blocks else 0.0
         return self.sigma**2 * (blocks * last + self._variance(k))
 
     def _variance(self, k: int) -> float:
@@ -308,13 +308,13 @@ class RunningSum:
 
     @cached_property
     def _simulated_variances(self) -> Array:
-        variances: Array = np.square(self.factorisation.noise_std())
+        variances: Array = np.square(self.factorization.noise_std())
         return variances
 
     @cached_property
     def _rounded(self) -> Rounded:
-        factorisation = self.factorisation
-        return Rounded(factorisation.name, factorisation.releases, factorisation)
+        factorization = self.factorization
+        return Rounded(factorization.name, factorization.releases, factorization)
 
     def noise_covariance(self, releases: int) -> Array:
         """Return the noise covariance of releases 1 .. `releases`, for one coordinate.
@@ -326,8 +326,8 @@ class RunningSum:
             to that of the last sum. Coordinates are independent.
         """
         releases = checks.count("releases", releases, "Pass the number of releases.")
-        most = self.factorisation.releases
-        used = self.factorisation if self.simulation else self._rounded
+        most = self.factorization.releases
+        used = self.factorization if self.simulation else self._rounded
         decoder = used.decoder(min(releases, most))
         rows = np.zeros((releases, -(-releases // most) * len(decoder)))
         for start in range(0, releases, most):

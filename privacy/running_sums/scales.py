@@ -7,7 +7,7 @@ from privacy import checks
 from privacy.mechanisms import Gaussian, ZeroConcentratedDP
 from privacy.numerics.rounding import ULP, round_up
 from privacy.relations import NeighboringRelation
-from privacy.running_sums.factorisations import Factorisation
+from privacy.running_sums.factorizations import Factorization
 from privacy.running_sums.lattice import Lattice
 from privacy.running_sums.participation import Participation
 
@@ -47,7 +47,7 @@ class Scales:
 
 
 def scales(
-    factorisation: Factorisation,
+    factorization: Factorization,
     participation: Participation,
     gaussian: Gaussian,
     *,
@@ -66,16 +66,16 @@ def scales(
     clip_norm = checks.real(
         "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
     )
-    sensitivity = factorisation.sensitivity(participation)
+    sensitivity = factorization.sensitivity(participation)
     if not simulation:
-        sensitivity += Lattice.widening(factorisation, participation)
+        sensitivity += Lattice.widening(factorization, participation)
     base = gaussian.noise_multiplier * clip_norm * sensitivity
     if not 1e-150 < base < 1e150:
         remedy = "Choose a unit in which the noise is between 1e-150 and 1e150."
         raise ValueError(checks.expected("clip_norm", clip_norm, "in range", remedy))
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
-    rounding = width * _steps_of_rounding(factorisation, participation, distance, size)
+    rounding = width * _steps_of_rounding(factorization, participation, distance, size)
     # under REPLACE_ONE the record moves C x replace_distance times as far, rounding does not
     reach = rounding / min(1.0, distance)
     charged = clip_norm * sensitivity + reach
@@ -94,14 +94,14 @@ def _width(step: float | None, sigma: float) -> float:
 
 
 def _steps_of_rounding(
-    factorisation: Factorisation, participation: Participation, distance: float, size: int
+    factorization: Factorization, participation: Participation, distance: float, size: int
 ) -> float:
     """Return how many steps rounding can add to the distance between two C x."""
-    releases = factorisation.releases
+    releases = factorization.releases
     steps = math.sqrt(releases * size)  # a step for each coordinate of each row
     if distance < 2:
         # rounding toward zero keeps two records in their ball, but can increase their distance
         times = 1 if participation == Participation.once() else releases
-        longest = float(factorisation.column_norms().max())
+        longest = float(factorization.column_norms().max())
         steps += times * longest * (1 + 1e-9) * math.sqrt(size)
     return steps

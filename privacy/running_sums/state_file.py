@@ -9,7 +9,7 @@ import numpy as np
 
 from privacy import checks
 from privacy.numerics import storage
-from privacy.running_sums.factorisations import KINDS, build, registered_kind
+from privacy.running_sums.factorizations import KINDS, build, registered_kind
 from privacy.running_sums.memory import History
 from privacy.running_sums.participation import Participation, from_json, to_json
 
@@ -40,9 +40,9 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
     """Return the header and the arrays of the whole state."""
     header = {
         "kind": _KIND,
-        "factorisation": registered_kind(sums.factorisation),
-        "name": sums.factorisation.name,
-        "K": sums.factorisation.releases,
+        "factorization": registered_kind(sums.factorization),
+        "name": sums.factorization.name,
+        "K": sums.factorization.releases,
         "participation": to_json(sums.participation),
         "shape": sums.shape,
         "step": sums.step_width or None,
@@ -52,7 +52,7 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
         "generator": sums._generator and sums._generator.bit_generator.state,
     }
     arrays: storage.Arrays = {
-        f"C_{name}": array for name, array in sums.factorisation.arrays().items()
+        f"C_{name}": array for name, array in sums.factorization.arrays().items()
     }
     arrays |= {"prefix": sums._prefix, "memory": sums._memory.state()}
     if sums._lattice is not None:
@@ -86,7 +86,7 @@ def seal(
     """
     if (
         not isinstance(sums._memory, History)
-        or sums.factorisation.band < sums.factorisation.releases
+        or sums.factorization.band < sums.factorization.releases
     ):
         return [], []  # a banded history is short
     length = max(1, _PART // math.prod(sums.shape))
@@ -134,7 +134,7 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
         if header.get("kind") != _KIND:
             remedy = "Pass a file that save() wrote."
             raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
-        kind = header.get("factorisation")
+        kind = header.get("factorization")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
             remedy = "Import the module that registers this kind."
             rule = f"of a registered kind of factorization, which {kind!r} is not"
@@ -156,7 +156,7 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
 
 def _rename(header: dict[str, Any]) -> None:
     """Replace the kind names of version 0.1."""
-    for fields, name in ((header, "factorisation"), (header["participation"], "kind")):
+    for fields, name in ((header, "factorization"), (header["participation"], "kind")):
         fields[name] = _OLD_NAMES.get(fields[name], fields[name])
 
 
@@ -165,7 +165,7 @@ def _rebuilt(
 ) -> "RunningSum":
     factors = {name[2:]: array for name, array in arrays.items() if name.startswith("C_")}
     sums = own(
-        build(header["factorisation"], header["name"], header["K"], factors),
+        build(header["factorization"], header["name"], header["K"], factors),
         participation=from_json(header["participation"]),
         shape=tuple(header["shape"]),
         step=header["step"],
@@ -173,7 +173,7 @@ def _rebuilt(
     )
     if sums._generator is not None:
         sums._generator = _generator(header["generator"])
-    releases, most = header["releases"], sums.factorisation.releases
+    releases, most = header["releases"], sums.factorization.releases
     if releases != 0:
         releases = checks.count("releases", releases, "Restore the file from a backup.")
     if releases > most and sums.participation != Participation.once():

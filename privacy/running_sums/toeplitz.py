@@ -7,17 +7,17 @@ import numpy as np
 
 from privacy.numerics.rounding import ULP, round_up
 from privacy.running_sums import series
-from privacy.running_sums.factorisations import (
-    Factorisation,
+from privacy.running_sums.factorizations import (
+    Factorization,
     check_parts,
-    register_factorisation,
+    register_factorization,
 )
 from privacy.running_sums.memory import Array
 
 
-@register_factorisation
+@register_factorization
 @dataclass(frozen=True, eq=False)
-class Toeplitz(Factorisation):
+class Toeplitz(Factorization):
     """C_kj = coefficients_(k - j) / scale_j."""
 
     kind: ClassVar[str] = "toeplitz/1"

@@ -152,7 +152,7 @@ def sample(source):
 
 
 def audit_sample(source):
-    """Replay the releases of a source on neighbouring data sets, and test their outputs."""
+    """Replay the releases of a source on neighboring data sets, and test their outputs."""
     import privacy as dp
     from privacy.audit import (
         assert_contribution,

@@ -65,7 +65,7 @@ TABLE = np.random.default_rng(18).random((9, 3))  # reward of each round and act
 
 
 def ours(**options):
-    return bandits.PrivateUCB(first=3, ratio=1.0, centre=0.5, **COMMON, **options)
+    return bandits.PrivateUCB(first=3, ratio=1.0, center=0.5, **COMMON, **options)
 
 
 def seed_algorithm(**options):
@@ -93,15 +93,15 @@ def statistic(algorithm, transcript, null, other, scale=1.0):
     picks, prefixes, _ = transcript
     span = algorithm.reward_range
     known = np.array([TABLE[t][np.argmax(CONTEXTS[t] @ x)] for t, x in enumerate(picks)])
-    known = span.centred_all(known)
-    known[TARGET] = span.centred(null)
+    known = span.centered_all(known)
+    known[TARGET] = span.centered(null)
     sums = (known[:, None] * picks).reshape(3, 3, -1).sum(1)
     increments = np.diff(prefixes, axis=0, prepend=0 * prefixes[:1]) - sums
-    encoder = algorithm.factorisation.encoder(3)
+    encoder = algorithm.factorization.encoder(3)
     column = encoder[:, TARGET // 3]
     sigma = algorithm.noise_multiplier * algorithm.clip_norm
     whitened = encoder @ increments / sigma
-    sign = np.sign(other - (span.centre if math.isnan(null) else null))
+    sign = np.sign(other - (span.center if math.isnan(null) else null))
     return float(sign * column @ whitened @ picks[TARGET] / np.linalg.norm(column))
 
 
@@ -130,7 +130,7 @@ def audit(
     ("algorithm", "null"),
     [
         pytest.param(ours(), 0.0, id="ours"),
-        pytest.param(ours(noise="column_normalised", estimator="prefix"), 0.0, id="prefix"),
+        pytest.param(ours(noise="column_normalized", estimator="prefix"), 0.0, id="prefix"),
         pytest.param(ours(relation="REPLACE_SPECIAL"), math.nan, id="missing"),
         pytest.param(seed_algorithm(calibration="exact"), 0.0, id="AdaPrivateTS"),
         pytest.param(
@@ -168,8 +168,8 @@ class _Unclipped:
     def __init__(self, span):
         self.span = span
 
-    def centred(self, reward):
-        return reward - self.span.centre
+    def centered(self, reward):
+        return reward - self.span.center
 
 
 def test_a_reward_that_is_not_clipped_is_caught():
@@ -178,19 +178,19 @@ def test_a_reward_that_is_not_clipped_is_caught():
 
 
 class _MissingFirst(_Unclipped):
-    def centred(self, reward):
+    def centered(self, reward):
         reward = 0.0 if math.isnan(reward) else reward
-        return self.span.centred(reward)
+        return self.span.centered(reward)
 
 
-def missing_before_centring(agent):
+def missing_before_centering(agent):
     agent._range = _MissingFirst(agent._range)
     return agent
 
 
-def test_missing_turned_to_zero_before_centring_is_caught():
+def test_missing_turned_to_zero_before_centering_is_caught():
     algorithm = ours(relation="REPLACE_SPECIAL")
-    found = audit(algorithm, math.nan, 1.0, missing_before_centring, trials=300)
+    found = audit(algorithm, math.nan, 1.0, missing_before_centering, trials=300)
     assert found > claimed(algorithm)
 
 
@@ -302,12 +302,12 @@ class _Amnesia(dict):
 
 def user_level(per_batch):
     return bandits.AdaPrivateUser(
-        batch=3, centre=0.5, cap=0.6, per_batch=per_batch, calibration="exact", **COMMON
+        batch=3, center=0.5, cap=0.6, per_batch=per_batch, calibration="exact", **COMMON
     )
 
 
 def user_audit(algorithm, direction, change=lambda agent: agent):
-    # the other users' rewards are at the centre and add nothing
+    # the other users' rewards are at the center and add nothing
     direction = np.array(direction) / np.linalg.norm(direction)
     outcomes = [
         np.array([users_play(algorithm, i, value, change) @ direction for i in range(TRIALS)])
@@ -324,7 +324,7 @@ def test_all_rewards_of_a_user_stay_within_the_lifetime_cap():
     assert found >= 0.7 * claimed(algorithm)
 
 
-def test_a_cap_a_batch_without_a_lifetime_is_caught():
+def test_a_cap_per_batch_without_a_lifetime_cap_is_caught():
     algorithm = user_level(0.5)
     assert user_audit(algorithm, [1, 1, 1], cap_per_batch_only) > claimed(algorithm)
 

@@ -65,7 +65,7 @@ def test_a_bound_from_mu_is_for_gaussians_alone(claim):
     assert epsilon_lower_bound(*scores, 1e-5, claim=claim) == plain
 
 
-def test_a_bounded_loss_is_found_from_below():
+def test_the_bound_of_a_bounded_loss_is_below_its_epsilon():
     for epsilon in (0.5, 2.0):
         scores = losses(dp.PureDP(epsilon), ONE, np.random.default_rng(3), 50_000)
         assert 0.9 * epsilon < epsilon_lower_bound(*scores, 0.0) <= epsilon
@@ -83,7 +83,7 @@ def test_false_alarms_are_rare():
     assert wrong[1] <= 30
 
 
-def test_nothing_is_known_from_noise():
+def test_noise_alone_gives_no_bound():
     rng = np.random.default_rng(5)
     scores = rng.normal(size=1000), rng.normal(size=1000)
     assert epsilon_lower_bound(*scores, 1e-5) == 0
@@ -156,7 +156,7 @@ def test_scores_that_are_no_ratios_are_refused(kind, mu):
     assert not falsify(dp.Gaussian(20.0), *right).warning
 
 
-def test_exchanged_scores_are_told_by_a_sequential_audit():
+def test_a_sequential_audit_detects_exchanged_scores():
     zero, one = normal_ratios(1.0, 500)
     watch = SequentialAudit(dp.Gaussian(5.0))
     watch.update(one, zero)

@@ -75,7 +75,7 @@ def test_the_package_passes_its_audits(check):
     check()
 
 
-def test_a_rare_disaster_behind_a_gaussian_is_caught():
+def test_a_rare_leak_beside_gaussian_noise_is_caught():
     """One output in 200 gives the data away: far too rare to be seen in how often one is right."""
     rng = np.random.default_rng(7)
     claim = dp.Gaussian(4.0)
@@ -125,7 +125,7 @@ def test_a_release_is_run_and_scored():
     assert honest != audit(count, pair, dp.Gaussian(1.0), runs=3000, seed=1)
 
 
-def test_a_finding_tells_its_story():
+def test_a_finding_prints_its_claim_and_evidence():
     finding = falsify(dp.Gaussian(9.0), [-1.0] * 100, [1.0] * 100, significance=1e-6)
     assert finding.falsified
     assert str(finding).startswith("Gaussian(noise_multiplier=9.0")

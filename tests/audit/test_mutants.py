@@ -223,7 +223,7 @@ class Patcher:
 
 @contextmanager
 def loaded_afresh(module=None, before="", after=""):
-    """Load the package anew, one of its modules patched; put the real one back afterwards."""
+    """Load the package anew, one of its modules patched; put the real one back afterward."""
 
     def ours(name):
         return name == "privacy" or name.startswith("privacy.")

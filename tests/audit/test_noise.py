@@ -94,4 +94,4 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="Expected clip_norm"):
         falsify_noise(dp.Gaussian(1.0), [0.0], clip_norm=0)
     with pytest.raises(ValueError, match="Expected aspect"):
-        falsify_noise(dp.Gaussian(1.0), [0.0], aspect="colour")
+        falsify_noise(dp.Gaussian(1.0), [0.0], aspect="color")

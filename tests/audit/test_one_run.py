@@ -47,7 +47,7 @@ def test_false_alarms_are_rare():
     assert wrong <= 22
 
 
-def test_a_false_claim_falls():
+def test_a_false_claim_is_falsified():
     right = guessed(2.0, 0.0, 1000, np.random.default_rng(1))
     counts = {"canaries": 1000, "guesses": 1000, "correct": right}
     finding = falsify_one_run(dp.PureDP(1.0), **counts, significance=1e-6)
@@ -93,7 +93,7 @@ def test_false_alarms_of_a_pure_claim_are_rare():
     assert 2 <= alarms <= 38
 
 
-def test_guesses_the_wrong_way_round_are_told():
+def test_inverted_guesses_are_reported():
     wrong = {"canaries": 1000, "guesses": 200, "correct": 30}
     found = falsify_one_run(dp.PureDP(1.3), **wrong)
     assert not found.falsified
@@ -116,7 +116,7 @@ def test_delta_costs():
     "counts", [(100, 60, 45), (1000, 1000, 700), (5000, 300, 290), (50, 20, 20)]
 )
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-4, 1e-2])
-def test_a_larger_epsilon_is_falsified_no_sooner(counts, delta):
+def test_a_larger_claimed_epsilon_is_falsified_no_earlier(counts, delta):
     """As far as the p-value is small: the bound is where it first stops to be."""
     found = np.array([p_value(*counts, e, delta) for e in np.linspace(0, 8, 161)])
     small = int(np.argmax(found > 0.25))

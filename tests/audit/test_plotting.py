@@ -28,10 +28,10 @@ def test_the_claimed_curve_of_a_response():
 
 
 @pytest.mark.parametrize("scores", [([], []), ([1.0], []), ([np.nan], [1.0]), ([[1.0]], [[1.0]])])
-def test_a_picture_of_nothing_is_refused(scores):
+def test_an_empty_plot_is_refused(scores):
     with pytest.raises(ValueError, match=r"^Expected scores_[01]="):
         plot_tradeoff(dp.account(dp.Gaussian(1.0)), *scores)
-    with pytest.raises(ValueError, match=r"^Expected factorisations="):
+    with pytest.raises(ValueError, match=r"^Expected factorizations="):
         plot_running_sums([])
 
 

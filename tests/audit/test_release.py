@@ -1,4 +1,4 @@
-"""The released sum against what its mechanism claims, by experiment on neighbouring inputs."""
+"""The released sum against what its mechanism claims, by experiment on neighboring inputs."""
 
 import math
 

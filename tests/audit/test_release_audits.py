@@ -35,7 +35,7 @@ AUDITED = {
     "float_gaussian_for_simulation",
     "test_chosen_norm": "ChosenNorm choose_clip_norm",
     "test_released_sum": "Release release_sum",
-    "test_running_sum": "RunningSum Factorisation Participation",
+    "test_running_sum": "RunningSum Factorization Participation",
 }
 
 
@@ -48,7 +48,7 @@ def test_every_public_name_is_audited():
             ("privacy.release", "privacy.running_sums")
         )
     }
-    released.remove("register_factorisation")  # touches no data, and its kinds are audited
+    released.remove("register_factorization")  # touches no data, and its kinds are audited
     assert released <= {name for names in AUDITED.values() for name in names.split()}
     assert set(AUDITED) <= set(globals())
 
@@ -145,7 +145,7 @@ def test_released_sum(claim):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("kind", ["independent", "square_root", "column_normalised", "binary_tree"])
+@pytest.mark.parametrize("kind", ["independent", "square_root", "column_normalized", "binary_tree"])
 def test_running_sum(kind, count):
     """A record in `count` consecutive releases, of values that follow earlier outputs.
 
@@ -153,13 +153,13 @@ def test_running_sum(kind, count):
     """
     pytest.importorskip("privacy.running_sums.running_sum", reason="there are no running sums")
     runs, releases, claim = 20_000, 6, dp.Gaussian(1.5)
-    makers = dp.Factorisation
-    factorisation = getattr(makers, kind)(releases)
+    makers = dp.Factorization
+    factorization = getattr(makers, kind)(releases)
     participation = dp.Participation.consecutive(count)
 
     def transcripts(contribution, seed, noise_multiplier=1.5):
         sums = dp.RunningSum(
-            factorisation,
+            factorization,
             noise_multiplier=noise_multiplier,
             shape=runs,
             participation=participation,

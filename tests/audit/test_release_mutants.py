@@ -253,7 +253,7 @@ MUTANTS = [
         "float sum",
         check_exact_sum,
         "sums",
-        "_sum(quantised(contributions.values, exponent), math.ceil(bound / step))",
+        "_sum(quantized(contributions.values, exponent), math.ceil(bound / step))",
         "np.trunc(np.ldexp(contributions.values.sum(axis=0), -exponent)).astype(np.int64)",
     ),
     ("rounded to nearest", check_exact_sum, "sums", "np.trunc(np.ldexp(", "np.rint(np.ldexp("),

@@ -161,7 +161,7 @@ def test_claims_are_held_to_their_relation():
         (lambda data, rng: math.nan + rng.normal(), "not a finite"),
     ],
 )
-def test_what_tells_the_data_sets_apart(release, told):
+def test_a_difference_between_the_data_sets_is_a_violation(release, told):
     with pytest.raises(Violation, match=told):
         spent(release, PAIR)
 
@@ -185,7 +185,7 @@ def test_mixed_and_surplus_noise_is_refused():
 
 
 @pytest.mark.parametrize("bend", [np.sinh, np.tanh, lambda x: np.clip(x, -9, 9), np.exp])
-def test_noise_that_is_bent_afterwards_is_refused(bend):
+def test_noise_changed_after_drawing_is_refused(bend):
     with np.errstate(over="ignore"), pytest.raises((ValueError, Violation)):
         spent(lambda data, rng: bend(len(data) + rng.normal(0, 1e-4)), PAIR)
 

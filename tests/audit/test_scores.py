@@ -80,7 +80,7 @@ def test_what_differs_is_found():
         assert found.falsified, what
 
 
-def test_a_classifier_sees_more():
+def test_a_classifier_finds_more_than_one_statistic():
     """Two numbers that have one sign or opposite ones: a single direction shows little of that."""
     rng = rng_of(3)
 
@@ -115,7 +115,7 @@ def test_a_length_that_depends_on_the_data_is_caught():
     assert audit(longer, ([1], [1, 2, 3]), dp.PureDP(0.1), runs=1000).falsified
 
 
-def test_a_length_that_tells_the_data_sets_apart_is_caught():
+def test_an_output_length_that_differs_between_the_data_sets_is_caught():
     def one_more(data, rng):
         return [0.0] * len(data)
 

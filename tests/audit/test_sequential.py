@@ -45,7 +45,7 @@ def test_wealth_is_the_integral_of_all_bets():
     assert betaln(1, 1) == 0
 
 
-def test_a_true_claim_is_rarely_ever_falsified():
+def test_false_positives_of_a_sequential_audit_are_rare():
     """Looked at after every batch, at 5 %: 300 watches, at most about 15 alarms."""
     alarms = 0
     for seed in np.random.SeedSequence(2026).spawn(300):

@@ -1,4 +1,4 @@
-"""Strategies of neighbouring data sets."""
+"""Strategies of neighboring data sets."""
 
 import math
 from collections import Counter

@@ -261,30 +261,30 @@ def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
     """Measure the noise and time of correlated noise, and steps in the last 1000 of 10,000."""
     import numpy as np
 
-    kinds = dp.Factorisation
+    kinds = dp.Factorization
     for name, make, limits in (
         ("independent", kinds.independent, (3.92, 5.75)),
-        ("column-normalised", kinds.column_normalised, (1.925, 2.015)),
-        ("mean-square optimum", kinds.optimised, (1.905, 2.095)),
+        ("column-normalized", kinds.column_normalized, (1.925, 2.015)),
+        ("mean-square optimum", kinds.optimized, (1.905, 2.095)),
     ):
-        factorisation = make(33)
-        noise = factorisation.sensitivity() * factorisation.noise_std()
+        factorization = make(33)
+        noise = factorization.sensitivity() * factorization.noise_std()
         yield Figure(f"mean noise, K=33, {name}", noise.mean(), "", limits[0])
         yield Figure(f"largest noise, K=33, {name}", noise.max(), "", limits[1])
-    flat = kinds.optimised(33, objective="max")
+    flat = kinds.optimized(33, objective="max")
     yield Figure("largest noise, K=33, max optimum", flat.sensitivity() * flat.noise_std().max())
-    consecutive = kinds.column_normalised(33).sensitivity(dp.Participation.consecutive(10))
+    consecutive = kinds.column_normalized(33).sensitivity(dp.Participation.consecutive(10))
     off = abs(consecutive / math.sqrt(10) - 2.4248)
     yield Figure("10 consecutive participations, K=33, |found - 2.4248|", off, "", 5e-5)
 
     for objective in ("mean-square", "max"):
         start = time.process_time_ns()
-        kinds.optimised(33, objective=objective)
+        kinds.optimized(33, objective=objective)
         seconds = (time.process_time_ns() - start) * 1e-9
-        yield Figure(f"optimised K=33, {objective}", seconds, "s", 5)
+        yield Figure(f"optimized K=33, {objective}", seconds, "s", 5)
     start = time.process_time_ns()
-    large = kinds.optimised(1000)
-    yield Figure("optimised K=1000, mean-square", (time.process_time_ns() - start) * 1e-9, "s", 180)
+    large = kinds.optimized(1000)
+    yield Figure("optimized K=1000, mean-square", (time.process_time_ns() - start) * 1e-9, "s", 180)
     noise = large.sensitivity() * large.noise_std()
     yield Figure("mean noise, K=1000, mean-square optimum", noise.mean(), "", 2.955)
     yield Figure("largest noise, K=1000, mean-square optimum", noise.max(), "", 3.195)
@@ -292,7 +292,7 @@ def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
     for name, make, simulation in (
         ("square root, released", kinds.square_root, False),
         ("square root, simulated", kinds.square_root, True),
-        ("column-normalised, released", kinds.column_normalised, False),
+        ("column-normalized, released", kinds.column_normalized, False),
         ("buffered, simulated", kinds.buffered, True),
     ):
         sums = dp.RunningSum(make(10_000), noise_multiplier=1.0, shape=50, simulation=simulation)
@@ -362,10 +362,10 @@ def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
         ("AdaPrivateUCB, exact", bandits.AdaPrivateUCB(**options), 1 / 0.3),
         (
             "PrivateUCB, last prefix",
-            bandits.PrivateUCB(centre=0.5, estimator="prefix", **options),
+            bandits.PrivateUCB(center=0.5, estimator="prefix", **options),
             0.5,
         ),
-        ("PrivateUCB, all releases", bandits.PrivateUCB(centre=0.5, **options), 0.5),
+        ("PrivateUCB, all releases", bandits.PrivateUCB(center=0.5, **options), 0.5),
         ("AdaPrivateTS, frozen", bandits.AdaPrivateTS(frozen=True, **options), None),
         ("AdaPrivateUCB, frozen", bandits.AdaPrivateUCB(frozen=True, **options), 0.5),
     ):
@@ -407,11 +407,11 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
         epsilon: float, *, frozen: bool, dimension: int = 20, rounds: int = 10_000
     ) -> dict[str, Any]:
         same = {"dimension": dimension, "rounds": rounds, "epsilon": epsilon, **BANDIT}
-        fair = bandits.AdaPrivateTS(centre=0.5, scale=0.1, frozen=frozen, **same)
+        fair = bandits.AdaPrivateTS(center=0.5, scale=0.1, frozen=frozen, **same)
         return {
             "AdaPrivate-UCB": bandits.AdaPrivateUCB(frozen=frozen, **same),
             "fair baseline": fair,
-            "ours": bandits.PrivateUCB(centre=0.5, **same),
+            "ours": bandits.PrivateUCB(center=0.5, **same),
         }
 
     for epsilon, (seed_ts, seed_ucb, most) in REGRET.items():
@@ -421,9 +421,9 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
             | {
                 "AdaPrivate-TS": bandits.AdaPrivateTS(**same),
                 "AdaPrivate-TS, frozen": bandits.AdaPrivateTS(frozen=True, **same),
-                "ours, Thompson": bandits.PrivateThompson(centre=0.5, **same),
-                "ours, centre learnt": bandits.PrivateUCB(**same),
-                "ours, centre learnt from 0": bandits.PrivateUCB(centre=0.0, bias=0.25, **same),
+                "ours, Thompson": bandits.PrivateThompson(center=0.5, **same),
+                "ours, center learned": bandits.PrivateUCB(**same),
+                "ours, center learned from 0": bandits.PrivateUCB(center=0.0, bias=0.25, **same),
             }
         )
         at = f"epsilon={epsilon:g}"
@@ -436,12 +436,12 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
                 yield Figure(f"{at} {name} from {before}, in s.e.", distance, "", 3)
         mean, error = found["ours"]
         yield Figure(f"{at} ours, mean + 2 s.e.", mean + 2 * error, "", most)
-        for name in ("ours, centre learnt", "ours, centre learnt from 0"):
-            yield Figure(f"{at} {name} over centre given", found[name][0] / mean, "", 1.1)
+        for name in ("ours, center learned", "ours, center learned from 0"):
+            yield Figure(f"{at} {name} over center given", found[name][0] / mean, "", 1.1)
 
     for name, world, sizes in (
         ("linear rewards", bandits.Synthetic(link="linear"), {}),
-        ("Gaussian rewards", bandits.Synthetic(law="gaussian"), {}),
+        ("Gaussian rewards", bandits.Synthetic(reward_distribution="gaussian"), {}),
         ("d=5", bandits.Synthetic(dimension=5), {"dimension": 5}),
         ("d=50", bandits.Synthetic(dimension=50), {"dimension": 50}),
         ("T=2500", bandits.Synthetic(), {"rounds": 2500}),

@@ -159,7 +159,7 @@ class Sum(Case):
             sums = dp.RunningSum.restore(self.path)
         else:
             sums = dp.RunningSum(
-                dp.Factorisation.square_root(BLOCK),
+                dp.Factorization.square_root(BLOCK),
                 noise_multiplier=1.0,
                 shape=DIMENSION,
                 path=self.path,

@@ -62,13 +62,13 @@ def theirs(log):
     greedy[np.arange(len(chosen)), chosen] = 1
     common = {"reward": log.reward, "action": log.action, "position": log.position}
     weighted = common | {"pscore": log.propensity, "action_dist": target}
-    modelled = weighted | {"estimated_rewards_by_reg_model": model}
+    modeled = weighted | {"estimated_rewards_by_reg_model": model}
     snips = ope.SelfNormalizedInverseProbabilityWeighting()
     return {
         "replay": ope.ReplayMethod().estimate_policy_value(**common, action_dist=greedy),
         "ips": ope.InverseProbabilityWeighting().estimate_policy_value(**weighted),
         "snips": snips.estimate_policy_value(**weighted),
-        "dr": ope.DoublyRobust().estimate_policy_value(**modelled),
+        "dr": ope.DoublyRobust().estimate_policy_value(**modeled),
     }
 
 

@@ -312,7 +312,7 @@ def up_of(value):
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
-def test_a_record_that_moves_pays_in_both_cells():
+def test_a_record_that_changes_cells_is_charged_in_both():
     """Two cells at distance 1: replaced in place costs 1/49, leaving one for the other 2/49."""
     budget = dp.Budget(rho=1, delta=1e-6, relation="REPLACE_ONE")
     near = dp.Gaussian(7.0, replace_distance=1)
@@ -399,7 +399,7 @@ class TestSaved:
         with pytest.raises(ValueError, match="Expected form="):
             dp.Budget.from_json([form])
 
-    def test_a_delta_of_nothing(self):
+    def test_a_delta_of_zero(self):
         form = a_budget("rdp").to_json()
         with pytest.raises(ValueError, match="Expected delta=0 to be > 0"):
             dp.Budget.from_json(form | {"delta": 0})
@@ -413,7 +413,7 @@ class TestSaved:
 class TestShared:
     """Threads that spend from one budget."""
 
-    def test_a_hundred_parts_fit_a_hundred_times(self):
+    def test_a_hundred_equal_parts_fit_their_budget(self):
         shared = dp.SharedBudget(dp.Budget(epsilon=10, delta=0, notion="approximate"))
         accepted = in_threads(lambda: spend_until_refused(shared, dp.PureDP(0.1)))
         assert sum(accepted) == 100
@@ -424,7 +424,7 @@ class TestShared:
         in_threads(lambda: [shared.spend(dp.Gaussian(20.0)) for _ in range(50)])
         assert shared.budget == dp.Odometer(delta=1e-6).spend(dp.repeat(dp.Gaussian(20.0), 400))
 
-    def test_no_user_spends_twice(self):
+    def test_threads_charge_a_user_once(self):
         shared = dp.SharedBudget(dp.IndividualBudget(epsilon=1, delta=1e-6, users=2))
         sigma = dp.noise_multiplier_from_rho(shared.budget.limit / 100)
         shares = [1.0, 0.5]
@@ -529,7 +529,7 @@ def test_what_has_no_rule_is_refused_and_nothing_is_spent():
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-100])
 @pytest.mark.parametrize("notion", NOTIONS)
-def test_hardly_any_noise_is_too_expensive(notion, scale):
+def test_tiny_noise_exceeds_the_budget(notion, scale):
     noise = dp.Laplace(scale) if notion == "approximate" else dp.Gaussian(scale)
     with pytest.raises(dp.BudgetExceeded):
         a_budget(notion).spend(noise)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
-from privacy.release.sums import quantised
+from privacy.release.sums import quantized
 
 NASTY = [
     0.0,
@@ -121,7 +121,7 @@ def test_the_lattice_lengthens_no_norm(data, bound, fineness):
     values = dp.clip_records(data, clip_norm=bound).values
     exponent = math.frexp(bound)[1] - fineness
     step = Fraction(2) ** exponent
-    for row, whole_row in zip(values, quantised(values, exponent), strict=True):
+    for row, whole_row in zip(values, quantized(values, exponent), strict=True):
         for value, count in zip(row.tolist(), whole_row.tolist(), strict=True):
             assert 0 <= abs(Fraction(value)) - abs(count) * step < step
             assert count == 0 or (count > 0) == (value > 0)

@@ -85,5 +85,5 @@ def test_orders_next_to_one(size, above):
 
 
 @pytest.mark.parametrize("size", [2**13 + 1, 10**6, 2**1000])
-def test_a_chain_out_of_reach(size):
+def test_a_group_too_large_for_the_chain_has_an_infinite_epsilon(size):
     assert dp.account(dp.Laplace(2.0), notion="rdp").group(size).epsilon(1e-5) == math.inf

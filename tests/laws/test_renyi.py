@@ -96,7 +96,7 @@ def test_orders_near_one_stay_positive(part, order):
 
 @settings(max_examples=40)
 @given(part=parts, delta=deltas, near_one=log_uniform(1e-12, 1e-6))
-def test_an_order_near_one_never_hurts(part, delta, near_one):
+def test_adding_an_order_near_one_raises_no_epsilon(part, delta, near_one):
     plain = dp.account(part, notion="rdp", orders=range(2, 65)).epsilon(delta)
     more = dp.account(part, notion="rdp", orders=[1 + near_one, *range(2, 65)]).epsilon(delta)
     assert more <= plain

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 import privacy as dp
 
-F, P = dp.Factorisation, dp.Participation
+F, P = dp.Factorization, dp.Participation
 K, D, REPLICATES = 6, 2, 20_000
 NOISE = 1.3
 
@@ -33,7 +33,7 @@ def adversary(releases, k):
     return np.tanh(last) * 5 + np.where(last > 1, 3.0, 0.0), direction
 
 
-def transcript_losses(factorisation, takes_part, participation=None, *, turn=True):
+def transcript_losses(factorization, takes_part, participation=None, *, turn=True):
     """Play an adversary that looks at every release, with the record in; return log p / q.
 
     The releases are mapped back to y = C (x + C^-1 z). Given earlier releases y_k is Gaussian
@@ -41,7 +41,7 @@ def transcript_losses(factorisation, takes_part, participation=None, *, turn=Tru
     With `turn` the record's direction is chosen afresh in each of its releases.
     """
     sums = dp.RunningSum(
-        factorisation,
+        factorization,
         noise_multiplier=NOISE,
         shape=(REPLICATES, D),
         participation=participation,
@@ -58,7 +58,7 @@ def transcript_losses(factorisation, takes_part, participation=None, *, turn=Tru
         with_record.append(rest + record)
         releases.append(sums.step(with_record[-1]))
     increments = np.diff(releases, axis=0, prepend=0.0)
-    encoder = factorisation.encoder()
+    encoder = factorization.encoder()
     y, p, q = (np.tensordot(encoder, part, 1) for part in (increments, with_record, without))
     distances = np.square(y - q) - np.square(y - p)
     losses = distances.sum(axis=(0, 2)) / (2 * sums.sigma**2)
@@ -66,12 +66,12 @@ def transcript_losses(factorisation, takes_part, participation=None, *, turn=Tru
     return losses, moves
 
 
-FACTORISATIONS = {
-    "column-normalised": F.column_normalised(K),
-    "optimised": F.optimised(K, objective="max"),
+FACTORIZATIONS = {
+    "column-normalized": F.column_normalized(K),
+    "optimized": F.optimized(K, objective="max"),
     "independent": F.independent(K),
 }
-each = pytest.mark.parametrize("name", FACTORISATIONS)
+each = pytest.mark.parametrize("name", FACTORIZATIONS)
 ROUGH = 2.2  # a Kolmogorov statistic beyond it has probability 1e-4
 
 
@@ -79,25 +79,25 @@ ROUGH = 2.2  # a Kolmogorov statistic beyond it has probability 1e-4
 @pytest.mark.parametrize("release", [0, 2, K - 1])
 def test_one_participation_has_the_loss_of_one_gaussian(name, release):
     """Every column has norm 1, so that the claim is reached whenever the record comes."""
-    losses, moves = transcript_losses(FACTORISATIONS[name], {release})
+    losses, moves = transcript_losses(FACTORIZATIONS[name], {release})
     assert moves == pytest.approx(1 / NOISE, rel=1e-9)
     assert kolmogorov(losses, 1 / NOISE) < ROUGH
     assert kolmogorov(losses, 1.1 / NOISE) > 2 * ROUGH  # it would see ten per cent
 
 
-@pytest.mark.parametrize("name", ["column-normalised", "optimised"])
+@pytest.mark.parametrize("name", ["column-normalized", "optimized"])
 def test_three_participations_reach_the_quadratic_form(name):
     """The same direction each time is the worst the record can do."""
-    factorisation = FACTORISATIONS[name]
+    factorization = FACTORIZATIONS[name]
     window = P.consecutive(3)
-    encoder = factorisation.encoder()
+    encoder = factorization.encoder()
     worst = max(range(K - 2), key=lambda s: np.linalg.norm(encoder[:, s : s + 3].sum(axis=1)))
     taken = set(range(worst, worst + 3))
-    losses, moves = transcript_losses(factorisation, taken, window, turn=False)
+    losses, moves = transcript_losses(factorization, taken, window, turn=False)
     assert moves == pytest.approx(1 / NOISE, rel=1e-9)
     assert kolmogorov(losses, 1 / NOISE) < ROUGH
     # charged by column norms alone, its true mu is sqrt(9 w) / NOISE with w up to 1
-    losses, moves = transcript_losses(factorisation, taken, turn=False)
+    losses, moves = transcript_losses(factorization, taken, turn=False)
     assert moves.min() > 1.9 / NOISE
     assert kolmogorov(losses, 1 / NOISE) > 10 * ROUGH
 
@@ -105,7 +105,7 @@ def test_three_participations_reach_the_quadratic_form(name):
 @each
 def test_directions_that_depend_on_releases_move_no_further(name):
     """A direction chosen afresh after each release, on every single transcript."""
-    losses, moves = transcript_losses(FACTORISATIONS[name], {1, 2, 3}, P.consecutive(3))
+    losses, moves = transcript_losses(FACTORIZATIONS[name], {1, 2, 3}, P.consecutive(3))
     assert moves.max() <= (1 + 1e-9) / NOISE
     # the profile of the claim dominates: E (1 - e^(epsilon - L))_+ within its sampling error
     for epsilon in (0.0, 0.5, 1.0):

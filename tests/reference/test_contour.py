@@ -114,7 +114,7 @@ def test_bounds_of_different_lines_agree(name, direction):
     assert max(above) - min(above) < 1e-4
 
 
-def test_a_dummy_raises_delta_and_owns_up_to_it(monkeypatch):
+def test_a_dummy_raises_delta_and_reports_it(monkeypatch):
     total = LossSum(((SampledGaussian(0.01, 1.0), 3),), 0.0, "remove")
     truth, looseness, saddle = contour_integral.log_delta(total, 0.5)
     assert looseness < 1e-6

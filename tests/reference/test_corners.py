@@ -205,7 +205,7 @@ def test_a_plan_that_has_spent_all_is_infeasible(rest):
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_losses_that_no_run_will_see(relation):
+def test_losses_too_rare_to_observe(relation):
     mechanism = sampled(12647.305440639111, 1.0000001e-09, 4)
     assert 0 < dp.account(mechanism, relation=relation).delta(1.0949506900149093) < 1e-300
 

@@ -215,7 +215,7 @@ def case(name):
     return found["input"], found["right"]
 
 
-def test_a_calibrated_sigma_is_private_by_the_accountant_s_own_answer():
+def test_a_calibrated_sigma_meets_the_target_by_its_accountant():
     for one in CASES:
         given = one["input"]
         if given["op"] != "sgm_sigma" or not float(given["epsilon"]) > 0:

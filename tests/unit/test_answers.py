@@ -149,7 +149,7 @@ def test_a_plan_is_answered_as_the_command_does():
     assert other["delta"] == 1e-9
 
 
-def test_an_infinite_epsilon_of_a_plan_is_told(tmp_path):
+def test_an_infinite_epsilon_of_a_plan_is_reported(tmp_path):
     part = {"name": "sum", "type": "Gaussian", "noise_multiplier": 1.0}
     head = {"schema": "dpcalib.plan/1", "name": "no delta"}
     form = head | {"budget": {"epsilon": 1.0, "delta": 0.0}, "part": [part]}
@@ -208,7 +208,7 @@ def run_of(found):
         ("sampling_probability", {"noise_multiplier": 1.0, "steps": 30, "notion": "rdp"}),
     ],
 )
-def test_the_largest_number_is_proven_itself(question, options):
+def test_the_largest_value_has_its_own_proof(question, options):
     done = call(question.replace("_", "-"), *typed(options | TARGET), "--certify", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -272,7 +272,7 @@ def test_a_question_imports_what_it_needs_alone():
     assert done.stdout == "[]\n"
 
 
-def test_a_name_that_is_no_question():
+def test_an_unknown_question_name():
     with pytest.raises(AttributeError, match="has no attribute 'rho'"):
         answers.rho  # noqa: B018
     assert math.isfinite(answers.sigma(TARGET)["sigma"])

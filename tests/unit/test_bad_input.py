@@ -217,7 +217,7 @@ def test_a_value_of_the_wrong_type(call, good, name, refused):
         (dp.Gaussian, {"sigma": 2}, "Pass noise_multiplier, the standard deviation"),
         (dp.Laplace, {"b": 2}, "Pass scale."),
         (dp.PoissonSampled, {"mechanism": GAUSSIAN, "q": 0.1}, "Pass sampling_probability."),
-        (dp.noise_multiplier, TARGET | {"colour": 1}, "Correct it or leave it out."),
+        (dp.noise_multiplier, TARGET | {"color": 1}, "Correct it or leave it out."),
     ],
 )
 def test_a_keyword_of_another_library(call, given, ours):
@@ -228,7 +228,7 @@ def test_a_keyword_of_another_library(call, given, ours):
     assert ours in str(caught.value)
 
 
-def test_what_tells_keywords_is_pickled_and_described_as_before():
+def test_keyword_suggestions_keep_pickling_and_signatures():
     assert pickle.loads(pickle.dumps(dp.noise_multiplier)) is dp.noise_multiplier
     assert pickle.loads(pickle.dumps(GAUSSIAN)) == GAUSSIAN
     assert list(inspect.signature(dp.Gaussian).parameters) == [
@@ -284,7 +284,7 @@ def test_more_steps_than_a_float_can_count(count):
         assert epsilon == math.inf
 
 
-def test_a_percentage_is_recognised():
+def test_a_percentage_is_recognized():
     with pytest.raises(ValueError, match=r"pass 0\.0167"):
         dp.noise_multiplier(**TARGET, sampling_probability=1.67)
 
@@ -315,7 +315,7 @@ def test_unknown_relation(call, relation):
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "replace-one", "Replace_One"])
-def test_a_relation_that_is_spelt_otherwise(relation):
+def test_a_misspelled_relation(relation):
     with pytest.raises(ValueError, match=r"Did you mean 'REPLACE_ONE'\?"):
         dp.account(GAUSSIAN, relation=relation)
 
@@ -435,7 +435,7 @@ def test_orders_belong_to_rdp():
 
 
 @pytest.mark.parametrize("given", [{}, {"epsilon": 1.0, "delta": 1e-5}])
-def test_a_guarantee_needs_one_of_two(given):
+def test_a_guarantee_needs_delta_or_epsilon(given):
     with pytest.raises(ValueError, match="Expected delta, epsilon="):
         curve().guarantee(**given)
 
@@ -461,7 +461,7 @@ def test_a_notion_without_a_rule_names_those_that_have_one():
         dp.account(SAMPLED, notion=notion)
 
 
-def test_a_mechanism_that_no_notion_answers():
+def test_a_mechanism_that_no_accounting_method_supports():
     nearer = dp.PoissonSampled(dp.Gaussian(1, replace_distance=1), sampling_probability=0.1)
     with pytest.raises(dp.UnsupportedMechanism, match=r"No other accounting method supports it\."):
         dp.account(nearer, notion="rdp", relation="REPLACE_ONE")
@@ -612,7 +612,7 @@ def test_a_refusal_carries_its_data_and_is_short(case):
         assert internal not in told
 
 
-def test_a_long_mechanism_is_told_in_short():
+def test_a_long_mechanism_is_abbreviated_in_messages():
     many = dp.compose(*(dp.ApproximateDP(0.1, delta / 1e9) for delta in range(1, 200)))
     plan = dp.parallel(many, dp.ZeroConcentratedDP(0.1))
     for refused in (many, plan, dp.PoissonSampled(many, sampling_probability=0.5)):
@@ -621,7 +621,7 @@ def test_a_long_mechanism_is_told_in_short():
         assert len(str(caught.value)) <= 450
 
 
-def test_a_budget_that_does_not_serve_sampled_noise_says_which_does():
+def test_a_budget_without_sampled_noise_names_one_that_supports_it():
     with pytest.raises(dp.UnsupportedMechanism) as caught:
         dp.Budget(epsilon=1, delta=1e-6).spend(SAMPLED)
     assert "tightest" not in str(caught.value)

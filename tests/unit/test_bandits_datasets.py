@@ -163,6 +163,6 @@ def test_addresses_are_tried_in_turn_and_the_hash_decides(server, tmp_path):
 
 
 def test_terms_are_printed_once(capsys):
-    datasets.announce("a licence", "a citation")
-    datasets.announce("a licence", "a citation")
-    assert capsys.readouterr().err == "License: a licence\nPlease cite: a citation\n"
+    datasets.announce("a license", "a citation")
+    datasets.announce("a license", "a citation")
+    assert capsys.readouterr().err == "License: a license\nPlease cite: a citation\n"

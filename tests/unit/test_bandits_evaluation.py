@@ -83,7 +83,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
         assert bernstein >= 190
 
 
-def test_bernstein_narrows_and_knows_when_it_knows_nothing():
+def test_bernstein_interval_narrows_and_is_trivial_without_data():
     wide = estimates(*logged(1000), Options(largest_weight=3.5))["ips"].bernstein
     narrow = estimates(*logged(64_000), Options(largest_weight=3.5, resamples=10))["ips"].bernstein
     assert narrow[1] - narrow[0] < 0.2 * (wide[1] - wide[0])
@@ -106,7 +106,7 @@ def test_the_ips_interval_is_the_closed_form():
     assert high >= min(terms.mean() + half, 1)
 
 
-def test_clipping_is_told():
+def test_a_clipped_share_is_reported():
     action, reward = logged()
     found = bandits.ips(reward, LOGGING[action], TARGET[action], Options(clip=2.0, resamples=10))
     assert found.clipped == pytest.approx((action == 2).mean())
@@ -156,7 +156,7 @@ def test_a_plain_estimate_says_that_it_is_not_private():
     assert "not private" in str(found)
 
 
-def test_simulated_noise_repeats_and_protects_nobody():
+def test_simulated_noise_repeats_and_guarantees_nothing():
     action, reward = logged(100)
     privacy = Privacy(1.0, 1e-6, simulation=True, seed=5)
     first, again = (

@@ -139,7 +139,7 @@ def test_costs_of_users_are_composed_and_of_rounds_refused():
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.01, 1e-4])
-def test_the_step_does_not_tell_how_many_users_there_are(epsilon, monkeypatch):
+def test_the_step_does_not_reveal_the_number_of_users(epsilon, monkeypatch):
     steps = []
     whole_rows = features._whole_rows
     monkeypatch.setattr(
@@ -151,7 +151,7 @@ def test_the_step_does_not_tell_how_many_users_there_are(epsilon, monkeypatch):
     assert steps[0] == steps[1]
 
 
-def test_how_many_users_there_are_is_not_told():
+def test_errors_do_not_reveal_the_number_of_users():
     ratings, _ = made(users=3)
     assert bandits.private_svd_features(ratings, 5, epsilon=1, delta=1e-5).values.shape == (12, 5)
 

@@ -47,7 +47,7 @@ def ledger(agent):
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("name", sorted(EXPECTED.keys() - {"live"}))
-def test_an_agent_of_0_1_goes_on_as_it_would_have(name, again, saved):
+def test_an_agent_saved_by_version_0_1_continues_unchanged(name, again, saved):
     folder, expected = saved(name), EXPECTED[name]
     agent = bandits.Algorithm.restore(folder)
     assert json.loads((folder / "agent.json").read_text())["kind"] == "bandit-agent 2"
@@ -64,7 +64,7 @@ def test_an_agent_of_0_1_goes_on_as_it_would_have(name, again, saved):
         assert ours == pytest.approx(theirs, rel=1e-9)
 
 
-def test_an_agent_of_0_1_with_noise_from_the_system_goes_on(saved):
+def test_an_agent_of_version_0_1_with_system_noise_continues(saved):
     agent = bandits.Algorithm.restore(saved("live"))
     np.testing.assert_array_equal(agent.estimate, EXPECTED["live"]["estimate"])
     assert agent.guarantee(1e-5).epsilon <= 1

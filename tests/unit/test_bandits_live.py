@@ -90,7 +90,7 @@ def test_the_target_is_met_and_not_by_much(name):
     assert "one round" in guarantee.unit or "one user" in guarantee.unit
 
 
-def test_no_privacy_is_said():
+def test_the_absence_of_privacy_is_printed():
     assert build("LinUCB").guarantee(1e-5).epsilon == math.inf
 
 
@@ -110,7 +110,7 @@ def test_a_delta_that_is_not_small_is_warned_of():
 def test_noise_of_the_paper_and_ours():
     paper = build("AdaPrivateTS")
     assert paper.noise_multiplier * paper.clip_norm == pytest.approx(4.901, abs=5e-4)
-    ours = build("PrivateUCB")  # a centred reward moves by the same distance when replaced
+    ours = build("PrivateUCB")  # a centered reward moves by the same distance when replaced
     assert ours.noise_multiplier * ours.clip_norm == pytest.approx(3.731, abs=5e-4)
     missing = build("PrivateUCB", relation="REPLACE_SPECIAL")
     assert missing.noise_multiplier * missing.clip_norm == pytest.approx(3.731 / 2, abs=5e-4)
@@ -180,7 +180,7 @@ def test_what_is_no_ticket_is_refused():
     agent.update(ticket._replace(round=np.int64(0)), 1.0)
 
 
-def test_tickets_that_never_come_back_cost_a_bit_each():
+def test_unanswered_tickets_take_one_bit_each():
     agent = build("AdaPrivateTS", rounds=10**4, batch=5).start(simulation=True, seed=1)
     tickets = [agent.select(candidates(i)) for i in range(4000)]
     assert len(agent._pending) <= 5
@@ -203,13 +203,13 @@ def test_tickets_that_never_come_back_cost_a_bit_each():
 def test_a_batch_of_many_rounds_is_summed_whole():
     for algorithm in (
         build("AdaPrivateTS", rounds=10**6, batch=10**6, delta=1e-9),
-        build("PrivateUCB", rounds=10**6, first=10**6, delta=1e-9, low=-1.0, centre=-1.0),
+        build("PrivateUCB", rounds=10**6, first=10**6, delta=1e-9, low=-1.0, center=-1.0),
         build("AdaPrivateUser", rounds=10**6, growth=1e9, cap=1e6, delta=1e-9),
     ):
         channel = algorithm.channel((), None)
         x = np.zeros((10**6, algorithm.features))
         x[:, 0] = 1.0
-        reward = algorithm.reward_range.centred(1.0)
+        reward = algorithm.reward_range.centered(1.0)
         channel.release(x, np.full(10**6, reward), ["u"] * 10**6)
         error = channel.prefix - [reward * 1e6, 0, 0]
         assert np.abs(error).max() < 10 * channel.sums.sigma
@@ -231,7 +231,7 @@ def test_an_agent_that_releases_cannot_be_copied():
 @pytest.mark.parametrize(
     "at", [lambda learner: (learner, "choose"), lambda learner: (learner.model, "observe")]
 )
-def test_an_interrupted_round_shifts_nobody(at, monkeypatch):
+def test_an_interrupted_round_does_not_shift_users(at, monkeypatch):
     """The next round takes the place, with its own features, user and ticket."""
     agent = build("AdaPrivateUser", batch=50).start(simulation=True, seed=1)
     agent.select(np.eye(3)[:1], user="first")
@@ -314,7 +314,7 @@ def test_users_who_differ_have_a_cap_each_before_and_after_a_restart(name, tmp_p
 
 def test_all_rewards_of_a_user_move_the_sum_by_the_cap():
     """Users "a" and "a\\0" once shared one cap: without the rewards of "a" the sum moved by 2."""
-    options = {"dimension": 1, "rounds": 40, "batch": 40, "cap": 1.0, "centre": 0.5}
+    options = {"dimension": 1, "rounds": 40, "batch": 40, "cap": 1.0, "center": 0.5}
     algorithm = build("AdaPrivateUser", relation="REPLACE_SPECIAL", calibration="exact", **options)
     sums = []
     for reward in (1.0, None):
@@ -410,7 +410,7 @@ def test_candidates_that_change_after_their_check_are_not_used(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_of_an_agent_says_so_whoever_held_its_lock():
+def test_a_fork_of_an_agent_is_refused_whichever_thread_held_its_lock():
     agent = build("PrivateUCB").start()
     simulated = build("PrivateUCB").start(simulation=True, seed=1)
     read, write = os.pipe()
@@ -504,7 +504,7 @@ def test_missing_rewards_count_as_rounds():
 
 
 def test_features_of_any_length_are_scaled():
-    algorithm = build("PrivateUCB", centre=0.5)
+    algorithm = build("PrivateUCB", center=0.5)
     x = np.array([[3e200, 4e200, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]])
     shortened = [[0.6, 0.8, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-200, 0.0]]
     np.testing.assert_allclose(algorithm.prepared(x), shortened, rtol=1e-15)
@@ -553,15 +553,15 @@ def test_users_are_asked_for_where_they_are_protected():
         build("AdaPrivateTS").start().select(candidates(0), user="a")
 
 
-def test_a_centre_that_is_not_given_is_learnt():
+def test_a_center_that_is_not_given_is_learned():
     assert build("PrivateUCB").constant == 0.25
-    assert build("PrivateUCB", centre=0.5).constant is None
-    assert build("PrivateUCB", centre=0.5, bias=0.1).constant == 0.1
+    assert build("PrivateUCB", center=0.5).constant is None
+    assert build("PrivateUCB", center=0.5, bias=0.1).constant == 0.1
     assert build("AdaPrivateTS").constant is None
     world = bandits.Synthetic(dimension=3, arms=20, base=-2.0)
-    learnt = build("PrivateUCB", rounds=3000, first=100)
-    trusted = build("PrivateUCB", rounds=3000, first=100, centre=0.5)
-    found = bandits.simulate({"a": learnt, "b": trusted}, world, replicates=48, seed=1).last()
+    learned = build("PrivateUCB", rounds=3000, first=100)
+    trusted = build("PrivateUCB", rounds=3000, first=100, center=0.5)
+    found = bandits.simulate({"a": learned, "b": trusted}, world, replicates=48, seed=1).last()
     assert found["a"][0] < 0.6 * found["b"][0]
 
 
@@ -607,7 +607,7 @@ def test_warm_start_from_a_public_prior():
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("stop", [5, 13, 31])
-def test_a_checkpoint_goes_on_bit_by_bit(name, stop, tmp_path):
+def test_a_restored_checkpoint_continues_bit_for_bit(name, stop, tmp_path):
     users = by_user(name)
     whole, part = (build(name).start(simulation=True, seed=3) for _ in range(2))
     open_ticket = [
@@ -628,7 +628,7 @@ def test_a_checkpoint_goes_on_bit_by_bit(name, stop, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["PrivateUCB", "AdaPrivateUser", "PrivateContexts"])
-def test_a_crash_after_a_release_was_saved_does_not_draw_again(name, tmp_path, monkeypatch):
+def test_a_crash_after_a_saved_release_draws_no_second_noise(name, tmp_path, monkeypatch):
     users = by_user(name)
     agent = build(name).start()
     agent.save(tmp_path / "state")
@@ -669,8 +669,8 @@ def test_an_interruption_after_a_release_makes_no_second_one(monkeypatch):
     np.testing.assert_array_equal(agent.estimate, plain.estimate)
 
 
-@pytest.mark.parametrize("where", ["learnt", "forgotten", "next"])
-def test_an_interruption_hands_no_reward_to_the_next_batch(where, monkeypatch):
+@pytest.mark.parametrize("where", ["learned", "forgotten", "next"])
+def test_an_interruption_moves_no_reward_to_the_next_batch(where, monkeypatch):
     """Batches of one public feature: rewards of 1 in the first, none after it."""
     agent = build("AdaPrivateUser", batch=4, cap=100.0).start(simulation=True, seed=1)
     x = np.eye(3)[:1]
@@ -685,7 +685,7 @@ def test_an_interruption_hands_no_reward_to_the_next_batch(where, monkeypatch):
 
     agent._learner.channel.release = spy
     victim, name = {
-        "learnt": (agent._learner.model, "close"),
+        "learned": (agent._learner.model, "close"),
         "forgotten": (agent, "_forget"),
         "next": (agent, "_next_batch"),
     }[where]
@@ -942,7 +942,7 @@ def test_sizes_overflow_nowhere(name, option):
         ({"rounds": 0}, "rounds"),
         ({"rounds": 2.5}, "rounds"),
         ({"low": 1.0, "high": 1.0}, "high"),
-        ({"centre": 2.0}, "centre"),
+        ({"center": 2.0}, "center"),
         ({"bias": 1.0}, "bias"),
         ({"prior_mean": [1.0]}, "prior_mean"),
         ({"prior_mean": [1.0, math.nan, 0.0]}, "prior_mean"),
@@ -979,31 +979,31 @@ def test_bad_options_are_refused_when_the_algorithm_is_made(options, word):
     assert word in str(caught.value)
 
 
-def test_sampling_refuses_centres_without_a_proven_pair():
-    with pytest.raises(ValueError, match="centre"):
-        build("AdaPrivateAmp", centre=0.3)
-    with pytest.raises(ValueError, match="centre"):
-        build("AdaPrivateAmp", centre=1e-17)  # not an end: a reward may lie below it
+def test_sampling_refuses_centers_without_a_proven_pair():
+    with pytest.raises(ValueError, match="center"):
+        build("AdaPrivateAmp", center=0.3)
+    with pytest.raises(ValueError, match="center"):
+        build("AdaPrivateAmp", center=1e-17)  # not an end: a reward may lie below it
     with pytest.warns(UserWarning, match="times as large"):
-        middle = build("AdaPrivateAmp", centre=0.5, sampling_probability=0.5)
+        middle = build("AdaPrivateAmp", center=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
-    rounded = build("AdaPrivateAmp", low=0.1, high=0.7, centre=0.4)  # .4 - .1 > .7 - .4 in floats
+    rounded = build("AdaPrivateAmp", low=0.1, high=0.7, center=0.4)  # .4 - .1 > .7 - .4 in floats
     assert rounded.noise_multiplier == middle.noise_multiplier
     assert rounded.guarantee(1e-5) == middle.guarantee(1e-5)
 
 
-def test_a_missing_reward_has_one_pair_for_every_centre():
+def test_a_missing_reward_has_one_pair_for_every_center():
     at_end = build("AdaPrivateAmp", relation="REPLACE_SPECIAL")
-    for centre in (0.3, 0.5, 0.9):
-        algorithm = build("AdaPrivateAmp", relation="REPLACE_SPECIAL", centre=centre)
+    for center in (0.3, 0.5, 0.9):
+        algorithm = build("AdaPrivateAmp", relation="REPLACE_SPECIAL", center=center)
         assert algorithm.noise_multiplier == pytest.approx(at_end.noise_multiplier, rel=1e-12)
         assert 0.99999 <= algorithm.guarantee(1e-5).epsilon <= 1
 
 
 @pytest.mark.parametrize("relation", ["REPLACE_ONE", "REPLACE_SPECIAL"])
-@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5, 1.0])
-def test_where_nothing_is_sampled_every_centre_is_that_without_sampling(relation, centre):
-    options = {"relation": relation, "centre": centre, "calibration": "exact"}
+@pytest.mark.parametrize("center", [0.0, 0.3, 0.5, 1.0])
+def test_where_nothing_is_sampled_every_center_is_that_without_sampling(relation, center):
+    options = {"relation": relation, "center": center, "calibration": "exact"}
     algorithm = build("AdaPrivateAmp", sampling_probability=1.0, **options)
     plain = build("AdaPrivateTS", **options)
     assert algorithm.noise_multiplier == pytest.approx(plain.noise_multiplier, rel=1e-12)
@@ -1013,7 +1013,7 @@ def test_where_nothing_is_sampled_every_centre_is_that_without_sampling(relation
 
 @pytest.mark.parametrize(
     ("options", "saved"),
-    [({}, 0.25), ({"centre": 0.5}, 0.288), ({"high": 0.01}, 0.2929), ({"high": 3.0}, 0.051)],
+    [({}, 0.25), ({"center": 0.5}, 0.288), ({"high": 0.01}, 0.2929), ({"high": 3.0}, 0.051)],
 )
 def test_a_replaced_context_moves_the_sums_by_less_than_two_clip_norms(options, saved):
     replaced = build("PrivateContexts", relation="REPLACE_ONE", **options)
@@ -1024,11 +1024,11 @@ def test_a_replaced_context_moves_the_sums_by_less_than_two_clip_norms(options, 
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("centre", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("center", [0.0, 0.3, 0.5])
 @pytest.mark.parametrize("high", [1.0, 1.4142, 6.0])
-def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, centre, published):
+def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, center, published):
     options = {"calibration": "published", "noise": "binary_tree"} if published else {}
-    algorithm = build("PrivateContexts", high=high, centre=centre * high, **options)
+    algorithm = build("PrivateContexts", high=high, center=center * high, **options)
     channel = algorithm.channel((), np.random.default_rng(0))
     most = algorithm.replace_distance * algorithm.clip_norm
     rng = np.random.default_rng(5)
@@ -1036,10 +1036,10 @@ def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, centr
     x /= np.maximum(np.linalg.norm(x, axis=1), 1)[:, None]
     y /= np.maximum(np.linalg.norm(y, axis=1), 1)[:, None]
     span = algorithm.reward_range
-    far = span.high - span.centre  # the far end of the range, for these centres
+    far = span.high - span.center  # the far end of the range, for these centers
     v = (algorithm.reward_weight * far) ** 2
     cosine = max(-v / 2, -1.0)
-    r, s = span.centred_all(rng.choice([0.0, high], (2, 4000)))
+    r, s = span.centered_all(rng.choice([0.0, high], (2, 4000)))
     x[0], y[0] = [1.0, 0.0, 0.0], [cosine, math.sqrt(1 - cosine**2), 0.0]
     r[0] = s[0] = far
     moved = [
@@ -1051,7 +1051,7 @@ def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, centr
     assert distances[0] >= most * (1 - 1e-12)
 
 
-def test_an_agent_says_where_it_stands(tmp_path):
+def test_an_agent_reports_its_rounds_and_releases(tmp_path):
     agent = bandits.PrivateUCB(dimension=3, rounds=200, epsilon=1, delta=1e-5).start()
     agent.select(np.eye(3))
     assert repr(agent) == ("<agent of PrivateUCB: 1 of 200 rounds, 0 releases, no folder>")

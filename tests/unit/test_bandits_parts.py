@@ -121,11 +121,11 @@ def dense_posterior(grams, prefixes, noise, variance, prior):
 
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize("bias", [None, 3.0])
-@pytest.mark.parametrize("noise", ["independent", "column_normalised"])
+@pytest.mark.parametrize("noise", ["independent", "column_normalized"])
 def test_all_releases_give_the_dense_posterior(lead, bias, noise):
     rng = np.random.default_rng(5)
     d, releases = 3, 4
-    decoder = getattr(dp.Factorisation, noise)(releases).decoder()
+    decoder = getattr(dp.Factorization, noise)(releases).decoder()
     covariance = 2.0 * decoder @ decoder.T
     model = NoiseAware(
         d,
@@ -250,7 +250,7 @@ def test_determinant_schedule_ends_by_features_alone():
 
 
 @pytest.mark.parametrize(
-    ("reward", "centred"),
+    ("reward", "centered"),
     [
         (0.7, 0.2),
         (5.0, 0.5),
@@ -262,17 +262,17 @@ def test_determinant_schedule_ends_by_features_alone():
         (True, 0.5),
     ],
 )
-def test_rewards_are_clipped_then_centred_then_missing_is_zero(reward, centred):
+def test_rewards_are_clipped_then_centered_then_missing_is_zero(reward, centered):
     span = rewards.Range(0.0, 1.0, 0.5)
-    assert span.centred(reward) == pytest.approx(centred, abs=1e-15)
+    assert span.centered(reward) == pytest.approx(centered, abs=1e-15)
     if reward is not None:
-        found = span.centred_all(np.array([reward], dtype=float))
-        assert found[0] == pytest.approx(centred, abs=1e-15)
+        found = span.centered_all(np.array([reward], dtype=float))
+        assert found[0] == pytest.approx(centered, abs=1e-15)
 
 
-def test_missing_is_zero_after_centring_even_when_zero_is_outside_the_range():
+def test_missing_is_zero_after_centering_even_when_zero_is_outside_the_range():
     span = rewards.Range(1.0, 5.0, 3.0)
-    assert span.centred(math.nan) == 0.0
+    assert span.centered(math.nan) == 0.0
     assert span.clip_norm == 2.0
     assert span.replace_distance == 2.0
     assert rewards.Range(1.0, 5.0, 1.0).replace_distance == 1.0
@@ -348,7 +348,7 @@ def test_distinct_numbers_are_uniform_sets():
     assert abs(counts - 5000).max() < 350
 
 
-def test_a_coin_falls_with_probability_at_most_q(monkeypatch):
+def test_bernoulli_probability_is_at_most_q(monkeypatch):
     """The smallest uniform, 0, comes with probability 2^-53: far too often for q = 1e-20."""
     size = {"dimension": 2, "rounds": 4, "epsilon": 1.0, "delta": 1e-25}
     with pytest.warns(UserWarning, match="times as large"):

@@ -54,7 +54,7 @@ def test_a_phase_is_a_ridge_regression_on_its_own_sum(lead):
     np.testing.assert_allclose(model.root[..., 3, :, :], start)
 
 
-def test_noise_keeps_arms_alive():
+def test_noise_delays_elimination():
     x = np.eye(3)
     features, prefix = np.repeat(x, 100, axis=0), np.array([80.0, 40.0, 10.0])
     still = []
@@ -66,7 +66,7 @@ def test_noise_keeps_arms_alive():
     assert still == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_the_eliminated_are_played_only_where_nobody_is_alive():
+def test_eliminated_arms_are_played_only_if_no_other_is_offered():
     model = phases(noise_variance=0.0)
     model.close(np.repeat(np.eye(3), 100, axis=0), np.array([80.0, 40.0, 10.0]))
     model.close(np.repeat(np.eye(3), 100, axis=0), np.array([80.0, 80.0, 70.0]))
@@ -81,7 +81,7 @@ def test_the_eliminated_are_played_only_where_nobody_is_alive():
     assert Elimination().pick(mixed, model.mean, model.root, NOTHING, 2, 1) == 1
 
 
-def test_of_the_living_the_least_known_is_played_and_ties_go_to_the_first():
+def test_the_least_explored_remaining_arm_is_played_and_ties_go_to_the_first():
     rng = np.random.default_rng(2)
     model = phases()
     x = unit(rng, 5, 3)
@@ -109,7 +109,7 @@ def test_the_design_comes_near_to_the_optimal_one():
     assert len(np.unique(played[100:])) <= 6  # a core set, of at most d (d + 1) / 2 arms
 
 
-def test_a_run_never_plays_the_eliminated_beside_the_living():
+def test_a_run_plays_no_eliminated_arm_while_others_remain():
     algorithm = bandits.CoreSetElimination(first=50, **(COMMON | {"epsilon": 20.0}))
     agent = algorithm.start(simulation=True, seed=4)
     rng = np.random.default_rng(4)
@@ -157,7 +157,7 @@ def test_one_reward_enters_one_phase_and_pays_once():
         ("CoreSetElimination", {"width": math.inf}, "width"),
         ("CoreSetElimination", {"first": 0}, "rounds of the first batch"),
         ("CoreSetElimination", {"ratio": math.nan}, "ratio"),
-        ("PrivateContexts", {"calibration": "published"}, "noise='column_normalised'"),
+        ("PrivateContexts", {"calibration": "published"}, "noise='column_normalized'"),
         ("published", {"ridge": 1.0}, "ridge"),
         ("published", {"epsilon": 0.0}, "epsilon"),
         ("published", {"epsilon": math.nan}, "epsilon"),
@@ -189,7 +189,7 @@ def test_published_constants_by_their_formula():
     assert algorithm.published_upsilon == pytest.approx(upsilon, rel=1e-12)
     root = algorithm.model(()).root
     np.testing.assert_allclose(root @ root.T, np.eye(3) / (2 * upsilon), rtol=1e-12)
-    halved = published(centre=0.5, epsilon=4.0)  # L~^2 = 1.25
+    halved = published(center=0.5, epsilon=4.0)  # L~^2 = 1.25
     ratio = 1.25 / 2 / 4
     assert halved.published_sigma == pytest.approx(ratio * sigma, rel=1e-12)
 
@@ -226,11 +226,11 @@ def test_published_constants_spend_far_less_than_they_claim():
 
 def test_no_round_moves_the_sums_further_than_is_charged():
     rng = np.random.default_rng(6)
-    for algorithm in (published(), published(centre=0.3), bandits.PrivateContexts(**COMMON)):
+    for algorithm in (published(), published(center=0.3), bandits.PrivateContexts(**COMMON)):
         channel = algorithm.channel((), np.random.default_rng(0))
         x = unit(rng, 300, 3) * rng.choice([1.0, 0.5], (300, 1))
         span = algorithm.reward_range
-        r = span.centred_all(rng.choice([0.0, 1.0, 0.4], 300))
+        r = span.centered_all(rng.choice([0.0, 1.0, 0.4], 300))
         moves = np.array(
             [channel._values(a[None], b[None], None) for a, b in zip(x, r, strict=True)]
         )

@@ -65,7 +65,7 @@ def test_algorithms_meet_the_same_worlds():
     np.testing.assert_allclose(best[0], best[1], rtol=1e-12)
 
 
-def test_a_curve_does_not_depend_on_where_it_is_read():
+def test_a_regret_curve_does_not_depend_on_the_number_of_points():
     few = bandits.simulate(algorithms(), WORLD, replicates=2, seed=1, points=3)
     many = bandits.simulate(algorithms(), WORLD, replicates=2, seed=1, points=300)
     assert few.rounds.tolist() == [100, 200, 300]
@@ -80,8 +80,8 @@ def test_frozen_and_exact_updates_cost_the_same_regret():
     assert abs(gap.mean()) < 4 * gap.std() / math.sqrt(96)
 
 
-def test_learning_pays_and_privacy_costs():
-    plain = bandits.LinUCB(centre=0.5, width=0.1, **COMMON)
+def test_learning_lowers_regret_and_privacy_raises_it():
+    plain = bandits.LinUCB(center=0.5, width=0.1, **COMMON)
     weak = bandits.PrivateUCB(first=50, **(PRIVATE | {"epsilon": 50.0}))
     strong = bandits.PrivateUCB(first=50, **(PRIVATE | {"epsilon": 0.01}))
     found = bandits.simulate(
@@ -98,7 +98,7 @@ def test_replicates_of_a_determinant_schedule_end_their_batches_apart():
     assert np.isfinite(together.regret["a"]).all()
 
 
-def test_the_table_has_honest_bands(tmp_path):
+def test_the_table_has_confidence_bands(tmp_path):
     found = bandits.simulate(algorithms(), WORLD, replicates=6, seed=1, points=4)
     table = found.table(level=0.9)
     last = found.regret["ours"][:, -1]
@@ -144,7 +144,9 @@ def test_synthetic_worlds_are_as_described():
     seeds = [np.random.SeedSequence(i) for i in range(3)]
     for link in ("logistic", "linear"):
         for law in ("bernoulli", "gaussian", "exact"):
-            world = bandits.Synthetic(link=link, law=law, norm=1.0, users=7).world(seeds)
+            world = bandits.Synthetic(link=link, reward_distribution=law, norm=1.0, users=7).world(
+                seeds
+            )
             block = world.block(500)
             assert block.candidates.shape == (3, 500, 5)
             assert (np.diff(np.sort(block.candidates)) > 0).all()
@@ -217,7 +219,7 @@ def test_bad_logs_are_refused():
         {"dimension": 0},
         {"arms": 3},
         {"link": "cubic"},
-        {"law": "cauchy"},
+        {"reward_distribution": "cauchy"},
         {"users": 0},
         {"norm": -1.0},
         {"norm": 1e308},

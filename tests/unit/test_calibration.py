@@ -66,7 +66,7 @@ class TestInfeasible:
             dp.calibrate(dp.Gaussian, epsilon=1, delta=0)
         assert caught.value.best_epsilon == math.inf
 
-    def test_what_was_done_cannot_be_undone(self):
+    def test_a_plan_over_budget_so_far_cannot_be_recalibrated(self):
         with pytest.raises(dp.Infeasible) as caught:
             dp.recalibrate(dp.PureDP(2), dp.Laplace, epsilon=1, delta=0)
         assert caught.value.best_epsilon >= 2
@@ -77,7 +77,7 @@ class TestInfeasible:
 
 
 class TestNotMonotone:
-    def test_a_family_that_turns_back(self):
+    def test_a_family_that_is_not_monotone(self):
         with pytest.raises(ValueError, match="to be monotone") as caught:
             dp.calibrate(lambda x: dp.Gaussian(10 + 9 * math.sin(8 * x)), **TARGET, domain=(1, 100))
         assert not isinstance(caught.value, dp.Infeasible)
@@ -100,7 +100,7 @@ class TestNotMonotone:
 
 
 class TestDomain:
-    def test_an_end_that_is_private_is_the_answer(self):
+    def test_a_domain_end_that_meets_the_target_is_returned(self):
         assert dp.calibrate(dp.Gaussian, **TARGET, domain=(10, 20)) == 10
         most = dp.calibrate(lambda q: sampled(5, q), **TARGET, seek="largest", domain=(0, 0.5))
         assert most == 0.5
@@ -208,13 +208,13 @@ class TestRecalibration:
         assert sigma == pytest.approx(whole / math.sqrt(1 - 1 / 4), rel=1e-9)
         assert_private(dp.compose(done, dp.Gaussian(sigma)), **TARGET)
 
-    def test_a_half_trained_model(self):
+    def test_recalibration_of_a_half_trained_model(self):
         target = {"epsilon": 2.0, "delta": 1e-6}
         done = dp.repeat(sampled(1.2, 0.01), 500)
         sigma = dp.recalibrate(done, lambda s: dp.repeat(sampled(s, 0.01), 2000), **target)
         assert_private(dp.compose(done, dp.repeat(sampled(sigma, 0.01), 2000)), **target)
 
-    def test_nothing_was_done(self):
+    def test_recalibration_after_negligible_spending(self):
         done = dp.ZeroConcentratedDP(1e-12)
         sigma = dp.recalibrate(done, dp.Gaussian, **TARGET)
         assert sigma == pytest.approx(dp.noise_multiplier(**TARGET, notion="zcdp"), rel=1e-4)

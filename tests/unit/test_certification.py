@@ -1,4 +1,4 @@
-"""Proofs against mpmath: the neighbouring floats on the two sides of every boundary."""
+"""Proofs against mpmath: the neighboring floats on the two sides of every boundary."""
 
 import math
 import random
@@ -111,7 +111,7 @@ def test_gaussian_extreme_sigma(sigma, delta, high):
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1.0, 100.0, 800.0])
 @pytest.mark.parametrize("delta", [1e-5, 1e-30])
 def test_gaussian_next_sigma_on_each_side(epsilon, delta):
-    # seen from the other end: neighbouring noise multipliers at one target
+    # seen from the other end: neighboring noise multipliers at one target
     def meets(sigma):
         return gaussian_profile(1 / sigma)(mp.mpf(epsilon))
 
@@ -817,7 +817,7 @@ def kinds(relation):
     return [*leaves, *sampled, *trees]
 
 
-def test_the_walk_knows_every_kind():
+def test_the_registry_walk_covers_every_kind():
     known = {type(tree).__name__ for tree in kinds(ADD)}
     assert known == set(support_matrix()) | {"Repeated", "Composed", "Parallel"}
 

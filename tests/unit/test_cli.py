@@ -312,7 +312,7 @@ class TestExplain:
     def test_more_epochs_than_steps(self):
         assert "epochs=3" in refusal("explain", *TARGET, "--steps", 2, "--epochs", 3)
 
-    def test_all_that_is_missing_is_named_at_once(self):
+    def test_all_missing_options_are_named_at_once(self):
         text = refusal("explain", "--epochs", 15)
         assert "Missing --delta, --steps and one of --epsilon, --noise-multiplier, --sigma." in text
         assert answer("explain", *TARGET, "--epochs", 1)["steps"] == 1
@@ -398,7 +398,7 @@ class TestBadInput:
             (("--epsilon", 1e-5, "--delta", 1), "epsilon=1e-05", "look swapped"),
             (("--epsilon", 1e-5, "--delta", 0.5), "delta=0.5", "look swapped"),
             (("--clip-norm", 0), "clip_norm=0", "norm bound"),
-            (("--relation", "neighbour"), "relation='neighbour'", "replace-one"),
+            (("--relation", "neighbor"), "relation='neighbor'", "replace-one"),
             (("--notion", "none"), "notion='none'", "tightest"),
             (("--notion", "approximate", "--steps", 3), "approximate", "Use notion"),
             (("--unknown", 1), "--unknown", "No such option"),
@@ -449,7 +449,7 @@ class TestExitCodes:
         assert code == found[0]["exit_code"] == 4
         assert found[1]["certified"] is False
 
-    def test_failed_arithmetic_is_told(self, monkeypatch):
+    def test_failed_arithmetic_is_reported(self, monkeypatch):
         def fail(**_):
             raise ZeroDivisionError("division by zero")
 
@@ -485,7 +485,7 @@ class TestBatch:
         assert found[0] == answer("sigma", *TARGET, "--steps", 10)
         assert found[-1]["sampling_probability"] == 0.5
 
-    def test_all_well(self):
+    def test_a_batch_without_errors(self):
         found, code = batch("epsilon", lines=['{"sigma": 2, "delta": 1e-5}'] * 3)
         assert code == 0
         assert len(found) == 3
@@ -511,7 +511,7 @@ class TestBatch:
         assert good["certified"] is True
 
     @pytest.mark.parametrize("shape", ["[]", '{"a":1}', '{"steps":[]}', '{"notion":[]}'])
-    def test_a_deep_line_ends_nothing(self, shape):
+    def test_a_deeply_nested_line_does_not_stop_the_batch(self, shape):
         depths = [*range(900, 1000, 3), 3000, 100_000]
         head, inner, tail = shape.partition("[]") if "[]" in shape else ('{"steps":', "{}", "}")
         opening, closing = ("[", "]") if inner == "[]" else ('{"a":', "}")
@@ -678,7 +678,7 @@ def test_help_fits_on_a_terminal_of_80_columns(path):
         (["sigm"], "Did you mean 'sigma'?"),
     ],
 )
-def test_names_of_other_tools_are_told_by_ours(typed, told):
+def test_names_of_other_tools_get_a_suggestion(typed, told):
     answer = CliRunner().invoke(main, typed)
     assert answer.exit_code == 2
     assert told in answer.stderr
@@ -688,5 +688,5 @@ def test_an_option_that_a_command_has_is_not_taken_for_another_tools():
     assert CliRunner().invoke(main, ["explain", *TARGET, "--epochs", "1"]).exit_code == 0
 
 
-def test_a_command_like_no_other_gets_no_suggestion():
+def test_an_unknown_command_without_a_close_match_gets_no_suggestion():
     assert CliRunner().invoke(main, ["zzz"]).stderr.endswith("No such command 'zzz'.\n")

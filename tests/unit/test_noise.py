@@ -207,7 +207,7 @@ def test_a_kept_lane_agrees_with_the_exact_probability():
 
 
 @pytest.mark.parametrize("law", LAWS, ids=named)
-def test_neighbouring_sums_reach_the_same_outputs(law):
+def test_neighboring_sums_reach_the_same_outputs(law):
     source = random_source(20, simulation=True)
     reach = int(2.5 * law.scale) + 1
     outputs = [set((total + draw(law, 40_000, source, width=8)).tolist()) for total in (0, 1)]

@@ -155,7 +155,7 @@ class TestOdometer:
 class TestIndividualBudget:
     """Each user is charged by that user's own contribution."""
 
-    def test_whoever_is_exhausted_is_dropped(self):
+    def test_users_with_an_exhausted_budget_are_dropped(self):
         budget = dp.IndividualBudget(epsilon=1, delta=DELTA, users=4)
         sigma = dp.noise_multiplier_from_rho(budget.limit / 10)
         shares = [1.0, 0.5, 0.0, 1.0]

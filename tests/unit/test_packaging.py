@@ -23,7 +23,7 @@ PUBLIC_NAMES = [
     "Curve",
     "DiscreteLaplace",
     "DiscretePair",
-    "Factorisation",
+    "Factorization",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -70,7 +70,7 @@ PUBLIC_NAMES = [
     "parallel",
     "plan_from_json",
     "recalibrate",
-    "register_factorisation",
+    "register_factorization",
     "register_mechanism",
     "release_sum",
     "repeat",
@@ -123,12 +123,12 @@ dp.calibrate(dp.Laplace, **target)
 plan = dp.compose(dp.repeat(dp.Gaussian(10.0), 3), dp.PureDP(0.1), dp.RandomizedResponse(0.1))
 dp.account(plan).guarantee(delta=1e-6)
 rho = dp.rho_from_epsilon(1.0, 1e-5)
-best = dp.Factorisation.optimised(5)
+best = dp.Factorization.optimized(5)
 for simulation in (True, False):
     sums = dp.RunningSum(best, noise_multiplier=1.0, shape=2, simulation=simulation)
     sums.step([0.0, 0.0])
     sums.noise_covariance(3)
-dp.Factorisation.honaker_tree(5).sensitivity(dp.Participation.consecutive(2))
+dp.Factorization.honaker_tree(5).sensitivity(dp.Participation.consecutive(2))
 dp.epsilon_from_rho(rho, 1e-5), dp.delta_from_rho(rho, 1.0), dp.noise_multiplier_from_rho(rho)
 """
 

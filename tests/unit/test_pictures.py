@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 def test_running_sums_are_drawn_as_they_are():
     window = dp.Participation.consecutive(3)
-    kinds = [dp.Factorisation.independent(20), dp.Factorisation.column_normalised(20)]
+    kinds = [dp.Factorization.independent(20), dp.Factorization.column_normalized(20)]
     (axes,) = plot_running_sums(kinds, participation=window).axes
     for line, kind in zip(axes.lines, kinds, strict=True):
         assert line.get_label() == kind.name
@@ -24,7 +24,7 @@ def test_running_sums_are_drawn_as_they_are():
 
 def test_the_committed_pictures_show_every_line():
     drawn = (ROOT / "docs" / "pictures" / "running-sums.svg").read_text(encoding="utf-8")
-    for name in ("independent", "binary tree", "Honaker tree", "square root", "column-normalised"):
+    for name in ("independent", "binary tree", "Honaker tree", "square root", "column-normalized"):
         assert f"<!-- {name} -->" in drawn
     drawn = (ROOT / "docs" / "pictures" / "privacy-profiles.svg").read_text(encoding="utf-8")
     for name in ("contour: the exact loss", "rdp", "half the steps, contour"):
@@ -44,7 +44,7 @@ def test_profiles_are_drawn_as_they_are():
     assert axes.get_ylabel() == "delta (ADD_OR_REMOVE_ONE, one record)"
 
 
-def test_profiles_of_several_relations_are_told_apart():
+def test_profiles_of_several_relations_are_labeled():
     one = dp.account(dp.Gaussian(2))
     other = dp.account(dp.Gaussian(2), relation="REPLACE_ONE", unit="one user")
     (axes,) = plot_privacy_profiles({"a": one, "b": other}, epsilons=[1]).axes

@@ -255,10 +255,10 @@ class TestSize:
         with pytest.raises(ValueError, match=told):
             dp.plan_from_json(self.nested(depth))
 
-    def test_as_deep_as_it_may_be(self):
+    def test_the_deepest_allowed_nesting(self):
         assert dp.plan_from_json(self.nested(99)).mechanism == dp.Gaussian(1.0)
 
-    def test_a_form_that_holds_itself(self):
+    def test_json_that_contains_itself_is_rejected(self):
         form = {"name": "sum", "type": "Composed"}
         form["parts"] = [form, form]
         with pytest.raises(ValueError, match="to hold at most 100000 values"):

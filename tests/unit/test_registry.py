@@ -33,7 +33,7 @@ each_form = pytest.mark.parametrize(
 )
 
 
-def test_the_walk_misses_no_public_mechanism():
+def test_the_registry_walk_covers_every_public_mechanism():
     public = {getattr(dp, name) for name in dp.__all__}
     described = {
         thing
@@ -118,7 +118,7 @@ def test_two_kinds_are_never_equal(mechanism):
     assert mechanism not in others
 
 
-def test_numbers_are_normalised():
+def test_numbers_are_normalized():
     assert dp.Gaussian(1) == dp.Gaussian(1.0)
     assert hash(dp.Gaussian(1)) == hash(dp.Gaussian(1.0))
     assert dp.repeat(dp.Gaussian(1), 3.0) == dp.repeat(dp.Gaussian(1), 3)
@@ -142,7 +142,7 @@ def test_numbers_are_normalised():
         {"type": "PureDP", "epsilon": 1, "relation": "SOME"},
     ],
 )
-def test_a_form_that_describes_nothing(form):
+def test_json_of_no_known_type_is_rejected(form):
     with pytest.raises(ValueError, match="Expected"):
         dp.mechanism_from_json(form)
 

@@ -106,7 +106,7 @@ def test_clip_records_scales_the_long_and_keeps_the_short():
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("shape", [(5000,), (5000, 1), (5000, 3), (2100, 40)])
-def test_a_row_is_clipped_alike_wherever_it_stands(norm, shape):
+def test_clipping_a_row_does_not_depend_on_its_position(norm, shape):
     draw = np.random.default_rng(7)
     rows = draw.normal(size=shape) * 10.0 ** draw.integers(-320, 300, size=shape[0]).reshape(
         -1, *[1] * (len(shape) - 1)
@@ -224,7 +224,7 @@ def test_users_who_differ_are_not_summed_as_one(users):
         np.ma.masked_array([1, 2], [False, True]),
     ],
 )
-def test_users_of_unclear_identity_are_refused(users):
+def test_users_with_ambiguous_ids_are_refused(users):
     with pytest.raises((ValueError, TypeError), match="Expected "):
         dp.clip_users(np.ones(len(users)), users, clip_norm=1.0)
     with pytest.raises((ValueError, TypeError), match="Expected "):
@@ -270,7 +270,7 @@ def test_a_sum_that_overflows_counts_as_not_finite():
 
 def test_what_is_not_finite_is_refused_on_demand():
     with pytest.raises(ValueError, match="some NaN or infinity"):
-        dp.clip_records(ROWS, clip_norm=1.0, not_finite="refuse")
+        dp.clip_records(ROWS, clip_norm=1.0, not_finite="raise")
     with pytest.raises(ValueError, match="Expected not_finite="):
         dp.clip_records(ROWS, clip_norm=1.0, not_finite="drop")
 
@@ -382,7 +382,7 @@ def test_a_random_choice_is_fair():
     assert np.abs(keep.mean(axis=0) - 0.4).max() < 0.015
 
 
-def test_a_lifetime_cap_is_spent_and_then_gives_nothing():
+def test_an_exhausted_lifetime_cap_contributes_zero():
     cap = dp.LifetimeCap(clip_norm=1.0)
     sizes = [float(cap.clip_users([[0.6, 0.0]], [7]).values[0, 0]) for _ in range(5)]
     assert sizes[:2] == [0.6, 0.6]
@@ -396,7 +396,7 @@ def test_a_lifetime_cap_is_spent_and_then_gives_nothing():
 
 
 @pytest.mark.parametrize("first", [0.9999, 1 - 1e-9, 1 - 1e-12])
-def test_a_cap_that_is_all_but_spent_can_be_read_back(first):
+def test_a_nearly_spent_cap_survives_json(first):
     cap = dp.LifetimeCap(clip_norm=1.0)
     values = [float(cap.clip_users([x], ["ann"]).values[0]) for x in (first, 9.0, 9.0)]
     assert sum(Fraction(x) ** 2 for x in values) <= 1
@@ -406,7 +406,7 @@ def test_a_cap_that_is_all_but_spent_can_be_read_back(first):
     assert abs(again.clip_users([9.0], ["ann"]).values[0]) < 1e-5
 
 
-def test_a_cap_knows_users_by_one_kind_of_name():
+def test_a_cap_accepts_one_type_of_user_id():
     cap = dp.LifetimeCap(clip_norm=1.0)
     cap.clip_users([], [])
     cap.clip_users([1.0], [7])
@@ -455,7 +455,7 @@ def test_permute_and_flip_has_its_law():
 
 @pytest.mark.parametrize("relation", dp.NeighboringRelation)
 def test_the_choice_of_a_norm_keeps_its_epsilon_exactly(relation, monkeypatch):
-    # the law of permute-and-flip by all orders, on the worst neighbours of a small data set
+    # the law of permute-and-flip by all orders, on the worst neighbors of a small data set
     from itertools import permutations
 
     from privacy.release import norm_choice
@@ -468,12 +468,12 @@ def test_the_choice_of_a_norm_keeps_its_epsilon_exactly(relation, monkeypatch):
 
     monkeypatch.setattr(norm_choice, "_permute_and_flip", note)
     rows = [0.5, 1.5, 1.5, 2.5]
-    neighbours = {
+    neighbors = {
         "ADD_OR_REMOVE_ONE": [[*rows, 0.5], [*rows, 9.0], rows[1:], rows[:-1]],
         "REPLACE_ONE": [[9.0, *rows[1:]], [*rows[:-1], 0.5]],
         "REPLACE_SPECIAL": [[*rows[:-1], 0.0]],
     }[relation.name]
-    for data in (rows, *neighbours):
+    for data in (rows, *neighbors):
         dp.choose_clip_norm(
             data, candidates=[1, 2, 3], epsilon=2.0, quantile=0.75, relation=relation
         )
@@ -611,11 +611,11 @@ def test_releases_under_a_cap_cost_one_gaussian():
 
 def test_a_release_says_whether_it_is_charged_once():
     cap = dp.LifetimeCap(clip_norm=2.0)
-    for_life = cap.clip_users([1.0, 5.0], ["ann", "bob"])
+    has_cap_right = cap.clip_users([1.0, 5.0], ["ann", "bob"])
     alone = dp.clip_users([1.0, 5.0], ["ann", "bob"], clip_norm=2.0)
-    assert dp.release_sum(for_life, dp.Gaussian(1.0)).charged_once
+    assert dp.release_sum(has_cap_right, dp.Gaussian(1.0)).charged_once
     # the cap bounds a sum of squares: Laplace noise pays at every release
-    assert not dp.release_sum(for_life, dp.Laplace(1.0)).charged_once
+    assert not dp.release_sum(has_cap_right, dp.Laplace(1.0)).charged_once
     assert not dp.release_sum(alone, dp.Gaussian(1.0)).charged_once
 
 
@@ -644,7 +644,7 @@ def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
     found = cap.clip_users([1.0], ["ann"])
     pid = os.getpid() + 1
     monkeypatch.setattr(os, "getpid", lambda: pid)
-    assert not found.for_life
+    assert not found.has_cap_right
     with pytest.raises(RuntimeError, match="fork of a LifetimeCap cannot spend"):
         cap.clip_users([1.0], ["ann"])
     monkeypatch.undo()
@@ -655,7 +655,7 @@ def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
 def test_of_many_threads_one_has_the_right_to_a_release():
     found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0], ["ann"])
     with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(lambda _: found.take_life(), range(1000)))
+        taken = list(pool.map(lambda _: found.use_cap_right(), range(1000)))
     assert sum(taken) == 1
 
 

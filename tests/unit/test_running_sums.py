@@ -21,16 +21,16 @@ from privacy.release import noise as safe_noise
 from privacy.running_sums import lattice as lattice_rows
 from privacy.running_sums import state_file
 
-F, P = dp.Factorisation, dp.Participation
+F, P = dp.Factorization, dp.Participation
 
 
-def running(factorisation=None, **changes):
+def running(factorization=None, **changes):
     settings = {"noise_multiplier": 1.5, "shape": 2, "simulation": True, "rng": 7} | changes
-    return dp.RunningSum(factorisation or F.column_normalised(5), **settings)
+    return dp.RunningSum(factorization or F.column_normalized(5), **settings)
 
 
-def released(factorisation=None, **changes):
-    return running(factorisation, simulation=False, rng=None, **changes)
+def released(factorization=None, **changes):
+    return running(factorization, simulation=False, rng=None, **changes)
 
 
 def inputs(count, shape=(2,), seed=0):
@@ -56,22 +56,22 @@ def scripted(monkeypatch):
     return sampler
 
 
-FACTORISATIONS = {
+FACTORIZATIONS = {
     "square root": F.square_root(8),
-    "column-normalised": F.column_normalised(8),
+    "column-normalized": F.column_normalized(8),
     "binary tree": F.binary_tree(8),
     "Honaker": F.honaker_tree(8),
     "banded": F.banded(8, band=2),
     "buffered": F.buffered(8, buffers=5),
-    "optimised": F.optimised(8),
+    "optimized": F.optimized(8),
 }
-each = pytest.mark.parametrize("factorisation", FACTORISATIONS.values(), ids=FACTORISATIONS)
+each = pytest.mark.parametrize("factorization", FACTORIZATIONS.values(), ids=FACTORIZATIONS)
 
 
 @each
-def test_the_noise_has_the_covariance_that_is_stated(factorisation):
+def test_the_noise_has_the_covariance_that_is_stated(factorization):
     replicates = 20_000
-    sums = running(factorisation, shape=(replicates,), clip_norm=2.0)
+    sums = running(factorization, shape=(replicates,), clip_norm=2.0)
     x = inputs(11, (replicates,))  # into the second block
     errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
     stated = sums.noise_covariance(11)
@@ -82,18 +82,18 @@ def test_the_noise_has_the_covariance_that_is_stated(factorisation):
     assert (np.abs(errors @ errors.T / replicates - stated) / spread).max() < 5
     for release in range(1, 12):
         assert sums.noise_variance(release) == pytest.approx(diagonal[release - 1], rel=1e-10)
-    first = sums.sigma**2 * factorisation.decoder() @ factorisation.decoder().T
+    first = sums.sigma**2 * factorization.decoder() @ factorization.decoder().T
     assert np.allclose(stated[:8, :8], first, rtol=1e-10)
     assert np.allclose(sums.noise_covariance(4), stated[:4, :4], rtol=1e-10)
 
 
 @each
-def test_released_noise_has_the_covariance_that_is_stated(factorisation, monkeypatch):
+def test_released_noise_has_the_covariance_that_is_stated(factorization, monkeypatch):
     """Integers all the way, with bytes from a seed in place of the operating system's."""
     monkeypatch.setattr(os, "urandom", np.random.default_rng(4).bytes)
     replicates = 4_000
-    sums = released(factorisation, shape=(replicates,))
-    x = sums.quantise(inputs(8, (replicates,)))
+    sums = released(factorization, shape=(replicates,))
+    x = sums.quantize(inputs(8, (replicates,)))
     errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
     stated = sums.noise_covariance(8)
     diagonal = stated.diagonal()
@@ -102,34 +102,34 @@ def test_released_noise_has_the_covariance_that_is_stated(factorisation, monkeyp
 
 
 @each
-def test_a_release_without_noise_is_the_sum(factorisation, monkeypatch):
+def test_a_release_without_noise_is_the_sum(factorization, monkeypatch):
     monkeypatch.setattr(
         safe_noise, "rounded_gaussian", lambda _, size: np.zeros(size, dtype=np.int64)
     )
-    sums = released(factorisation, shape=3)
-    x = sums.quantise(np.random.default_rng(1).normal(size=(20, 3)))
+    sums = released(factorization, shape=3)
+    x = sums.quantize(np.random.default_rng(1).normal(size=(20, 3)))
     errors = np.array([sums.step(values) for values in x]) - x.cumsum(axis=0)
     # half a step of rounding a row, through three blocks
     assert np.abs(errors).max() <= 20 * sums.step_width
 
 
-@pytest.mark.parametrize("factorisation", [F.banded(60, band=4), F.buffered(60, buffers=4)])
-def test_a_short_memory_gives_what_the_whole_matrix_gives(factorisation):
-    short, whole = running(factorisation), running(F.from_encoder(factorisation.encoder()))
+@pytest.mark.parametrize("factorization", [F.banded(60, band=4), F.buffered(60, buffers=4)])
+def test_a_short_memory_gives_what_the_whole_matrix_gives(factorization):
+    short, whole = running(factorization), running(F.from_encoder(factorization.encoder()))
     for values in inputs(60):
         assert np.allclose(short.step(values), whole.step(values), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
-@pytest.mark.parametrize("name", ["square root", "column-normalised", "small entries"])
+@pytest.mark.parametrize("name", ["square root", "column-normalized", "small entries"])
 def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypatch):
-    factorisation = {
+    factorization = {
         "square root": F.square_root(90),
-        "column-normalised": F.column_normalised(90),
-        "small entries": F.from_encoder(F.column_normalised(90).encoder() / 300),
+        "column-normalized": F.column_normalized(90),
+        "small entries": F.from_encoder(F.column_normalized(90).encoder() / 300),
     }[name]
-    sums = released(factorisation)
-    used = np.rint(factorisation.encoder() * 2**20) / 2**20
+    sums = released(factorization)
+    used = np.rint(factorization.encoder() * 2**20) / 2**20
     for k in range(90):
         assert np.array_equal(sums._lattice._row(k), used[k, : k + 1])
     decoder = np.linalg.solve(used.T, np.tri(90).T).T
@@ -140,19 +140,19 @@ def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypa
     wanted = [*expected[[0, 1, 49, 89]], last + expected[0], 2 * last + expected[49]]
     assert found == pytest.approx(wanted, rel=1e-12)
     assert sums.noise_covariance(90).diagonal() == pytest.approx(expected, rel=1e-12)
-    exact = sums.sigma**2 * np.square(factorisation.noise_std())
+    exact = sums.sigma**2 * np.square(factorization.noise_std())
     assert abs(exact / expected - 1).max() > (1e-4 if name == "small entries" else 1e-9)
 
 
 def test_what_is_charged():
-    factorisation = F.column_normalised(5)
-    sums = running(factorisation, clip_norm=3.0, noise_multiplier=2.0)
+    factorization = F.column_normalized(5)
+    sums = running(factorization, clip_norm=3.0, noise_multiplier=2.0)
     assert sums.mechanism == dp.Gaussian(2.0)
-    assert sums.sigma == pytest.approx(6 * factorisation.sensitivity(), rel=1e-14)
-    assert sums.sigma / (3.0 * factorisation.sensitivity()) >= 2.0
+    assert sums.sigma == pytest.approx(6 * factorization.sensitivity(), rel=1e-14)
+    assert sums.sigma / (3.0 * factorization.sensitivity()) >= 2.0
     window = P.consecutive(3)
-    several = running(factorisation, participation=window)
-    assert several.sigma == pytest.approx(1.5 * factorisation.sensitivity(window), rel=1e-14)
+    several = running(factorization, participation=window)
+    assert several.sigma == pytest.approx(1.5 * factorization.sensitivity(window), rel=1e-14)
 
 
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
@@ -160,13 +160,13 @@ def test_what_is_charged():
 @pytest.mark.parametrize("step", [2.0**-3, 2.0**-20, None])
 def test_what_a_lattice_charges(relation, distance, step):
     """The noise covers the moved contribution and one step more a coordinate, in every relation."""
-    shape, factorisation = 4, F.square_root(5)
+    shape, factorization = 4, F.square_root(5)
     common = dict(shape=shape, step=step, relation=relation, replace_distance=distance)
     moved = distance if relation == "REPLACE_ONE" else 1.0
     for noise in ("rounded", "discrete"):
-        sums = released(factorisation, noise=noise, **common)
+        sums = released(factorization, noise=noise, **common)
         width = sums.step_width
-        reach = moved * factorisation.sensitivity() + width * math.sqrt(5 * shape)
+        reach = moved * factorization.sensitivity() + width * math.sqrt(5 * shape)
         mechanism = sums.mechanism
         if noise == "rounded":
             assert mechanism == dp.Gaussian(1.5, distance)
@@ -190,10 +190,10 @@ def test_discrete_noise_claims_zcdp_alone():
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e11, 1e13, 1e300])
 def test_rows_on_the_lattice_are_exact(scale):
     """Against fractions, up to inputs that are clamped."""
-    factorisation = F.column_normalised(12)
-    lattice = lattice_rows.Lattice(factorisation, 2.0**20, 1.0, "rounded", 3)
+    factorization = F.column_normalized(12)
+    lattice = lattice_rows.Lattice(factorization, 2.0**20, 1.0, "rounded", 3)
     draw = np.random.default_rng(3)
-    rows = [[Fraction(round(c * 2**20), 2**20) for c in factorisation.row(k)] for k in range(12)]
+    rows = [[Fraction(round(c * 2**20), 2**20) for c in factorization.row(k)] for k in range(12)]
     seen = []
     for k in range(12):
         values = np.trunc(scale * draw.uniform(-1, 1, 3))
@@ -204,20 +204,20 @@ def test_rows_on_the_lattice_are_exact(scale):
         assert lattice.rounded_row(k, values).tolist() == expected
 
 
-@pytest.mark.parametrize("name", ["square root", "column-normalised", "optimised"])
+@pytest.mark.parametrize("name", ["square root", "column-normalized", "optimized"])
 def test_rounding_moves_no_further_than_is_charged(name):
-    factorisation = FACTORISATIONS[name]
+    factorization = FACTORIZATIONS[name]
     draw = np.random.default_rng(11)
-    sums = released(factorisation, shape=3, step=0.25, clip_norm=2.0)
+    sums = released(factorization, shape=3, step=0.25, clip_norm=2.0)
     largest = sums.clip_norm * sums.sensitivity + 0.25 * math.sqrt(8 * 3)
     for _ in range(300):
         x = np.trunc(draw.normal(size=(8, 3)) * 40) / 4
         direction = draw.normal(size=3)
         other = x.copy()
-        other[draw.integers(8)] += sums.quantise(2.0 * direction / np.linalg.norm(direction))
+        other[draw.integers(8)] += sums.quantize(2.0 * direction / np.linalg.norm(direction))
         rows = []
         for values in (x, other):
-            lattice = lattice_rows.Lattice(factorisation, sums.sigma, 0.25, "rounded", 3)
+            lattice = lattice_rows.Lattice(factorization, sums.sigma, 0.25, "rounded", 3)
             rows.append(0.25 * np.array([lattice.rounded_row(k, v) for k, v in enumerate(values)]))
         assert np.linalg.norm(rows[0] - rows[1]) <= largest
 
@@ -239,7 +239,7 @@ def test_entries_that_are_rounded_up_are_charged():
 def test_records_that_rounding_moves_apart_are_charged(distance, participation):
     """Two records at a distance below 2: each is rounded toward zero, and they may part."""
     sums = released(
-        F.column_normalised(4),
+        F.column_normalized(4),
         shape=6,
         step=0.25,
         replace_distance=distance,
@@ -250,7 +250,7 @@ def test_records_that_rounding_moves_apart_are_charged(distance, participation):
     first *= 0.9 * draw.uniform(size=(20_000, 1)) / np.linalg.norm(first, axis=1, keepdims=True)
     way = draw.normal(size=(20_000, 6))
     second = first + distance * way / np.linalg.norm(way, axis=1, keepdims=True)
-    apart = np.linalg.norm(sums.quantise(first) - sums.quantise(second), axis=1).max()
+    apart = np.linalg.norm(sums.quantize(first) - sums.quantize(second), axis=1).max()
     assert apart > distance * 1.05
     reach = apart * sums.sensitivity + 0.25 * math.sqrt(4 * 6)
     assert reach / sums.sigma <= distance / sums.noise_multiplier
@@ -267,27 +267,27 @@ def test_a_running_sum_that_releases_data_is_not_copied():
 def test_a_release_depends_on_the_noisy_integers_alone(monkeypatch):
     """Two data sets with noise that makes the integers equal: equal releases, to the last bit."""
     x, other = inputs(8), inputs(8, seed=1) * 1000
-    factorisation = F.column_normalised(8)
+    factorization = F.column_normalized(8)
     rows = {}
     for name, values in (("x", x), ("other", other)):
-        lattice = lattice_rows.Lattice(factorisation, 2.0**10, 2.0**-10, "rounded", 2)
+        lattice = lattice_rows.Lattice(factorization, 2.0**10, 2.0**-10, "rounded", 2)
         rows[name] = [lattice.rounded_row(k, row) for k, row in enumerate(values)]
     targets = [row + 12345 * (k + 1) for k, row in enumerate(rows["x"])]
     outputs = []
     for name, values in (("x", x), ("other", other)):
         draws = iter([target - row for target, row in zip(targets, rows[name], strict=True)])
         monkeypatch.setattr(safe_noise, "rounded_gaussian", lambda *_, draws=draws: next(draws))
-        sums = released(factorisation, step=2.0**-10)
+        sums = released(factorization, step=2.0**-10)
         outputs.append([sums.step(row).tobytes() for row in values])
     assert outputs[0] == outputs[1]
 
 
-def test_quantising_keeps_the_norm_bound():
+def test_quantizing_keeps_the_norm_bound():
     sums = released(shape=20)
     draw = np.random.default_rng(2)
     records = draw.normal(size=(1000, 20))
     records /= np.linalg.norm(records, axis=1, keepdims=True) * (1 + 1e-15)
-    moved = sums.quantise(records)
+    moved = sums.quantize(records)
     assert (np.abs(moved) <= np.abs(records)).all()
     assert (moved * records >= 0).all()
     assert np.abs(moved - records).max() < sums.step_width
@@ -296,16 +296,16 @@ def test_quantising_keeps_the_norm_bound():
     sums.step(total)
 
 
-@pytest.mark.parametrize("name", FACTORISATIONS)
+@pytest.mark.parametrize("name", FACTORIZATIONS)
 @pytest.mark.parametrize("simulation", [True, False])
 def test_a_restart_goes_on_with_the_same_stream(name, simulation, tmp_path, scripted):
-    factorisation, path = FACTORISATIONS[name], tmp_path / "sums.npz"
+    factorization, path = FACTORIZATIONS[name], tmp_path / "sums.npz"
     make = running if simulation else released
     x = inputs(19)
-    whole = make(factorisation)
+    whole = make(factorization)
     expected = [whole.step(values) for values in x]
     scripted.calls = 0
-    make(factorisation, path=path)
+    make(factorization, path=path)
     for k, values in enumerate(x):
         sums = dp.RunningSum.restore(path)
         assert sums.releases == k
@@ -317,7 +317,7 @@ def test_a_restart_goes_on_with_the_same_stream(name, simulation, tmp_path, scri
 
 
 def test_a_fresh_block_starts_on_the_last_prefix():
-    sums = running(F.column_normalised(3), noise_multiplier=1.0, shape=200_000)
+    sums = running(F.column_normalized(3), noise_multiplier=1.0, shape=200_000)
     x = np.zeros(200_000)
     prefixes = np.array([sums.step(x) for _ in range(9)])
     later = prefixes[3:] - prefixes[2]
@@ -337,7 +337,7 @@ def test_a_fresh_block_starts_on_the_last_prefix():
         P.lifetime_cap("l1"),
     ],
 )
-def test_several_participations_meet_no_fresh_block(participation, tmp_path):
+def test_several_participations_cannot_start_a_new_block(participation, tmp_path):
     sums = running(participation=participation, path=tmp_path / "sums.npz")
     for values in inputs(5):
         sums.step(values)
@@ -353,7 +353,7 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_noise_is_on_the_disk_before_a_release_is_handed_out(simulation, tmp_path, monkeypatch):
+def test_noise_is_on_disk_before_a_release_is_returned(simulation, tmp_path, monkeypatch):
     path = tmp_path / "sums.npz"
     sums = (running if simulation else released)(path=path)
     sums.step(np.ones(2))
@@ -376,7 +376,7 @@ def test_noise_is_on_the_disk_before_a_release_is_handed_out(simulation, tmp_pat
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_half_a_step_is_not_taken_again(simulation, tmp_path, monkeypatch):
+def test_a_half_finished_step_is_not_repeated(simulation, tmp_path, monkeypatch):
     """Its values are in the history already: taken again, they would count twice."""
     sums = (running if simulation else released)()
     sums.step(np.ones(2))
@@ -536,10 +536,10 @@ def names(folder):
 def test_a_long_history_is_written_once(tmp_path, scripted, short_parts, simulation):
     make, path = running if simulation else released, tmp_path / "sums.npz"
     x = inputs(19)
-    whole = make(F.column_normalised(8))
+    whole = make(F.column_normalized(8))
     expected = [whole.step(values) for values in x]
     scripted.calls = 0
-    make(F.column_normalised(8), path=path)
+    make(F.column_normalized(8), path=path)
     written = {}
     for k, values in enumerate(x):
         sums = dp.RunningSum.restore(path)
@@ -569,7 +569,7 @@ def test_a_file_does_not_grow_with_each_release(tmp_path):
 
 def test_parts_of_an_earlier_block_are_removed(tmp_path, short_parts):
     path = tmp_path / "sums.npz"
-    sums = released(F.column_normalised(8), path=path)
+    sums = released(F.column_normalized(8), path=path)
     for k in range(20):
         sums.step(np.ones(2))
         assert len(list(tmp_path.iterdir())) == 1 + (k % 8) // 3
@@ -581,7 +581,7 @@ def test_parts_of_an_earlier_block_are_removed(tmp_path, short_parts):
 @pytest.mark.parametrize("rest", [1, 2, 3, 4])
 def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch, short_parts, rest):
     path = tmp_path / "sums.npz"
-    sums = released(F.column_normalised(8), path=path)
+    sums = released(F.column_normalized(8), path=path)
     x = inputs(8)
     for values in x[:3]:
         sums.step(values)
@@ -595,14 +595,14 @@ def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch,
 
     monkeypatch.setattr(Path, "replace", killed)
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
-    handed_out = []
+    published = []
     with contextlib.suppress(Crash):
-        handed_out.append(sums.step(x[3]))
+        published.append(sums.step(x[3]))
     monkeypatch.undo()
     monkeypatch.setattr(state_file, "_PART", 6)
     again = dp.RunningSum.restore(path)
-    assert again.releases == (4 if handed_out else 3)
-    assert np.array_equal(again.prefix, (handed_out or [last])[-1])
+    assert again.releases == (4 if published else 3)
+    assert np.array_equal(again.prefix, (published or [last])[-1])
     for values in x[again.releases :]:
         again.step(values)
     assert names(tmp_path) == ["sums.npz", "sums.npz.part-", "sums.npz.part-"]
@@ -614,7 +614,7 @@ def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch,
 @pytest.mark.parametrize("damage", ["missing", "other", "flipped"])
 def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_parts, damage):
     path = tmp_path / "sums.npz"
-    sums = released(F.column_normalised(8), path=path)
+    sums = released(F.column_normalized(8), path=path)
     for values in inputs(7):
         sums.step(values)
     first, second = tmp_path.glob("sums.npz.part-*")
@@ -750,7 +750,7 @@ def kept(tmp_path, **changes):
     """Return a file of five releases, its header and its arrays."""
     path = tmp_path / "sums.npz"
     make = running if changes.pop("simulation", False) else released
-    sums = make(changes.pop("factorisation", F.column_normalised(8)), path=path, **changes)
+    sums = make(changes.pop("factorization", F.column_normalized(8)), path=path, **changes)
     for values in inputs(5):
         sums.step(values)
     return path, *storage.read(path)
@@ -786,7 +786,7 @@ FORGED = {
     "K less": dict(K=4),
     "K more": dict(K=9),
     "K of no kind": dict(K="8"),
-    "another kind of factorisation": dict(factorisation="dense/1"),
+    "another kind of factorization": dict(factorization="dense/1"),
     "other records": dict(participation={"kind": "consecutive/1", "count": 2}),
     "no records": dict(participation={"kind": "all"}),
     "shape": dict(shape=[3]),
@@ -814,7 +814,7 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
 
 def test_a_kind_that_is_not_registered_is_named(tmp_path):
     path, header, arrays = kept(tmp_path)
-    storage.write(path, header | {"factorisation": "nobody.decaying/1"}, arrays)
+    storage.write(path, header | {"factorization": "nobody.decaying/1"}, arrays)
     with pytest.raises(ValueError, match=r"which 'nobody.decaying/1' is not\. Import the module"):
         dp.RunningSum.restore(path)
 
@@ -840,7 +840,7 @@ def test_files_of_version_0_1_are_read(tmp_path, name):
     assert sums.sigma == pytest.approx(sigma, rel=1e-12)
     released = sums.step([0.0, 0.0])
     header, _ = storage.read(path)
-    kinds = header["factorisation"], header["participation"]["kind"]
+    kinds = header["factorization"], header["participation"]["kind"]
     assert kinds == tuple(f"{kind}/1" for kind in name.split("-", 1))
     assert np.array_equal(dp.RunningSum.restore(path).prefix, released)
 
@@ -885,7 +885,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
 
 
 def test_buffers_that_are_not_those_of_the_coefficients_are_refused(tmp_path):
-    path, header, arrays = kept(tmp_path, factorisation=F.buffered(8, buffers=4), simulation=True)
+    path, header, arrays = kept(tmp_path, factorization=F.buffered(8, buffers=4), simulation=True)
     for name in ("C_weights", "C_decays", "memory"):
         for changed in (arrays[name] * 0.9, arrays[name][:1]):
             if name == "memory" and len(changed) > 1:
@@ -897,7 +897,7 @@ def test_buffers_that_are_not_those_of_the_coefficients_are_refused(tmp_path):
 
 def test_several_participations_in_a_second_block_are_refused(tmp_path):
     path, header, arrays = kept(
-        tmp_path, factorisation=F.square_root(5), participation=P.consecutive(2)
+        tmp_path, factorization=F.square_root(5), participation=P.consecutive(2)
     )
     storage.write(path, header | {"releases": 10}, arrays)
     with pytest.raises(ValueError, match="new block needs participation once"):
@@ -910,12 +910,12 @@ def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulat
     path = tmp_path / "sums.npz"
     first = (running if simulation else released)(path=path)
     second = dp.RunningSum.restore(path)
-    contents, handed_out = state_file.contents, []
+    contents, published = state_file.contents, []
 
     def first_writes_meanwhile(sums):
         if sums is second:
             monkeypatch.undo()
-            handed_out.append(first.step(np.ones(2)))
+            published.append(first.step(np.ones(2)))
         return contents(sums)
 
     monkeypatch.setattr(state_file, "contents", first_writes_meanwhile)
@@ -923,7 +923,7 @@ def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulat
         second.step(np.ones(2))
     again = dp.RunningSum.restore(path)
     assert again.releases == 1
-    assert np.array_equal(again.prefix, handed_out[0])
+    assert np.array_equal(again.prefix, published[0])
 
 
 def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
@@ -969,26 +969,26 @@ def test_a_refused_input_changes_nothing():
     assert sums.releases == 0
     assert np.array_equal(sums.step([1.0, 2.0]), same.step([1.0, 2.0]))
     lattice = released()
-    with pytest.raises(ValueError, match=r"whole multiples of .* quantise"):
+    with pytest.raises(ValueError, match=r"whole multiples of .* quantize"):
         lattice.step([1 / 3, 0.0])
     assert np.all(np.isfinite(lattice.step([1e308, -1e308])))  # clamped, and still private
-    assert np.all(np.isfinite(lattice.step(lattice.quantise([1 / 3, 5e-324]))))
+    assert np.all(np.isfinite(lattice.step(lattice.quantize([1 / 3, 5e-324]))))
 
 
 @pytest.mark.parametrize("secret", [["secret", 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0]])
 def test_an_error_shows_no_value(secret):
     sums = released()
-    for take in (sums.step, sums.quantise):
+    for take in (sums.step, sums.quantize):
         with pytest.raises(TypeError, match=r"^Expected \w+='...' to be numbers"):
             take(secret)
 
 
 def test_huge_contributions_are_on_the_lattice_as_they_are():
     sums = released()
-    assert sums.quantise([1.7e308, -1.7e308]).tolist() == [1.7e308, -1.7e308]
+    assert sums.quantize([1.7e308, -1.7e308]).tolist() == [1.7e308, -1.7e308]
     for wild in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):
-            sums.step(sums.quantise([wild, 0.0]))
+            sums.step(sums.quantize([wild, 0.0]))
 
 
 def test_what_is_returned_is_the_callers_own():
@@ -1064,5 +1064,5 @@ def test_settings_of_another_type_are_refused(changes):
 
 def test_an_encoder_too_small_or_too_large_for_the_lattice_is_refused():
     for scale in (1e-6, 1e6):
-        with pytest.raises(ValueError, match=r"^Expected factorisation="):
+        with pytest.raises(ValueError, match=r"^Expected factorization="):
             released(F.from_encoder(scale * np.tri(4)))

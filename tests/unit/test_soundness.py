@@ -24,7 +24,7 @@ def shown(value):
     return round(value, 4)
 
 
-class TestWhatANoiseMultiplierIs:
+class TestNoiseMultiplierDefinition:
     """Sigma over the norm bound of one record, in every relation; the shift is what changes."""
 
     @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ class TestDirections:
         added = float((pairs * np.maximum(1 - growth * both, 0)).sum())
         return removed, added
 
-    def test_they_cross_for_composed_sampled_laplace_noise(self):
+    def test_the_two_directions_cross_for_composed_sampled_laplace(self):
         removed, added = self.truth(0.5, 1.0, 0.2314)
         assert (round(removed, 4), round(added, 4)) == (0.1547, 0.1737)
         run = dp.repeat(sampled(dp.Laplace(1), 0.5), 2)
@@ -431,7 +431,7 @@ class TestParallel:
         fixed = dp.parallel(*claims, cells="by_public_index")
         assert dp.account(fixed, relation=REPLACE_ONE).epsilon(0) == 2
 
-    def test_divergences_that_cross_are_maximised_at_each_order(self):
+    def test_divergences_that_cross_are_maximized_at_each_order(self):
         parts = sampled(dp.Gaussian(0.6), 0.01), dp.Gaussian(2)
         both = dp.account(dp.parallel(*parts), notion="rdp")
         one, other = (dp.account(part, notion="rdp") for part in parts)

@@ -53,7 +53,7 @@ class TestRewriting:
 
     @pytest.mark.parametrize("hundredths", range(1, 200, 7))
     @pytest.mark.parametrize("size", [3, 6, 7])
-    def test_a_budget_charges_all_of_a_claim_as_it_is_written(self, hundredths, size):
+    def test_a_budget_charges_the_full_parameters_of_a_claim(self, hundredths, size):
         claim = dp.PureDP(hundredths / 100)
         user = dp.user_level(claim, max_contributions=size)
         assert Fraction(repr(user.epsilon)) >= size * Fraction(hundredths, 100)
@@ -127,7 +127,7 @@ class TestRefusals:
         with pytest.raises(dp.UnsupportedMechanism, match="REPLACE_ONE"):
             dp.account(user, relation="REPLACE_ONE")
 
-    def test_a_cost_beyond_all_floats(self):
+    def test_a_cost_that_overflows_is_infinite(self):
         with pytest.raises(ValueError, match="Expected rho=inf"):
             dp.user_level(dp.ZeroConcentratedDP(1e-3), max_contributions=2**600)
 
@@ -169,7 +169,7 @@ class TestRelations:
         ours = dp.account(user, relation=relation).epsilon(DELTA)
         assert ours == pytest.approx(dp.account(dp.Gaussian(4 / factor)).epsilon(DELTA), rel=1e-12)
 
-    def test_the_unit_is_told(self):
+    def test_the_unit_is_printed(self):
         user = dp.user_level(dp.Gaussian(8.0), max_contributions=2)
         guarantee = dp.account(user, unit="one user").guarantee(delta=DELTA)
         assert guarantee.unit == guarantee.to_json()["unit"] == "one user"
@@ -359,7 +359,7 @@ class TestSampledGroups:
             assert ours == pytest.approx(truth, rel=1e-7)
 
     @pytest.mark.parametrize("steps", [1, 100])
-    def test_tighter_than_the_chain_of_neighbours(self, steps):
+    def test_tighter_than_the_chain_of_neighbors(self, steps):
         user = dp.repeat(dp.user_level(SAMPLED, max_contributions=4), steps)
         chain = dp.account(dp.repeat(SAMPLED, steps)).group(4)
         assert dp.account(user).epsilon(DELTA) <= chain.epsilon(DELTA) * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""A stranger adds a kind of factorisation: running sums do with it what they do with their own."""
+"""A stranger adds a kind of factorization: running sums do with it what they do with their own."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.running_sums.factorisations import KINDS
+from privacy.running_sums.factorizations import KINDS
 
 K = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Decaying(dp.Factorisation):
+class Decaying(dp.Factorization):
     """C_kj = decay^(k - j), times a weight for each row."""
 
     kind: ClassVar[str] = "stranger.decaying/1"
@@ -27,7 +27,7 @@ class Decaying(dp.Factorisation):
 
 @pytest.fixture(autouse=True)
 def registered():
-    assert dp.register_factorisation(Decaying) is Decaying
+    assert dp.register_factorization(Decaying) is Decaying
     yield
     KINDS.pop("stranger.decaying/1", None)
 
@@ -53,20 +53,20 @@ def running(**changes):
     ],
     ids=lambda participation: participation.kind,
 )
-def test_an_outsider_has_the_sensitivity_of_its_matrix(participation):
-    written_out = dp.Factorisation.from_encoder(decaying().encoder())
+def test_a_custom_factorization_has_the_sensitivity_of_its_matrix(participation):
+    written_out = dp.Factorization.from_encoder(decaying().encoder())
     found = decaying().sensitivity(participation)
     assert found == pytest.approx(written_out.sensitivity(participation), rel=1e-14)
     assert found >= written_out.sensitivity(participation) * (1 - 1e-15)
 
 
-def test_an_outsider_needs_no_matrix_for_many_releases():
+def test_a_custom_factorization_needs_no_matrix_for_many_releases():
     many = Decaying("decaying", 5000, 0.5, np.ones(5000))
     assert np.sqrt(4 / 3) <= many.sensitivity() <= np.sqrt(4 / 3) * (1 + 3e-12)
     assert 2 - 1e-6 <= many.operator_norm() <= 2 * (1 + 3e-12)
 
 
-def test_the_noise_of_an_outsider():
+def test_the_noise_of_a_custom_factorization():
     matrix = decaying().encoder()
     decoder = np.tri(K) @ np.linalg.inv(matrix)
     for simulation in (True, False):
@@ -82,7 +82,7 @@ def test_the_noise_of_an_outsider():
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_an_outsider_is_saved_and_restored(tmp_path, simulation):
+def test_a_custom_factorization_is_saved_and_restored(tmp_path, simulation):
     path = tmp_path / "sums.npz"
     sums = running(path=path, simulation=simulation)
     assert dp.account(sums.mechanism) is not None
@@ -91,20 +91,20 @@ def test_an_outsider_is_saved_and_restored(tmp_path, simulation):
         again = dp.RunningSum.restore(path)
         assert (again.releases, again.prefix.tolist()) == (k + 1, released.tolist())
         assert (again.sigma, again.sensitivity) == (sums.sigma, sums.sensitivity)
-        assert np.array_equal(again.factorisation.encoder(), decaying().encoder())
+        assert np.array_equal(again.factorization.encoder(), decaying().encoder())
         sums = again
-    assert isinstance(sums.factorisation, Decaying)
-    assert type(sums.factorisation.decay) is float
+    assert isinstance(sums.factorization, Decaying)
+    assert type(sums.factorization.decay) is float
 
 
-def test_an_outsider_is_accounted():
+def test_a_custom_factorization_is_accounted():
     epsilon = dp.account(running().mechanism).epsilon(1e-6)
     assert epsilon == dp.account(dp.Gaussian(2.0)).epsilon(1e-6)
     discrete = running(noise="discrete").mechanism
     assert dp.account(discrete).epsilon(1e-6) > epsilon
 
 
-def test_an_outsider_is_audited():
+def test_a_custom_factorization_is_audited():
     """The transcript of the sums, seen through the best direction: a claim of less noise falls."""
     matrix = decaying().encoder()
     worst = int(np.linalg.norm(matrix, axis=0).argmax())
@@ -127,11 +127,11 @@ def test_a_kind_that_is_not_registered_is_not_saved(tmp_path):
 
     other = Private("private", K, 0.5, np.ones(K))
     settings = dict(noise_multiplier=1.0, shape=1)
-    with pytest.raises(ValueError, match="Decorate the class with register_factorisation"):
+    with pytest.raises(ValueError, match="Decorate the class with register_factorization"):
         dp.RunningSum(other, path=tmp_path / "sums.npz", **settings)
     assert not any(tmp_path.iterdir())
     with pytest.raises(ValueError, match=r"^Expected kind.kind=None to be a lower-case name"):
-        dp.register_factorisation(Private)
+        dp.register_factorization(Private)
 
 
 @pytest.mark.parametrize("decay", [1, "half", np.float32(0.5)])
@@ -149,23 +149,23 @@ def test_a_field_that_no_file_would_give_back_is_refused_before_the_first_releas
 def test_a_name_on_disk_is_public_and_versioned(name):
     wrong = type("Wrong", (Decaying,), {"kind": name})
     with pytest.raises(ValueError, match=r"^Expected kind.kind=.* to be a lower-case name and"):
-        dp.register_factorisation(wrong)
+        dp.register_factorization(wrong)
 
 
 @pytest.mark.parametrize("name", ["toeplitz/1", "stranger.decaying/1"])
 def test_a_name_belongs_to_one_class(name):
     other = type("Other", (Decaying,), {"kind": name})
     with pytest.raises(ValueError, match="to be an unused name"):
-        dp.register_factorisation(other)
-    with pytest.raises(TypeError, match="a subclass of Factorisation"):
-        dp.register_factorisation(decaying())
+        dp.register_factorization(other)
+    with pytest.raises(TypeError, match="a subclass of Factorization"):
+        dp.register_factorization(decaying())
 
 
-def test_a_class_that_is_defined_again_replaces_itself(tmp_path):
+def test_a_redefined_class_replaces_itself(tmp_path):
     sums = running(path=tmp_path / "sums.npz")
-    again = type("Decaying", (dp.Factorisation,), dict(vars(Decaying)))
-    assert KINDS[dp.register_factorisation(again).kind] is again
+    again = type("Decaying", (dp.Factorization,), dict(vars(Decaying)))
+    assert KINDS[dp.register_factorization(again).kind] is again
     released = sums.step([0.0, 1.0])  # of the class before
     restored = dp.RunningSum.restore(tmp_path / "sums.npz")
-    assert type(restored.factorisation) is again
+    assert type(restored.factorization) is again
     assert np.array_equal(restored.prefix, released)

@@ -57,7 +57,7 @@ def exact_delta(right, count, epsilon):
 
 @pytest.mark.parametrize("notion", ["tightest", "approximate", "contour", "rdp", "zcdp"])
 @pytest.mark.parametrize("count", [1, 12])
-def test_an_outsider_is_accounted(notion, count):
+def test_a_custom_mechanism_is_accounted(notion, count):
     run = dp.repeat(TruncatedCoin(0.6), count)
     found = dp.account(run, notion=notion).delta(0.5)
     truth = exact_delta(0.6, count, 0.5)
@@ -66,19 +66,19 @@ def test_an_outsider_is_accounted(notion, count):
         assert found <= truth * (1 + 1e-5)
 
 
-def test_an_outsider_composes_with_noise_and_sampling():
+def test_a_custom_mechanism_composes_with_noise_and_sampling():
     sampled = dp.PoissonSampled(TruncatedCoin(0.8), sampling_probability=0.3)
     alone = dp.account(dp.repeat(sampled, 10)).epsilon(1e-6)
     both = dp.account(dp.compose(dp.repeat(sampled, 10), dp.Gaussian(3.0))).epsilon(1e-6)
     assert 0 < alone < both < alone + dp.account(dp.Gaussian(3.0)).epsilon(1e-7)
 
 
-def test_an_outsider_is_calibrated():
+def test_a_custom_mechanism_is_calibrated():
     right = dp.calibrate(TruncatedCoin, epsilon=0.5, delta=0, seek="largest", domain=(0.5, 1))
     assert right == pytest.approx(1 / (1 + math.exp(-0.5)), rel=1e-9)
 
 
-def test_an_outsider_in_json_and_plans():
+def test_a_custom_mechanism_in_json_and_plans():
     run = dp.repeat(TruncatedCoin(0.6), 3)
     again = dp.mechanism_from_json(json.loads(json.dumps(run.to_json())))
     assert again == run
@@ -88,12 +88,12 @@ def test_an_outsider_in_json_and_plans():
     assert dp.support_matrix()["TruncatedCoin"] == ("approximate", "contour", "zcdp", "rdp")
 
 
-def test_an_outsider_in_a_budget():
+def test_a_custom_mechanism_in_a_budget():
     budget = dp.Budget(epsilon=5, delta=1e-6, notion="rdp", order=8)
     assert budget.spend(TruncatedCoin(0.6)).remaining < budget.remaining
 
 
-def test_an_outsider_is_audited():
+def test_a_custom_mechanism_is_audited():
     def release(data, rng):
         right = rng.random() < 0.6
         return float(data[0] if right else 1 - data[0])
@@ -103,7 +103,7 @@ def test_an_outsider_is_audited():
     assert dp.audit.audit(release, pair, TruncatedCoin(0.52), runs=4000).falsified
 
 
-def test_an_outsider_is_not_certified():
+def test_a_custom_mechanism_is_not_certified():
     with pytest.raises(dp.NotCertified):
         dp.account(TruncatedCoin(0.6)).guarantee(delta=1e-6, certify=True)
 

@@ -26,11 +26,11 @@ DENSE_LIMIT = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Factorisation(ABC):
+class Factorization(ABC):
     """A = B C for `releases` running sums. Build it with one of the methods below.
 
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
-    and decorate it with `register_factorisation`. Its fields are floats or float64 arrays.
+    and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Factorisation(ABC):
     releases: int
 
     @staticmethod
-    def independent(releases: int) -> "Factorisation":
+    def independent(releases: int) -> "Factorization":
         """Use C = I: independent noise on each increment, whose error grows as sqrt(k)."""
         return build("toeplitz/1", "independent", _size(releases), {"coefficients": np.ones(1)})
 
     @staticmethod
-    def square_root(releases: int) -> "Factorisation":
+    def square_root(releases: int) -> "Factorization":
         """Use B = C, the square root of A (Fichtenberger, Henzinger and Upadhyay 2023).
 
         C is Toeplitz with f_0 = 1, f_i = f_(i-1) (1 - 1/(2i)). The noise is of order log K.
@@ -63,7 +63,7 @@ class Factorisation(ABC):
         return build("toeplitz/1", "square root", releases, {"coefficients": coefficients})
 
     @staticmethod
-    def column_normalised(releases: int) -> "Factorisation":
+    def column_normalized(releases: int) -> "Factorization":
         """Divide every column of the square root's C by its norm.
 
         Late columns of C are short. Normalized, each record has the same sensitivity and the noise
@@ -73,10 +73,10 @@ class Factorisation(ABC):
         coefficients = series.square_root(releases)
         norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
         arrays = {"coefficients": coefficients, "scale": norms}
-        return build("toeplitz/1", "column-normalised", releases, arrays)
+        return build("toeplitz/1", "column-normalized", releases, arrays)
 
     @staticmethod
-    def banded(releases: int, *, band: int) -> "Factorisation":
+    def banded(releases: int, *, band: int) -> "Factorization":
         """Keep the first `band` diagonals of the square root's C (Kalinin and Lampert 2024).
 
         Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
@@ -88,7 +88,7 @@ class Factorisation(ABC):
         return build("toeplitz/1", "banded", releases, {"coefficients": coefficients})
 
     @staticmethod
-    def buffered(releases: int, *, buffers: int = 12) -> "Factorisation":
+    def buffered(releases: int, *, buffers: int = 12) -> "Factorization":
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
         Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
@@ -102,13 +102,13 @@ class Factorisation(ABC):
         return build("buffered/1", "buffered", releases, arrays)
 
     @staticmethod
-    def from_encoder(matrix: Array, name: str = "explicit") -> "Factorisation":
+    def from_encoder(matrix: Array, name: str = "explicit") -> "Factorization":
         """Use your own C: lower triangular with a positive diagonal, shape (K, K)."""
         matrix = np.array(matrix, dtype=np.float64, ndmin=1)
         return build("dense/1", name, _size(len(matrix), DENSE_LIMIT), {"matrix": matrix})
 
     @staticmethod
-    def binary_tree(releases: int) -> "Factorisation":
+    def binary_tree(releases: int) -> "Factorization":
         """Add noise to the nodes of a binary tree.
 
         Row k of C sums the largest complete node that ends at k; row k of B sums the nodes that
@@ -122,8 +122,8 @@ class Factorisation(ABC):
 
     @staticmethod
     def honaker_tree(
-        releases: int, *, handed_out: Literal["nodes", "prefixes"] = "nodes"
-    ) -> "Factorisation":
+        releases: int, *, published: Literal["nodes", "prefixes"] = "nodes"
+    ) -> "Factorization":
         """Estimate every node of a binary tree from all nodes below it.
 
         Honaker (2015), the estimate "from below". It uses more nodes than there are releases.
@@ -134,27 +134,27 @@ class Factorisation(ABC):
         ----------
         releases
             K.
-        handed_out
+        published
             The published outputs. ``"nodes"``: account for publishing every tree node, as is usual.
             ``"prefixes"``: account for publishing only the prefix sums, which costs less.
         """
-        if handed_out not in ("nodes", "prefixes"):
+        if published not in ("nodes", "prefixes"):
             remedy = "Pass 'nodes' if you publish tree nodes, 'prefixes' if only prefix sums."
             rule = "'nodes' or 'prefixes'"
-            raise ValueError(checks.expected("handed_out", handed_out, rule, remedy))
+            raise ValueError(checks.expected("published", published, rule, remedy))
         releases = _size(releases, DENSE_LIMIT // 4)
         matrix, rest = trees.honaker(releases)
-        beside = {"beside": rest} if handed_out == "nodes" else {}
+        beside = {"beside": rest} if published == "nodes" else {}
         return build("dense/1", "Honaker tree", releases, {"matrix": matrix, **beside})
 
     @staticmethod
-    def optimised(
+    def optimized(
         releases: int,
         *,
         objective: optimum.Objective = "mean-square",
         weights: Sequence[float] | None = None,
         cache: str | PathLike[str] | None = None,
-    ) -> "Factorisation":
+    ) -> "Factorization":
         """Return the factorization with the least noise among those of sensitivity 1 (once).
 
         Parameters
@@ -182,7 +182,7 @@ class Factorisation(ABC):
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)
-        return build("dense/1", "optimised", releases, {"matrix": matrix})
+        return build("dense/1", "optimized", releases, {"matrix": matrix})
 
     @abstractmethod
     def row(self, k: int) -> Array:
@@ -296,7 +296,7 @@ class Factorisation(ABC):
 def _size(releases: Any, most: int = 2**31) -> int:
     count = checks.count("releases", releases, "Pass the number of releases K.")
     if count > most:
-        remedy = "Use square_root, column_normalised, banded or buffered."
+        remedy = "Use square_root, column_normalized, banded or buffered."
         raise ValueError(checks.expected("releases", count, f"<= {most}", remedy))
     return count
 
@@ -322,12 +322,12 @@ def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
         raise ValueError(checks.expected(name, "...", "parts of a valid C", remedy))
 
 
-Kind = TypeVar("Kind", bound=type[Factorisation])
-KINDS: dict[str, type[Factorisation]] = {}
+Kind = TypeVar("Kind", bound=type[Factorization])
+KINDS: dict[str, type[Factorization]] = {}
 """The registered classes, by their names in state files."""
 
 
-def register_factorisation(kind: Kind) -> Kind:
+def register_factorization(kind: Kind) -> Kind:
     """Register a kind of factorization by name, so that its state files can be read.
 
     Use it as a class decorator. Import the module with the class before you restore a file.
@@ -335,7 +335,7 @@ def register_factorisation(kind: Kind) -> Kind:
     Parameters
     ----------
     kind
-        A subclass of `Factorisation`, whose own attribute `kind` is a name and a version, such as
+        A subclass of `Factorization`, whose own attribute `kind` is a name and a version, such as
         ``"acme.decaying/1"``. Change the version when its fields change meaning.
 
     Returns
@@ -349,9 +349,9 @@ def register_factorisation(kind: Kind) -> Kind:
         It is not such a class, or another class is registered under that name.
     """
     own: Any = kind
-    if not (isinstance(own, type) and issubclass(own, Factorisation)):
+    if not (isinstance(own, type) and issubclass(own, Factorization)):
         remedy = "Decorate the class itself."
-        raise TypeError(checks.expected("kind", kind, "a subclass of Factorisation", remedy))
+        raise TypeError(checks.expected("kind", kind, "a subclass of Factorization", remedy))
     name = vars(kind).get("kind")
     if not (isinstance(name, str) and fullmatch(r"[a-z0-9][a-z0-9._-]*/[1-9][0-9]*", name)):
         rule = "a lower-case name and a version"
@@ -368,18 +368,18 @@ def _defines_again(kind: type, known: type) -> bool:
     return (kind.__module__, kind.__qualname__) == (known.__module__, known.__qualname__)
 
 
-def registered_kind(factorisation: Factorisation) -> str:
+def registered_kind(factorization: Factorization) -> str:
     """Return the registered name of the factorization's own class, or raise."""
-    kind = type(factorisation)
+    kind = type(factorization)
     if not _defines_again(kind, KINDS.get(kind.kind, object)):
-        remedy = "Decorate the class with register_factorisation to save its state."
+        remedy = "Decorate the class with register_factorization to save its state."
         raise ValueError(
-            checks.expected("factorisation", factorisation.name, "of a registered kind", remedy)
+            checks.expected("factorization", factorization.name, "of a registered kind", remedy)
         )
     return kind.kind
 
 
-def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorisation:
-    """Return the factorization with the arrays that `Factorisation.arrays` returned."""
+def build(kind: str, name: str, releases: int, arrays: dict[str, Array]) -> Factorization:
+    """Return the factorization with the arrays that `Factorization.arrays` returned."""
     values = {key: array if array.ndim else array.item() for key, array in arrays.items()}
     return KINDS[kind](name, releases, **values)

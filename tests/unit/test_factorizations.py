@@ -1,4 +1,4 @@
-"""Factorisations of the running sum: their noise, and how far one record moves them."""
+"""Factorizations of the running sum: their noise, and how far one record moves them."""
 
 import itertools
 import math
@@ -10,24 +10,24 @@ from threadpoolctl import threadpool_info
 import privacy as dp
 from privacy.numerics import storage
 from privacy.running_sums import optimum, series
-from privacy.running_sums.factorisations import build
+from privacy.running_sums.factorizations import build
 
-F, P = dp.Factorisation, dp.Participation
+F, P = dp.Factorization, dp.Participation
 
 MAKERS = {
     "independent": F.independent,
     "binary tree": F.binary_tree,
     "Honaker tree": F.honaker_tree,
-    "Honaker prefixes": lambda releases: F.honaker_tree(releases, handed_out="prefixes"),
+    "Honaker prefixes": lambda releases: F.honaker_tree(releases, published="prefixes"),
     "square root": F.square_root,
-    "column-normalised": F.column_normalised,
+    "column-normalized": F.column_normalized,
     "banded": lambda releases: F.banded(releases, band=3),
     "buffered": lambda releases: F.buffered(releases, buffers=6),
-    "mean-square": F.optimised,
-    "max": lambda releases: F.optimised(releases, objective="max"),
+    "mean-square": F.optimized,
+    "max": lambda releases: F.optimized(releases, objective="max"),
 }
 # Mean and largest noise over the releases, in units of the noise of one release.
-COLUMNS = "independent", "binary tree", "Honaker tree", "square root", "column-normalised"
+COLUMNS = "independent", "binary tree", "Honaker tree", "square root", "column-normalized"
 TABLE = {
     8: ((2.04, 2.83), (2.49, 3.46), (2.11, 2.99), (1.58, 1.72), (1.51, 1.57)),
     33: ((3.91, 5.74), (3.79, 5.48), (3.07, 4.44), (2.02, 2.18), (1.92, 2.01)),
@@ -38,8 +38,8 @@ BEST = {8: (1.49, 1.64), 33: (1.90, 2.09), 100: (2.23, 2.45)}
 each = pytest.mark.parametrize("name", MAKERS)
 
 
-def noise(factorisation):
-    return factorisation.sensitivity() * factorisation.noise_std()
+def noise(factorization):
+    return factorization.sensitivity() * factorization.noise_std()
 
 
 def to_three_digits(value):
@@ -63,45 +63,45 @@ def test_noise_table(releases, name, expected):
 @each
 @pytest.mark.parametrize("releases", [1, 2, 7, 16, 33, 100])
 def test_the_factors_multiply_to_the_running_sum(name, releases):
-    factorisation = MAKERS[name](releases)
-    encoder, decoder = factorisation.encoder(), factorisation.decoder()
+    factorization = MAKERS[name](releases)
+    encoder, decoder = factorization.encoder(), factorization.decoder()
     assert np.abs(decoder @ encoder - np.tri(releases)).max() < 1e-12
     assert not np.triu(encoder, 1).any()
     assert np.abs(np.triu(decoder, 1)).max(initial=0) < 1e-12
     rows = np.zeros_like(encoder)
     for k in range(releases):
-        row = factorisation.row(k)
-        assert len(row) <= factorisation.band
+        row = factorization.row(k)
+        assert len(row) <= factorization.band
         rows[k, k + 1 - len(row) : k + 1] = row
     assert np.array_equal(rows, encoder)
     exact = np.sqrt(np.square(decoder).sum(axis=1))
-    assert np.allclose(factorisation.noise_std(), exact, rtol=1e-12)
-    assert np.abs(encoder).sum(axis=1).max() <= factorisation.row_sum()
+    assert np.allclose(factorization.noise_std(), exact, rtol=1e-12)
+    assert np.abs(encoder).sum(axis=1).max() <= factorization.row_sum()
     part = max(1, releases // 2)
-    assert np.array_equal(factorisation.encoder(part), encoder[:part, :part])
-    assert np.allclose(factorisation.decoder(part), decoder[:part, :part], atol=1e-12)
+    assert np.array_equal(factorization.encoder(part), encoder[:part, :part])
+    assert np.allclose(factorization.decoder(part), decoder[:part, :part], atol=1e-12)
 
 
 @each
 @pytest.mark.parametrize("releases", [1, 5, 16])
 def test_one_participation_by_brute_force(name, releases):
     """The largest move of C x over unit vectors at one release, in one and in two dimensions."""
-    factorisation = MAKERS[name](releases)
-    encoder = factorisation.encoder()
+    factorization = MAKERS[name](releases)
+    encoder = factorization.encoder()
     moves = []
     for j, angle in itertools.product(range(releases), np.linspace(0, np.pi, 7)):
         x = np.zeros((releases, 2))
         x[j] = math.cos(angle), math.sin(angle)
         moves.append(np.linalg.norm(encoder @ x))
-    claimed = factorisation.sensitivity()
+    claimed = factorization.sensitivity()
     assert max(moves) <= claimed
     if name != "Honaker tree":  # charged for nodes beside the prefixes
         assert claimed <= max(moves) * (1 + 1e-12)
 
 
-def largest_move(factorisation, patterns):
+def largest_move(factorization, patterns):
     """The largest |C x| over inputs of norm 1 in the releases of a pattern, over all signs."""
-    encoder = factorisation.encoder()
+    encoder = factorization.encoder()
     return max(
         float(np.linalg.norm(encoder[:, list(pattern)] @ np.array(signs)))
         for pattern in patterns
@@ -112,10 +112,10 @@ def largest_move(factorisation, patterns):
 @each
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_consecutive_participations_by_brute_force(name, count):
-    factorisation = MAKERS[name](9)
+    factorization = MAKERS[name](9)
     windows = [range(start, start + count) for start in range(10 - count)]
-    reached = largest_move(factorisation, windows)
-    claimed = factorisation.sensitivity(P.consecutive(count))
+    reached = largest_move(factorization, windows)
+    claimed = factorization.sensitivity(P.consecutive(count))
     assert reached <= claimed
     if name != "Honaker tree":  # every C here has entries >= 0, so that the bound is reached
         assert claimed <= reached * (1 + 1e-10)
@@ -124,15 +124,15 @@ def test_consecutive_participations_by_brute_force(name, count):
 @each
 @pytest.mark.parametrize(("count", "separation"), [(2, 1), (2, 4), (3, 3), (4, 2), (3, 8)])
 def test_separated_participations_by_brute_force(name, count, separation):
-    factorisation = MAKERS[name](9)
+    factorization = MAKERS[name](9)
     patterns = [
         pattern
         for size in range(1, count + 1)
         for pattern in itertools.combinations(range(9), size)
         if all(b - a >= separation for a, b in itertools.pairwise(pattern))
     ]
-    reached = largest_move(factorisation, patterns)
-    claimed = factorisation.sensitivity(P.separated(count, separation=separation))
+    reached = largest_move(factorization, patterns)
+    claimed = factorization.sensitivity(P.separated(count, separation=separation))
     assert reached <= claimed
     if name in {"independent", "square root", "banded"}:
         assert claimed <= reached * (1 + 1e-12)
@@ -141,13 +141,13 @@ def test_separated_participations_by_brute_force(name, count, separation):
 @pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
 def test_coefficients_that_grow_or_change_sign_have_no_short_cut(coefficients):
     """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
-    factorisation = build("toeplitz/1", "grows", 7, {"coefficients": np.array(coefficients)})
+    factorization = build("toeplitz/1", "grows", 7, {"coefficients": np.array(coefficients)})
     for count, separation in ((2, 1), (3, 1), (2, 2)):
         patterns = [range(s, s + separation * count, separation) for s in range(3)]
-        reached = largest_move(factorisation, patterns)
-        assert reached <= factorisation.sensitivity(P.separated(count, separation=separation))
+        reached = largest_move(factorization, patterns)
+        assert reached <= factorization.sensitivity(P.separated(count, separation=separation))
         if separation == 1:
-            assert reached <= factorisation.sensitivity(P.consecutive(count))
+            assert reached <= factorization.sensitivity(P.consecutive(count))
 
 
 def test_releases_further_apart_than_the_band_share_no_noise():
@@ -161,68 +161,68 @@ def test_releases_further_apart_than_the_band_share_no_noise():
 @pytest.mark.parametrize(("count", "expected"), [(1, 1.0), (5, 1.87), (10, 2.4248), (33, 3.34)])
 def test_a_cap_shared_by_consecutive_releases(count, expected):
     """A record's contributions with squares that add up to 1, equal in consecutive releases."""
-    factorisation = F.column_normalised(33)
+    factorization = F.column_normalized(33)
     share = 1 / math.sqrt(count)
     patterns = np.array([np.roll(np.arange(33) < count, s) for s in range(34 - count)]) * share
-    found = factorisation.sensitivity(P.explicit(patterns))
+    found = factorization.sensitivity(P.explicit(patterns))
     assert found == pytest.approx(expected, abs=5e-5 if count == 10 else 5e-3)
-    consecutive = factorisation.sensitivity(P.consecutive(count))
+    consecutive = factorization.sensitivity(P.consecutive(count))
     assert share * consecutive == pytest.approx(found, rel=1e-9)
     # where column norms alone would answer 1, for every count
-    assert found <= factorisation.sensitivity(P.lifetime_cap("l2"))
-    assert factorisation.sensitivity(P.lifetime_cap("l1")) == pytest.approx(1, abs=1e-12)
+    assert found <= factorization.sensitivity(P.lifetime_cap("l2"))
+    assert factorization.sensitivity(P.lifetime_cap("l1")) == pytest.approx(1, abs=1e-12)
 
 
 @each
 def test_lifetime_caps_by_brute_force(name):
-    factorisation = MAKERS[name](12)
-    encoder = factorisation.encoder()
+    factorization = MAKERS[name](12)
+    encoder = factorization.encoder()
     _, values, right = np.linalg.svd(encoder)
     assert np.linalg.norm(encoder @ right[0]) == pytest.approx(values[0], rel=1e-12)
-    assert values[0] <= factorisation.sensitivity(P.lifetime_cap())
+    assert values[0] <= factorization.sensitivity(P.lifetime_cap())
     draws = np.random.default_rng(5).standard_normal((200, 12))
     draws /= np.abs(draws).sum(axis=1, keepdims=True)
     reached = np.linalg.norm(encoder @ draws.T, axis=0).max()
-    assert reached <= factorisation.sensitivity(P.lifetime_cap("l1"))
+    assert reached <= factorization.sensitivity(P.lifetime_cap("l1"))
 
 
 def test_the_norm_of_a_matrix_too_large_to_write_out_is_bounded():
     small, large = F.square_root(1024), F.square_root(1025)
     assert small.operator_norm() < large.operator_norm() < 2 * small.operator_norm()
     with pytest.raises(ValueError, match="Expected releases=10000"):
-        F.column_normalised(10_000).sensitivity(P.consecutive(2))
+        F.column_normalized(10_000).sensitivity(P.consecutive(2))
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_sums_of_columns_and_the_diagonal_are_those_of_the_matrix(name):
-    factorisation = MAKERS[name](7)
-    matrix = factorisation.encoder()
-    assert factorisation.diagonal() == pytest.approx(matrix.diagonal(), rel=1e-12)
-    assert factorisation.column_sums() == pytest.approx(np.abs(matrix).sum(axis=0), rel=1e-12)
+    factorization = MAKERS[name](7)
+    matrix = factorization.encoder()
+    assert factorization.diagonal() == pytest.approx(matrix.diagonal(), rel=1e-12)
+    assert factorization.column_sums() == pytest.approx(np.abs(matrix).sum(axis=0), rel=1e-12)
 
 
-def test_a_million_releases_are_not_gone_through_row_by_row(monkeypatch):
+def test_a_million_releases_need_no_loop_over_rows(monkeypatch):
     def row(*_):
         raise AssertionError("K rows of K entries take an hour")
 
-    for make in (F.column_normalised, F.square_root):
-        factorisation = make(1_000_000)
-        monkeypatch.setattr(type(factorisation), "row", row)
-        assert factorisation.sensitivity(P.lifetime_cap()) > 1
-        assert dp.RunningSum(factorisation, noise_multiplier=1.0, shape=1).sensitivity > 1
+    for make in (F.column_normalized, F.square_root):
+        factorization = make(1_000_000)
+        monkeypatch.setattr(type(factorization), "row", row)
+        assert factorization.sensitivity(P.lifetime_cap()) > 1
+        assert dp.RunningSum(factorization, noise_multiplier=1.0, shape=1).sensitivity > 1
         monkeypatch.undo()
 
 
 def test_explicit_patterns_with_signs_that_cancel_are_not_trusted():
     """Contributions of opposite direction could make a negative entry of C'C count."""
-    factorisation = F.from_encoder([[1.0, 0.0], [-1.0, 1.0]])
-    assert factorisation.sensitivity(P.explicit([[1.0, 1.0]])) == pytest.approx(math.sqrt(5))
-    assert factorisation.sensitivity(P.consecutive(2)) == pytest.approx(math.sqrt(5))
-    assert factorisation.sensitivity(P.separated(2, separation=1)) == pytest.approx(math.sqrt(5))
+    factorization = F.from_encoder([[1.0, 0.0], [-1.0, 1.0]])
+    assert factorization.sensitivity(P.explicit([[1.0, 1.0]])) == pytest.approx(math.sqrt(5))
+    assert factorization.sensitivity(P.consecutive(2)) == pytest.approx(math.sqrt(5))
+    assert factorization.sensitivity(P.separated(2, separation=1)) == pytest.approx(math.sqrt(5))
 
 
 def test_prefixes_alone_cost_less_than_the_nodes_of_a_tree():
-    nodes, prefixes = F.honaker_tree(33), F.honaker_tree(33, handed_out="prefixes")
+    nodes, prefixes = F.honaker_tree(33), F.honaker_tree(33, published="prefixes")
     assert np.allclose(nodes.noise_std(), prefixes.noise_std(), rtol=1e-12)
     assert nodes.sensitivity() == pytest.approx(math.sqrt(6), rel=1e-12)
     assert prefixes.sensitivity() == pytest.approx(2.2764072, rel=1e-7)
@@ -246,17 +246,17 @@ def test_the_honaker_tree_is_the_best_unbiased_estimate_of_its_prefixes():
 
 
 @pytest.mark.parametrize("releases", [2, 9, 33])
-def test_the_optimum_beats_all_others_and_their_neighbours(releases):
-    best = F.optimised(releases)
-    flat = F.optimised(releases, objective="max")
+def test_the_optimum_beats_all_others_and_their_neighbors(releases):
+    best = F.optimized(releases)
+    flat = F.optimized(releases, objective="max")
     mean = np.square(noise(best)).mean()
     largest = noise(flat).max()
     assert best.sensitivity() == pytest.approx(1, abs=1e-12)
     others = [make(releases) for make in MAKERS.values()]
     draw = np.random.default_rng(releases)
-    for factorisation in (best, flat):
+    for factorization in (best, flat):
         for size in (1e-3, 1e-2):
-            moved = factorisation.encoder()
+            moved = factorization.encoder()
             moved *= 1 + size * np.tril(draw.standard_normal(moved.shape))
             others.append(F.from_encoder(moved))
     for other in others:
@@ -268,21 +268,21 @@ def test_the_optimum_beats_all_others_and_their_neighbours(releases):
 def test_the_noise_of_scaled_columns_is_that_of_the_rows_of_the_decoder(releases):
     """Through several levels of halves, and with scales and signs that nobody asked for."""
     draw = np.random.default_rng(releases)
-    parts = [(F.column_normalised(releases).coefficients, draw.uniform(0.5, 2, releases))]
+    parts = [(F.column_normalized(releases).coefficients, draw.uniform(0.5, 2, releases))]
     parts += [(np.r_[1.0, draw.uniform(-1, 1, 99) / 50][:releases], parts[0][1])]
     made = [build("toeplitz/1", "a", releases, dict(coefficients=c, scale=s)) for c, s in parts]
-    for factorisation in (F.column_normalised(releases), *made):
-        rows = np.sqrt(np.square(factorisation.decoder()).sum(axis=1))
-        assert np.allclose(factorisation.noise_std(), rows, rtol=1e-12, atol=0)
+    for factorization in (F.column_normalized(releases), *made):
+        rows = np.sqrt(np.square(factorization.decoder()).sum(axis=1))
+        assert np.allclose(factorization.noise_std(), rows, rtol=1e-12, atol=0)
 
 
 def test_the_noise_of_very_many_releases():
     """Not by way of all pairs of releases, which would take half a minute."""
-    factorisation = F.column_normalised(100_000)
-    noise = factorisation.noise_std()
-    inverse = series.inverse(factorisation.coefficients, 100_000)
+    factorization = F.column_normalized(100_000)
+    noise = factorization.noise_std()
+    inverse = series.inverse(factorization.coefficients, 100_000)
     for k in (0, 999, 50_000, 99_999):
-        row = series._product(factorisation.scale[k::-1], inverse[: k + 1], k + 1)
+        row = series._product(factorization.scale[k::-1], inverse[: k + 1], k + 1)
         assert noise[k] == pytest.approx(np.linalg.norm(row), rel=1e-10)
 
 
@@ -302,13 +302,13 @@ def test_small_matrices_run_on_one_thread(monkeypatch, releases, alone):
 
     monkeypatch.setattr(optimum, "threadpool_limits", limited)
     monkeypatch.setattr(optimum, "eigh", eigh)
-    F.optimised(releases, objective="max")
+    F.optimized(releases, objective="max")
     assert limits == [(1 if alone else None, "blas")]
 
 
 def test_weights_move_the_noise():
-    late = F.optimised(10, weights=[1e-3] * 9 + [1.0])
-    even = F.optimised(10)
+    late = F.optimized(10, weights=[1e-3] * 9 + [1.0])
+    even = F.optimized(10)
     assert noise(late)[-1] < noise(even)[-1] < noise(even)[0] * 2
     assert noise(late)[0] > noise(even)[0]
 
@@ -316,17 +316,17 @@ def test_weights_move_the_noise():
 @pytest.mark.parametrize("small", [1e-300, 1e-16, 0.9e-6])
 def test_weights_that_decide_nothing_are_refused(small):
     with pytest.raises(ValueError, match=r"^Expected weights=.* to be within a factor of 1e\+06"):
-        F.optimised(3, weights=[small, 1.0, 1.0])
+        F.optimized(3, weights=[small, 1.0, 1.0])
 
 
 def test_weights_of_any_size_count_by_their_ratios():
-    even = F.optimised(5).encoder()
+    even = F.optimized(5).encoder()
     for size in (5e-324, 1e-300, 1e308):
-        assert np.allclose(F.optimised(5, weights=[size] * 5).encoder(), even, atol=1e-12)
+        assert np.allclose(F.optimized(5, weights=[size] * 5).encoder(), even, atol=1e-12)
     for place in (0, 20, 39):
         weights = np.ones(40)
         weights[place] = 1e-6
-        assert F.optimised(40, weights=weights).sensitivity() == pytest.approx(1, abs=1e-12)
+        assert F.optimized(40, weights=weights).sensitivity() == pytest.approx(1, abs=1e-12)
 
 
 def test_an_optimum_that_is_singular_is_the_error_that_is_documented():
@@ -336,17 +336,17 @@ def test_an_optimum_that_is_singular_is_the_error_that_is_documented():
 
 def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
-    first = F.optimised(6, cache=folder)
+    first = F.optimized(6, cache=folder)
     (file,) = folder.iterdir()
     monkeypatch.setattr("privacy.running_sums.optimum._optimum", None)  # cannot be called
-    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
+    assert np.array_equal(F.optimized(6, cache=folder).encoder(), first.encoder())
     monkeypatch.undo()
     file.write_bytes(file.read_bytes()[:100])
-    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
+    assert np.array_equal(F.optimized(6, cache=folder).encoder(), first.encoder())
     storage.write(file, {}, {"matrix": np.ones((6, 6))})  # not lower triangular
-    assert np.array_equal(F.optimised(6, cache=folder).encoder(), first.encoder())
-    F.optimised(6, objective="max", cache=folder)
-    F.optimised(6, weights=range(1, 7), cache=folder)
+    assert np.array_equal(F.optimized(6, cache=folder).encoder(), first.encoder())
+    F.optimized(6, objective="max", cache=folder)
+    F.optimized(6, weights=range(1, 7), cache=folder)
     assert len(list(folder.iterdir())) == 3
 
 
@@ -359,11 +359,11 @@ def test_buffers_come_close_to_the_square_root():
 
 @each
 def test_arrays_rebuild_it(name):
-    factorisation = MAKERS[name](9)
-    again = build(factorisation.kind, name, 9, factorisation.arrays())
-    assert np.array_equal(again.encoder(), factorisation.encoder())
-    assert again.sensitivity() == factorisation.sensitivity()
-    for array in factorisation.arrays().values():
+    factorization = MAKERS[name](9)
+    again = build(factorization.kind, name, 9, factorization.arrays())
+    assert np.array_equal(again.encoder(), factorization.encoder())
+    assert again.sensitivity() == factorization.sensitivity()
+    for array in factorization.arrays().values():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 

@@ -105,7 +105,7 @@ def play(agent, first, last):
 
 
 @EACH
-def test_an_outsider_says_what_it_guarantees(algorithm):
+def test_a_custom_algorithm_says_what_it_guarantees(algorithm):
     agent = algorithm.start()
     found = agent.guarantee(1e-5)
     assert found == algorithm.guarantee(1e-5)
@@ -119,7 +119,7 @@ def test_an_outsider_says_what_it_guarantees(algorithm):
 
 
 @EACH
-def test_an_outsider_plays(algorithm):
+def test_a_custom_algorithm_plays(algorithm):
     agent = algorithm.start()
     play(agent, 0, 60)
     agent.finish(release=True)
@@ -128,7 +128,7 @@ def test_an_outsider_plays(algorithm):
 
 
 @EACH
-def test_an_outsider_in_json(algorithm):
+def test_a_custom_algorithm_in_json(algorithm):
     form = json.loads(json.dumps(algorithm.to_json()))
     assert form["type"] == type(algorithm).__name__
     assert bandits.algorithm_from_json(form) == algorithm
@@ -136,7 +136,7 @@ def test_an_outsider_in_json(algorithm):
 
 @EACH
 @pytest.mark.parametrize("stop", [0, 17, 33])
-def test_a_saved_outsider_goes_on_bit_by_bit(algorithm, stop, tmp_path):
+def test_a_restored_custom_algorithm_continues_bit_for_bit(algorithm, stop, tmp_path):
     whole, halved = (algorithm.start(simulation=True, seed=5) for _ in range(2))
     play(whole, 0, 60)
     play(halved, 0, stop)
@@ -149,7 +149,7 @@ def test_a_saved_outsider_goes_on_bit_by_bit(algorithm, stop, tmp_path):
 
 
 @EACH
-def test_a_saved_outsider_keeps_its_guarantee(algorithm, tmp_path):
+def test_a_saved_custom_algorithm_keeps_its_guarantee(algorithm, tmp_path):
     agent = algorithm.start()
     agent.save(tmp_path / "state")
     play(agent, 0, 33)
@@ -163,7 +163,7 @@ def test_a_saved_outsider_keeps_its_guarantee(algorithm, tmp_path):
         agent.save(tmp_path / "state")
 
 
-def test_outsiders_are_simulated_in_one_process_and_in_many():
+def test_custom_algorithms_are_simulated_in_one_process_and_in_many():
     # a test file has no name that a worker could import; a stranger's own package has
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)
@@ -190,7 +190,7 @@ def test_an_agent_starts_in_a_process_that_imported_no_public_name():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, env=root)
 
 
-def test_an_outsider_that_is_not_registered_is_not_saved(tmp_path):
+def test_a_custom_algorithm_that_is_not_registered_is_not_saved(tmp_path):
     @dataclass(frozen=True, kw_only=True)
     class Unknown(bandits.PrivateUCB):
         pass
@@ -204,7 +204,7 @@ def test_an_outsider_that_is_not_registered_is_not_saved(tmp_path):
     assert type(bandits.Algorithm.restore(tmp_path / "state").algorithm) is Unknown
 
 
-def test_an_outsider_with_the_name_of_another_is_neither_registered_nor_saved(tmp_path):
+def test_a_custom_algorithm_with_the_name_of_another_is_neither_registered_nor_saved(tmp_path):
     def define():
         @dataclass(frozen=True, kw_only=True)
         class PrivateUCB(bandits.PrivateUCB):
@@ -220,7 +220,7 @@ def test_an_outsider_with_the_name_of_another_is_neither_registered_nor_saved(tm
         twin(**PRIVATE).start().save(tmp_path / "state")
 
 
-def test_a_class_that_is_defined_again_takes_its_place():
+def test_a_redefined_class_replaces_the_old_one():
     def define():
         @dataclass(frozen=True, kw_only=True)
         class Again(bandits.LinUCB):
