@@ -20,9 +20,9 @@ def privacy_profiles() -> Figure:
     run = dp.repeat(step, 1000)
     return plot_privacy_profiles(
         {
-            "contour: the exact loss": dp.account(run, notion="contour"),
+            "contour": dp.account(run, notion="contour"),
             "rdp": dp.account(run, notion="rdp"),
-            "half the steps, contour": dp.account(dp.repeat(step, 500), notion="contour"),
+            "contour, half the steps": dp.account(dp.repeat(step, 500), notion="contour"),
         }
     )
 
@@ -57,7 +57,7 @@ def flow() -> Figure:
     middle = 3
     columns = [
         [("Mechanism\n(what ran)", middle)],
-        [("Loss pair\n(one application)", middle)],
+        [("Dominating pair\n(one application)", middle)],
         list(zip(read, heights, strict=True)),
         [(f"{name} curve", height) for name, height in zip(read.values(), heights, strict=True)],
         [("Answer", middle)],
@@ -124,7 +124,7 @@ def bandit_growth(replicates: int = 48) -> Figure:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("rounds T")
-    axes.set_ylabel("regret above LinUCB's (mean, 2 s.e.)")
+    axes.set_ylabel("regret minus LinUCB's (mean ± 2 s.e.)")
     axes.legend()
     return figure
 

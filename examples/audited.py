@@ -16,7 +16,7 @@ def noisy_sum(data: list[float], rng: np.random.Generator) -> float:
     return float(clipped.sum() + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM))
 
 
-def forgetful_sum(data: list[float], rng: np.random.Generator) -> float:
+def unclipped_sum(data: list[float], rng: np.random.Generator) -> float:
     """Return the noisy sum without clipping; the audit falsifies its claim."""
     return sum(data) + rng.normal(0, NOISE_MULTIPLIER * CLIP_NORM)
 
@@ -26,4 +26,4 @@ if __name__ == "__main__":
     rng = np.random.default_rng(1)
     print(falsify_noise(claim, [noisy_sum([], rng) for _ in range(1000)]))
     print(audit(noisy_sum, pair, claim, runs=2000))
-    print(audit(forgetful_sum, pair, claim, runs=2000))
+    print(audit(unclipped_sum, pair, claim, runs=2000))

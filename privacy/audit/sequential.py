@@ -10,7 +10,7 @@ from scipy.special import betaincc, betaln
 
 from privacy import checks
 from privacy.audit.bounds import RATIOS, correct, curve_of, guesses_wrong, scores_of
-from privacy.audit.claims import scored, brief, two
+from privacy.audit.claims import brief, scored, two
 from privacy.audit.findings import Finding, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
 from privacy.curves import Curve

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 from privacy import checks
-from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, checked, brief
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, add_to_registry, brief, checked
 from privacy.names import suggests_names
 from privacy.relations import (
     ADD_OR_REMOVE_ONE,

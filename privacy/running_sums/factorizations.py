@@ -27,7 +27,7 @@ DENSE_LIMIT = 4096
 
 @dataclass(frozen=True, eq=False)
 class Factorization(ABC):
-    """A = B C for `releases` running sums. Build it with one of the methods below.
+    """A factorization A = B C of the prefix sums; B correlates the noise. Build it by a method.
 
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
     and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
@@ -64,7 +64,7 @@ class Factorization(ABC):
 
     @staticmethod
     def column_normalized(releases: int) -> "Factorization":
-        """Divide every column of the square root's C by its norm.
+        """Divide every column of the square root's C by its norm: equal sensitivity everywhere.
 
         Late columns of C are short. Normalized, each record has the same sensitivity and the noise
         is smaller.

@@ -23,8 +23,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(?P<kind>python|console)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 # The last digits differ between processors.
 LONG_NUMBER = re.compile(r"\d+\.\d{4,}(?:e[+-]?\d+)?")
-# A row of a table of decisions: an expression, and its value or the error that it raises.
-DECISION = re.compile(r"^\| `(?P<call>dp\..+?)` \| `(?P<answer>\S+?)`", re.MULTILINE)
+# A row of a table of decisions: an expression, the values of its X, and its value or its error.
+DECISION = re.compile(
+    r"^\| `(?P<call>dp\..+?)`(?: for X = (?P<values>.+?))? \| `(?P<answer>\S+?)`", re.MULTILINE
+)
 ERRORS = {"ValueError": ValueError, "TypeError": TypeError, "Infeasible": dp.Infeasible}
 
 
@@ -129,7 +131,12 @@ def test_examples_run(path, tmp_path):
 
 def decisions():
     text = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
-    return [pytest.param(*match.groups(), id=match["call"]) for match in DECISION.finditer(text)]
+    found = []
+    for match in DECISION.finditer(text):
+        for value in re.findall("`(.+?)`", match["values"] or "`X`"):
+            call = re.sub(r"\bX\b", lambda _, value=value: value, match["call"])
+            found.append(pytest.param(call, match["answer"], id=call))
+    return found
 
 
 @pytest.mark.parametrize(("call", "answer"), decisions())
@@ -146,7 +153,7 @@ def test_bad_input_is_answered_as_decided(call, answer):
 
 
 def test_the_table_of_decisions_is_read():
-    assert len(decisions()) > 30
+    assert len(decisions()) > 110
 
 
 def test_mechanisms_page_shows_the_registered_rules():
