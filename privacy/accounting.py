@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from privacy import checks
@@ -31,11 +30,10 @@ from privacy.mechanisms import (
 from privacy.mechanisms.base import brief
 from privacy.names import suggests_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+from privacy.risk import GaussianBound
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from privacy.tradeoffs import Array, Interval
+    from privacy.tradeoffs import Array, LogDeltas
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
 
@@ -321,31 +319,52 @@ class TightestCurve(Curve):
     def _at_delta(self, delta: float) -> Answer:
         return self._smallest(lambda member: member._at_delta(delta), math.inf)
 
+    @cached_property
+    def exact(self) -> bool:
+        """Whether one of the members is."""
+        return any(member.exact for member in self.members)
+
+    @cached_property
+    def _quick(self) -> tuple[Curve, ...]:
+        """The members in the order for many epsilons: those that share work first."""
+        return tuple(sorted(self.members, key=lambda one: not (one.exact and one.vectorized)))
+
     @property
     def vectorized(self) -> bool:  # type: ignore[override]
-        """Whether the first member is."""
-        return self.members[0].vectorized
+        """Whether the first member for many epsilons is."""
+        return self._quick[0].vectorized
 
-    def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
-        """Return lower and upper bounds on f of `tradeoff`."""
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
         if len(self.members) == 1:
-            return self.members[0].tradeoff_interval(false_positive_rate)
-        return super().tradeoff_interval(false_positive_rate)
+            return self.members[0]._true_positive_rates(rates)
+        return super()._true_positive_rates(rates)
 
-    def _log_deltas(self, epsilons: "Array") -> "tuple[Array, Array]":
+    def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
+        """Return the smallest mu-GDP that this curve implies, as `Curve.gaussian_bound`."""
+        if len(self.members) == 1:
+            return self.members[0].gaussian_bound(remainder)
+        return super().gaussian_bound(remainder)
+
+    def _profile(self) -> "LogDeltas":
         import numpy as np
 
-        best, error = self.members[0]._log_deltas(epsilons)
-        missing = np.ones_like(best, dtype=bool)
-        for before, member in pairwise(self.members):
-            if before.exact:
-                missing = error >= _TIGHT
-            if not missing.any():
-                break
-            value, off = member._log_deltas(epsilons[missing])
-            best[missing] = np.minimum(best[missing], value)
-            error[missing] = np.maximum(error[missing], off)
-        return best, error
+        # a later method is asked only where no exact one before has a tight bound
+        asked = [(member._profile(), member.exact) for member in self._quick]
+
+        def log_deltas(epsilons: "Array") -> "tuple[Array, Array]":
+            best, error = np.zeros_like(epsilons), np.zeros_like(epsilons)
+            missing = np.ones_like(epsilons, dtype=bool)
+            for profile, exact in asked:
+                value, off = profile(epsilons[missing])
+                best[missing] = np.minimum(best[missing], value)
+                error[missing] = np.maximum(error[missing], off)
+                if exact:
+                    missing &= error >= _TIGHT
+                if not missing.any():
+                    break
+            return best, error
+
+        return log_deltas
 
     def _least_delta(self) -> float:
         return min(member._least_delta() for member in self.members)

@@ -17,7 +17,7 @@ from privacy.relations import NeighboringRelation
 from privacy.risk import Risk
 
 if TYPE_CHECKING:
-    from privacy.tradeoffs import Array
+    from privacy.tradeoffs import Array, LogDeltas
 
 _T = TypeVar("_T")
 Prover = Callable[[Guarantee, str], Guarantee]
@@ -134,13 +134,20 @@ class Curve(Risk, ABC):
         last = self._at_epsilon(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
 
-    def _log_deltas(self, epsilons: "Array") -> "tuple[Array, Array]":
-        """Return upper bounds on log delta at increasing epsilons, and their error bounds."""
+    def _profile(self) -> "LogDeltas":
+        """Return the privacy profile as a function of many epsilons.
+
+        It returns upper bounds on log delta and their error bounds, and keeps what several calls
+        share. A curve keeps nothing, so that no result depends on earlier queries.
+        """
         import numpy as np
 
-        answers = [self._at_epsilon(epsilon) for epsilon in epsilons.tolist()]
-        values, errors, *_ = zip(*answers, strict=True)
-        return np.array(values, dtype=float), np.array(errors, dtype=float)
+        def log_deltas(epsilons: "Array") -> "tuple[Array, Array]":
+            answers = [self._at_epsilon(epsilon) for epsilon in epsilons.tolist()]
+            values, errors, *_ = zip(*answers, strict=True)
+            return np.array(values, dtype=float), np.array(errors, dtype=float)
+
+        return log_deltas
 
     def _answer(
         self,

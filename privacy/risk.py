@@ -15,7 +15,7 @@ from privacy.numerics.rounding import U, round_up
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from privacy.tradeoffs import Array, Interval
+    from privacy.tradeoffs import Array, Interval, LogDeltas
 
 _PRIOR = "Pass the probability that the record is present, such as 0.5."
 _RATE = "Pass rates, such as 0.01 or numpy.linspace(0, 1, 101)."
@@ -46,9 +46,11 @@ class Risk:
     if TYPE_CHECKING:
         vectorized: ClassVar[bool]
 
+        @property
+        def exact(self) -> bool: ...  # noqa: D102
         def delta(self, epsilon: float) -> float: ...  # noqa: D102
         def epsilon(self, delta: float) -> float: ...  # noqa: D102
-        def _log_deltas(self, epsilons: Array) -> tuple[Array, Array]: ...
+        def _profile(self) -> LogDeltas: ...
 
     @overload
     def tradeoff(self, false_positive_rate: float) -> float: ...
@@ -88,13 +90,19 @@ class Risk:
         Returns
         -------
         tuple
-            Both bounds. The upper one holds for the trade-off function of this accounting method.
+            Both bounds, of the same shape. They contain the f of the exact privacy profile. Unless
+            the curve is `exact`, the upper bound is 1 - a, that of no information.
         """
-        from privacy.tradeoffs import shaped, tradeoff
+        import numpy as np
+
+        from privacy.tradeoffs import shaped
 
         rates = rates_of("false_positive_rate", false_positive_rate)
-        lower, upper = tradeoff(self._log_deltas, rates.ravel(), fast=self.vectorized)
-        return shaped(lower, upper, rates)
+        low, high = self._true_positive_rates(rates.ravel())
+        if not self.exact:
+            low = rates.ravel()
+        least = np.maximum(np.nextafter(1 - high, -1.0), 0.0)
+        return shaped(least, np.maximum(np.nextafter(1 - low, 2.0), least), rates)
 
     @overload
     def true_positive_rate(self, false_positive_rate: float) -> float: ...
@@ -113,11 +121,15 @@ class Risk:
         float or numpy.ndarray
             The same shape; an upper bound.
         """
-        import numpy as np
-
-        miss = self.tradeoff(false_positive_rate)
-        found = np.minimum(np.nextafter(1 - np.asarray(miss), 2.0), 1.0)
+        rates = rates_of("false_positive_rate", false_positive_rate)
+        found = self._true_positive_rates(rates.ravel())[1].reshape(rates.shape)
         return float(found) if found.ndim == 0 else found
+
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
+        """Return bounds on 1 - f at rates of shape (n,); the lower ones for an exact profile."""
+        from privacy.tradeoffs import true_positive_rates
+
+        return true_positive_rates(self._profile(), rates, fast=self.vectorized)
 
     def advantage(self) -> float:
         """Return the largest difference of true and false positive rate: delta(0).
@@ -218,13 +230,13 @@ class Risk:
         """
         from privacy.tradeoffs import dominating_gaussian
 
-        rest = checks.real("remainder", remainder, _REMAINDER, above=0, below=1)
+        rest = remainder_of(remainder)
         end = self.epsilon(rest)
         if not math.isfinite(end):
             remedy = "Pass a remainder above the delta of the mechanism."
             rule = "larger than delta(epsilon) for some epsilon"
             raise ValueError(checks.expected("remainder", remainder, rule, remedy))
-        mu, regret = dominating_gaussian(self._log_deltas, end, rest)
+        mu, regret = dominating_gaussian(self._profile(), end, rest)
         return GaussianBound(mu, regret, rest)
 
     def epsilon_table(self, deltas: "ArrayLike") -> "Array":
@@ -262,6 +274,11 @@ def bayes_target(bayes_risk: float, prior: float) -> tuple[float, float]:
     remedy = "Pass an error probability below min(prior, 1 - prior)."
     risk = checks.real("bayes_risk", bayes_risk, remedy, above=0, below=rare or math.ulp(0.0))
     return epsilon, 1 - round_up(risk / rare, 8 * U)
+
+
+def remainder_of(remainder: float) -> float:
+    """Return a valid remainder, or raise."""
+    return checks.real("remainder", remainder, _REMAINDER, above=0, below=1)
 
 
 def rates_of(name: str, value: "ArrayLike") -> "Array":

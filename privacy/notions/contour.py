@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from privacy.notions.loss_sums import LossSum
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import LogDeltas
 
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
@@ -128,23 +131,24 @@ class ContourCurve(Curve):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         return found._replace(hint=first.saddle + 1)
 
-    @cached_property
-    def _lines(self) -> tuple[list[contour_integral.Line], ...]:
-        return tuple([] for _ in self._whole)
-
     @property
     def vectorized(self) -> bool:  # type: ignore[override]
         """Whether many epsilons share an integration line."""
         return self._closed_form is None
 
-    def _log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
+    def _profile(self) -> "LogDeltas":
         if self._closed_form is not None:
-            return super()._log_deltas(epsilons)
-        worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
-        for total, lines in zip(self._whole, self._lines, strict=True):
-            value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
-            worst, error = np.maximum(worst, value), np.maximum(error, off)
-        return worst, error
+            return super()._profile()
+        directions = [(total, list[contour_integral.Line]()) for total in self._whole]
+
+        def log_deltas(epsilons: Array) -> tuple[Array, Array]:
+            worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+            for total, lines in directions:
+                value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
+                worst, error = np.maximum(worst, value), np.maximum(error, off)
+            return worst, error
+
+        return log_deltas
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)

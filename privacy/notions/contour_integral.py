@@ -195,13 +195,13 @@ class Line:
 
     def log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
         """Return upper bounds on log delta at several epsilons, and their relative error bounds."""
-        drift = (self.mean - epsilons)[:, None]
-        turned = self._terms * np.exp(1j * (drift * self.frequency))
-        total, size = turned.real.sum(axis=1), np.abs(self._terms)
-        slope = (turned * self._t).real.sum(axis=1) / np.maximum(total, 1e-300)
-        phase = 4 * ULP * (abs(self.mean) + epsilons[:, None]) * self.frequency
-        off_by = size * np.expm1(np.minimum(self._error + phase + 32 * ULP, 700.0))
-        lost = np.minimum(off_by, size + self._largest).sum(axis=1) + self.rest
+        total, slope = self._sums(self.mean - epsilons)
+        slope = slope / np.maximum(total, 1e-300)
+        size = np.abs(self._terms)
+        phase = 4 * ULP * (abs(self.mean) + float(epsilons.max())) * self.frequency
+        rounding = (64 + 2 * math.isqrt(size.size)) * ULP  # of the powers and of the sums
+        off_by = size * np.expm1(np.minimum(self._error + phase + rounding, 700.0))
+        lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
         exponent = self.value - self.c * epsilons
         off = self.value_error + 4 * ULP * (self.value + self.c * epsilons + 1)
         beside = self._alias_bound - self._beside * epsilons[:, None]
@@ -214,6 +214,24 @@ class Line:
         error += np.sqrt(spread) if self._kinked else 0.0
         bound = exponent + off + np.log(np.maximum(total, 0.0) + lost)
         return np.minimum(bound, 0.0), np.where(total > lost, error, math.inf)
+
+    def _sums(self, drift: Array) -> tuple[Array, Array]:
+        """Return the real sums over k of T_k z^k and t_k T_k z^k, with z = exp(i drift step).
+
+        The nodes form a matrix with indices k = block * row + column, so that two small tables of
+        powers and a matrix product replace one exponential per node.
+        """
+        count = self.frequency.size
+        block = math.isqrt(count - 1) + 1
+        rows = -(-count // block)
+        terms = np.zeros((2, rows * block), dtype=complex)
+        terms[:, :count] = self._terms, self._terms * self._t
+        terms = terms.reshape(2, rows, block)
+        turn = drift[:, None] * self.step
+        column = np.exp(1j * (turn * np.arange(block)))
+        row = np.exp(1j * (turn * (block * np.arange(rows))))
+        found = [((row @ each) * column).real.sum(axis=1) for each in terms]
+        return found[0], found[1]
 
 
 def _log1p(x: Complex) -> Complex:
@@ -286,6 +304,9 @@ def log_deltas(
     those of the other direction, need not be tight.
     """
     value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
+    if lost := total.lost:  # of the other direction, the part that is due to finite losses
+        rest = (np.exp(enough) - lost) / max(1 - lost, ULP)
+        enough = np.log(np.maximum(rest, 0.0), out=np.full_like(value, -math.inf), where=rest > 0)
     beyond = epsilons >= total.supremum
     value[beyond], error[beyond] = -math.inf, 0.0
 
@@ -296,7 +317,8 @@ def log_deltas(
         error[where] = np.where(better, off, error[where])
 
     for line in lines:
-        improve(line, error > _LOOSE)
+        if (loose := np.flatnonzero((error > _LOOSE) & (value > enough))).size:
+            improve(line, loose)
     for _ in range(_MOST_LINES):
         loose = np.flatnonzero((error > _LOOSE) & (value > enough))
         if not loose.size:
@@ -313,8 +335,9 @@ def log_deltas(
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
         value[k], error[k], _ = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
     error[value <= enough] = 0.0
-    if lost := total.lost:
-        value = np.logaddexp(value + math.log1p(-lost), math.log(lost)) + 8 * ULP
+    if lost:
+        kept = math.log1p(-lost) if lost < 1 else -math.inf
+        value = np.logaddexp(value + kept, math.log(lost)) + 8 * ULP
     return np.minimum(value, 0.0), error
 
 

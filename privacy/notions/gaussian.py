@@ -17,12 +17,10 @@ from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss
 from privacy.numerics.rounding import U, least, ratio_up, round_up, sum_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
-from privacy.risk import rates_of
+from privacy.risk import GaussianBound, remainder_of
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from privacy.tradeoffs import Interval
+    from privacy.tradeoffs import Array
 
 _ROUNDING = 4 * U
 
@@ -56,11 +54,16 @@ class GaussianCurve(Curve):
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         return self._answer(GaussianPair(self.mu_squared).profile.log_delta(epsilon))
 
-    def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
-        """Return bounds on G_mu(a) = Phi(-Phi^-1(a) - mu), which is exact."""
-        from privacy.tradeoffs import gaussian_tradeoff
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
+        """Return bounds on 1 - G_mu(a) = Phi(Phi^-1(a) + mu)."""
+        from privacy.tradeoffs import gaussian_rates
 
-        return gaussian_tradeoff(self.mu, rates_of("false_positive_rate", false_positive_rate))
+        return gaussian_rates(self.mu, rates)
+
+    def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
+        """Return mu itself, with no regret and no remainder."""
+        remainder_of(remainder)
+        return GaussianBound(self.mu, 0.0, 0.0)
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
         """Return the composed curve: mu^2 adds."""
