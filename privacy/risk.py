@@ -129,7 +129,9 @@ class Risk:
         """Return bounds on 1 - f at rates of shape (n,); the lower ones for an exact profile."""
         from privacy.tradeoffs import true_positive_rates
 
-        return true_positive_rates(self._profile(), rates, fast=self.vectorized)
+        return true_positive_rates(
+            self._profile(), rates, fast=self.vectorized, supremum=self.epsilon(0.0)
+        )
 
     def advantage(self) -> float:
         """Return the largest difference of true and false positive rate: delta(0).

@@ -33,13 +33,15 @@ _GRID, _FINE = 40, 160  # epsilons of the scan
 _FINEST = 400  # epsilons of the scan if the profile is slow and there are many rates
 _MANY = 100  # rates from which a slow profile is only scanned
 _SPREADS = (0.1, 0.03, 0.01, 0.01, 0.1, 0.1, 0.1, 0.1)  # of the interval of s, in each round
-_CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-6  # differences of h at which the search ends
+_CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-9  # differences of h at which the search ends
 _LEAST = 1e-12  # of the largest s of a scan
 _FAR = 700.0  # largest s; e^s is finite
 _NEGLIGIBLE = 1e-16
 
 
-def true_positive_rates(log_deltas: LogDeltas, rates: Array, *, fast: bool) -> tuple[Array, Array]:
+def true_positive_rates(
+    log_deltas: LogDeltas, rates: Array, *, fast: bool, supremum: float
+) -> tuple[Array, Array]:
     """Return lower and upper bounds on 1 - f at each false positive rate.
 
     Parameters
@@ -50,6 +52,8 @@ def true_positive_rates(log_deltas: LogDeltas, rates: Array, *, fast: bool) -> t
         Shape (n,), false positive rates in [0, 1].
     fast
         Whether many epsilons cost little more than one.
+    supremum
+        An epsilon with delta = 0, or infinity.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def true_positive_rates(log_deltas: LogDeltas, rates: Array, *, fast: bool) -> t
         return rates, rates
     profile = _Profile(log_deltas)
     only_scan = not fast and rates.size > _MANY
-    signed, values, errors = _scan(profile, np.unique(rates[[rates.argmin(), rates.argmax()]]))
+    signed, values, errors = _scan(profile, np.unique([rates.min(), rates.max()]), supremum)
     if rates.size > 1:
         count = _FINEST if only_scan else _GRID if rates.size <= _FEW else _FINE
         signed = np.linspace(signed[0], signed[-1], 2 * count + 1)
@@ -96,9 +100,10 @@ def gaussian_rates(mu: float, rates: Array) -> tuple[Array, Array]:
     return np.maximum(exact - off, rates), np.clip(exact + off, rates, 1.0)
 
 
-def _scan(profile: "_Profile", rates: Array) -> tuple[Array, Array, Array]:
+def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Array, Array]:
     """Return s, h(s) and its errors, to an s beyond which h gains almost nothing."""
-    end, least = 1.0, _LEAST
+    far = min(_FAR, max(supremum, 1e-15))
+    end, least = min(1.0, far), _LEAST
     while True:
         signed = np.linspace(-end, end, 2 * _GRID + 1)
         values, errors = profile.bounds(signed[None, :], rates[:, None])
@@ -106,8 +111,8 @@ def _scan(profile: "_Profile", rates: Array) -> tuple[Array, Array, Array]:
         gains = np.minimum(values[:, 0], values[:, -1]) <= rest * (1 + 64 * ULP)
         # beyond the end h gains less than delta there
         few = max(_NEGLIGIBLE, _CLOSE_RELATIVE * rest[gains].min(initial=1.0))
-        if gains.any() and end < _FAR and profile.delta(end) > few:
-            end, least = min(2 * end, _FAR), end
+        if gains.any() and end < far and profile.delta(end) > few:
+            end, least = min(2 * end, far), end
         elif end > least and profile.delta(float(signed[_GRID + 2])) < _NEGLIGIBLE:
             end /= 16
         else:

@@ -191,9 +191,10 @@ def noise_multiplier(
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
-    if isinstance(family, RateFamily):
-        return family.solve(0, math.inf, None, integer=False, certify=certify)
     start = None
+    if isinstance(family, RateFamily):
+        start = _noise_of_mu(family.mu, q, steps)
+        return family.solve(0, math.inf, start, integer=False, certify=certify)
     if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
         from privacy.calibration.starts import sampled_gaussian_start
 
@@ -218,7 +219,11 @@ def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) 
 
     low = -20.0 + (math.log(epsilon) if epsilon > 0 else 0.0)
     log_mu = safe_root(excess, low, 25.0, rtol=1e-3)
-    ratio = math.exp(log_mu) / q / math.sqrt(steps)
+    return _noise_of_mu(math.exp(log_mu), q, steps)
+
+
+def _noise_of_mu(mu: float, q: float, steps: int) -> float:
+    ratio = mu / q / math.sqrt(steps)
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 

@@ -261,7 +261,15 @@ class Family:
 
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
-        best = self.asked(value)[0].epsilon(self.delta)
+        curve = self.asked(value)[0]
+        best = curve.epsilon(self.delta)
+        if self.epsilon == 0:
+            return Infeasible(
+                f"Expected advantage={self.delta:g} to be reachable: the smallest one is "
+                f"{curve.advantage():.6g}, where the parameter is {value:g}. Raise the advantage, "
+                "or widen the domain.",
+                best,
+            )
         return Infeasible(
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
             f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
@@ -302,27 +310,35 @@ class RateFamily(Family):
         super().__init__(make, math.nan, true_positive_rate, seek, notion, relation)
         self.rate = false_positive_rate
 
+    @property
+    def mu(self) -> float:
+        """The mu of the Gaussian trade-off through both rates; 1 if there is none."""
+        from scipy.special import ndtri
+
+        return float(ndtri(self.delta) - ndtri(self.rate)) if self.rate > 0 else 1.0
+
     def asked(self, value: float) -> tuple[Curve, Answer]:
         """Return the curve at a value and the log of its true positive rate, cached."""
         if value not in self._asked:
             curve = self.account(value)
-            log_rate = math.log(curve.true_positive_rate(self.rate))
+            log_rate = math.log(max(curve.true_positive_rate(self.rate), math.ulp(0.0)))
             self._asked[value] = curve, Answer(log_rate)
         return self._asked[value]
 
     def aim(self, resolution: float) -> float:
-        """Return the log of the largest true positive rate."""
-        return math.log(self.delta)
+        """Return the log of the largest true positive rate, with a margin for the search."""
+        return math.log(self.delta) - resolution
 
     def _miss(self, value: float) -> float:
-        return max(self.account(value).true_positive_rate(self.rate) / self.delta - 1, 0.0)
+        rate = self.asked(value)[0].true_positive_rate(self.rate)
+        return max(rate / self.delta - 1, 0.0)
 
     def _afresh(self, value: float) -> float:
-        return self.excess(abs(value))
+        return max(self.asked(abs(value))[1].value - math.log(self.delta), -50.0)
 
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
-        best = self.asked(value)[0].true_positive_rate(self.rate)
+        best = math.exp(self.asked(value)[1].value)
         return Infeasible(
             f"Expected true_positive_rate={self.delta:g} at false_positive_rate={self.rate:g} to "
             f"be reachable: the smallest one is {best:.6g}, where the parameter is {value:g}. "

@@ -54,7 +54,7 @@ def family_for(
     else:
         remedy = "Pass a rate, such as 0.01."
         rare = checks.real(
-            "false_positive_rate", given["false_positive_rate"], remedy, at_least=0, below=1
+            "false_positive_rate", given["false_positive_rate"], remedy, above=0, below=1
         )
         remedy = "Pass a rate above the false positive rate."
         rate = checks.real(
