@@ -208,7 +208,7 @@ class Line:
         beside += (self.c * epsilons - self.value)[:, None]
         near = [beside[:, self._left].min(axis=1), beside[:, ~self._left].min(axis=1)]
         alias = np.exp(np.minimum(near, 50.0)).sum(axis=0)
-        spread = self._dummy * np.maximum(self.c + 1, np.abs(slope)) ** 2
+        spread = self._dummy * np.clip(np.abs(slope), self.c + 1, 1e100) ** 2
         error = (2 * lost + alias) / np.maximum(total, 1e-300)
         error += np.expm1(np.minimum(spread, 50.0)) + 2 * off
         error += np.sqrt(spread) if self._kinked else 0.0
