@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
+    from privacy.risk import GaussianBound
     from privacy.release.clipping import (
         Contributions,
         clip_records,
@@ -93,6 +94,7 @@ __all__ = [
     "DiscretePair",
     "Factorization",
     "Gaussian",
+    "GaussianBound",
     "Guarantee",
     "IndividualBudget",
     "Infeasible",
@@ -171,6 +173,7 @@ _HOMES = {
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
+    "risk": "GaussianBound",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "

@@ -32,9 +32,10 @@ def sigma(options: Mapping[str, Any]) -> Record:
     ----------
     options
         ``epsilon`` and ``delta``; or ``advantage``; or ``true_positive_rate`` and
-        ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults: ``sampling_probability`` (1), ``steps``
-        (1), ``clip_norm`` (1), ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``)
-        and ``certify`` (certify where a proof exists).
+        ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
+        ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
+        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify where a
+        proof exists).
 
     Returns
     -------

@@ -8,7 +8,8 @@ import privacy as dp
 from privacy import checks
 from privacy.answers.options import Asked
 from privacy.answers.records import Record, plain
-from privacy.answers.runs import NOISE, REST, SAMPLING, calibrated, proven, spent
+from privacy.answers.runs import NOISE, REST, SAMPLING, calibrated, proven, run_of, spent
+from privacy.guarantees import attack_in_words
 from privacy.numerics.display import rounded
 from privacy.relations import NeighboringRelation
 
@@ -37,6 +38,9 @@ runs, evaluation.
 contributions, scaling between clipping and noise.
 - A predictable random generator, and floating-point rounding of the noise.
 - What can be inferred about a person from the records of others."""
+
+_RATE = 0.01
+"""False positive rate of the attack in the statement."""
 
 EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, "epochs", *REST))
 
@@ -83,8 +87,13 @@ def explain(options: Mapping[str, Any]) -> Record:
             for name in _CHANGES
         },
     }
+    curve = dp.account(run_of(values | {"noise_multiplier": answer["noise_multiplier"]}), notion=values["notion"], relation=values["relation"])
+    attack = {"false_positive_rate": _RATE, "true_positive_rate": curve.true_positive_rate(_RATE)}
+    answer["attack"] = attack
     statement = (
         f"Guarantee\n{_claim(answer)}\n\n"
+        f"Attacks\n{attack_in_words(_RATE, attack['true_positive_rate'])} Without the output, it is "
+        f"{100 * _RATE:g} %.\n\n"
         f"Sampling\n{_sampling(answer, stated='epochs' in values)}\n\n"
         f"Not covered{_NOT_COVERED}"
     )

@@ -303,10 +303,22 @@ def log_deltas(
     `lines` are those of earlier calls; new ones are appended. Bounds that are not above `enough`,
     those of the other direction, need not be tight.
     """
+    if not (lost := total.lost):
+        return _log_deltas(total, epsilons, lines, enough)
+    # of the other direction, the part that is due to finite losses
+    rest = (np.exp(enough) - lost) / max(1 - lost, ULP)
+    least = np.log(rest, out=np.full(epsilons.shape, -math.inf), where=rest > 0)
+    value, error = _log_deltas(total, epsilons, lines, least)
+    kept = math.log1p(-lost) if lost < 1 else -math.inf
+    value = np.logaddexp(value + kept, math.log(lost)) + 8 * ULP
+    return np.minimum(value, 0.0), error
+
+
+def _log_deltas(
+    total: LossSum, epsilons: Array, lines: list[Line], enough: Array | float
+) -> tuple[Array, Array]:
+    """Return the bounds for the finite losses of the models."""
     value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
-    if lost := total.lost:  # of the other direction, the part that is due to finite losses
-        rest = (np.exp(enough) - lost) / max(1 - lost, ULP)
-        enough = np.log(np.maximum(rest, 0.0), out=np.full_like(value, -math.inf), where=rest > 0)
     beyond = epsilons >= total.supremum
     value[beyond], error[beyond] = -math.inf, 0.0
 
@@ -335,9 +347,6 @@ def log_deltas(
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
         value[k], error[k], _ = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
     error[value <= enough] = 0.0
-    if lost:
-        kept = math.log1p(-lost) if lost < 1 else -math.inf
-        value = np.logaddexp(value + kept, math.log(lost)) + 8 * ULP
     return np.minimum(value, 0.0), error
 
 

@@ -25,6 +25,7 @@ PUBLIC_NAMES = [
     "DiscretePair",
     "Factorization",
     "Gaussian",
+    "GaussianBound",
     "Guarantee",
     "IndividualBudget",
     "Infeasible",
