@@ -139,13 +139,16 @@ class ContourCurve(Curve):
     def _profile(self) -> "LogDeltas":
         if self._closed_form is not None:
             return super()._profile()
-        directions = [(total, list[contour_integral.Line]()) for total in self._whole]
+        directions = [(total, contour_integral.Lines()) for total in self._whole]
 
         def log_deltas(epsilons: Array) -> tuple[Array, Array]:
             worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
             for total, lines in directions:
                 value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
                 worst, error = np.maximum(worst, value), np.maximum(error, off)
+            for k in np.flatnonzero(error > _LOOSE):
+                if self._has_basic(error[k]):
+                    worst[k] = min(worst[k], self._basic(float(epsilons[k])))
             return worst, error
 
         return log_deltas

@@ -29,6 +29,7 @@ _LOOSE = 1e-8  # relative error above which another line is tried
 _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
 _MOST_LINES = 12  # for one epsilon; the first one nearly always suffices
+_MOST_FAILURES = 4  # of single epsilons, before the rest gets a simple bound
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # multiples of the saddle point at which K is computed
 _BESIDE = np.concatenate(
@@ -295,12 +296,20 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
     return Bound(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
 
 
+class Lines:
+    """The lines of one direction that several calls of `log_deltas` share."""
+
+    def __init__(self) -> None:
+        self.found: list[Line] = []
+        self.failures = 0
+
+
 def log_deltas(
-    total: LossSum, epsilons: Array, lines: list[Line], enough: Array | float = -math.inf
+    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float = -math.inf
 ) -> tuple[Array, Array]:
     """Return upper bounds on log delta at several epsilons in one direction, and their errors.
 
-    `lines` are those of earlier calls; new ones are appended. Bounds that are not above `enough`,
+    `lines` has those of earlier calls; new ones are added. Bounds that are not above `enough`,
     those of the other direction, need not be tight.
     """
     if not (lost := total.lost):
@@ -315,7 +324,7 @@ def log_deltas(
 
 
 def _log_deltas(
-    total: LossSum, epsilons: Array, lines: list[Line], enough: Array | float
+    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float
 ) -> tuple[Array, Array]:
     """Return the bounds for the finite losses of the models."""
     value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
@@ -328,7 +337,7 @@ def _log_deltas(
         value[where] = np.where(better, new, np.minimum(value[where], new))
         error[where] = np.where(better, off, error[where])
 
-    for line in lines:
+    for line in lines.found:
         if (loose := np.flatnonzero((error > _LOOSE) & (value > enough))).size:
             improve(line, loose)
     for _ in range(_MOST_LINES):
@@ -337,17 +346,30 @@ def _log_deltas(
             break
         middle = float(epsilons[loose[loose.size // 2]])
         try:
-            line = _line(total, total.saddle(middle, lines[-1].c if lines else 1.0), middle)
+            line = _line(total, total.saddle(middle, lines.found[-1].c if lines.found else 1.0), middle)
         except ArithmeticError:
             break
         improve(line, loose)
-        lines.append(line)
+        lines.found.append(line)
         if not error[loose[loose.size // 2]] <= _LOOSE:  # as sums of atoms: no line is better
             break
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
-        value[k], error[k], _ = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
+        if lines.failures >= _MOST_FAILURES:
+            value[k] = min(float(value[k]), _chernoff(total, float(epsilons[k])))
+            continue
+        bound = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
+        value[k], error[k] = min(float(value[k]), bound.value), bound.error
+        lines.failures += bound.error == math.inf
     error[value <= enough] = 0.0
     return np.minimum(value, 0.0), error
+
+
+def _chernoff(total: LossSum, epsilon: float) -> float:
+    """Return an upper bound on log delta from the moment at the saddle point."""
+    try:
+        return _rough_log_delta(total, epsilon, total.saddle(epsilon, 1.0))
+    except ArithmeticError:
+        return 0.0
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:
