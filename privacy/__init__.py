@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
-    from privacy.risk import GaussianBound
     from privacy.release.clipping import (
         Contributions,
         clip_records,
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
     from privacy.release.sums import Release, release_sum
+    from privacy.risk import GaussianBound
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
     from privacy.running_sums.running_sum import RunningSum

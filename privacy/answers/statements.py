@@ -87,7 +87,11 @@ def explain(options: Mapping[str, Any]) -> Record:
             for name in _CHANGES
         },
     }
-    curve = dp.account(run_of(values | {"noise_multiplier": answer["noise_multiplier"]}), notion=values["notion"], relation=values["relation"])
+    curve = dp.account(
+        run_of(values | {"noise_multiplier": answer["noise_multiplier"]}),
+        notion=values["notion"],
+        relation=values["relation"],
+    )
     attack = {"false_positive_rate": _RATE, "true_positive_rate": curve.true_positive_rate(_RATE)}
     answer["attack"] = attack
     statement = (

@@ -346,7 +346,9 @@ def _log_deltas(
             break
         middle = float(epsilons[loose[loose.size // 2]])
         try:
-            line = _line(total, total.saddle(middle, lines.found[-1].c if lines.found else 1.0), middle)
+            line = _line(
+                total, total.saddle(middle, lines.found[-1].c if lines.found else 1.0), middle
+            )
         except ArithmeticError:
             break
         improve(line, loose)

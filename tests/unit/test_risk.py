@@ -281,3 +281,19 @@ def test_composed_laplace_takes_bounded_work():
     low, high = curve.tradeoff_interval(rates)
     assert (low <= high).all()
     assert (low[1:4] > 5e-4).all()
+
+
+def test_a_guarantee_in_words():
+    guarantee = dp.account(dp.PureDP(1.0)).guarantee(delta=0.0)
+    assert guarantee.attack() == (
+        "An attacker who knows all other records and has a false positive rate of 1 % has a true "
+        "positive rate of at most 2.719 %."
+    )
+    assert "at most 81.61 %" in guarantee.attack(0.5)
+    users = dp.account(dp.Gaussian(0.01), unit="one user").guarantee(delta=1e-5).attack()
+    assert users == (
+        "An attacker who knows all data except that of one user and has a false positive rate of "
+        "1 % has a true positive rate of at most 100 %."
+    )
+    with pytest.raises(ValueError, match="Expected false_positive_rate=2"):
+        guarantee.attack(2)
