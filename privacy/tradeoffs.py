@@ -32,7 +32,8 @@ _FEW = 8  # rates up to which the scan is coarse
 _GRID, _FINE = 40, 160  # epsilons of the scan
 _FINEST = 400  # epsilons of the scan if the profile is slow and there are many rates
 _MANY = 32  # rates from which a slow profile is only scanned
-_SPREADS = (0.1, 0.03, 0.01, 0.01, 0.1, 0.1, 0.1, 0.1)  # of the interval of s, in each round
+# of the interval of s, in each round; at a kink, where a parabola does not help, it is halved
+_SPREADS = (0.1, 0.03, 0.01, 0.01, 0.01, *(0.0,) * 36)
 _CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-9  # differences of h at which the search ends
 _LEAST = 1e-12  # of the largest s of a scan
 _FAR = 700.0  # largest s; e^s is finite
@@ -151,6 +152,9 @@ def _candidates(point: Array, value: Array, spread: float) -> Array:
     vertex near the middle one is replaced by the center of the larger gap.
     """
     low, middle, high = point
+    if not spread:
+        larger = np.where(middle - low > high - middle, low, high)
+        return np.stack([(low + middle) / 2, (2 * middle + larger) / 3, (middle + high) / 2])
     vertex, away = _vertex(point, value), spread * (high - low)
     near = np.abs(vertex - middle) < 0.5 * away
     center = np.where(near, middle, vertex)

@@ -87,17 +87,14 @@ def explain(options: Mapping[str, Any]) -> Record:
             for name in _CHANGES
         },
     }
-    curve = dp.account(
-        run_of(values | {"noise_multiplier": answer["noise_multiplier"]}),
-        notion=values["notion"],
-        relation=values["relation"],
-    )
-    attack = {"false_positive_rate": _RATE, "true_positive_rate": curve.true_positive_rate(_RATE)}
-    answer["attack"] = attack
+    run = run_of(values | {"noise_multiplier": answer["noise_multiplier"]})
+    curve = dp.account(run, notion=values["notion"], relation=values["relation"])
+    most = curve.true_positive_rate(_RATE)
+    answer["attack"] = {"false_positive_rate": _RATE, "true_positive_rate": most}
     statement = (
         f"Guarantee\n{_claim(answer)}\n\n"
-        f"Attacks\n{attack_in_words(_RATE, attack['true_positive_rate'])} Without the output, it is "
-        f"{100 * _RATE:g} %.\n\n"
+        f"Attacks\n{attack_in_words(_RATE, most)} "
+        f"Without the output, it is {100 * _RATE:g} %.\n\n"
         f"Sampling\n{_sampling(answer, stated='epochs' in values)}\n\n"
         f"Not covered{_NOT_COVERED}"
     )

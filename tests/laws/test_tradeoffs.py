@@ -26,7 +26,7 @@ mechanisms = st.one_of(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(mechanisms)
 def test_a_trade_off_function_is_convex_nonincreasing_and_symmetric(mechanism):
     curve = dp.account(mechanism)
@@ -42,7 +42,7 @@ def test_a_trade_off_function_is_convex_nonincreasing_and_symmetric(mechanism):
     assert (np.abs(back - RATES)[inside] < 1e-4).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(sigmas, probabilities, steps)
 def test_more_noise_fewer_samples_and_fewer_steps_help(sigma, q, count):
     miss = dp.account(run(sigma, q, count)).tradeoff(RATES)
@@ -54,7 +54,7 @@ def test_more_noise_fewer_samples_and_fewer_steps_help(sigma, q, count):
         assert (dp.account(better).tradeoff(RATES) >= miss - ERROR).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(mechanisms, st.floats(1e-6, 0.999))
 def test_every_risk_follows_from_the_profile(mechanism, rate):
     """TPR <= delta + e^epsilon FPR, for each epsilon."""
@@ -68,7 +68,7 @@ def test_every_risk_follows_from_the_profile(mechanism, rate):
     assert wrong <= 0.5 * (rate + 1 - hit) * (1 + 1e-7) + 1e-12
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(mechanisms)
 def test_the_tightest_method_shows_the_weakest_attacker(mechanism):
     tightest = dp.account(mechanism)

@@ -297,3 +297,12 @@ def test_a_guarantee_in_words():
     )
     with pytest.raises(ValueError, match="Expected false_positive_rate=2"):
         guarantee.attack(2)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 0.24])
+def test_a_claim_has_a_polygon(delta):
+    found = dp.account(dp.ApproximateDP(1.0, delta)).tradeoff(RATES)
+    below = np.maximum(1 - delta - math.e * RATES, math.exp(-1) * (1 - delta - RATES))
+    exact = np.maximum(below, 0)
+    assert (found <= exact + 1e-15).all()
+    assert found == pytest.approx(exact, abs=1e-9)
