@@ -186,7 +186,7 @@ def budget_over_time(plan: Mapping[str, Any] | dp.Plan, *, track: Track = iter) 
         ).epsilon(plan.delta)
         for k in track(numbers)
     ]
-    series = {plan.notion: spent}
+    series: dict[str, list[float]] = {plan.notion: spent}
     if plan.epsilon is not None:
         series["budget"] = [plan.epsilon] * len(parts)
     return record(

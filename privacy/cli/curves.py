@@ -11,6 +11,7 @@ import click
 
 import privacy as dp
 from privacy.answers import curves as answers
+from privacy.answers.options import flags
 from privacy.answers.records import Record
 from privacy.cli import options, output
 from privacy.cli.help import Command
@@ -65,7 +66,7 @@ def _curve(
             raise ValueError(f"Expected --plot {plot} to end with .png, .svg or .pdf. Rename it.")
         if file is not None:
             if given := [name for name, value in typed.items() if value is not None]:
-                raise ValueError(f"Remove {answers.flags(given)}: the plan has all parameters.")
+                raise ValueError(f"Remove {flags(given)}: the plan has all parameters.")
             found = answers.budget_over_time(dp.load_plan(file), track=_track)
         else:
             asked = {"kind": kinds[0], "notions": list(notion), "points": points, **typed}

@@ -227,11 +227,10 @@ class Line:
         rows = -(-count // block)
         terms = np.zeros((2, rows * block), dtype=complex)
         terms[:, :count] = self._terms, self._terms * self._t
-        terms = terms.reshape(2, rows, block)
         turn = drift[:, None] * self.step
         column = np.exp(1j * (turn * np.arange(block)))
         row = np.exp(1j * (turn * (block * np.arange(rows))))
-        found = [((row @ each) * column).real.sum(axis=1) for each in terms]
+        found = [((row @ each) * column).real.sum(axis=1) for each in terms.reshape(2, rows, block)]
         return found[0], found[1]
 
 
