@@ -176,6 +176,13 @@ def budget_over_time(plan: Mapping[str, Any] | dp.Plan, *, track: Track = iter) 
     -------
     dict
         As in `curve`, with the name of each part in ``parts``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The mapping is not a valid plan.
+    UnsupportedMechanism
+        The plan's accounting method does not support it.
     """
     plan = plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan)
     parts = [part for _, part in plan.parts]

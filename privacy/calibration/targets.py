@@ -40,6 +40,11 @@ def family_for(
 ) -> Family:
     """Return the family with its target, checked."""
     given: dict[str, Any] = {name: value for name, value in target.items() if value is not None}
+    for kind in _KINDS:
+        missing = [name for name in kind if name not in given]
+        if given and missing and given.keys() <= set(kind):
+            rule = f"given with {' and '.join(given)}"
+            raise TypeError(checks.expected(missing[0], None, rule, "Pass both."))
     if tuple(given) not in {order for kind in _KINDS for order in permutations(kind)}:
         kinds = "; ".join(" and ".join(kind) for kind in _KINDS)
         remedy = f"Pass one of: {kinds}."
