@@ -9,9 +9,28 @@ from matplotlib.figure import Figure
 
 import bandits
 import privacy as dp
-from privacy.plotting import plot_privacy_profiles, plot_running_sums
+from privacy.plotting import (
+    finish,
+    new_axes,
+    plot_privacy_profiles,
+    plot_running_sums,
+    plot_tradeoff,
+    style,
+)
 
 FOLDER = Path(__file__).parent / "pictures"
+
+
+def trade_offs() -> Figure:
+    """Return the trade-off functions of a DP-SGD run at several noise levels."""
+    return plot_tradeoff(
+        {
+            f"sigma = {sigma:g}": dp.account(
+                dp.repeat(dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=0.01), 1000)
+            )
+            for sigma in (0.6, 0.8, 1.0, 2.0)
+        }
+    )
 
 
 def privacy_profiles() -> Figure:
@@ -30,18 +49,19 @@ def privacy_profiles() -> Figure:
 def running_sums(releases: int = 100) -> Figure:
     """Return the noise of 100 releases under each factorization, with one participation."""
     kinds = dp.Factorization
-    return plot_running_sums(
-        [
-            kinds.independent(releases),
-            kinds.binary_tree(releases),
-            kinds.honaker_tree(releases),
-            kinds.banded(releases, band=10),
-            kinds.square_root(releases),
-            kinds.buffered(releases),
-            kinds.column_normalized(releases),
-            kinds.optimized(releases),
-        ]
-    )
+    drawn = [
+        kinds.independent(releases),
+        kinds.binary_tree(releases),
+        kinds.honaker_tree(releases),
+        kinds.banded(releases, band=10),
+        kinds.square_root(releases),
+        kinds.buffered(releases),
+        kinds.column_normalized(releases),
+        kinds.optimized(releases),
+    ]
+    # the legend has the order of the curves at the last release
+    last = {one.name: -one.sensitivity() * one.noise_std()[-1] for one in drawn}
+    return plot_running_sums(sorted(drawn, key=lambda one: last[one.name]))
 
 
 def flow() -> Figure:
@@ -63,7 +83,7 @@ def flow() -> Figure:
         [("Answer", middle)],
         [("Guarantee", middle)],
     ]
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="none")
     axes: Any = figure.add_subplot()
     axes.set_axis_off()
     axes.set_xlim(-0.6, 10.6)
@@ -116,24 +136,25 @@ def bandit_growth(replicates: int = 48) -> Figure:
             excess = (regret - plain)[:, 0]
             error = excess.std(ddof=1) / replicates**0.5
             costs.setdefault(name, []).append((excess.mean(), 2 * error))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes: Any = figure.add_subplot()
-    for name, points in costs.items():
+    title = f"d = 20, epsilon = 1, delta = 1e-5, {replicates} replicates, mean ± 2 s.e."
+    axes = new_axes("rounds T", "regret minus that of LinUCB", title=title)
+    for number, (name, points) in enumerate(costs.items()):
         means, errors = zip(*points, strict=True)
-        axes.errorbar(lengths, means, yerr=errors, label=name, marker="o", capsize=3)
+        axes.errorbar(
+            lengths, means, yerr=errors, label=name, marker="o", capsize=3, **style(number)
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("rounds T")
-    axes.set_ylabel("regret minus LinUCB's (mean ± 2 s.e.)")
-    axes.legend()
-    return figure
+    axes.set_xticks(lengths, [f"{rounds:,}" for rounds in lengths])
+    axes.minorticks_off()
+    return finish(axes)
 
 
 def main() -> None:
     """Write every figure. The files are reproducible byte for byte."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        for draw in (flow, privacy_profiles, running_sums, bandit_growth):
+        for draw in (flow, privacy_profiles, trade_offs, running_sums, bandit_growth):
             name = draw.__name__.replace("_", "-")
             draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from privacy.release.sparse_vector import SparseVector
     from privacy.release.sums import Release, release_sum
     from privacy.release.tuning import Tuned, tune
+    from privacy.risk import GaussianBound
     from privacy.running_sums.bands import BandChoice, Banded, choose_bands
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
@@ -119,6 +120,7 @@ __all__ = [
     "FiniteMechanism",
     "FixedSizeSampled",
     "Gaussian",
+    "GaussianBound",
     "Guarantee",
     "IndividualBudget",
     "Infeasible",
@@ -214,6 +216,7 @@ _HOMES = {
     "rho_from_mu rho_from_noise_multiplier",
     "relations": "NeighboringRelation",
     "release.choice": "Choice choose",
+    "risk": "GaussianBound",
     "release.clipping": "Contributions clip_records clip_users limit_contributions",
     "release.lifetime": "LifetimeCap",
     "release.noise": "discrete_gaussian discrete_laplace float_gaussian_for_simulation "

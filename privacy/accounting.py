@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from itertools import combinations
-from typing import ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
@@ -35,6 +35,10 @@ from privacy.mechanisms.sampling import mu_squared, unsampled
 from privacy.names import suggests_names
 from privacy.notions.splits import SplitCurve, WorstCurve
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+from privacy.risk import GaussianBound
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import Array, LogDeltas
 
 Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "pld", "approximate"]
 
@@ -444,6 +448,55 @@ class TightestCurve(Curve):
             return curve._at_delta(delta)
 
         return self._smallest(ask, math.inf)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether one of the members is."""
+        return any(member.exact for member in self.members)
+
+    @cached_property
+    def _quick(self) -> tuple[Curve, ...]:
+        """The members in the order for many epsilons: those that share work first."""
+        return tuple(
+            sorted(self.members or self._all, key=lambda one: not (one.exact and one.vectorized))
+        )
+
+    @property
+    def vectorized(self) -> bool:  # type: ignore[override]
+        """Whether the first member for many epsilons is."""
+        return self._quick[0].vectorized
+
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
+        if len(self.members) == 1:
+            return self.members[0]._true_positive_rates(rates)
+        return super()._true_positive_rates(rates)
+
+    def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
+        """Return the smallest mu-GDP that this curve implies, as `Curve.gaussian_bound`."""
+        if len(self.members) == 1:
+            return self.members[0].gaussian_bound(remainder)
+        return super().gaussian_bound(remainder)
+
+    def _profile(self) -> "LogDeltas":
+        import numpy as np
+
+        # a later method is asked only where no exact one before has a tight bound
+        asked = [(member._profile(), member.exact) for member in self._quick]
+
+        def log_deltas(epsilons: "Array") -> "tuple[Array, Array]":
+            best, error = np.zeros_like(epsilons), np.zeros_like(epsilons)
+            missing = np.ones_like(epsilons, dtype=bool)
+            for profile, exact in asked:
+                value, off = profile(epsilons[missing])
+                best[missing] = np.minimum(best[missing], value)
+                error[missing] = np.maximum(error[missing], off)
+                if exact:
+                    missing &= error >= _TIGHT
+                if not missing.any():
+                    break
+            return best, error
+
+        return log_deltas
 
     def _least_delta(self) -> float:
         return min(curve._least_delta() for curve in self.members or self._all)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
@@ -15,6 +15,10 @@ from privacy.mechanisms.selection import BestOf
 from privacy.numerics.rounding import round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
+from privacy.risk import Risk
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import Array, LogDeltas
 
 _T = TypeVar("_T")
 Prover = Callable[[Guarantee, str], Guarantee]
@@ -70,7 +74,7 @@ NO_HINT = Hint()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Curve(ABC):
+class Curve(Risk, ABC):
     """The privacy guarantee of a mechanism by one accounting method, for every delta or epsilon.
 
     Compose curves of one neighboring relation with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for
@@ -96,6 +100,8 @@ class Curve(ABC):
     """Whether it can be a part of a composition."""
     closed_form: ClassVar[bool] = True
     """Whether the numbers come from closed formulas, which never fail."""
+    vectorized: ClassVar[bool] = False
+    """Whether many epsilons cost little more than one."""
     relation: NeighboringRelation
     _: KW_ONLY
     mechanism: Mechanism | None = None
@@ -129,6 +135,21 @@ class Curve(ABC):
         found = invert(lambda epsilon: self._at_epsilon(epsilon).value, math.log(delta))
         last = self._at_epsilon(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
+
+    def _profile(self) -> "LogDeltas":
+        """Return the privacy profile as a function of many epsilons.
+
+        It returns upper bounds on log delta and their error bounds, and keeps what several calls
+        share. A curve keeps nothing, so that no result depends on earlier queries.
+        """
+        import numpy as np
+
+        def log_deltas(epsilons: "Array") -> "tuple[Array, Array]":
+            answers = [self._at_epsilon(epsilon) for epsilon in epsilons.tolist()]
+            values, errors, *_ = zip(*answers, strict=True)
+            return np.array(values, dtype=float), np.array(errors, dtype=float)
+
+        return log_deltas
 
     def _answer(
         self,

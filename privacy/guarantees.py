@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from privacy import checks
 from privacy.mechanisms.base import Mechanism
 from privacy.numerics.display import rounded
 from privacy.relations import NeighboringRelation
@@ -65,6 +66,25 @@ class Guarantee:
             "mechanism": None if self.mechanism is None else self.mechanism.to_json(),
         }
 
+    def attack(self, false_positive_rate: float = 0.01) -> str:
+        """Return in words what (epsilon, delta) implies about an attack.
+
+        The true positive rate is at most delta + e^epsilon a and 1 - e^-epsilon (1 - delta - a), at
+        false positive rate a (Kairouz, Oh and Viswanath 2015). `Curve.true_positive_rate` gives a
+        smaller bound from the whole privacy profile.
+        """
+        remedy = "Pass a rate, such as 0.01."
+        rate = checks.real(
+            "false_positive_rate", false_positive_rate, remedy, at_least=0, at_most=1
+        )
+        most = 1.0
+        if self.epsilon < 700 and self.notion != "none":
+            growth = math.exp(self.epsilon)
+            # 1 - (1 - delta - rate) / growth without cancellation
+            mirrored = (math.expm1(self.epsilon) + self.delta + rate) / growth
+            most = min(1.0, (self.delta + growth * rate) * (1 + 1e-14), mirrored * (1 + 1e-14))
+        return attack_in_words(rate, most, self.unit)
+
     def __str__(self) -> str:
         if self.notion == "none":
             return f"no privacy: {self.theorem}"
@@ -72,6 +92,16 @@ class Guarantee:
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
         return f"{pair}-DP{unit}, {self.relation}, by {self.notion} ({kind})"
+
+
+def attack_in_words(false_positive_rate: float, most: float, unit: str = ONE_RECORD) -> str:
+    """Return a sentence on the largest true positive rate of an attack."""
+    known = "all other records" if unit == ONE_RECORD else f"all data except that of {unit}"
+    hits = rounded(min(100 * most * (1 + 1e-15), 100.0), digits=4)
+    return (
+        f"An attacker who knows {known} and has a false positive rate of "
+        f"{100 * false_positive_rate:g} % has a true positive rate of at most {hits} %."
+    )
 
 
 _GROUP_UNIT = re.compile(r"\s*(\d+)\s+(?:times\b(.*)|records?\s*)", re.IGNORECASE | re.DOTALL)

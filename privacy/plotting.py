@@ -1,6 +1,7 @@
 """Plots with matplotlib (extra ``plot``), imported on first use."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,61 @@ if TYPE_CHECKING:
 
 _POINTS = 200
 _LEAST_DELTA = 1e-10
+
+_INK = "#808080"  # of text and axes: legible on white and on black
+# Okabe and Ito's colors without black and yellow, which one of both backgrounds hides
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (1, 1)))
+
+
+def new_axes(across: str, up: str, *, title: str = "", size: tuple[float, float] = (7, 4.8)) -> Any:
+    """Return the axes of a new figure in the style of all plots, for light and dark pages.
+
+    Parameters
+    ----------
+    across, up
+        The labels of the axes.
+    title
+        The parameters.
+    size
+        Width and height in inches.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
+    axes: Any = figure.add_subplot(facecolor="none")
+    axes.set_prop_cycle(color=_COLORS)
+    axes.set_xlabel(across, color=_INK)
+    axes.set_ylabel(up, color=_INK)
+    axes.set_title(title, color=_INK, fontsize="medium")
+    axes.tick_params(which="both", colors=_INK)
+    for edge, spine in axes.spines.items():
+        spine.set_visible(edge in ("left", "bottom"))
+        spine.set_color(_INK)
+    axes.grid(color=_INK, alpha=0.2, linewidth=0.6)
+    return axes
+
+
+def style(number: int) -> dict[str, Any]:
+    """Return the color and the line style of a curve; both differ, for color-blind readers."""
+    return {
+        "color": _COLORS[number % len(_COLORS)],
+        "linestyle": _STYLES[number % len(_STYLES)],
+        "linewidth": 1.8,
+    }
+
+
+def finish(axes: Any) -> "Figure":
+    """Place the legend below the axes, where it hides nothing, and return the figure."""
+    names = axes.get_legend_handles_labels()[1]
+    if names:
+        longest = max(map(len, names))
+        columns = max(1, min(len(names), 84 // (longest + 8)))
+        axes.figure.legend(
+            loc="outside lower center", ncols=columns, frameon=False, labelcolor=_INK
+        )
+    figure: Figure = axes.figure
+    return figure
 
 
 def plot_privacy_profiles(
@@ -38,8 +94,6 @@ def plot_privacy_profiles(
         Not registered with pyplot; save it with ``figure.savefig(path)``. The relation and unit
         are in the axis label if all curves share them, else in the legend.
     """
-    from matplotlib.figure import Figure
-
     given: object = curves
     if not isinstance(given, Mapping) or not curves:
         remedy = "Pass curves by label, such as {'one query': account(Gaussian(2.0))}."
@@ -52,18 +106,15 @@ def plot_privacy_profiles(
     asked = list(epsilons)
     whose = {name: f"{curve.relation}, {curve.unit}" for name, curve in curves.items()}
     same = len(set(whose.values())) == 1
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes: Any = figure.add_subplot()
-    for name, curve in curves.items():
+    axes = new_axes("epsilon", f"delta ({next(iter(whose.values()))})" if same else "delta")
+    for number, (name, curve) in enumerate(curves.items()):
         deltas = [curve.delta(epsilon) for epsilon in asked]
-        axes.plot(asked, deltas, label=name if same else f"{name} ({whose[name]})")
+        label = name if same else f"{name} ({whose[name]})"
+        axes.plot(asked, deltas, label=label, **style(number))
     axes.set_yscale("log")
     axes.set_ylim(_LEAST_DELTA, 1)
     axes.set_xlim(left=0)
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel(f"delta ({next(iter(whose.values()))})" if same else "delta")
-    axes.legend()
-    return figure
+    return finish(axes)
 
 
 def plot_running_sums(
@@ -83,76 +134,119 @@ def plot_running_sums(
     matplotlib.figure.Figure
         As in `plot_privacy_profiles`.
     """
-    from matplotlib.figure import Figure
-
     compared = tuple(factorizations)
     if not compared:
         remedy = "Pass factorizations, such as [Factorization.square_root(100)]."
         raise ValueError(checks.expected("factorizations", compared, "at least one", remedy))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes: Any = figure.add_subplot()
-    for factorization in compared:
+    axes = new_axes("release k", "noise of the k-th sum / noise of one release")
+    for number, factorization in enumerate(compared):
         noise = factorization.sensitivity(participation) * factorization.noise_std()
-        axes.plot(range(1, factorization.releases + 1), noise, label=factorization.name)
+        at = range(1, factorization.releases + 1)
+        axes.plot(at, noise, label=factorization.name, **style(number))
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("release k")
-    axes.set_ylabel("noise of the k-th sum / noise of one release")
-    axes.legend()
-    return figure
+    return finish(axes)
 
 
-def plot_tradeoff(curve: "Curve", scores_0: ArrayLike, scores_1: ArrayLike) -> "Figure":
-    """Plot the empirical trade-off between both error rates and the claimed lower bound.
+def plot_tradeoff(
+    curves: "Curve | Mapping[str, Curve]",
+    scores_0: ArrayLike | None = None,
+    scores_1: ArrayLike | None = None,
+) -> "Figure":
+    """Plot the trade-off between both error rates, and the empirical one of an attack.
 
     Parameters
     ----------
-    curve
-        The claim. It implies the trade-off function f(a) = max over epsilon of
-        1 - delta(epsilon) - e^epsilon a and its mirror image (Dong, Roth and Su 2022): no test
-        lies below.
+    curves
+        A curve, or several by label. No attack is below the trade-off function of its curve.
     scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of outputs on the two data sets.
+        Shape (runs,) each: log-likelihood ratios of outputs on the two data sets. Pass both or
+        none.
 
     Returns
     -------
     matplotlib.figure.Figure
         As in `plot_privacy_profiles`.
     """
-    from matplotlib.figure import Figure
+    from privacy.curves import Curve
 
+    named = curves if isinstance(curves, Mapping) else {"claimed: no test below": curves}
+    if not named or not all(isinstance(curve, Curve) for curve in named.values()):
+        remedy = "Pass a curve, such as account(Gaussian(2.0)), or several by label."
+        shown = type(curves).__name__
+        raise ValueError(checks.expected("curves", shown, "a curve or a mapping of curves", remedy))
+    seen = None
+    if scores_0 is not None or scores_1 is not None:
+        seen = _seen([] if scores_0 is None else scores_0, [] if scores_1 is None else scores_1)
+    axes = new_axes("false positive rate", "false negative rate", size=(5, 5.4))
+    axes.plot([0, 1], [1, 0], ":", color=_INK, label="no information")
+    rates = np.concatenate([[0], np.geomspace(1e-4, 0.01, 20), np.linspace(0.01, 1, _POINTS)[1:]])
+    for number, (name, curve) in enumerate(named.items()):
+        axes.plot(rates, curve.tradeoff(rates), label=name, **style(number))
+    if seen is not None:
+        axes.plot(*seen, label="seen", **style(len(named)))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    return finish(axes)
+
+
+def _seen(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[list[float], list[float]]:
+    """Return the error rates of an attack at many thresholds."""
     from privacy.audit.bounds import scores_of
 
     first, second = map(np.sort, scores_of(scores_0, scores_1))
     cuts = np.quantile(np.concatenate([first, second]), np.linspace(0, 1, _POINTS), method="lower")
     false_alarms = 1 - np.searchsorted(first, cuts, "right") / first.size
     misses = np.searchsorted(second, cuts, "right") / second.size
-    rates = np.linspace(0, 1, _POINTS + 1)
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axes: Any = figure.add_subplot()
-    axes.plot([0, 1], [1, 0], ":", color="0.6", label="no information")
-    axes.plot(rates, claimed_tradeoff(curve, rates), label="claimed: no test below")
     # linear between two thresholds, as attained by a randomized choice between them
-    axes.plot([1, *false_alarms, 0], [0, *misses, 1], label="seen")
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("false negative rate")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.legend()
-    return figure
+    return [1, *false_alarms, 0], [0, *misses, 1]
 
 
-def claimed_tradeoff(curve: "Curve", false_alarms: ArrayLike) -> Any:
-    """Return the smallest false negative rate that a claim allows, by false positive rate.
+def plot_curve(found: Mapping[str, Any]) -> "Figure":
+    """Plot a record of `privacy.answers.curve` or `privacy.answers.budget_over_time`.
 
-    A lower bound on it: the maximum is taken over finitely many epsilons.
+    Parameters
+    ----------
+    found
+        The record, also as printed by ``dpcalib curve --json``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not registered with pyplot; save it with ``figure.savefig(path)``.
     """
-    rates = np.asarray(false_alarms, dtype=float)
-    largest = min(curve.epsilon(1e-6), 50.0)
-    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, max(largest, 2e-3), 40)])
-    found = np.zeros_like(rates)
-    for epsilon in epsilons:
-        room = 1 - curve.delta(float(epsilon))
-        found = np.maximum(found, room - np.exp(epsilon) * rates)
-        found = np.maximum(found, np.exp(-epsilon) * (room - rates))
-    return found
+    given = found["given"]
+    shown = {name: value for name, value in given.items() if name not in ("relation", "name")}
+    if "sigma" in shown:  # the same noise, in two units
+        shown.pop("noise_multiplier", None)
+    parameters = [
+        f"{name.replace('_', ' ')} = {value:g}"
+        if isinstance(value, int | float)
+        else f"{name.replace('_', ' ')}: {value}"
+        for name, value in shown.items()
+    ]
+    title = textwrap.fill(", ".join([*parameters, given["relation"]]), 74)
+    labels = (_LABELS.get(found[axis], found[axis].replace("_", " ")) for axis in ("across", "up"))
+    axes = new_axes(*labels, title=title)
+    for number, (name, values) in enumerate(found["series"].items()):
+        finite = [math.nan if value == "inf" else value for value in values]
+        stepped = {"drawstyle": "steps-post", "marker": "o"} if found["kind"] == "plan" else {}
+        axes.plot(found["values"], finite, label=name, **style(number), **stepped)
+    if found["kind"].startswith("sigma_against"):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    elif found["kind"] == "delta_against_epsilon":
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    if "parts" in found:
+        axes.set_xticks(found["values"], found["parts"], rotation=30, ha="right")
+    return finish(axes)
+
+
+_LABELS = {
+    "steps": "steps (releases)",
+    "sigma": "sigma (in the unit of the clip norm)",
+    "sampling_probability": "sampling probability q",
+    "parts": "parts of the plan so far",
+}

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privacy.answers.conversions import convert
+    from privacy.answers.curves import budget_over_time, curve
     from privacy.answers.plans import account_plan, check_plan
     from privacy.answers.runs import delta, epsilon, sampling_probability, sigma, steps
     from privacy.answers.statements import explain
 
 __all__ = [
     "account_plan",
+    "budget_over_time",
     "check_plan",
     "convert",
+    "curve",
     "delta",
     "epsilon",
     "explain",
@@ -29,6 +32,7 @@ __all__ = [
 
 _HOMES = {
     "conversions": "convert",
+    "curves": "budget_over_time curve",
     "plans": "account_plan check_plan",
     "runs": "delta epsilon sampling_probability sigma steps",
     "statements": "explain",

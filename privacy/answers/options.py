@@ -55,6 +55,9 @@ class Asked:
         checked = {name: RULES[name](value) for name, value in values.items()}
         defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
         checked = defaults | by_batches(checked, self.takes)
+        if checked.get("epsilon") == 0 and "delta" in self.names:
+            remedy = "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1."
+            raise ValueError(checks.expected("epsilon", 0, "> 0", remedy))
         if "sigma" in checked:
             noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
             checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
@@ -109,10 +112,7 @@ def _delta(value: Any) -> float:
 
 
 def _epsilon(value: Any) -> float:
-    if _number(value) == 0:
-        remedy = "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1."
-        raise ValueError(checks.expected("epsilon", value, "> 0", remedy))
-    return checks.epsilon(value)
+    return 0.0 if _number(value) == 0 else checks.epsilon(value)
 
 
 def _steps(value: Any) -> int:
@@ -162,6 +162,11 @@ def _certify(value: Any) -> bool:
     return value
 
 
+def _rate(name: str) -> Callable[[Any], float]:
+    remedy = "Pass a probability, such as 0.1."
+    return lambda value: checks.real(name, value, remedy, above=0, below=1)
+
+
 RULES: dict[str, Callable[[Any], Any]] = {
     "epsilon": _epsilon,
     "delta": _delta,
@@ -191,6 +196,11 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "notion": _notion,
     "conversion": _choice("conversion", lambda: CONVERSIONS, "Omit it for the optimal conversion."),
     "certify": _certify,
+    "advantage": _rate("advantage"),
+    "true_positive_rate": _rate("true_positive_rate"),
+    "false_positive_rate": _rate("false_positive_rate"),
+    "bayes_risk": _rate("bayes_risk"),
+    "prior": _rate("prior"),
 }
 
 DEFAULTS: Values = {

@@ -9,6 +9,8 @@ import privacy as dp
 from privacy.answers.batches import OPTIONS, run_of
 from privacy.answers.options import Asked, Values
 from privacy.answers.records import Record, record
+from privacy.answers.risks import Targeted
+from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.answers.units import sigma_from_noise_multiplier
 from privacy.certification import as_proven, can_prove
 
@@ -16,7 +18,7 @@ NOISE = ("noise_multiplier", "sigma")
 SAMPLING = ("sampling_probability", "steps", *OPTIONS)
 REST = ("clip_norm", "relation", "notion", "certify")
 
-SIGMA = Asked(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
+SIGMA = Targeted(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
 EPSILON = Asked(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
 DELTA = Asked(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
 STEPS = Asked(
@@ -28,14 +30,16 @@ SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("s
 
 
 def sigma(options: Mapping[str, Any]) -> Record:
-    """Find the smallest noise that meets a target epsilon and delta.
+    """Find the smallest noise that meets a target.
 
     Parameters
     ----------
     options
-        ``epsilon`` and ``delta``. Options with defaults: ``sampling_probability`` (1), ``steps``
-        (1), ``clip_norm`` (1), ``relation`` (``"add-or-remove-one"``), ``notion`` (``"tightest"``)
-        and ``certify`` (certify where a proof exists).
+        ``epsilon`` and ``delta``; or ``advantage``; or ``true_positive_rate`` and
+        ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
+        ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
+        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify where a
+        proof exists).
 
     Raises
     ------
@@ -46,7 +50,8 @@ def sigma(options: Mapping[str, Any]) -> Record:
     UnsupportedMechanism
         No proven bound exists for that accounting method and relation.
     """
-    return calibrated("sigma", SIGMA.settled(options))
+    values = SIGMA.settled(options)
+    return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)
 
 
 def epsilon(options: Mapping[str, Any]) -> Record:

@@ -6,9 +6,11 @@ from typing import Any
 
 import privacy as dp
 from privacy import checks
+from privacy.answers.batches import run_of
 from privacy.answers.options import Asked
 from privacy.answers.records import Record, plain
 from privacy.answers.runs import NOISE, REST, SAMPLING, calibrated, proven, spent
+from privacy.guarantees import attack_in_words
 from privacy.numerics.display import rounded
 from privacy.relations import NeighboringRelation
 
@@ -37,6 +39,9 @@ runs, evaluation.
 contributions, scaling between clipping and noise.
 - A predictable random generator, and floating-point rounding of the noise.
 - What can be inferred about a person from the records of others."""
+
+_RATE = 0.01
+"""False positive rate of the attack in the statement."""
 
 EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, *REST))
 
@@ -77,8 +82,14 @@ def explain(options: Mapping[str, Any]) -> Record:
             for name in _CHANGES
         },
     }
+    run = run_of(values | {"noise_multiplier": answer["noise_multiplier"]})
+    curve = dp.account(run, notion=values["notion"], relation=values["relation"])
+    most = curve.true_positive_rate(_RATE)
+    answer["attack"] = {"false_positive_rate": _RATE, "true_positive_rate": most}
     statement = (
         f"Guarantee\n{_claim(answer)}\n\n"
+        f"Attacks\n{attack_in_words(_RATE, most)} "
+        f"Without the output, it is {100 * _RATE:g} %.\n\n"
         f"Sampling\n{_sampling(answer, stated='epochs' in values)}\n\n"
         f"Not covered{_NOT_COVERED}"
     )

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, overload
+from typing import Literal, Unpack, overload
 
 from privacy import checks
 from privacy.accounting import Notion
-from privacy.calibration.search import Family, Make, Seek
+from privacy.calibration.search import Family, Make, RateFamily, Seek
+from privacy.calibration.targets import Target, family_for
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
 from privacy.names import suggests_names
 from privacy.numerics.normal import log_gaussian_delta
@@ -19,34 +20,37 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 def calibrate(
     make: Callable[[int], Mechanism],
     *,
-    epsilon: float,
-    delta: float,
     integer: Literal[True],
     seek: Seek = ...,
     domain: tuple[float, float] = ...,
     notion: Notion = ...,
     relation: NeighboringRelation = ...,
     certify: bool = ...,
+    **target: Unpack[Target],
 ) -> int: ...
 @overload
 def calibrate(
     make: Callable[[float], Mechanism],
     *,
-    epsilon: float,
-    delta: float,
     integer: Literal[False] = ...,
     seek: Seek = ...,
     domain: tuple[float, float] = ...,
     notion: Notion = ...,
     relation: NeighboringRelation = ...,
     certify: bool = ...,
+    **target: Unpack[Target],
 ) -> float: ...
 @suggests_names
 def calibrate(
     make: Make,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    true_positive_rate: float | None = None,
+    false_positive_rate: float | None = None,
+    bayes_risk: float | None = None,
+    prior: float | None = None,
     seek: Seek = "smallest",
     domain: tuple[float, float] = (0, math.inf),
     integer: bool = False,
@@ -54,14 +58,20 @@ def calibrate(
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     certify: bool = False,
 ) -> float:
-    """Return the smallest (or largest) parameter whose mechanism meets (epsilon, delta).
+    """Return the smallest (or largest) parameter whose mechanism meets a target.
 
     Parameters
     ----------
     make
         Function from the parameter to a mechanism, monotone in privacy.
     epsilon, delta
-        Target epsilon > 0 and delta in [0, 1).
+        Target epsilon > 0 and delta in [0, 1). Or pass one of the following targets.
+    advantage
+        The largest true positive rate minus false positive rate of an attack, in (0, 1).
+    true_positive_rate, false_positive_rate
+        The largest true positive rate of an attack at a false positive rate.
+    bayes_risk, prior
+        The least error probability of an attack, if a record is present with probability `prior`.
     seek
         ``"smallest"`` if larger parameters are more private (noise), ``"largest"`` if smaller
         ones are (sampling probability, steps).
@@ -97,6 +107,8 @@ def calibrate(
     3.7306
     >>> round(dp.calibrate(dp.Laplace, epsilon=0.5, delta=0), 12)
     2.0
+    >>> round(dp.calibrate(dp.Gaussian, true_positive_rate=0.1, false_positive_rate=0.01), 4)
+    0.9571
     """
     remedy = "Pass the search interval, such as (0, math.inf)."
     try:
@@ -105,7 +117,16 @@ def calibrate(
         raise TypeError(checks.expected("domain", domain, "two numbers", remedy)) from None
     if not 0 <= low < high:
         raise ValueError(checks.expected("domain", domain, "0 <= low < high", remedy))
-    family = Family(make, epsilon, delta, seek, notion, relation)
+    target = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "advantage": advantage,
+        "true_positive_rate": true_positive_rate,
+        "false_positive_rate": false_positive_rate,
+        "bayes_risk": bayes_risk,
+        "prior": prior,
+    }
+    family = family_for(make, target, seek, notion, relation)
     found = family.solve(low, high, None, integer=integer, certify=certify)
     family.probe(found, low, high, integer=integer)
     return found
@@ -118,8 +139,13 @@ def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
 @suggests_names
 def noise_multiplier(
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    true_positive_rate: float | None = None,
+    false_positive_rate: float | None = None,
+    bayes_risk: float | None = None,
+    prior: float | None = None,
     sampling_probability: float = 1,
     steps: int = 1,
     notion: Notion = "tightest",
@@ -130,8 +156,8 @@ def noise_multiplier(
 
     Parameters
     ----------
-    epsilon, delta
-        The target, epsilon > 0 and 0 < delta < 1.
+    epsilon, delta, advantage, true_positive_rate, false_positive_rate, bayes_risk, prior
+        The target, as in `calibrate`; delta > 0.
     sampling_probability
         Poisson sampling probability q in (0, 1].
     steps
@@ -146,15 +172,25 @@ def noise_multiplier(
     """
     q = checks.probability(sampling_probability)
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    family = Family(
-        lambda value: repeat(_sampled(value, q), steps),
-        checks.epsilon(epsilon),
-        checks.delta(delta),
-        notion=notion,
-        relation=relation,
+    if delta is not None:
+        checks.delta(delta)
+    target = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "advantage": advantage,
+        "true_positive_rate": true_positive_rate,
+        "false_positive_rate": false_positive_rate,
+        "bayes_risk": bayes_risk,
+        "prior": prior,
+    }
+    family = family_for(
+        lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
     start = None
-    if notion == "rdp" and q < 1 and relation is not REPLACE_ONE:
+    if isinstance(family, RateFamily):
+        start = _noise_of_mu(family.mu, q, steps)
+        return family.solve(0, math.inf, start, integer=False, certify=certify)
+    if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
         from privacy.calibration.starts import sampled_gaussian_start
 
         with suppress(ArithmeticError):  # without a start the search is only slower
@@ -176,8 +212,13 @@ def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) 
     def excess(log_mu: float) -> float:
         return log_gaussian_delta(epsilon, math.exp(log_mu))[0] - math.log(delta)
 
-    log_mu = safe_root(excess, -20.0 + math.log(epsilon), 25.0, rtol=1e-3)
-    ratio = math.exp(log_mu) / q / math.sqrt(steps)
+    low = -20.0 + (math.log(epsilon) if epsilon > 0 else 0.0)
+    log_mu = safe_root(excess, low, 25.0, rtol=1e-3)
+    return _noise_of_mu(math.exp(log_mu), q, steps)
+
+
+def _noise_of_mu(mu: float, q: float, steps: int) -> float:
+    ratio = mu / q / math.sqrt(steps)
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 
@@ -209,7 +250,7 @@ def max_steps(
     one = _sampled(noise_multiplier, sampling_probability)
     family = Family(
         lambda steps: repeat(one, int(steps)),
-        epsilon,
+        checks.epsilon(epsilon),
         checks.delta(delta),
         "largest",
         notion,
@@ -241,7 +282,7 @@ def max_sampling_probability(
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     family = Family(
         lambda q: repeat(_sampled(noise_multiplier, q), steps),
-        epsilon,
+        checks.epsilon(epsilon),
         checks.delta(delta),
         "largest",
         notion,

@@ -40,7 +40,7 @@ class Infeasible(ValueError):
 
 
 class Family:
-    """A one-parameter family of mechanisms with a target (epsilon, delta)."""
+    """A one-parameter family of mechanisms with a target (epsilon, delta), both checked."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Family:
             rule = "a function from the parameter to a mechanism"
             raise TypeError(checks.expected("make", make, rule, remedy))
         self.make = make
-        self.epsilon = checks.epsilon(epsilon)
-        self.delta = checks.query_delta(delta)
+        self.epsilon = epsilon
+        self.delta = delta
         self.notion: Notion = notion
         self.relation = relation
         self.grows = seek == "smallest"  # privacy grows with the parameter
@@ -167,6 +167,8 @@ class Family:
     def _miss(self, value: float) -> float:
         """Return the relative excess of epsilon without hints; 0 if epsilon and delta are met."""
         curve = self.account(value)
+        if self.epsilon == 0:  # a target for the advantage; epsilon has no scale
+            return max(curve.delta(0.0) / self.delta - 1, 0.0)
         miss = curve.epsilon(self.delta) / self.epsilon - 1
         if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
             return 0.0
@@ -255,7 +257,15 @@ class Family:
 
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
-        best = self.asked(value)[0].epsilon(self.delta)
+        curve = self.asked(value)[0]
+        best = curve.epsilon(self.delta)
+        if self.epsilon == 0:
+            return Infeasible(
+                f"Expected advantage={self.delta:g} to be reachable: the smallest one is "
+                f"{curve.advantage():.6g}, where the parameter is {value:g}. Raise the advantage, "
+                "or widen the domain.",
+                best,
+            )
         return Infeasible(
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
             f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
@@ -279,6 +289,61 @@ class Family:
             f"No proof found near {value!r} for {curve.mechanism!r} with notion={found.notion!r}. "
             "Omit certify to get the float result."
         )
+
+
+class RateFamily(Family):
+    """A family whose attacks have at most a true positive rate at a false positive rate."""
+
+    def __init__(
+        self,
+        make: Make,
+        true_positive_rate: float,
+        false_positive_rate: float,
+        seek: Seek = "smallest",
+        notion: Notion = "tightest",
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    ) -> None:
+        super().__init__(make, math.nan, true_positive_rate, seek, notion, relation)
+        self.rate = false_positive_rate
+
+    @property
+    def mu(self) -> float:
+        """The mu of the Gaussian trade-off through both rates; 1 if there is none."""
+        from scipy.special import ndtri
+
+        return float(ndtri(self.delta) - ndtri(self.rate)) if self.rate > 0 else 1.0
+
+    def asked(self, value: float) -> tuple[Curve, Answer]:
+        """Return the curve at a value and the log of its true positive rate, cached."""
+        if value not in self._asked:
+            curve = self.account(value)
+            log_rate = math.log(max(curve.true_positive_rate(self.rate), math.ulp(0.0)))
+            self._asked[value] = curve, Answer(log_rate)
+        return self._asked[value]
+
+    def aim(self, resolution: float) -> float:
+        """Return the log of the largest true positive rate, with a margin for the search."""
+        return math.log(self.delta) - resolution
+
+    def _miss(self, value: float) -> float:
+        rate = self.asked(value)[0].true_positive_rate(self.rate)
+        return max(rate / self.delta - 1, 0.0)
+
+    def _afresh(self, value: float) -> float:
+        return max(self.asked(abs(value))[1].value - math.log(self.delta), -50.0)
+
+    def _infeasible(self) -> Infeasible:
+        value = abs(max(self.tried)[0])
+        best = math.exp(self.asked(value)[1].value)
+        return Infeasible(
+            f"Expected true_positive_rate={self.delta:g} at false_positive_rate={self.rate:g} to "
+            f"be reachable: the smallest one is {best:.6g}, where the parameter is {value:g}. "
+            "Raise the true positive rate, or widen the domain.",
+            math.inf,
+        )
+
+    def _certified(self, value: float, *, integer: bool) -> float:
+        raise NotCertified("A true positive rate cannot be certified. Omit certify.")
 
 
 def _rises(before: float, after: float) -> bool:

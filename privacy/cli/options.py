@@ -46,7 +46,19 @@ def _word_option(flag: str, words: Callable[[], Iterable[str]], text: str) -> cl
     return click.Option([flag], metavar="NAME", shell_complete=complete, help=text)
 
 
+_ATTACKS = {
+    "advantage": "Largest true positive rate minus false positive rate of an attack.",
+    "true_positive_rate": "Largest true positive rate of an attack at --false-positive-rate.",
+    "false_positive_rate": "False positive rate of an attack.",
+    "bayes_risk": "Least error probability of an attack at --prior.",
+    "prior": "Probability that the record is present.",
+}
+
 OPTIONS: dict[str, click.Option] = {
+    **{
+        name: _number_option("--" + name.replace("_", "-"), text=text)
+        for name, text in _ATTACKS.items()
+    },
     "epsilon": _number_option("--epsilon", text=TEXTS["epsilon"]),
     "delta": _number_option("--delta", text=TEXTS["delta"]),
     "rho": _number_option("--rho", text="rho of zCDP."),

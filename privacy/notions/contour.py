@@ -8,7 +8,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
@@ -18,7 +20,7 @@ from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
-from privacy.losses.quadrature import Direction, LossModel
+from privacy.losses.quadrature import Array, Direction, LossModel
 from privacy.losses.worst import dominates
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, few_steps
@@ -28,6 +30,9 @@ from privacy.notions.selection import BestOfCurve
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import LogDeltas
 
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
@@ -147,6 +152,26 @@ class ContourCurve(Curve):
     def _few(self, epsilon: float) -> float:
         """Return an upper bound on log delta by direct sums."""
         return max(few_steps.log_delta(one, epsilon) for one in self._whole)
+
+    vectorized: ClassVar[bool] = True
+    """Many epsilons share an integration line, and a closed form takes microseconds."""
+
+    def _profile(self) -> "LogDeltas":
+        if self._closed_form is not None:
+            return super()._profile()
+        directions = [(total, contour_integral.Lines()) for total in self._whole]
+
+        def log_deltas(epsilons: Array) -> tuple[Array, Array]:
+            worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+            for total, lines in directions:
+                value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
+                worst, error = np.maximum(worst, value), np.maximum(error, off)
+            for k in np.flatnonzero(error > _LOOSE):
+                if self._has_basic(error[k]):
+                    worst[k] = min(worst[k], self._basic(float(epsilons[k])))
+            return worst, error
+
+        return log_deltas
 
     def _worst(self, bounds: Iterable[Bound]) -> Answer:
         values, errors, _ = zip(*bounds, strict=True)

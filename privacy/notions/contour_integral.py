@@ -15,14 +15,12 @@ docs/theory/contour.md has the derivation.
 
 import math
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privacy.losses.characteristic import centered_characteristic
-from privacy.losses.quadrature import (
-    Complex,
-)
+from privacy.losses.quadrature import Array, Complex
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
@@ -32,6 +30,7 @@ _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
 _LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # of a line that needs more
 _MOST_LINES = 12  # for one epsilon; the first one nearly always suffices
+_MOST_FAILURES = 4  # of single epsilons, before the rest gets a simple bound
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # multiples of the saddle point at which K is computed
 _BESIDE = np.concatenate(
@@ -201,6 +200,45 @@ class Line:
             self.error = (2 * lost + alias) / total + smoothing + 2 * off
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
+    def log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
+        """Return upper bounds on log delta at several epsilons, and their relative error bounds."""
+        total, slope = self._sums(self.mean - epsilons)
+        slope = slope / np.maximum(total, 1e-300)
+        size = np.abs(self._terms)
+        phase = 4 * ULP * (abs(self.mean) + float(epsilons.max())) * self.frequency
+        rounding = (64 + 2 * math.isqrt(size.size)) * ULP  # of the powers and of the sums
+        off_by = size * np.expm1(np.minimum(self._error + phase + rounding, 700.0))
+        lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
+        exponent = self.value - self.c * epsilons
+        off = self.value_error + 4 * ULP * (self.value + self.c * epsilons + 1)
+        beside = self._alias_bound - self._beside * epsilons[:, None]
+        beside += (self.c * epsilons - self.value)[:, None]
+        near = [beside[:, self._left].min(axis=1), beside[:, ~self._left].min(axis=1)]
+        alias = np.exp(np.minimum(near, 50.0)).sum(axis=0)
+        spread = self._dummy * np.clip(np.abs(slope), self.c + 1, 1e100) ** 2
+        error = (2 * lost + alias) / np.maximum(total, 1e-300)
+        error += np.expm1(np.minimum(spread, 50.0)) + 2 * off
+        error += np.sqrt(spread) if self._kinked else 0.0
+        bound = exponent + off + np.log(np.maximum(total, 0.0) + lost)
+        return np.minimum(bound, 0.0), np.where(total > lost, error, math.inf)
+
+    def _sums(self, drift: Array) -> tuple[Array, Array]:
+        """Return the real sums over k of T_k z^k and t_k T_k z^k, with z = exp(i drift step).
+
+        The nodes form a matrix with indices k = block * row + column, so that two small tables of
+        powers and a matrix product replace one exponential per node.
+        """
+        count = self.frequency.size
+        block = math.isqrt(count - 1) + 1
+        rows = -(-count // block)
+        terms = np.zeros((2, rows * block), dtype=complex)
+        terms[:, :count] = self._terms, self._terms * self._t
+        turn = drift[:, None] * self.step
+        column = np.exp(1j * (turn * np.arange(block)))
+        row = np.exp(1j * (turn * (block * np.arange(rows))))
+        found = [((row @ each) * column).real.sum(axis=1) for each in terms.reshape(2, rows, block)]
+        return found[0], found[1]
+
 
 def _log1p(x: Complex) -> Complex:
     """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
@@ -261,6 +299,84 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
             return Bound(0.0, math.inf, near)
         value = 0.0
     return Bound(min(value, _rough_log_delta(total, epsilon, c)), math.inf, c)
+
+
+class Lines:
+    """The lines of one direction that several calls of `log_deltas` share."""
+
+    def __init__(self) -> None:
+        self.found: list[Line] = []
+        self.failures = 0
+
+
+def log_deltas(
+    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float = -math.inf
+) -> tuple[Array, Array]:
+    """Return upper bounds on log delta at several epsilons in one direction, and their errors.
+
+    `lines` has those of earlier calls; new ones are added. Bounds that are not above `enough`,
+    those of the other direction, need not be tight.
+    """
+    if not (lost := total.lost):
+        return _log_deltas(total, epsilons, lines, enough)
+    # of the other direction, the part that is due to finite losses
+    rest = (np.exp(enough) - lost) / max(1 - lost, ULP)
+    least = np.log(rest, out=np.full(epsilons.shape, -math.inf), where=rest > 0)
+    value, error = _log_deltas(total, epsilons, lines, least)
+    kept = math.log1p(-lost) if lost < 1 else -math.inf
+    value = np.logaddexp(value + kept, math.log(lost)) + 8 * ULP
+    return np.minimum(value, 0.0), error
+
+
+def _log_deltas(
+    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float
+) -> tuple[Array, Array]:
+    """Return the bounds for the finite losses of the models."""
+    value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
+    beyond = epsilons >= total.supremum
+    value[beyond], error[beyond] = -math.inf, 0.0
+
+    def improve(line: Line, where: Any) -> None:
+        new, off = line.log_deltas(epsilons[where])
+        better = (off < error[where]) & (off < 1)
+        value[where] = np.where(better, new, np.minimum(value[where], new))
+        error[where] = np.where(better, off, error[where])
+
+    for line in lines.found:
+        if (loose := np.flatnonzero((error > _LOOSE) & (value > enough))).size:
+            improve(line, loose)
+    for _ in range(_MOST_LINES):
+        loose = np.flatnonzero((error > _LOOSE) & (value > enough))
+        if not loose.size:
+            break
+        middle = float(epsilons[loose[loose.size // 2]])
+        try:
+            line = _line(
+                total, total.saddle(middle, lines.found[-1].c if lines.found else 1.0), middle
+            )
+        except ArithmeticError:
+            break
+        improve(line, loose)
+        lines.found.append(line)
+        if not error[loose[loose.size // 2]] <= _LOOSE:  # as sums of atoms: no line is better
+            break
+    for k in np.flatnonzero((error == math.inf) & (value > enough)):
+        if lines.failures >= _MOST_FAILURES:
+            value[k] = min(float(value[k]), _chernoff(total, float(epsilons[k])))
+            continue
+        bound = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
+        value[k], error[k] = min(float(value[k]), bound.value), bound.error
+        lines.failures += bound.error == math.inf
+    error[value <= enough] = 0.0
+    return np.minimum(value, 0.0), error
+
+
+def _chernoff(total: LossSum, epsilon: float) -> float:
+    """Return an upper bound on log delta from the moment at the saddle point."""
+    try:
+        return _rough_log_delta(total, epsilon, total.saddle(epsilon, 1.0))
+    except ArithmeticError:
+        return 0.0
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> Line:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint
@@ -18,6 +18,10 @@ from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss
 from privacy.numerics.rounding import U, least, ratio_up, round_up, sum_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
+from privacy.risk import GaussianBound, remainder_of
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import Array
 
 _ROUNDING = 4 * U
 
@@ -55,6 +59,17 @@ class GaussianCurve(Curve):
 
     def _least_delta(self) -> float:
         return super()._least_delta() if self.mu_squared else 0.0
+
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
+        """Return bounds on 1 - G_mu(a) = Phi(Phi^-1(a) + mu)."""
+        from privacy.tradeoffs import gaussian_rates
+
+        return gaussian_rates(self.mu, rates)
+
+    def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
+        """Return mu itself, with no regret and no remainder."""
+        remainder_of(remainder)
+        return GaussianBound(self.mu, 0.0, 0.0)
 
     def _plus(self, others: Sequence["GaussianCurve"]) -> "GaussianCurve":
         return GaussianCurve(self.relation, sum_up(curve.mu_squared for curve in (self, *others)))

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import ClaimPair
+from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, SampledGaussianPair
 from privacy.losses.grids import own_lattice, spacing
@@ -330,7 +330,7 @@ class LossCurve(Curve):
     @cached_property
     def _closed_form(self) -> Profile | None:
         if not self.parts:
-            return GaussianPair(self.mu_squared).profile
+            return (GaussianPair(self.mu_squared) if self.mu_squared else NO_LOSS).profile
         (pair, count), *others = self.parts.items()
         alone = count == 1 and not others and not self.mu_squared
         return pair.profile if alone and pair.exact_profile else None
@@ -446,6 +446,8 @@ def _excess(found: Bracket) -> float:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> LossCurve | None:
     """Return the curve of one release of a pair, None for moment bounds."""
+    if loss == NO_LOSS:
+        return LossCurve(relation, {})
     if isinstance(loss, GaussianPair):
         return LossCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
     if not isinstance(loss, LossPair) or not loss.gridded:

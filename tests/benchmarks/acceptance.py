@@ -642,6 +642,48 @@ def mechanisms_choice(_: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures())
 
 
+@benchmark("risk")
+def risk(_: argparse.Namespace) -> Iterator[Figure]:
+    """Time trade-offs and targets for attacks; attack a million draws by likelihood ratio."""
+    import numpy as np
+    from scipy.special import ndtr, ndtri
+
+    rates = np.linspace(0, 1, 1000)
+    one = median_cpu(lambda x: dp.account(sampled(x, 0.01, 1000)).tradeoff(0.01), 21)
+    yield Figure("one point of a trade-off, T = 1000", 1e3 * one, "ms", 5)
+    many = median_cpu(lambda x: dp.account(sampled(x, 0.01, 1000)).tradeoff(rates), 5)
+    yield Figure("1,000 points", 1e3 * many, "ms", 100)
+    run = {"sampling_probability": 0.01, "steps": 1000}
+    found = median_cpu(lambda x: dp.noise_multiplier(advantage=0.1 * x, **run), 5)
+    yield Figure("sigma for an advantage of 0.1", 1e3 * found, "ms", 100)
+    found = median_cpu(
+        lambda x: dp.noise_multiplier(true_positive_rate=0.1 * x, false_positive_rate=0.01, **run),
+        5,
+    )
+    yield Figure("sigma for a true positive rate", 1e3 * found, "ms", 100)
+    exact = 1 - ndtr(ndtri(rates) + 0.7)
+    off = np.abs(dp.account(dp.Gaussian(1 / 0.7), notion="contour").tradeoff(rates) - exact).max()
+    yield Figure("error against the closed form for Gaussians", float(off), "", 1e-9)
+    draws, q, steps, sigma = 1_000_000, 0.1, 20, 1.0
+    generator = np.random.default_rng(7)
+    scores = np.zeros((2, draws))
+    for present, score in enumerate(scores):
+        for _turn in range(steps):
+            shift = (generator.random(draws) < q) * present
+            x = sigma * generator.standard_normal(draws) + shift
+            score += np.log1p(q * np.expm1((x - 0.5) / sigma**2))
+    curve = dp.account(sampled(sigma, q, steps))
+    beaten = -math.inf
+    for cut in np.quantile(scores[0], [0.1, 0.5, 0.9, 0.99, 0.999, 0.9999]):
+        for low, high in ((scores[0] > cut, scores[1] > cut), (scores[1] <= cut, scores[0] <= cut)):
+            rate, hit = low.mean(), high.mean()
+            # one-sided bounds, 5 standard errors each
+            least = hit - 5 * math.sqrt(hit * (1 - hit) / draws) - 25 / draws
+            most = rate + 5 * math.sqrt(rate * (1 - rate) / draws) + 25 / draws
+            beaten = max(beaten, least - curve.true_positive_rate(min(most, 1.0)))
+    yield Figure("an attack on 1e6 draws above the curve's bound by", float(beaten), "", 0)
+
+
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
     """Check soundness, time and memory on random extreme queries."""

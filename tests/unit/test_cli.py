@@ -368,7 +368,7 @@ class TestExplain:
     def test_without_poisson_the_record_takes_part_for_certain(self):
         run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.01, "--steps", 100)
         found = answer("explain", *run, "--epochs", 3)
-        assert list(found) == [*KEYS, "epsilon_without_poisson", "statement"]
+        assert list(found) == [*KEYS, "epsilon_without_poisson", "attack", "statement"]
         unknown = answer("explain", *run)
         assert unknown["epochs"] == 100
         for answered, epochs in ((found, 3), (unknown, 100)):
@@ -789,3 +789,38 @@ def test_an_option_that_a_command_has_is_not_taken_for_another_tools():
 
 def test_an_unknown_command_without_a_close_match_gets_no_suggestion():
     assert CliRunner().invoke(main, ["zzz"]).stderr.endswith("No such command 'zzz'.\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [
+        (("--advantage", "0.1"), "advantage"),
+        (("--true-positive-rate", "0.1", "--false-positive-rate", "0.01"), "true_positive_rate"),
+        (("--bayes-risk", "0.4", "--prior", "0.5"), "bayes_risk"),
+    ],
+)
+def test_sigma_for_a_risk(target, key):
+    done = CliRunner().invoke(main, ["sigma", *target, "-q", "0.01", "--steps", "100", "--json"])
+    found = json.loads(done.stdout)
+    wanted = {"target": found[f"target_{key}"], "found": found[key]}
+    assert wanted["found"] == pytest.approx(wanted["target"], rel=1e-6)
+    given = dict(
+        zip((flag[2:].replace("-", "_") for flag in target[::2]), target[1::2], strict=True)
+    )
+    noise = dp.noise_multiplier(
+        **{name: float(value) for name, value in given.items()},
+        sampling_probability=0.01,
+        steps=100,
+    )
+    assert found["noise_multiplier"] == pytest.approx(noise, rel=1e-6)
+
+
+def test_one_target_for_sigma():
+    done = CliRunner().invoke(main, ["sigma", "--advantage", "0.1", "--epsilon", "1"])
+    assert done.exit_code == 2
+    assert "Expected one target" in done.stderr
+
+
+def test_delta_at_epsilon_0_is_the_advantage():
+    done = CliRunner().invoke(main, ["delta", "--epsilon", "0", "--sigma", "2", "--json"])
+    assert json.loads(done.stdout)["delta"] == pytest.approx(2 * ndtr(0.25) - 1, rel=1e-12)

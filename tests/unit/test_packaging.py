@@ -36,6 +36,7 @@ PUBLIC_NAMES = [
     "FixedSizeSampled",
     "FiniteMechanism",
     "Gaussian",
+    "GaussianBound",
     "Guarantee",
     "IndividualBudget",
     "Infeasible",

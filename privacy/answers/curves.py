@@ -1,0 +1,216 @@
+"""The values of `dpcalib curve`: one quantity against another, by one or several methods."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import privacy as dp
+from privacy import checks
+from privacy.answers.batches import run_of
+from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.records import Record, record
+from privacy.answers.runs import NOISE
+
+Track = Callable[[Sequence[float]], Iterable[float]]
+"""Yields the given values, and may show how many are done."""
+
+_SHARED = ("clip_norm", "relation")
+KINDS: dict[str, tuple[Asked, str, str]] = {
+    "epsilon_against_steps": (
+        Asked(NOISE, ("delta",), ("sampling_probability", "steps", *_SHARED)),
+        "steps",
+        "epsilon",
+    ),
+    "delta_against_epsilon": (
+        Asked(NOISE, (), ("epsilon", "sampling_probability", "steps", *_SHARED)),
+        "epsilon",
+        "delta",
+    ),
+    "sigma_against_epsilon": (
+        Asked((), ("delta",), ("epsilon", "sampling_probability", "steps", *_SHARED)),
+        "epsilon",
+        "sigma",
+    ),
+    "sigma_against_sampling_probability": (
+        Asked((), ("epsilon", "delta"), ("sampling_probability", "steps", *_SHARED)),
+        "sampling_probability",
+        "sigma",
+    ),
+    "tradeoff": (
+        Asked(NOISE, (), ("sampling_probability", "steps", *_SHARED)),
+        "false_positive_rate",
+        "false_negative_rate",
+    ),
+}
+"""Each kind with its options and its axes."""
+NAMES = tuple(dict.fromkeys(name for asked, *_ in KINDS.values() for name in asked.names))
+_ENDS = {"steps": 1000, "epsilon": 10.0, "sampling_probability": 1.0}
+_LEAST_DELTA = 1e-10
+
+
+def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
+    """Compute one quantity against another.
+
+    Parameters
+    ----------
+    options
+        ``kind``, one of ``"epsilon_against_steps"``, ``"delta_against_epsilon"``,
+        ``"sigma_against_epsilon"``, ``"sigma_against_sampling_probability"`` and ``"tradeoff"``;
+        ``notions``, a list of accounting methods (``["tightest"]``); ``points``, the number of
+        values (30); and the options of a run, as in `privacy.answers.sigma`. The option on the
+        horizontal axis is its largest value.
+    track
+        Wraps the values of the horizontal axis, for example to show progress.
+
+    Returns
+    -------
+    dict
+        The record that the command prints with ``--json``: the ``values`` of the horizontal axis,
+        and ``series`` with one list of bounds per accounting method.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is missing, unknown, given twice or outside its domain.
+    UnsupportedMechanism
+        An accounting method has no proven bound.
+    """
+    given = dict(named(options, ("kind", "notions", "points", *NAMES)))
+    kind, points = given.pop("kind", None), given.pop("points", None)
+    notions = given.pop("notions", None) or ["tightest"]
+    if kind not in KINDS:
+        remedy = "Pass the curve to compute."
+        raise ValueError(checks.expected("kind", kind, f"one of {', '.join(KINDS)}", remedy))
+    asked, across, up = KINDS[kind]
+    if unused := [n for n, v in given.items() if v is not None and n not in asked.names]:
+        raise ValueError(f"Remove {flags(unused)}: it has no effect on this curve.")
+    count = checks.count("points", 30 if points is None else points, "Pass at least 2 points.")
+    if count < 2:
+        raise ValueError(checks.expected("points", count, ">= 2", "Pass at least 2 points."))
+    values = asked.settled({name: given.get(name) for name in asked.names})
+    from privacy.accounting import check_notion
+
+    for notion in notions:
+        check_notion(notion)
+    given_end = given.get(across) is not None
+    at = _values(kind, across, values, given_end=given_end, count=count)
+    ask = _ASK[kind]
+    series: dict[str, list[float]] = {notion: [] for notion in notions}
+    for value in track(at):
+        for notion, found in series.items():
+            found.append(ask(values | {"notion": notion}, value))
+    return record(
+        "curve",
+        {
+            "kind": kind,
+            "across": across,
+            "up": up,
+            "values": at,
+            "series": series,
+            "given": {
+                name: str(value) if name == "relation" else value
+                for name, value in values.items()
+                if name != across
+            },
+        },
+    )
+
+
+def _values(kind: str, across: str, values: Values, *, given_end: bool, count: int) -> list[float]:
+    """Return the values of the horizontal axis."""
+    import numpy as np
+
+    if kind == "tradeoff":
+        return list(np.linspace(0, 1, count).tolist())
+    end = values[across] if given_end else _ENDS[across]
+    if across == "steps":
+        return sorted({int(value) for value in np.linspace(1, end, count).round()})
+    if kind == "delta_against_epsilon":
+        if not given_end:
+            reach = _account(values).epsilon(_LEAST_DELTA)
+            end = reach if 0 < reach < 700 else end
+        return list(np.linspace(0, end, count).tolist())
+    low = end / 100 if across == "epsilon" else end / 1000
+    return [*np.geomspace(low, end, count)[:-1].tolist(), end]
+
+
+def _account(values: Values) -> dp.Curve:
+    return dp.account(
+        run_of(values), notion=values.get("notion", "tightest"), relation=values["relation"]
+    )
+
+
+def _sigma(values: Values) -> float:
+    from privacy.answers.units import sigma_from_noise_multiplier
+
+    noise = dp.noise_multiplier(
+        **{name: values[name] for name in ("epsilon", "delta", "sampling_probability", "steps")},
+        notion=values["notion"],
+        relation=values["relation"],
+    )
+    return sigma_from_noise_multiplier(noise, values["clip_norm"])
+
+
+_ASK: dict[str, Callable[[Values, float], float]] = {
+    "epsilon_against_steps": lambda values, x: _account(values | {"steps": x}).epsilon(
+        values["delta"]
+    ),
+    "delta_against_epsilon": lambda values, x: _account(values).delta(x),
+    "sigma_against_epsilon": lambda values, x: _sigma(values | {"epsilon": x}),
+    "sigma_against_sampling_probability": lambda values, x: _sigma(
+        values | {"sampling_probability": x}
+    ),
+    "tradeoff": lambda values, x: _account(values).tradeoff(x),
+}
+
+
+def budget_over_time(plan: Mapping[str, Any] | dp.Plan, *, track: Track = iter) -> Record:
+    """Compute epsilon of the first k parts of a plan, for every k.
+
+    Parameters
+    ----------
+    plan
+        A mapping that `privacy.plan_from_json` reads, or a plan.
+    track
+        As in `curve`.
+
+    Returns
+    -------
+    dict
+        As in `curve`, with the name of each part in ``parts``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The mapping is not a valid plan.
+    UnsupportedMechanism
+        The plan's accounting method does not support it.
+    """
+    plan = plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan)
+    parts = [part for _, part in plan.parts]
+    numbers = list(range(1, len(parts) + 1))
+    spent = [
+        dp.account(
+            dp.compose(*parts[: int(k)]), notion=plan.notion, relation=plan.relation
+        ).epsilon(plan.delta)
+        for k in track(numbers)
+    ]
+    series: dict[str, list[float]] = {plan.notion: spent}
+    if plan.epsilon is not None:
+        series["budget"] = [plan.epsilon] * len(parts)
+    return record(
+        "curve",
+        {
+            "kind": "plan",
+            "across": "parts",
+            "up": "epsilon",
+            "values": numbers,
+            "series": series,
+            "parts": [name for name, _ in plan.parts],
+            "given": {
+                "delta": plan.delta,
+                "relation": str(plan.relation),
+                "unit": plan.unit,
+                "name": plan.name,
+            },
+        },
+    )

@@ -1,0 +1,79 @@
+"""Targets for what an attacker achieves, in place of epsilon and delta."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import privacy as dp
+from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.records import Record, record
+
+KINDS = (("advantage",), ("true_positive_rate", "false_positive_rate"), ("bayes_risk", "prior"))
+RISKS = tuple(name for kind in KINDS for name in kind)
+
+
+@dataclass(frozen=True)
+class Targeted(Asked):
+    """The options of a function that also takes a target for attacks."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All options."""
+        return (*super().names, *RISKS)
+
+    def settled(self, options: Mapping[str, Any]) -> Values:
+        """Return the validated options, as `Asked.settled`, for one kind of target."""
+        values = named(options, self.names)
+        given = {name for name in (*self.needs, *RISKS) if values.get(name) is not None}
+        if given.isdisjoint(RISKS):
+            return super().settled(options)
+        kind = next((kind for kind in KINDS if given == set(kind)), None)
+        if kind is None:
+            kinds = "; ".join(flags(kind) for kind in (self.needs, *KINDS))
+            raise ValueError(f"Expected one target. Pass the options of one of: {kinds}.")
+        return Asked(needs=kind, takes=self.takes).settled(options)
+
+
+def risks_of(curve: dp.Curve, values: Values) -> Record:
+    """Return what an attacker achieves at most, at the rates or the prior of a target."""
+    if "prior" in values:
+        return {"prior": values["prior"], "bayes_risk": curve.bayes_risk(values["prior"])}
+    if "false_positive_rate" in values:
+        rate = values["false_positive_rate"]
+        return {"true_positive_rate": curve.true_positive_rate(rate), "false_positive_rate": rate}
+    return {"advantage": curve.advantage()}
+
+
+def calibrated(name: str, values: Values) -> Record:
+    """Return the record of the smallest noise that meets a target for attacks."""
+    from privacy.answers.batches import run_of
+    from privacy.answers.runs import sigma_of
+
+    target = {name: values[name] for name in RISKS if name in values}
+    noise = dp.calibrate(
+        lambda noise: run_of(values | {"noise_multiplier": noise}),
+        **target,
+        notion=values["notion"],
+        relation=values["relation"],
+        certify=values.get("certify", False),
+    )
+    found = values | {"noise_multiplier": noise}
+    curve = dp.account(run_of(found), notion=values["notion"], relation=values["relation"])
+    return record(
+        name,
+        {
+            "noise_multiplier": noise,
+            "sigma": sigma_of(found),
+            "clip_norm": values["clip_norm"],
+            **risks_of(curve, values),
+            **{f"target_{name}": value for name, value in target.items() if name in _BOUNDED},
+            "sampling_probability": values["sampling_probability"],
+            "steps": values["steps"],
+            "relation": str(values["relation"]),
+            "notion": values["notion"],
+            "certified": values.get("certify", False),
+        },
+    )
+
+
+_BOUNDED = ("advantage", "true_positive_rate", "bayes_risk")

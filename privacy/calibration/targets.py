@@ -1,0 +1,69 @@
+"""The targets of a calibration: (epsilon, delta), or a bound on what an attacker achieves."""
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any, TypedDict
+
+from privacy import checks
+from privacy.accounting import Notion
+from privacy.calibration.search import Family, Make, RateFamily, Seek
+from privacy.relations import NeighboringRelation
+from privacy.risk import bayes_target
+
+
+class Target(TypedDict, total=False):
+    """The keywords of a target: give one pair, or ``advantage`` alone."""
+
+    epsilon: float
+    delta: float
+    advantage: float
+    true_positive_rate: float
+    false_positive_rate: float
+    bayes_risk: float
+    prior: float
+
+
+_KINDS = (
+    ("epsilon", "delta"),
+    ("advantage",),
+    ("true_positive_rate", "false_positive_rate"),
+    ("bayes_risk", "prior"),
+)
+
+
+def family_for(
+    make: Make,
+    target: Mapping[str, float | None],
+    seek: Seek,
+    notion: Notion,
+    relation: NeighboringRelation,
+) -> Family:
+    """Return the family with its target, checked."""
+    given: dict[str, Any] = {name: value for name, value in target.items() if value is not None}
+    for kind in _KINDS:
+        missing = [name for name in kind if name not in given]
+        if given and missing and given.keys() <= set(kind):
+            rule = f"given with {' and '.join(given)}"
+            raise TypeError(checks.expected(missing[0], None, rule, "Pass both."))
+    if tuple(given) not in {order for kind in _KINDS for order in permutations(kind)}:
+        kinds = "; ".join(" and ".join(kind) for kind in _KINDS)
+        remedy = f"Pass one of: {kinds}."
+        raise TypeError(checks.expected("target", sorted(given), "one target", remedy))
+    if "epsilon" in given:
+        pair = checks.epsilon(given["epsilon"]), checks.query_delta(given["delta"])
+    elif "advantage" in given:
+        remedy = "Pass the largest true positive rate minus false positive rate, such as 0.1."
+        pair = 0.0, checks.real("advantage", given["advantage"], remedy, above=0, below=1)
+    elif "bayes_risk" in given:
+        pair = bayes_target(given["bayes_risk"], given["prior"])
+    else:
+        remedy = "Pass a rate, such as 0.01."
+        rare = checks.real(
+            "false_positive_rate", given["false_positive_rate"], remedy, above=0, below=1
+        )
+        remedy = "Pass a rate above the false positive rate."
+        rate = checks.real(
+            "true_positive_rate", given["true_positive_rate"], remedy, above=rare, below=1
+        )
+        return RateFamily(make, rate, rare, seek, notion, relation)
+    return Family(make, *pair, seek, notion, relation)

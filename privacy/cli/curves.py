@@ -1,0 +1,162 @@
+"""`dpcalib curve`: one quantity against another, as a table, JSON, CSV or a picture."""
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+import privacy as dp
+from privacy.answers import curves as answers
+from privacy.answers.options import flags
+from privacy.answers.records import Record
+from privacy.cli import options, output
+from privacy.cli.help import Command
+from privacy.cli.questions import JSON, refusals
+
+_AGAINST = {
+    "epsilon_against": ("steps",),
+    "delta_against": ("epsilon",),
+    "sigma_against": ("epsilon", "sampling-probability"),
+}
+_LARGE, _WIDE = 15, 64
+
+
+def _track(values: Sequence[float]) -> Iterable[float]:
+    """Yield the values, with a progress bar on a terminal."""
+    if not sys.stderr.isatty():
+        return values
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(values, description="points", console=Console(stderr=True), transient=True)
+
+
+def _curve(
+    *,
+    file: Path | None,
+    tradeoff: bool,
+    notion: tuple[str, ...],
+    points: int | None,
+    as_json: bool,
+    as_csv: bool,
+    plot: Path | None,
+    **typed: Any,
+) -> None:
+    """Compute one quantity against another.
+
+    Pass one of --epsilon-against, --delta-against, --sigma-against, --tradeoff
+    and --plan. The option of the horizontal axis, such as --steps, is its
+    largest value. Repeat --notion to compare accounting methods.
+
+    \b
+    dpcalib curve --epsilon-against steps -q 0.01 --sigma 1 --delta 1e-5
+    """
+    against = {name: typed.pop(name) for name in _AGAINST}
+    kinds = [f"{name}_{value}".replace("-", "_") for name, value in against.items() if value]
+    kinds += ["tradeoff"] * tradeoff + ["plan"] * (file is not None)
+    with refusals():
+        if len(kinds) != 1:
+            ways = "--epsilon-against, --delta-against, --sigma-against, --tradeoff, --plan"
+            raise ValueError(f"Expected exactly one curve. Pass one of {ways}.")
+        if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"Expected --plot {plot} to end with .png, .svg or .pdf. Rename it.")
+        if file is not None:
+            if given := [name for name, value in typed.items() if value is not None]:
+                raise ValueError(f"Remove {flags(given)}: the plan has all parameters.")
+            found = answers.budget_over_time(dp.load_plan(file), track=_track)
+        else:
+            asked = {"kind": kinds[0], "notions": list(notion), "points": points, **typed}
+            found = answers.curve(asked, track=_track)
+        if plot is not None:
+            _save(found, plot)
+    if as_json:
+        click.echo(output.to_json(found))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow([found["across"], *found["series"]])
+        writer.writerows(zip(found["values"], *found["series"].values(), strict=True))
+    elif plot is None:
+        _show(found)
+
+
+def _save(found: Record, path: Path) -> None:
+    try:
+        from privacy.plotting import plot_curve
+    except ImportError:
+        raise ValueError("--plot needs matplotlib. Run: pip install 'dpcalib[plot]'") from None
+    plot_curve(found).savefig(path)
+
+
+def _show(found: Record) -> None:
+    down = found["up"] == "false_negative_rate"
+    shown = partial(output.shown, found["up"], up=not down)
+    rows = [
+        (f"{value:.6g}", *(shown(each[k]) for each in found["series"].values()))
+        for k, value in enumerate(found["values"])
+    ]
+    if sys.stdout.isatty():
+        click.echo(text_plot(found))
+    label = found["up"].replace("_", " ")
+    head = (found["across"].replace("_", " "), *(f"{label} ({one})" for one in found["series"]))
+    output.columns(label, head, rows)
+
+
+def text_plot(found: Record) -> str:
+    """Return the curves as text, each with its own mark."""
+    finite = [
+        (float(x), float(y), mark)
+        for mark, each in zip("*o+x#%@&", found["series"].values(), strict=False)
+        for x, y in zip(found["values"], each, strict=True)
+        if y != "inf"
+    ]
+    if not finite:
+        return ""
+    left, right = min(x for x, *_ in finite), max(x for x, *_ in finite)
+    low, high = min(y for _, y, _ in finite), max(y for _, y, _ in finite)
+    canvas = [[" "] * _WIDE for _ in range(_LARGE)]
+    for x, y, mark in finite:
+        column = round((x - left) / ((right - left) or 1) * (_WIDE - 1))
+        row = round((high - y) / ((high - low) or 1) * (_LARGE - 1))
+        canvas[row][column] = mark
+    lines = [" |" + "".join(row).rstrip() for row in canvas]
+    lines[0] += f"  {high:.4g}"
+    lines[-1] += f"  {low:.4g}"
+    marks = ", ".join(f"{m} {n}" for m, n in zip("*o+x#%@&", found["series"], strict=False))
+    foot = f"{found['across'].replace('_', ' ')} from {left:.4g} to {right:.4g}"
+    return "\n".join([*lines, " +" + "-" * _WIDE, f"  {foot}; {marks}"])
+
+
+def _choice(name: str, values: tuple[str, ...]) -> click.Option:
+    flag = "--" + name.replace("_", "-")
+    what = f"{name.removesuffix('_against')} against one of: {', '.join(values)}."
+    return click.Option([flag], type=click.Choice(values), help=what.capitalize())
+
+
+curve = Command(
+    "curve",
+    params=[
+        *(_choice(name, values) for name, values in _AGAINST.items()),
+        click.Option(["--tradeoff"], is_flag=True, help="False negative against positive rate."),
+        click.Option(
+            ["--plan", "file"],
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Epsilon after each part of a plan (TOML).",
+        ),
+        *(options.OPTIONS[name] for name in answers.NAMES),
+        click.Option(["--notion"], multiple=True, help="Accounting method; may be repeated."),
+        click.Option(["--points"], type=int, help="Number of points.  [default: 30]"),
+        click.Option(
+            ["--plot"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Write a picture (.png, .svg or .pdf) instead of the table.",
+        ),
+        click.Option(["--csv", "as_csv"], is_flag=True, help="Print comma-separated values."),
+        JSON,
+    ],
+    callback=_curve,
+    help=_curve.__doc__,
+)

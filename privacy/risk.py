@@ -1,0 +1,297 @@
+"""What an attacker can achieve against a mechanism: error rates, advantage, Bayes risk.
+
+The attacker knows all other records and decides from the output whether one record was in the
+data. The false positive rate is the probability of deciding "present" if it was absent, the true
+positive rate that of deciding "present" if it was present. All results are conservative: no attack
+does better than reported.
+"""
+
+import math
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, overload
+
+from privacy import checks
+from privacy.numerics.rounding import U, round_up
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from privacy.tradeoffs import Array, Interval, LogDeltas
+
+_PRIOR = "Pass the probability that the record is present, such as 0.5."
+_RATE = "Pass rates, such as 0.01 or numpy.linspace(0, 1, 101)."
+_REMAINDER = "Pass a negligible probability, such as 1e-10."
+
+
+class GaussianBound(NamedTuple):
+    """A Gaussian bound on a trade-off function f: f(a) >= G_mu(a) - remainder for every a.
+
+    Attributes
+    ----------
+    mu
+        G_mu(a) = Phi(Phi^-1(1 - a) - mu) is the trade-off function of mu-GDP.
+    regret
+        The smallest k with f(a + k) - k <= G_mu(a) for every a: how much looser G_mu is.
+    remainder
+        The probability of outputs for which the bound need not hold.
+    """
+
+    mu: float
+    regret: float
+    remainder: float
+
+
+class Risk:
+    """The methods of `Curve` about attacks, computed from its privacy profile."""
+
+    if TYPE_CHECKING:
+        vectorized: ClassVar[bool]
+
+        @property
+        def exact(self) -> bool: ...
+        def delta(self, epsilon: float) -> float: ...
+        def epsilon(self, delta: float) -> float: ...
+        def _profile(self) -> LogDeltas: ...
+
+    @overload
+    def tradeoff(self, false_positive_rate: float) -> float: ...
+    @overload
+    def tradeoff(self, false_positive_rate: "ArrayLike") -> "Array": ...
+    def tradeoff(self, false_positive_rate: "ArrayLike") -> "Array | float":
+        """Return the least false negative rate of any attack, by false positive rate.
+
+        f(a) = max over epsilon >= 0 of 1 - delta(epsilon) - e^epsilon a and
+        e^-epsilon (1 - delta(epsilon) - a) (Dong, Roth and Su 2022, Prop. 2.5).
+
+        Parameters
+        ----------
+        false_positive_rate
+            Any shape, values in [0, 1].
+
+        Returns
+        -------
+        float or numpy.ndarray
+            The same shape. A lower bound; `tradeoff_interval` also gives an upper bound.
+
+        Raises
+        ------
+        ValueError
+            A rate is NaN or outside [0, 1].
+        """
+        return self.tradeoff_interval(false_positive_rate)[0]
+
+    def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
+        """Return lower and upper bounds on f of `tradeoff`.
+
+        Parameters
+        ----------
+        false_positive_rate
+            Any shape, values in [0, 1].
+
+        Returns
+        -------
+        tuple
+            Both bounds, of the same shape. They contain the f of the exact privacy profile. Unless
+            the curve is `exact`, the upper bound is 1 - a, that of no information.
+        """
+        import numpy as np
+
+        from privacy.tradeoffs import shaped
+
+        rates = rates_of("false_positive_rate", false_positive_rate)
+        low, high = self._true_positive_rates(rates.ravel())
+        if not self.exact:
+            low = rates.ravel()
+        least = np.maximum(np.nextafter(1 - high, -1.0), 0.0)
+        return shaped(least, np.maximum(np.nextafter(1 - low, 2.0), least), rates)
+
+    @overload
+    def true_positive_rate(self, false_positive_rate: float) -> float: ...
+    @overload
+    def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array": ...
+    def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array | float":
+        """Return the largest true positive rate of any attack, 1 - f(a).
+
+        Parameters
+        ----------
+        false_positive_rate
+            Any shape, values a in [0, 1].
+
+        Returns
+        -------
+        float or numpy.ndarray
+            The same shape; an upper bound.
+        """
+        rates = rates_of("false_positive_rate", false_positive_rate)
+        found = self._true_positive_rates(rates.ravel())[1].reshape(rates.shape)
+        return float(found) if found.ndim == 0 else found
+
+    def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
+        """Return bounds on 1 - f at rates of shape (n,); the lower ones for an exact profile."""
+        from privacy.tradeoffs import true_positive_rates
+
+        return true_positive_rates(
+            self._profile(), rates, fast=self.vectorized, supremum=self.epsilon(0.0)
+        )
+
+    def advantage(self) -> float:
+        """Return the largest difference of true and false positive rate: delta(0).
+
+        Also the total variation distance between both distributions of the output.
+        """
+        return self.delta(0.0)
+
+    def bayes_risk(self, prior: float) -> float:
+        """Return the least error probability of any attack if the record is present by chance.
+
+        min(p, 1 - p) (1 - delta(|log(p / (1 - p))|)).
+
+        Parameters
+        ----------
+        prior
+            Probability p in [0, 1] that the record is present.
+
+        Returns
+        -------
+        float
+            A lower bound in [0, 1/2].
+        """
+        rare, epsilon = _odds(prior)
+        if rare == 0:
+            return 0.0
+        return max(rare * (1 - self.delta(epsilon)) * (1 - 8 * U), 0.0)
+
+    def positive_predictive_value(
+        self, prior: float, false_positive_rate: "ArrayLike"
+    ) -> "Array | float":
+        """Return the largest probability that a record is present where an attack says so.
+
+        p TPR / (p TPR + (1 - p) FPR), with the largest true positive rate (TPR).
+
+        Parameters
+        ----------
+        prior
+            Probability p in [0, 1] that the record is present.
+        false_positive_rate
+            Any shape, values in [0, 1]; at 0, the limit e^s p / (e^s p + 1 - p) with s the
+            supremum of the privacy loss.
+
+        Returns
+        -------
+        float or numpy.ndarray
+            The same shape as `false_positive_rate`; an upper bound.
+        """
+        import numpy as np
+
+        p = checks.real("prior", prior, _PRIOR, at_least=0, at_most=1)
+        rates = rates_of("false_positive_rate", false_positive_rate)
+        hits = np.asarray(self.true_positive_rate(rates))
+        with np.errstate(all="ignore"):
+            ratio = np.where(rates > 0, hits / rates, math.inf)
+            largest = self.epsilon(0.0)
+            ratio = np.minimum(ratio, math.exp(largest) if largest < 700 else math.inf)
+            found = p / (p + (1 - p) / ratio) if p > 0 else np.zeros_like(ratio)
+        found = np.minimum(found * (1 + 8 * U), 1.0)
+        return float(found) if found.ndim == 0 else found
+
+    def reconstruction_bound(self, prior_success: "ArrayLike") -> "Array | float":
+        """Return the largest success probability of reconstructing a record.
+
+        1 - f(k), with k the success probability of an attacker who sees no output (Hayes,
+        Mahloujifar and Balle 2023; Kulynych et al. 2025).
+
+        Parameters
+        ----------
+        prior_success
+            Any shape, values k in [0, 1].
+
+        Returns
+        -------
+        float or numpy.ndarray
+            The same shape; an upper bound.
+        """
+        return self.true_positive_rate(rates_of("prior_success", prior_success))
+
+    def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
+        """Return the smallest mu-GDP that this curve implies, and how loose it is.
+
+        Parameters
+        ----------
+        remainder
+            Probability in (0, 1) of outputs that the bound may leave out. Without it, mu of a
+            sampled mechanism is that of the unsampled one.
+
+        Returns
+        -------
+        GaussianBound
+            mu, its regret (Gomez et al. 2025) and the remainder.
+
+        Raises
+        ------
+        ValueError
+            delta exceeds the remainder for every epsilon.
+        """
+        from privacy.tradeoffs import dominating_gaussian
+
+        rest = remainder_of(remainder)
+        end = self.epsilon(rest)
+        if not math.isfinite(end):
+            remedy = "Pass a remainder above the delta of the mechanism."
+            rule = "larger than delta(epsilon) for some epsilon"
+            raise ValueError(checks.expected("remainder", remainder, rule, remedy))
+        mu, regret = dominating_gaussian(self._profile(), end, rest)
+        return GaussianBound(mu, regret, rest)
+
+    def epsilon_table(self, deltas: "ArrayLike") -> "Array":
+        """Return epsilon for each delta.
+
+        Parameters
+        ----------
+        deltas
+            Any shape, values in [0, 1).
+
+        Returns
+        -------
+        numpy.ndarray
+            The same shape; upper bounds.
+        """
+        import numpy as np
+
+        asked = np.asarray(deltas)
+        found = [self.epsilon(delta) for delta in asked.ravel().tolist()]
+        return np.array(found, dtype=float).reshape(asked.shape)
+
+
+def _odds(prior: float) -> tuple[float, float]:
+    """Return min(p, 1 - p) and |log(p / (1 - p))|, rounded down."""
+    p = checks.real("prior", prior, _PRIOR, at_least=0, at_most=1)
+    rare = min(p, 1 - p)
+    if rare == 0:
+        return 0.0, math.inf
+    return rare, max(0.0, (math.log1p(-rare) - math.log(rare)) * (1 - 8 * U) - 4 * U)
+
+
+def bayes_target(bayes_risk: float, prior: float) -> tuple[float, float]:
+    """Return the (epsilon, delta) that is equivalent to a least Bayes risk."""
+    rare, epsilon = _odds(prior)
+    remedy = "Pass an error probability below min(prior, 1 - prior)."
+    risk = checks.real("bayes_risk", bayes_risk, remedy, above=0, below=rare or math.ulp(0.0))
+    return epsilon, 1 - round_up(risk / rare, 8 * U)
+
+
+def remainder_of(remainder: float) -> float:
+    """Return a valid remainder, or raise."""
+    return checks.real("remainder", remainder, _REMAINDER, above=0, below=1)
+
+
+def rates_of(name: str, value: "ArrayLike") -> "Array":
+    """Return rates in [0, 1] as an array, or raise."""
+    import numpy as np
+
+    try:
+        rates = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(checks.expected(name, value, "numbers in [0, 1]", _RATE)) from None
+    bad = ~((rates >= 0) & (rates <= 1))
+    if bad.any():
+        raise ValueError(checks.expected(name, float(rates[bad][0]), "in [0, 1]", _RATE))
+    return rates
