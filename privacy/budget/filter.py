@@ -343,7 +343,7 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
     number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)
     if measure.notion != notion:
-        remedy = f"Leave notion out: {name}= sets the limit."
+        remedy = f"Leave notion out: {name}= implies it."
         raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
     return max(Fraction(number), decimal(number)) ** (1 if mu is None else 2)
 

@@ -32,7 +32,7 @@ from privacy.numerics.rounding import ULP, U, exp_up, round_up
 
 _CELLS = 2048  # of the grid for an upper bound
 _LABELS = 1024  # for a lower bound
-_FINE = 16  # labels of a pair / those of the sums that it is made from
+_FINE = 16  # refinement of the last grid of labels, relative to those of its halves
 _LOW, _HIGH = -10.0, 11.5  # ends of the grid in z under Q, and beyond mu
 _OMITTED = 1e-30  # mass of a tail that is cut off
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -99,7 +99,7 @@ class Labels:
     error: float
 
     def refined(self) -> "Labels":
-        """Return the same labels, numbered by their doubles."""
+        """Return the same labels with doubled numbers."""
         both = np.zeros((2, 2 * self.without.size - 1))
         both[:, ::2] = self.without, self.present
         return Labels(self.spacing / 2, 2 * self.first, both[0], both[1], self.error)
@@ -139,7 +139,7 @@ def _factor(mu: float, cells: int) -> Ratios:
     mass[:-1] += (density * (1 - upper)).sum(axis=1)
     mass *= 1 + _QUADRATURE
     low, high = (k * (spacing / mu) + 0.5 * mu for k in (first, first + cells))
-    # the tails: to 0 and the first value, and to the last value and infinity
+    # each tail moves to two values: 0 and the first one, or the last one and infinity
     mass[0] += exp_up(log_tail(mu - low), 1e-12) * math.exp(min(-first * spacing, 700.0))
     mass[-1] += exp_up(log_tail(high), 1e-12)
     empty, lost = exp_up(log_tail(-low), 1e-12), exp_up(log_tail(high - mu), 1e-12)
@@ -149,9 +149,9 @@ def _factor(mu: float, cells: int) -> Ratios:
 def _runs(
     first: int, size: int, other: int, other_size: int, spacing: float, share: float, least: int
 ) -> Iterator[_Run]:
-    """Yield the pairs with the lower index in the first law, by distance from `least`.
+    """Yield the index pairs at each distance >= `least`, with the lower index in the first law.
 
-    `share` is the weight of the higher one.
+    `share` is the weight of the higher index.
     """
     start = max(least, other - (first + size - 1))
     distance = np.arange(start, other + other_size - first)

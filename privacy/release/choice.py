@@ -132,7 +132,7 @@ def choose(
         raise ValueError(checks.expected("count", count, f"<= {len(found)}", remedy))
     if isinstance(mechanism, Gaussian):
         if monotonic:
-            remedy = "Leave it out: the sensitivity of Gaussian noise is that of all scores."
+            remedy = "Leave it out: Gaussian noise uses the L2 sensitivity of all scores."
             raise ValueError(checks.expected("monotonic", monotonic, "False", remedy))
         noise = _lattice(mechanism.noise_multiplier, len(found))
         source = random_source(rng, simulation=simulation)

@@ -85,7 +85,7 @@ def tune(
     """
     if not isinstance(mechanism, BestOf):
         remedy = "Pass best_of(one_run, mean_runs=...)."
-        raise TypeError(checks.expected("mechanism", mechanism, "a best_of", remedy))
+        raise TypeError(checks.expected("mechanism", mechanism, "the result of best_of()", remedy))
     if not callable(run):
         remedy = "Pass a function that returns (score, output)."
         raise TypeError(checks.expected("run", run, "a function", remedy))
@@ -127,7 +127,7 @@ def _inverse(mechanism: BestOf, uniform: int, bits: int) -> int | None:
             return count
         if not total <= low:
             return None
-    raise AssertionError  # `_law` does not end
+    raise AssertionError  # `_law` is infinite
 
 
 def _law(mechanism: BestOf) -> "Iterator[tuple[int, arb]]":
