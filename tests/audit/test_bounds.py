@@ -136,7 +136,7 @@ MISREAD = {
 
 @pytest.mark.parametrize("kind", MISREAD)
 @pytest.mark.parametrize("mu", [0.27, 1.0, 4.0])
-def test_scores_that_are_no_ratios_are_refused(kind, mu):
+def test_scores_that_are_not_log_likelihood_ratios_are_refused(kind, mu):
     right = normal_ratios(mu, 10_000)
     assert mu_lower_bound(*right) > 0.8 * mu
     wrong = MISREAD[kind](*right)
@@ -167,7 +167,7 @@ def test_a_sequential_audit_detects_exchanged_scores():
 
 
 @pytest.mark.parametrize("mechanism", [case[0] for case in cases()[::3]], ids=repr)
-def test_ratios_are_no_misread_scores(mechanism):
+def test_log_likelihood_ratios_raise_no_warning(mechanism):
     """Exact ratios of every kind of mechanism, many draws: a false alarm has a chance of 1e-6."""
     relation = dict(cases())[mechanism]
     for seed in range(20):
@@ -175,7 +175,7 @@ def test_ratios_are_no_misread_scores(mechanism):
         assert misread(*ratios) == ""
 
 
-def test_few_or_silent_scores_are_not_refused():
+def test_few_or_constant_scores_are_not_refused():
     for zero, one in (([0.3], [0.2]), ([0.0] * 99, [0.0] * 99), ([5.0] * 50, [5.0] * 50)):
         assert mu_lower_bound(zero, one) == 0
     infinite = [-math.inf] * 50, [math.inf] * 50

@@ -58,7 +58,7 @@ def named(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_claimed_curve_stands(case):
+def test_a_true_claim_is_not_falsified(case):
     battery.not_falsified(battery.audit_case(*case))
 
 
@@ -107,7 +107,7 @@ def test_a_curve_is_a_claim_in_its_own_relation():
         falsify(curve, *scores, relation="REPLACE_ONE")
 
 
-def test_one_run_says_nothing():
+def test_one_run_does_not_falsify():
     assert falsify(dp.Gaussian(1.0), [-math.inf], [math.inf]).p_value == 1
 
 

@@ -78,11 +78,11 @@ def test_noise_on_the_lattice_of_a_release_repeats_by_chance(kind):
 
 
 @pytest.mark.parametrize("wild", [math.nan, math.inf, -math.inf])
-def test_noise_that_is_no_number_is_caught(wild):
+def test_nan_noise_is_detected(wild):
     assert falsify_noise(CLAIMS["normal"], [0.1, wild]).p_value == 0
 
 
-def test_huge_noise_is_no_warning():
+def test_huge_noise_emits_no_warning():
     assert falsify_noise(CLAIMS["normal"], [1e300, -1e300], aspect="scale").p_value == 1
 
 

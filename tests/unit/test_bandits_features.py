@@ -157,7 +157,7 @@ def test_errors_do_not_reveal_the_number_of_users():
 
 
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
-def test_no_users_are_data_like_any_other(relation):
+def test_an_empty_data_set_is_valid(relation):
     """Released is the noise alone: with one user it is moved by that user's row."""
     options = {"epsilon": 1.0, "delta": 1e-5, "relation": relation}
     both = [

@@ -93,7 +93,7 @@ def test_users_who_may_share_a_cap_are_refused_where_that_costs_privacy(saved):
         bandits.Algorithm.restore(folder)
 
 
-def test_a_version_that_is_not_known_is_refused(saved):
+def test_an_unknown_version_is_refused(saved):
     folder = saved("live")
     header = json.loads((folder / "agent.json").read_text())
     (folder / "agent.json").write_text(json.dumps(header | {"kind": "bandit-agent 3"}))

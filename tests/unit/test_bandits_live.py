@@ -90,7 +90,7 @@ def test_the_target_is_met_and_not_by_much(name):
     assert "one round" in guarantee.unit or "one user" in guarantee.unit
 
 
-def test_the_absence_of_privacy_is_printed():
+def test_non_private_guarantees_are_printed_as_such():
     assert build("LinUCB").guarantee(1e-5).epsilon == math.inf
 
 
@@ -168,7 +168,7 @@ def test_any_number_is_a_reward(reward, counted):
     assert agent._rewards[0] == counted
 
 
-def test_what_is_no_ticket_is_refused():
+def test_only_tickets_are_accepted():
     agent = build("PrivateUCB").start()
     ticket = agent.select(candidates(0))
     for bad in (None, 0, tuple(ticket), ticket._replace(round=0.0), ticket._replace(round=[0])):
@@ -465,7 +465,7 @@ def test_a_simulation_guarantees_nothing():
     assert denied.guarantee(1e-5).epsilon == math.inf
 
 
-def test_late_rewards_add_nothing_and_still_use_the_ticket_up():
+def test_late_rewards_add_nothing_and_close_the_ticket():
     agents = [build("AdaPrivateTS").start(simulation=True, seed=5) for _ in range(2)]
     late = [agent.select(candidates(0)) for agent in agents]
     for agent in agents:
@@ -565,7 +565,7 @@ def test_a_center_that_is_not_given_is_learned():
     assert found["a"][0] < 0.6 * found["b"][0]
 
 
-def test_the_horizon_is_an_end():
+def test_rounds_beyond_the_horizon_are_refused():
     agent = build("PrivateUCB").start()
     run(agent, 60)
     with pytest.raises(RuntimeError, match="rounds=60"):
@@ -1077,7 +1077,7 @@ def test_a_list_of_algorithms_has_no_names():
             bandits.simulate(algorithms, bandits.Synthetic(), replicates=1, seed=1)
 
 
-def test_the_table_of_regrets_says_what_epsilon_is_of():
+def test_the_regret_table_states_the_meaning_of_epsilon():
     run = ["simulate", "--rounds", "60", "--replicates", "2"]
     names = ["-a", "LinUCB", "-a", "AdaPrivateUser", "-a", "PrivateContexts"]
     told = CliRunner().invoke(bandit, [*run, *names]).output

@@ -190,7 +190,7 @@ def test_empirical_bayes_finds_the_scale():
         assert most_likely_scale(Spectrum.of(information, vector)) == pytest.approx(scale, rel=0.4)
 
 
-def test_explorations_pick_what_they_say():
+def test_explorations_pick_by_their_rule():
     candidates = np.array([[1.0, 0.0], [0.0, 1.0]])
     mean, root = np.array([1.0, 0.9]), np.diag([0.1, 1.0])
     noise = Noise(np.array([0.0, 1.0]), np.array([0.0, 0.9]))

@@ -314,7 +314,7 @@ def test_weights_move_the_noise():
 
 
 @pytest.mark.parametrize("small", [1e-300, 1e-16, 0.9e-6])
-def test_weights_that_decide_nothing_are_refused(small):
+def test_too_unequal_weights_are_refused(small):
     with pytest.raises(ValueError, match=r"^Expected weights=.* to be within a factor of 1e\+06"):
         F.optimized(3, weights=[small, 1.0, 1.0])
 
@@ -372,6 +372,6 @@ def test_arrays_rebuild_it(name):
     "matrix",
     [[[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], [[math.nan]], [[1.0, 0.0]], [[math.inf]]],
 )
-def test_a_matrix_that_is_no_encoder_is_refused(matrix):
+def test_an_invalid_encoder_is_refused(matrix):
     with pytest.raises(ValueError, match=r"^Expected matrix=.* lower triangular"):
         F.from_encoder(matrix)

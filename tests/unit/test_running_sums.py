@@ -144,7 +144,7 @@ def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypa
     assert abs(exact / expected - 1).max() > (1e-4 if name == "small entries" else 1e-9)
 
 
-def test_what_is_charged():
+def test_noise_is_scaled_to_clip_norm_and_sensitivity():
     factorization = F.column_normalized(5)
     sums = running(factorization, clip_norm=3.0, noise_multiplier=2.0)
     assert sums.mechanism == dp.Gaussian(2.0)
@@ -158,7 +158,7 @@ def test_what_is_charged():
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
 @pytest.mark.parametrize("distance", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("step", [2.0**-3, 2.0**-20, None])
-def test_what_a_lattice_charges(relation, distance, step):
+def test_noise_is_increased_for_lattice_rounding(relation, distance, step):
     """The noise covers the moved contribution and one step more a coordinate, in every relation."""
     shape, factorization = 4, F.square_root(5)
     common = dict(shape=shape, step=step, relation=relation, replace_distance=distance)
@@ -298,7 +298,7 @@ def test_quantizing_keeps_the_norm_bound():
 
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 @pytest.mark.parametrize("simulation", [True, False])
-def test_a_restart_goes_on_with_the_same_stream(name, simulation, tmp_path, scripted):
+def test_a_restored_sum_continues_with_the_same_noise_stream(name, simulation, tmp_path, scripted):
     factorization, path = FACTORIZATIONS[name], tmp_path / "sums.npz"
     make = running if simulation else released
     x = inputs(19)
@@ -507,7 +507,7 @@ def test_a_file_of_two_names_is_refused(tmp_path):
     sums.step(np.zeros(2))  # nothing was drawn, and nothing is lost
 
 
-def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path, monkeypatch):
     path, left = tmp_path / "sums.npz", tmp_path / ".sums.npz.partial"
     sums = released(path=path)
     sums.step(np.ones(2))
@@ -694,7 +694,7 @@ def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("first", ["old", "new"])
-def test_two_objects_do_not_go_on_from_one_file(tmp_path, monkeypatch, first):
+def test_two_objects_cannot_continue_from_one_file(tmp_path, monkeypatch, first):
     monkeypatch.chdir(tmp_path)
     old = released(path="sums.npz")
     old.step(np.zeros(2))
@@ -939,7 +939,7 @@ def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
     first.step(np.zeros(2))
 
 
-def test_no_stamp_comes_twice(tmp_path, monkeypatch):
+def test_stamps_are_unique(tmp_path, monkeypatch):
     """Inode numbers are reused, and the clock is constant."""
     path, seen = tmp_path / "a.npz", set()
     real = os.fsync
@@ -980,7 +980,7 @@ def test_a_refused_input_changes_nothing():
 
 
 @pytest.mark.parametrize("secret", [["secret", 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0]])
-def test_an_error_shows_no_value(secret):
+def test_errors_do_not_contain_private_values(secret):
     sums = released()
     for take in (sums.step, sums.quantize):
         with pytest.raises(TypeError, match=r"^Expected \w+='...' to be numbers"):
@@ -995,7 +995,7 @@ def test_huge_contributions_are_on_the_lattice_as_they_are():
             sums.step(sums.quantize([wild, 0.0]))
 
 
-def test_what_is_returned_is_the_callers_own():
+def test_returned_arrays_do_not_share_memory_with_the_state():
     sums, values = running(), np.ones(2)
     first = sums.step(values)
     kept = first.copy()
