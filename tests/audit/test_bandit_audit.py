@@ -217,7 +217,7 @@ def forgetful(agent):
     return agent
 
 
-def test_a_forgotten_batch_is_caught():
+def test_an_omitted_batch_is_detected():
     algorithm = seed_algorithm(calibration="exact")
     assert audit(algorithm, change=forgetful, trials=150) > claimed(algorithm)
 

@@ -48,7 +48,7 @@ def test_the_accuracy_test_holds_for_unequal_guesses(n):
                 assert right[p_values <= level].sum() <= level * (1 + 1e-9)
 
 
-def test_most_of_a_true_epsilon_is_found():
+def test_the_lower_bound_is_near_the_true_epsilon():
     sigma, n = 3.73064, 100_000
     scores = losses(dp.Gaussian(sigma), ONE, np.random.default_rng(2026), n)
     found = epsilon_lower_bound(*scores, 1e-5, claim=dp.Gaussian(sigma))
@@ -83,7 +83,7 @@ def test_false_alarms_are_rare():
     assert wrong[1] <= 30
 
 
-def test_noise_alone_gives_no_bound():
+def test_scores_of_pure_noise_give_no_bound():
     rng = np.random.default_rng(5)
     scores = rng.normal(size=1000), rng.normal(size=1000)
     assert epsilon_lower_bound(*scores, 1e-5) == 0

@@ -63,7 +63,7 @@ def test_a_true_claim_is_not_falsified(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_half_the_noise_is_caught(case):
+def test_half_the_noise_is_falsified(case):
     """Shows that each of the audits above can fail."""
     (finding,) = battery.audit_case(*case, weaker=0.5)
     assert finding.falsified, str(finding)

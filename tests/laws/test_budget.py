@@ -146,7 +146,7 @@ def test_spending_is_a_value(mechanism):
     assert before == same
 
 
-def test_a_repeat_costs_what_its_steps_cost_one_by_one():
+def test_a_repeat_costs_the_same_as_its_separate_steps():
     one, budget = dp.Gaussian(40.0), a_budget("zcdp")
     stepwise = budget
     for _ in range(7):

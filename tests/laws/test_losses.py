@@ -179,7 +179,7 @@ def test_masses_that_add_up_to_one():
     assert dp.account(plan).epsilon(0.9) == math.inf
 
 
-def test_a_mass_beside_two_directions_is_answered_tightly():
+def test_a_mass_at_infinity_with_an_asymmetric_pair_is_tight():
     """The finite part of the second direction is compared with the rest of the first's delta."""
     rare = dp.PoissonSampled(dp.DiscreteLaplace(243.0), sampling_probability=0.128)
     plan = dp.compose(dp.ApproximateDP(0.3286, 0.3174), rare)

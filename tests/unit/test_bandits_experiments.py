@@ -95,7 +95,7 @@ def test_a_result_is_found_by_all_that_it_depends_on(tmp_path):
 
 
 @pytest.mark.parametrize(("q", "truth"), [(0.1, 67.5), (0.3, 14.0), (0.5, 7.50), (0.7, 5.21)])
-def test_the_printed_amplification_is_unmasked(q, truth):
+def test_the_printed_amplification_is_not_a_bound(q, truth):
     with pytest.warns(UserWarning, match="not a bound"):
         algorithm = PrintedAmp(sampling_probability=q, **runs.private(TINY, 1.0))
     assert algorithm.guarantee(1e-5).epsilon == pytest.approx(truth, rel=0.01)

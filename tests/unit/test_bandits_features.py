@@ -66,7 +66,7 @@ def test_the_noise_is_that_of_the_relation(relation, distance):
     assert found.guarantee(1e-5).relation == relation
 
 
-def test_sqrt_two_is_reached_and_not_passed():
+def test_the_replace_distance_sqrt_two_is_tight():
     one, other = np.eye(2)
     assert np.linalg.norm(np.outer(one, one) - np.outer(other, other)) == pytest.approx(
         math.sqrt(2)

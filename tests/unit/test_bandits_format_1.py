@@ -72,7 +72,7 @@ def test_an_agent_of_version_0_1_with_system_noise_continues(saved):
     assert agent.releases > EXPECTED["live"]["releases"]
 
 
-def test_a_wider_distance_of_0_1_is_kept_in_the_noise(saved):
+def test_a_larger_replace_distance_of_version_0_1_is_kept(saved):
     agent = bandits.Algorithm.restore(saved("PrivateContexts"))
     found = agent.algorithm.guarantee(1e-5).epsilon
     used = agent._learner.channel.sums

@@ -154,7 +154,7 @@ def test_a_refined_block_is_the_inverse_of_the_exact_sums(law):
         assert found == 0 or below[found - 1] <= uniform
 
 
-def test_the_edge_of_a_block_is_decided_by_as_many_bits_as_it_takes():
+def test_undecided_blocks_draw_more_bits():
     law = Law(Fraction(10), is_gaussian=True)
     below, above = block_bounds(law, 400)
     for v in (0, 3, 17):
@@ -258,7 +258,7 @@ def test_numpy_numbers_are_accepted(scale):
         assert (drawn == sampler(exact, 1000, rng=1, simulation=True)).all()
 
 
-def test_the_system_gives_other_noise_each_time_and_a_seed_the_same():
+def test_system_noise_differs_and_seeded_noise_repeats():
     assert (dp.discrete_gaussian(2**30, 100) != dp.discrete_gaussian(2**30, 100)).any()
     one, two = (dp.discrete_gaussian(2**30, 100, rng=1, simulation=True) for _ in range(2))
     assert (one == two).all()

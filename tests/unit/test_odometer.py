@@ -196,7 +196,7 @@ class TestIndividualBudget:
         assert Fraction(spent[1]) >= Fraction(0.3) ** 2 * truth
         assert spent[0] <= float(truth) * (1 + 1e-14)
 
-    def test_a_tiny_share_of_no_noise_costs_what_it_costs(self):
+    def test_a_tiny_share_with_tiny_noise_is_charged_exactly(self):
         budget = dp.IndividualBudget(epsilon=10, delta=DELTA, users=1)
         after, _ = budget.spend(dp.Gaussian(1e-150), [1e-170])
         assert after.sensitive_spent[0] == pytest.approx(5e-41, rel=1e-14)

@@ -550,7 +550,7 @@ def test_a_sum_beyond_64_bits_is_still_exact():
     assert float(release.values) == pytest.approx(1000, abs=1e-6)
 
 
-def test_two_releases_differ_and_say_that_they_are_no_simulation():
+def test_two_releases_differ_and_are_not_marked_as_simulation():
     contributions = dp.clip_records(ROWS, clip_norm=1.0)
     one, two = (dp.release_sum(contributions, dp.Gaussian(1.0)) for _ in range(2))
     assert (one.values != two.values).all()
@@ -628,7 +628,7 @@ COPIES = (
 
 
 @pytest.mark.parametrize("made", COPIES)
-def test_a_copy_has_no_right_to_the_release_of_a_cap(made):
+def test_a_copy_is_not_covered_by_the_cap(made):
     found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0, 5.0], ["ann", "bob"])
     twin = made(found)
     assert np.array_equal(twin.values, found.values)
@@ -639,7 +639,7 @@ def test_a_copy_has_no_right_to_the_release_of_a_cap(made):
     assert not dp.release_sum(made(found), dp.Gaussian(1.0)).charged_once
 
 
-def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
+def test_a_fork_is_not_covered_by_the_cap(monkeypatch):
     cap = dp.LifetimeCap(clip_norm=2.0)
     found = cap.clip_users([1.0], ["ann"])
     pid = os.getpid() + 1
@@ -652,7 +652,7 @@ def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
     assert cap.clip_users([1.0], ["ann"]).values.tolist() == [1.0]
 
 
-def test_of_many_threads_one_has_the_right_to_a_release():
+def test_the_cap_covers_the_release_of_one_thread_only():
     found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0], ["ann"])
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: found.use_cap_right(), range(1000)))

@@ -268,7 +268,7 @@ class TestBoundedLosses:
         assert run.epsilon(lost * 0.999) == math.inf
         assert run.epsilon(0) == math.inf
 
-    def test_nothing_but_mass(self):
+    def test_claims_of_epsilon_zero_have_their_mass_as_delta(self):
         run = dp.account(dp.repeat(dp.ApproximateDP(0, 1e-6), 10))
         assert run.epsilon(1e-4) == 0
         assert run.delta(0) == pytest.approx(1e-5, rel=1e-5)

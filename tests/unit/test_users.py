@@ -75,7 +75,7 @@ class TestRewriting:
     def test_one_record_changes_nothing(self, mechanism):
         assert dp.user_level(mechanism, max_contributions=1) is mechanism
 
-    def test_a_sampled_user_is_not_a_user_of_sampled_records(self):
+    def test_sampling_users_differs_from_sampling_records(self):
         together = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
         apart = dp.user_level(SAMPLED, max_contributions=2)
         assert dp.account(together).epsilon(DELTA) != dp.account(apart).epsilon(DELTA)
