@@ -168,8 +168,8 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
 
     It may be adaptive: later queries may depend on earlier outputs if this list of mechanisms was
     fixed in advance. Nested compositions are flattened, equal parts merged into one repetition, and
-    parts sorted. A single mechanism is returned itself, and `nothing` is omitted
-    beside others. For a list that may be empty, pass ``nothing()`` as the first one.
+    parts sorted. A single mechanism is returned itself. For a list that may be empty, pass
+    ``nothing()`` as the first one; it is omitted beside others.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):

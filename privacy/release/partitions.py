@@ -82,18 +82,12 @@ def select_keys(
     seed
         As in `limit_contributions`: None keeps each user's first different keys.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the selection is
-        reproducible and gives no privacy.
+        As in `discrete_gaussian`.
 
     Returns
     -------
     SelectedKeys
         Its mechanism holds under ``ADD_OR_REMOVE_ONE``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
 
     Examples
     --------

@@ -43,13 +43,7 @@ class SparseVector:
         Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns
         only whether a query is above the threshold.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the answers are reproducible
-        and give no privacy.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
+        As in `discrete_gaussian`.
 
     Examples
     --------

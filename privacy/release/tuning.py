@@ -67,11 +67,6 @@ def tune(
     Tuned
         A score that is NaN counts as the lowest. Of equal scores the first is kept.
 
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
-
     Examples
     --------
     >>> import random
