@@ -28,8 +28,8 @@ _A = TypeVar("_A", Array, Complex)
 class GroupSampledGaussian(AgainstNormal):
     """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k independently sampled records.
 
-    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. At arg u = a,
-    its argument and those of its terms are between 0 and degree * a, if that is below pi.
+    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. If arg u = a,
+    the arguments of the ratio and of its terms are in [0, degree * a], if that is below pi.
 
     Attributes
     ----------

@@ -266,8 +266,8 @@ def from_distribution(
     Parameters
     ----------
     below, above
-        P(loss <= x) and P(loss > x) at an array of x; or bounds that are conservative
-        for the result. The smaller of both is used, so that both tails keep their digits.
+        P(loss <= x) and P(loss > x) at an array of x, or bounds on them that are conservative for
+        the result. The smaller of both is used, so that both tails keep their digits.
     first, last
         First and last loss of the grid, in steps. Mass beyond the last one is at infinity, or at
         the last one for a lower bound.

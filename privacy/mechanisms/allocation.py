@@ -18,6 +18,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 _LARGEST_MU = 20.0
 _MOST_STEPS = 10**7
 _GAUSSIAN = "It is proven only for Gaussian noise."
+_ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 
 
 @suggests_field_names
@@ -106,7 +107,7 @@ class RandomAllocation(Mechanism):
                 "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.",
             )
         if self.expanded(relation) is not self:
-            raise unproven(self, relation, "Several passes on one sample have no known pair.")
+            raise unproven(self, relation, _ONE_SAMPLE)
         joint = GaussianPair(squared)
         return joint if joint.mu > _LARGEST_MU else AllocationPair(joint.mu, self.steps)
 
@@ -163,7 +164,7 @@ class CyclicPoisson(Mechanism):
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Raise: it describes several releases."""
-        raise unproven(self, relation, "Several steps on one sample have no known pair.")
+        raise unproven(self, relation, _ONE_SAMPLE)
 
 
 register_mechanism(RandomAllocation(Gaussian(1.5), 4, 2, 3))

@@ -72,8 +72,8 @@ def choose(
       the L2 sensitivity of ALL scores. Account for `mechanism` once.
 
     The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
-    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen in sequence,
-    without replacement; with Gaussian noise they are the largest noisy scores. For
+    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen in
+    sequence, without replacement; with Gaussian noise they are the largest noisy scores. For
     `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers 2019).
 
     Every probability is exact: scores are read as exact numbers, and noise is added to integers.
