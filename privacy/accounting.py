@@ -191,7 +191,7 @@ def _notions_of(mechanism: Mechanism, relation: NeighboringRelation) -> list[str
 
 
 def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
-    """Return the curve of a whole plan; a method may compose its parts yet not support the sum."""
+    """Return the curve of a plan; a method that supports each part may not support their sum."""
     try:
         curve = _fold(mechanism, notion, relation)
     except UnsupportedMechanism:
@@ -321,7 +321,7 @@ def _supports(notion: str, part: Mechanism, relation: NeighboringRelation) -> bo
     return True
 
 
-_MOST_SPLIT = 3  # parts with pairs, for all their groups to be tried
+_MOST_SPLIT = 3  # most parts with dominating pairs for which every grouping is tried
 
 
 def _curves(

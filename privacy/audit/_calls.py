@@ -21,7 +21,7 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     ------
     NotFinished
         For every exception, SystemExit and those by which pytest skips or ends a run included,
-        except KeyboardInterrupt, which no program takes for success. Code that ends the process
+        except KeyboardInterrupt, which cannot be mistaken for success. Code that ends the process
         (``os._exit``, a signal) cannot be caught.
     """
     try:

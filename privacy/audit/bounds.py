@@ -117,7 +117,7 @@ def misread(scores_0: Floats, scores_1: Floats) -> str:
 
 
 def _gaps(scores_0: Floats, scores_1: Floats, places: Floats) -> NDArray[np.int64]:
-    """Return the number of scores <= each place of data set 0, minus that of data set 1."""
+    """Return how many more scores of data set 0 than of data set 1 are <= each place."""
     low, high = np.sort(scores_0), np.sort(scores_1)
     return np.searchsorted(low, places, "right") - np.searchsorted(high, places, "right")
 
@@ -150,8 +150,8 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     Raises
     ------
     ValueError
-        The scores are no log-likelihood ratios, at significance level 1e-6: raw losses or the two
-        arrays exchanged: the bound would then be 0 whatever the mechanism leaks.
+        The scores are not log-likelihood ratios (at significance level 1e-6), but raw losses or
+        exchanged arrays, for example. The bound would then always be 0.
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size

@@ -277,7 +277,7 @@ def assert_spends(
     release, pair
         As in `spent`.
     claim
-        For Gaussian noise, a mechanism with a curve in notion ``"gaussian"``; for Laplace noise,
+        For Gaussian noise, a mechanism that ``notion="gaussian"`` supports; for Laplace noise,
         one with bounded privacy loss. Otherwise `UnsupportedMechanism` is raised.
     relation
         The neighboring relation of the pair.

@@ -101,7 +101,7 @@ class Measure(ABC):
     def _finite(self, value: float, mechanism: Mechanism) -> Fraction:
         if not math.isfinite(value):
             raise UnsupportedMechanism(
-                f"{brief(mechanism)} has no finite cost in this budget's notion {self.notion!r}. "
+                f"{brief(mechanism)} has no finite cost with notion={self.notion!r}. "
                 "Choose another notion.",
                 mechanism=mechanism,
                 notion=self.notion,

@@ -43,7 +43,7 @@ class BudgetExceeded(ValueError):
     ----------
     asked, spent, remaining
         The mechanism's cost, the amount spent before, and the remaining amount, in the budget's
-        measure: one number, or (epsilon, delta) in notion ``"approximate"``.
+        measure: one number, or (epsilon, delta) with ``notion="approximate"``.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class Budget:
     Parameters
     ----------
     epsilon, delta
-        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be 0 in notion
-        ``"approximate"``).
+        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be 0
+        with ``notion="approximate"``).
     rho, mu
-        Instead of epsilon, which follows from it at `delta`: the limit on rho in notion ``"zcdp"``,
-        or on mu in notion ``"gaussian"``, where mu^2 adds up.
+        Instead of epsilon, which follows from it at `delta`: the limit on rho with
+        ``notion="zcdp"``, or on mu with ``notion="gaussian"``, where mu^2 adds up.
     notion
         ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2; Gaussians only; the default
         with `mu`), ``"rdp"`` (adds the divergence at one `order`; sampled noise too),
         ``"approximate"`` (adds epsilon and delta). Tighter methods require a plan fixed in advance.
     order
-        The Rényi order > 1 of notion ``"rdp"``, fixed before the first spend.
+        The Rényi order > 1 of ``notion="rdp"``, fixed before the first spend.
     relation
         The neighboring relation.
     unit
@@ -241,8 +241,8 @@ class Budget:
         Returns
         -------
         tuple of Budget
-            Unspent. Their limits add up exactly to the remaining budget; in notion
-            ``"approximate"`` delta is divided too.
+            Unspent. Their limits add up exactly to the remaining budget; with
+            ``notion="approximate"``, delta is divided too.
         """
         remedy = "Pass the number of parts, or a weight for each."
         if isinstance(shares, Sequence):
@@ -343,7 +343,7 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
     number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)
     if measure.notion != notion:
-        remedy = f"Leave notion out: {name}= sets the limit."
+        remedy = f"Leave notion out: {name}= implies it."
         raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
     return max(Fraction(number), decimal(number)) ** (1 if mu is None else 2)
 

@@ -33,8 +33,8 @@ class IndividualBudget:
     Zrnic 2021, for Rényi divergences, hence for rho at every order at once).
 
     Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`. You may
-    publish the outputs of the mechanisms and `guarantee`, but not what a user has spent, or whose
-    or how many budgets are exhausted.
+    publish the outputs of the mechanisms and `guarantee`, but not what a user has spent, nor
+    which or how many users have an exhausted budget.
 
     Parameters
     ----------

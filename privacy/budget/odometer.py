@@ -44,23 +44,23 @@ class Odometer:
     Immutable: `spend` returns another odometer. Threads share one in a `SharedBudget`. The reading
     is larger than the epsilon of a plan fixed in advance.
 
-    In notion ``"rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
+    With ``notion="rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
 
         loss <= min over a of (sum of divergences of order a + log(J / delta) / (a - 1)).
 
-    In notion ``"approximate"`` the reading is the sum of epsilons, as long as the deltas add up to
-    at most delta.
+    With ``notion="approximate"`` the reading is the sum of epsilons, as long as the deltas add up
+    to at most delta.
 
     Parameters
     ----------
     delta
-        Probability that the loss exceeds the reading at some time; in (0, 1), or 0 in notion
-        ``"approximate"``.
+        Probability that the loss exceeds the reading at some time; in (0, 1), or 0 with
+        ``notion="approximate"``.
     notion
         The accounting method, ``"rdp"`` or ``"approximate"``.
     orders
-        The Rényi orders (> 1) of notion ``"rdp"``, fixed before the first spend. Default: 2 to
+        The Rényi orders (> 1) of ``notion="rdp"``, fixed before the first spend. Default: 2 to
         1025.
     relation, unit
         As in `Budget`.

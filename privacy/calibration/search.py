@@ -268,8 +268,8 @@ class Family:
             )
         return Infeasible(
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
-            f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Raise epsilon "
-            "or delta, or widen the domain.",
+            f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Pass a "
+            "larger epsilon.",
             best,
         )
 

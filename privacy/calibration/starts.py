@@ -16,7 +16,7 @@ def sampled_gaussian_start(
 
     At the best order, log delta meets the target and its derivative in the order is zero. Newton's
     method solves both equations; it raises ArithmeticError if the numbers are too extreme, or the
-    best order jumps nearby.
+    best order is discontinuous nearby.
     """
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         log_noise, log_t = _first(epsilon, log_delta, q, steps)

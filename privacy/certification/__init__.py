@@ -130,7 +130,7 @@ def proves(
     if order is not None:
         order = checks.real("order", order, _ORDER, above=1)
     elif notion == "rdp":
-        raise ValueError(checks.expected("order", order, "> 1 for notion 'rdp'", _ORDER))
+        raise ValueError(checks.expected("order", order, "> 1 with notion='rdp'", _ORDER))
     pair = float(epsilon), float(delta)
     if pair != (epsilon, delta) or not (0 <= pair[0] < math.inf and 0 <= pair[1] <= 1):
         return False

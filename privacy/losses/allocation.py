@@ -6,10 +6,10 @@ independent under Q. Every delta, in either direction, is the expectation under 
 function of S.
 
 So a mean-preserving spread of S gives an upper bound in both directions at once, and also after
-composition. The law of one factor is spread to a geometric grid: the mass between two grid points
-moves to these, with the mean unchanged. A mean of two independent sums is a convolution on the
-grid, and is spread again. The law of S follows by halving t. The grid becomes finer as the law
-becomes narrower; the error is of the second order in its spacing.
+composition. The distribution of one factor is spread to a geometric grid: the mass between two grid
+points moves to these, with the mean unchanged. A mean of two independent sums is a convolution on
+the grid, and is spread again. The distribution of S follows by halving t. The grid becomes finer as
+the distribution becomes narrower; the error is of second order in its spacing.
 
 The lower bound is the pair of the distributions of a label under P and Q: the factors' labels are
 cells of the grid, and that of a mean is a function of two labels. This is post-processing.
@@ -32,7 +32,7 @@ from privacy.numerics.rounding import ULP, U, exp_up, round_up
 
 _CELLS = 2048  # of the grid for an upper bound
 _LABELS = 1024  # for a lower bound
-_FINE = 16  # labels of a pair / those of the sums that it is made from
+_FINE = 16  # refinement of the last grid of labels, relative to those of its halves
 _LOW, _HIGH = -10.0, 11.5  # ends of the grid in z under Q, and beyond mu
 _OMITTED = 1e-30  # mass of a tail that is cut off
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -41,9 +41,9 @@ _QUADRATURE = 1e-12  # relative error of the mass of a cell, with its rounding
 
 @dataclass(frozen=True)
 class Ratios:
-    """A law of dP/dQ under Q on the values exp(k spacing), k = first, first + 1, ...
+    """A distribution of dP/dQ under Q on the values exp(k spacing), k = first, first + 1, ...
 
-    Its masses are at least those of a mean-preserving spread of the exact law.
+    Its masses are at least those of a mean-preserving spread of the exact distribution.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Ratios:
         return losses
 
     def refined(self) -> "Ratios":
-        """Return the same law on a grid of half the spacing."""
+        """Return the same distribution on a grid of half the spacing."""
         mass = np.zeros(2 * self.mass.size - 1)
         mass[::2] = self.mass
         return Ratios(self.spacing / 2, 2 * self.first, mass, self.empty, self.lost)
@@ -99,7 +99,7 @@ class Labels:
     error: float
 
     def refined(self) -> "Labels":
-        """Return the same labels, numbered by their doubles."""
+        """Return the same labels with doubled numbers."""
         both = np.zeros((2, 2 * self.without.size - 1))
         both[:, ::2] = self.without, self.present
         return Labels(self.spacing / 2, 2 * self.first, both[0], both[1], self.error)
@@ -131,7 +131,7 @@ def _cells(mu: float, cells: int) -> tuple[float, int, Array, Array, Array]:
 
 
 def _factor(mu: float, cells: int) -> Ratios:
-    """Return the law of one factor exp(mu z - mu^2 / 2), spread to the ends of each cell."""
+    """Return the distribution of a factor exp(mu z - mu^2 / 2), spread to the ends of each cell."""
     spacing, first, above, density, _ = _cells(mu, cells)
     upper = np.expm1(above) / math.expm1(spacing)
     mass = np.zeros(cells + 1)
@@ -139,7 +139,7 @@ def _factor(mu: float, cells: int) -> Ratios:
     mass[:-1] += (density * (1 - upper)).sum(axis=1)
     mass *= 1 + _QUADRATURE
     low, high = (k * (spacing / mu) + 0.5 * mu for k in (first, first + cells))
-    # the tails: to 0 and the first value, and to the last value and infinity
+    # each tail moves to two values: 0 and the first one, or the last one and infinity
     mass[0] += exp_up(log_tail(mu - low), 1e-12) * math.exp(min(-first * spacing, 700.0))
     mass[-1] += exp_up(log_tail(high), 1e-12)
     empty, lost = exp_up(log_tail(-low), 1e-12), exp_up(log_tail(high - mu), 1e-12)
@@ -149,9 +149,9 @@ def _factor(mu: float, cells: int) -> Ratios:
 def _runs(
     first: int, size: int, other: int, other_size: int, spacing: float, share: float, least: int
 ) -> Iterator[_Run]:
-    """Yield the pairs with the lower index in the first law, by distance from `least`.
+    """Yield the index pairs at each distance >= `least`, the lower index in the first distribution.
 
-    `share` is the weight of the higher one.
+    `share` is the weight of the higher index.
     """
     start = max(least, other - (first + size - 1))
     distance = np.arange(start, other + other_size - first)
@@ -168,7 +168,7 @@ def _runs(
 
 
 def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
-    """Return the law of (1 - share) X + share Y, X and Y independent, spread to the grid."""
+    """Return the distribution of (1 - share) X + share Y, X, Y independent, spread to the grid."""
     while one.spacing > 1.5 * other.spacing:
         one = one.refined()
     while other.spacing > 1.5 * one.spacing:
@@ -207,7 +207,7 @@ def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
 
 
 def _trimmed(law: Ratios) -> Ratios:
-    """Return the law without its negligible ends, on a finer grid if it is short."""
+    """Return the distribution without its negligible ends, on a finer grid if it is short."""
     present = law.mass * np.exp(np.minimum(law.losses, 700.0))
     above = np.cumsum(present[::-1])[::-1]
     low = int((np.cumsum(law.mass) <= _OMITTED).sum())
@@ -226,7 +226,7 @@ def _trimmed(law: Ratios) -> Ratios:
 
 @lru_cache(maxsize=256)
 def ratios(mu: float, steps: int, cells: int = _CELLS) -> Ratios:
-    """Return the law of dP/dQ for one allocation to `steps` steps, an upper bound."""
+    """Return the distribution of dP/dQ for one allocation to `steps` steps, an upper bound."""
     if steps == 1:
         return _factor(mu, cells)
     half = ratios(mu, steps // 2, cells)

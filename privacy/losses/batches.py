@@ -34,8 +34,8 @@ def replaced(inner: LossPair, q: float) -> LossPair:
 def mixed(pairs: Sequence[LossPair], weights: Sequence[float], lost: float = 0.0) -> LossPair:
     """Return the pair of a release whose public index has probability `weights`.
 
-    It is mapped to `pairs[index]`, or with probability `lost` to an output that identifies the
-    data set. By joint convexity it dominates the release without the index.
+    The index selects `pairs[index]`. With probability `lost`, the output identifies the data set.
+    By joint convexity, the pair dominates the release without the index.
     """
     discrete = all(isinstance(pair, DiscretePair) for pair in pairs)
     kind = MixedDiscretePair if discrete else MixedPair

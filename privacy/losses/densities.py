@@ -32,7 +32,7 @@ def log_mixture(y: Array, q: Any) -> Array:
 
 
 def unsampled(q: Any) -> bool:
-    """Return whether q is the float 1; no entry of a column of several q is 1."""
+    """Return whether q is the float 1; False for a column, whose entries are below 1."""
     return isinstance(q, float) and q == 1
 
 

@@ -170,7 +170,7 @@ class AllocationPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """From a law of the ratio on a grid, an upper bound."""
+        """From a distribution of the ratio on a grid, an upper bound."""
         from privacy.losses.allocation import AllocationProfile
 
         return AllocationProfile(self.mu, self.steps)
@@ -187,7 +187,7 @@ class AllocationPair(LossPair):
 
     @property
     def exact_profile(self) -> bool:
-        """False: the law is rounded to a grid."""
+        """False: the distribution is rounded to a grid."""
         return False
 
     @property
@@ -205,7 +205,7 @@ class AllocationPair(LossPair):
         *,
         upper: bool,
     ) -> "GridLoss":
-        """Return a bound on a grid, from a law on a grid of its own."""
+        """Return a bound on a grid, from a distribution on a grid of its own."""
         from privacy.losses.allocation import on_grid
 
         return on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)

@@ -28,8 +28,8 @@ _A = TypeVar("_A", Array, Complex)
 class GroupSampledGaussian(AgainstNormal):
     """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k independently sampled records.
 
-    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. At arg u = a
-    the args of its terms, and of its sum, are between 0 and (its degree) a, if that is below pi.
+    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. If arg u = a,
+    the arguments of the ratio and of its terms are in [0, degree * a], if that is below pi.
 
     Attributes
     ----------
@@ -191,8 +191,8 @@ class GroupSampledProfile(Profile):
 
     The loss L increases with x. Removing: R(X > x) - e^epsilon N(X > x) at L(x) = epsilon.
     Adding: N(X < x) - e^epsilon R(X < x) at L(x) = -epsilon. Both are stationary in x, so that x
-    needs no error bound, and 0 if there is no such x. The center that R and N share is removed
-    from both before subtraction, for relative accuracy at small q.
+    needs no error bound. If there is no such x, delta is 0. The center that R and N share is
+    removed from both before subtraction, for relative accuracy at small q.
     """
 
     mu: float

@@ -1,4 +1,4 @@
-"""Quadrature nodes of a half pair and its mirror image, and of several pairs together."""
+"""Quadrature nodes of positive losses and their mirror image, and of several pairs together."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
@@ -30,7 +30,7 @@ from privacy.losses.quadrature import (
 from privacy.numerics.rounding import ULP
 
 _FROM = -45.0  # e^-45 = 3e-20 of the mass is nearer to a loss of 0
-_FEW, _MOST_JOINED = 2**14, 2**16  # most nodes of several models: shared by all t, in all
+_FEW, _MOST_JOINED = 2**14, 2**16  # most joined nodes: shared by all t, of any kind
 _WAYS: tuple[Direction, Direction] = ("remove", "add")
 
 
@@ -54,7 +54,7 @@ class HalfGaussian(SampledGaussian):
     def _live(
         self, direction: Direction, t: float, low: float, count: int, spare: float
     ) -> NDArray[np.bool_]:
-        """Return that all cells may matter: the bound for blocks holds for the noise itself."""
+        """Return True for every cell: the bound on blocks holds for z, not for u."""
         return np.ones(count, dtype=bool)
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:

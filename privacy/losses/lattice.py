@@ -20,12 +20,12 @@ from privacy.numerics.rounding import U
 MOST_CELLS = 2**19
 """Most cells of a grid."""
 _ON_GRID = 1e-9  # distance from a loss of the grid, in steps, that counts as a rounding error
-_NEGLIGIBLE = 18.0  # log of the mass that counts / the mass beyond the window of a composition
-_LEAST = -36.0  # log of the least mass beyond the window that a tilt must resolve
+_NEGLIGIBLE = 18.0  # log(delta / mass beyond the window) at which that mass is negligible
+_LEAST = -36.0  # smallest permitted log of the relative mass beyond the window
 _STEEPEST = 1e4  # largest tilt
-_BESIDE = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])  # from a tilt, in 1 / standard deviations
+_BESIDE = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])  # distances of other tilts, in 1 / std
 _ASIDE = np.array([-16.0, -8.0, -4.0, -2.0, 2.0, 4.0, 8.0, 16.0])
-_BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts / that of the saddle point
+_BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts, relative to the saddle point
 _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
 
@@ -183,11 +183,11 @@ def _gathered(index: Index, values: Array, size: int) -> Array:
 def _contracted(
     panels: Sequence[tuple[Array, Array, Index]], step: float, size: int
 ) -> tuple[Array, Array]:
-    """Return P-masses of a postprocessing with one output per grid point, and its losses there.
+    """Return the P-masses of a postprocessing to grid points, and its losses minus the grid points.
 
     An output at a share x of a cell is moved to the upper end with probability x + c x (1 - x),
-    else to the lower end. c, |c| <= 1, makes the loss log P/Q of each result nearly the one of its
-    grid point. The losses are returned minus that of the grid point.
+    else to the lower end. In each cell, c in [-1, 1] is chosen so that the loss log P/Q of each
+    result is near its grid point.
     """
     mass, excess, out, into, bows = np.zeros((5, size))
     for weight, rest, cell in panels:
@@ -219,7 +219,7 @@ def _contracted(
 
 
 def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) -> float:
-    """Return the shift of the grid that costs least; lower losses move by 1 or 2 steps."""
+    """Return the shift that lowers tilted losses least, if losses below it drop by 1 or 2 steps."""
     exponent = tilt * (start + step * np.arange(mass.size))
     exponent += np.log(np.maximum(mass, 1e-320))
     weight = np.exp(exponent - exponent.max())
@@ -266,8 +266,8 @@ def from_distribution(
     Parameters
     ----------
     below, above
-        P(loss <= x) and P(loss > x) at an array of x; bounds on the side of the result are enough.
-        The smaller one is used, so that both tails keep their digits.
+        P(loss <= x) and P(loss > x) at an array of x, or bounds on them that are conservative for
+        the result. The smaller of both is used, so that both tails keep their digits.
     first, last
         First and last loss of the grid, in steps. Mass beyond the last one is at infinity, or at
         the last one for a lower bound.
@@ -407,7 +407,7 @@ class GridSum:
     parts
         Each grid loss and its number of runs. All are upper bounds or all are lower bounds.
     tilt
-        From `choose_tilt` (or `no_tilt`), also if it was chosen for other bounds of the same pairs.
+        From `choose_tilt` or `no_tilt`. It may be chosen for other bounds of the same pairs.
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:

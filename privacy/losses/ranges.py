@@ -1,10 +1,10 @@
 """Pairs of mechanisms of bounded range, such as the exponential mechanism.
 
 The privacy loss of a mechanism of range e lies in some interval of length e, which may depend on
-the pair of data sets (Durfee and Rogers 2019). The losses t and t - e alone, 0 <= t <= e, are the
-worst for each t (Dong, Durfee and Rogers 2020, section 4). Over all t, the best test of level q has
-the power e^e q / (1 + (e^e - 1) q). This is the trade-off between two logistic distributions at
-distance e, which therefore are a dominating pair.
+the pair of data sets (Durfee and Rogers 2019). For the interval [t - e, t], 0 <= t <= e, the worst
+pair has only the losses t - e and t (Dong, Durfee and Rogers 2020, section 4). Over all t, the best
+test of level q has the power e^e q / (1 + (e^e - 1) q). This is the trade-off between two logistic
+distributions at distance e, which therefore are a dominating pair.
 """
 
 import math
@@ -38,7 +38,7 @@ class RangePair(LossPair):
 
     @property
     def divergence(self) -> "Divergence":
-        """The largest one of two losses t, t - width: less than that of the dominating pair."""
+        """The largest over all losses t, t - width; less than that of the dominating pair."""
         from privacy.losses.divergences import BoundedRange
 
         return BoundedRange(self.width)
@@ -49,7 +49,7 @@ class RangePair(LossPair):
         from privacy.losses.divergences import largest_rho
 
         most = round_up(0.125 * self.width * self.width, 4 * U)
-        if self.width < 1e-6:  # the two differ by less than 1e-12 of them
+        if self.width < 1e-6:  # both bounds agree to a relative 1e-12
             return most
         return min(most, largest_rho(self.divergence, self.width))
 

@@ -38,10 +38,9 @@ _INCREASING = (AntipodalPair, LaplacePair, SampledGaussianPair, SampledLaplacePa
 def dominates(one: LossPair, other: LossPair) -> bool:
     """Return whether the profile of `one` is known to be at least that of `other` everywhere.
 
-    The pair of a smaller distance is a postprocessing of that of a larger one: Gaussian noise is
-    added, or the same Laplace noise mixed. A smaller
-    sampling probability mixes the pair with one of equal distributions, and hockey-stick
-    divergences are jointly convex.
+    Postprocessing (added Gaussian noise, or a mixture for Laplace noise) reduces the distance. A
+    smaller sampling probability mixes the pair with a pair of equal distributions, and
+    hockey-stick divergences are jointly convex.
     """
     if one == other:
         return True

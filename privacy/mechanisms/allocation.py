@@ -13,11 +13,12 @@ from privacy.mechanisms.sampling import PoissonSampled, mu_squared
 from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-# above, the record's steps are taken to be known: from 37 on, probabilities of its outputs under
-# the data set without it underflow
+# above, the record's steps are treated as known; from 37 on, the probabilities of its outputs
+# without the record underflow
 _LARGEST_MU = 20.0
 _MOST_STEPS = 10**7
 _GAUSSIAN = "It is proven only for Gaussian noise."
+_ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 
 
 @suggests_field_names
@@ -28,7 +29,7 @@ class RandomAllocation(Mechanism):
     In each pass, every record draws its steps uniformly at random, without replacement, and
     independently of all other records and passes ("balls in bins"). `mechanism` runs once in each
     step, on the records that drew it. Batch sizes vary. The steps of a record must stay secret.
-    Shuffling is another sampler: it fixes the batch sizes, so that one record moves another.
+    Shuffling is another sampler: its batch sizes are fixed, so an added record moves others.
 
     Parameters
     ----------
@@ -48,7 +49,8 @@ class RandomAllocation(Mechanism):
     divide the steps at random into k blocks of floor(t / k) or ceil(t / k) steps, and draw one step
     in each block: every set of k steps is equally likely. By joint convexity, k allocations to
     one step of a block are an upper bound (Feldman and Shenfeld 2026, arXiv 2602.17284).
-    zCDP and RDP bounds, and all bounds for mu > 20, are those of known steps.
+    zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use that the
+    steps are secret.
     """
 
     mechanism: Mechanism
@@ -63,7 +65,7 @@ class RandomAllocation(Mechanism):
         participations = checks.count("participations", self.participations, _PARTICIPATIONS)
         epochs = checks.count("epochs", self.epochs, "Pass the number of passes over the data.")
         if steps > _MOST_STEPS:
-            remedy = "Pass a shorter pass, or use PoissonSampled."
+            remedy = "Pass fewer steps per pass."
             raise ValueError(checks.expected("steps", steps, f"<= {_MOST_STEPS}", remedy))
         if participations > steps:
             rule = f"<= steps={steps}"
@@ -102,15 +104,15 @@ class RandomAllocation(Mechanism):
             raise unproven(
                 self,
                 relation,
-                "It is proven for a record that is added, removed or zeroed, not replaced.",
+                "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.",
             )
         if self.expanded(relation) is not self:
-            raise unproven(self, relation, "Its passes have no dominating pair on one sample.")
+            raise unproven(self, relation, _ONE_SAMPLE)
         joint = GaussianPair(squared)
         return joint if joint.mu > _LARGEST_MU else AllocationPair(joint.mu, self.steps)
 
 
-_PARTICIPATIONS = "Pass the number of steps of each record in a pass."
+_PARTICIPATIONS = "Pass the participations of each record per pass."
 
 
 @suggests_field_names
@@ -132,7 +134,7 @@ class CyclicPoisson(Mechanism):
         Probability q in (0, 1] that a record of the group is included. With n records in all, a
         batch has about q n / groups records.
     steps
-        Number of steps in all.
+        Total number of steps.
     groups
         Number of groups, at least the number of bands of C. 1 is Poisson sampling.
     """
@@ -149,7 +151,7 @@ class CyclicPoisson(Mechanism):
             self,
             mechanism=checked(self.mechanism, "mechanism"),
             sampling_probability=checks.probability(self.sampling_probability),
-            steps=checks.count("steps", self.steps, "Pass the number of steps in all."),
+            steps=checks.count("steps", self.steps, "Pass the total number of steps."),
             groups=checks.count("groups", self.groups, "Pass the number of groups of records."),
         )
 
@@ -162,7 +164,7 @@ class CyclicPoisson(Mechanism):
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Raise: it describes several releases."""
-        raise unproven(self, relation, "Its steps have no dominating pair on one sample.")
+        raise unproven(self, relation, _ONE_SAMPLE)
 
 
 register_mechanism(RandomAllocation(Gaussian(1.5), 4, 2, 3))

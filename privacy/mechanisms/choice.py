@@ -54,7 +54,7 @@ class ExponentialMechanism(Mechanism):
         return RangePair(self.epsilon)
 
     def for_group(self, size: int) -> "ExponentialMechanism":
-        """Return size * epsilon: the ranges of a chain of neighbors add up."""
+        """Return size * epsilon: the ranges of a chain of data sets add up."""
         return replace(self, epsilon=scaled(self.epsilon, size))
 
 

@@ -153,7 +153,7 @@ def nothing() -> Mechanism:
     """Return the mechanism that reads no record, the identity of `compose`.
 
     Its epsilon and delta are 0 under every relation. ``compose(m, nothing())`` is `m`, and
-    ``repeat(m, 0)`` is ``nothing()``. A sum of what ran may start with it.
+    ``repeat(m, 0)`` is ``nothing()``.
 
     Examples
     --------
@@ -168,15 +168,15 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
 
     It may be adaptive: later queries may depend on earlier outputs if this list of mechanisms was
     fixed in advance. Nested compositions are flattened, equal parts merged into one repetition, and
-    parts sorted. A single mechanism is returned itself, and `nothing` is omitted
-    beside others. For a list that may be empty, pass ``nothing()`` as the first one.
+    parts sorted. A single mechanism is returned itself. For a list that may be empty, pass
+    ``nothing()`` as the first one; it is omitted beside others.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
         once = part.mechanism if isinstance(part, Repeated) else part
         counts[once] = counts.get(once, 0) + (part.count if isinstance(part, Repeated) else 1)
     if not mechanisms:
-        remedy = "Pass what ran, or nothing()."
+        remedy = "Pass nothing() if nothing ran."
         raise ValueError(checks.expected("mechanisms", (), "at least one mechanism", remedy))
     parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
     if not parts:

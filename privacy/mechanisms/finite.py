@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privacy.losses.quadrature import Direction, LossModel
 
 _MOST = 10_000  # outputs
-_LEAST = 1e-15  # largest loss of equal distributions, whose probabilities are rounded
+_LEAST = 1e-15  # smallest upper bound on a loss; covers the rounding of probabilities
 _NEAR_ONE = 1e-9  # tolerated rounding error of a sum of probabilities
 
 
@@ -56,7 +56,7 @@ class FiniteMechanism(Mechanism):
             remedy = "Pass one probability for each output in both."
             raise ValueError(checks.expected("q", f"{len(q)} values", f"{len(p)} values", remedy))
         if not any(a and b for a, b in zip(p, q, strict=True)):
-            remedy = "Every output reveals the data set: there is no privacy to account for."
+            remedy = "Add the outputs that both can give: the listed ones reveal the data set."
             rule = "positive where p is, for some output"
             raise ValueError(checks.expected("q", f"{len(q)} values", rule, remedy))
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))

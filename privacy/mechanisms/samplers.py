@@ -27,9 +27,9 @@ from privacy.relations import (
 _BATCH = "Pass the number of records in a batch, a whole number >= 1."
 _RECORDS = "Pass the number of records of the data set, a public whole number."
 _PASSES = "Pass the number of passes over the data set (epochs), at least 1."
-_LEAST = 1e-60  # total probability of the numbers of copies that count as an infinite loss
+_LEAST = 1e-60  # numbers of copies of this total probability count as an infinite loss
 _DISPLACED = (
-    "A record more or less moves other records to other batches, as in "
+    "An added record moves others to other batches, as in "
     "DataLoader(shuffle=True). Pass relation=REPLACE_ONE or REPLACE_SPECIAL. If each record is "
     "drawn independently, as by Opacus' UniformWithReplacementSampler, use PoissonSampled."
 )
@@ -51,14 +51,14 @@ def _batched(mechanism: object) -> Mechanism:
     """Return the mechanism of one batch, or raise if it is of several batches itself."""
     mechanism = checked(mechanism, "mechanism")
     if isinstance(mechanism, _OfBatches):
-        remedy = "Describe how the batches are drawn once."
+        remedy = "Remove the inner sampler."
         rule = "a mechanism that runs on one batch"
         raise TypeError(checks.expected("mechanism", type(mechanism).__name__, rule, remedy))
     return mechanism
 
 
 class _FixedSizeCall(type):
-    """Make the arguments of `FixedSizeSampled` keywords, and suggest our names."""
+    """Require keyword arguments for `FixedSizeSampled`, and suggest our names."""
 
     @suggests_names
     def __call__(
@@ -113,7 +113,7 @@ class FixedSizeSampled(_OfBatches, metaclass=_FixedSizeCall):
         freeze(self, batch_size=size, records=records)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
-        """Return the pair of a replaced record, for epsilon >= 0 and < 0.
+        """Return the pair of a replaced record, valid at every epsilon.
 
         With replacement, a record is drawn j times with the probability of Bin(batch_size, 1 /
         records), and the pair is that of j replaced records.
@@ -153,8 +153,8 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
     """Return a pair for every two batches that differ in `copies` records, or raise.
 
-    Under REPLACE_SPECIAL a null record may take the place of another one, and that of a record
-    another one.
+    Under REPLACE_SPECIAL, two batches can differ by a null record against a record, or by one
+    record against another.
     """
     pair = _of_batch(node, REPLACE_ONE, copies)
     if relation is REPLACE_SPECIAL:
@@ -162,12 +162,12 @@ def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> Los
         if pair != null:
             pair = _larger(node, pair, null)
     if not pair.symmetric:
-        raise unproven(node, relation, "Its pair of a replaced record is not symmetric.")
+        raise unproven(node, relation, "The pair of a replaced record must be symmetric.")
     return pair
 
 
 def _larger(node: Mechanism, one: LossPair, other: LossPair) -> LossPair:
-    """Return the pair with less noise, of two of one family."""
+    """Return the pair with less noise, if both are of one family; else raise."""
     match one, other:
         case GaussianPair(), GaussianPair():
             return max(one, other, key=lambda pair: pair.mu_squared)
@@ -176,8 +176,7 @@ def _larger(node: Mechanism, one: LossPair, other: LossPair) -> LossPair:
     raise unproven(
         node,
         REPLACE_SPECIAL,
-        "Its pairs of a replaced record and of a null record cannot be compared. "
-        "Pass relation=REPLACE_ONE.",
+        "It is not known whether a replaced or a null record is worse. Pass relation=REPLACE_ONE.",
     )
 
 
@@ -325,7 +324,7 @@ class Epochs(_OfBatches, metaclass=_OnePass):
             raise unproven(self, relation, _DISPLACED)
         if isinstance(self.mechanism, Parallel):
             raise unproven(
-                self, relation, "Pass the mechanism of one batch; its cells are not supported."
+                self, relation, "Parallel cells are not supported. Pass the mechanism of one batch."
             )
         return self.mechanism.loss(relation)
 

@@ -259,7 +259,7 @@ class ContourCurve(Curve):
         return super()._worst_of(other)
 
     def _dominates(self, other: "ContourCurve") -> bool:
-        """Return whether each part of `other` is dominated by a part of this curve of its own."""
+        """Return whether different parts of this curve dominate the parts of `other`."""
         left = dict(self.parts)
         for pair, count in other.parts.items():
             worse = [one for one, n in left.items() if n >= count and dominates(one, pair)]

@@ -1,7 +1,7 @@
 """The profile of two to four sampled releases with normal noise, by direct sums on a lattice.
 
 If sampled records are rare, the tail of the loss is so much smaller than its center that the
-contour integral has no digits left. All terms here are positive, so that tiny deltas keep theirs.
+contour integral has no digits left. All terms here are positive, so that tiny deltas are accurate.
 
 The loss of one release is put on a lattice. A cell of the loss between lattice points l and l + h
 with masses p under P and q under Q becomes masses at both points, with the sum p under P and q
@@ -24,7 +24,7 @@ from privacy.numerics.rounding import ULP
 MOST_RELEASES = 4
 _FINE = 0.03  # lattice spacing times the saddle point; the relative error is near its square / 8
 _DIGITS = 35.0  # log of the ratio to delta below which a mass is negligible
-_MOST_CELLS, _MOST_CENTERS = 2**13, 64  # a table has an entry for each of both
+_MOST_CELLS, _MOST_CENTERS = 2**13, 64  # largest sides of a table
 _SMALLEST = 1e-270  # products of smaller masses underflow
 _ROUNDING = 1e-9  # relative, of the masses and their sum
 

@@ -172,7 +172,7 @@ _Parts = tuple[tuple[LossModel, int], ...]
 
 
 def clustered(parts: _Parts, most: int) -> _Parts:
-    """Return parts of which about `most` at most of each kind differ, at least as bad.
+    """Return parts of at least the same loss, of which at most about `most` per kind differ.
 
     Similar parts become equal to one with the least noise and the largest sampling probability
     among them, which dominates them.

@@ -32,11 +32,11 @@ _WINDOW = 2**17  # most cells of a window
 _ROUGH_WINDOW = 2**14  # of a sum whose parts were merged
 _OWN = 2**18  # most cells of the sum of equal discrete pairs
 _CUT = 30.0  # log(delta / mass that is moved to infinity)
-_COARSE = 30.0  # steps of the first grids, which only find the tilt / those of the last one
+_COARSE = 30.0  # step of the first grids, which only find the tilt, relative to the last one
 _LOOSE = 1e-3  # relative error above which another tilt is tried
 _WIDEST = 100.0  # largest step of a grid
 _LARGE = 50.0  # loss of an atom above which the contour integral is used as well
-_FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which it is tried
+_FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which another is tried
 _FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 _MANY, _BLOCKS = 200, 64  # most different parts of a sum; parts after similar ones are merged
 _ROUNDS = 12
@@ -125,7 +125,7 @@ class LossesOnGrid:
         return self._sums(place, least, log_delta if least else -math.inf)
 
     def _sums(self, place: Callable[[_Grids], float], least: float, enough: float) -> Sums | None:
-        """Return sums near the epsilon of `place`, None if delta(least) is at most `enough`."""
+        """Return sums tight near `place(grids)`, None if log delta(least) is at most `enough`."""
         count = sum(n for _, n in self.parts)
         step, log_tail, at, coarsest, beyond = _FIRST, -40.0, 1.0, 0.0, 0
         for _ in range(_ROUNDS):
@@ -354,7 +354,7 @@ class LossCurve(Curve):
         return Bracket(lower, upper)
 
     def distribution(self) -> dict[str, LossDistribution]:
-        """Return the distribution of the privacy loss in each direction, to look at.
+        """Return the distribution of the privacy loss in each direction, for inspection.
 
         Returns
         -------
@@ -365,7 +365,7 @@ class LossCurve(Curve):
         found: dict[str, LossDistribution] = {}
         for sums in self._sums:
             near = sums.near(0.0)
-            assert near is not None  # no log delta is enough
+            assert near is not None  # only a given `enough` or `least` gives None
             whole = GridSum(near.parts, no_tilt(near.parts))
             found[sums.direction] = LossDistribution(*whole.losses, whole.infinite)
         return {"add": found["remove"], **found}

@@ -88,7 +88,7 @@ class SplitCurve(_Combined):
         return _least([surest, self._best(at, lowest, min(limit, surest.value))])
 
     def _surest(self, groups: "_Groups", delta: float) -> Answer:
-        """Return the answer at the smallest delta of the first group, that of its claims."""
+        """Return the answer if the first group gets the smallest delta of its claims."""
         first = 0.0
         if delta and groups[0]._at_delta(delta).notion == "approximate":
             log_mass = groups[0]._at_epsilon(_LARGE).value
@@ -115,7 +115,7 @@ class SplitCurve(_Combined):
     ) -> Answer:
         """Return the smallest answer over groups and shares, if one is below `limit`.
 
-        `lowest` has a value for each split that none of its shares is below.
+        `lowest` has a lower bound on the answers of each split.
         """
         found = self._answer(math.inf)
         for bound, groups in sorted(zip(lowest, self.groups, strict=True), key=_value):

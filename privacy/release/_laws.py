@@ -151,7 +151,7 @@ def block_table(law: Law, width: int) -> npt.NDArray[np.int16]:
 
 
 def draw(law: Law, size: Size, source: Source, width: int = _WIDTH) -> Integers:
-    """Draw from a law; `width` (8 or 16) is the number of bits drawn first."""
+    """Draw from a distribution; `width` (8 or 16) is the number of bits drawn first."""
     result = np.empty(size, dtype=np.int64)
     flat = result.reshape(-1)
     filled = 0

@@ -72,8 +72,8 @@ def choose(
       the L2 sensitivity of ALL scores. Account for `mechanism` once.
 
     The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
-    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen one after
-    the other, without replacement; with Gaussian noise they are the largest noisy scores. For
+    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen in
+    sequence, without replacement; with Gaussian noise they are the largest noisy scores. For
     `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers 2019).
 
     Every probability is exact: scores are read as exact numbers, and noise is added to integers.
@@ -99,17 +99,11 @@ def choose(
     count
         Number of candidates to choose.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the choice is reproducible
-        and gives no privacy.
+        As in `discrete_gaussian`.
 
     Returns
     -------
     Choice
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
 
     Examples
     --------
@@ -132,7 +126,7 @@ def choose(
         raise ValueError(checks.expected("count", count, f"<= {len(found)}", remedy))
     if isinstance(mechanism, Gaussian):
         if monotonic:
-            remedy = "Leave it out: the sensitivity of Gaussian noise is that of all scores."
+            remedy = "Leave it out: Gaussian noise uses the L2 sensitivity of all scores."
             raise ValueError(checks.expected("monotonic", monotonic, "False", remedy))
         noise = _lattice(mechanism.noise_multiplier, len(found))
         source = random_source(rng, simulation=simulation)

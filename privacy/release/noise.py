@@ -137,7 +137,7 @@ def float_gaussian_for_simulation(
 
 
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
-    remedy = "Pass it in lattice steps, with a step for which it is in this range."
+    remedy = "Choose a lattice step that brings it into this range."
     checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
     if not isinstance(value, Rational):
         return Fraction(float(value))

@@ -82,19 +82,12 @@ def select_keys(
     seed
         As in `limit_contributions`: None keeps each user's first different keys.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the selection is
-        reproducible and gives no privacy.
+        As in `discrete_gaussian`.
 
     Returns
     -------
     SelectedKeys
-        Its mechanism holds under ``ADD_OR_REMOVE_ONE``, or under the relation of `ApproximateDP` if
-        adding or removing a user is what that relation means.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
+        Its mechanism holds under ``ADD_OR_REMOVE_ONE``.
 
     Examples
     --------
@@ -111,10 +104,11 @@ def select_keys(
         raise TypeError(checks.expected("mechanism", mechanism, rule, remedy))
     if isinstance(mechanism, ApproximateDP):
         if mechanism.relation != "ADD_OR_REMOVE_ONE":
-            remedy = "Pass ApproximateDP(epsilon, delta) under ADD_OR_REMOVE_ONE."
-            raise ValueError(checks.expected("mechanism", mechanism, "for add/remove", remedy))
+            remedy = "Pass ApproximateDP(epsilon, delta)."
+            rule = "under ADD_OR_REMOVE_ONE"
+            raise ValueError(checks.expected("mechanism", mechanism, rule, remedy))
         if delta is not None:
-            remedy = "Leave it out: delta is that of ApproximateDP."
+            remedy = "Leave it out: ApproximateDP has its own delta."
             raise ValueError(checks.expected("delta", delta, "None", remedy))
         source = random_source(rng, simulation=simulation)
         names, counts = _counts(users, keys, most, seed)
@@ -190,12 +184,12 @@ class _Threshold:
         gaussian = isinstance(mechanism, Gaussian)
         bits = max(_RESOLUTION - math.ceil(math.log2(scale)), 0)
         if not 1 <= scale * 2**bits <= LARGEST_SCALE:
-            remedy = "Pass less noise, or a smaller max_keys."
+            remedy = "Reduce the noise: it does not fit in 64 bits."
             raise ValueError(checks.expected("mechanism", mechanism, "less noisy", remedy))
-        # a tail of `each` is beyond x scales, rounded up
+        # noise exceeds x scales with probability at most `each`
         x = _quantile(math.log(each)) if gaussian else max(-math.log(2 * each), 0.0)
         x = (x + 1e-12) * (1 + 1e-12)
-        # the noise is rounded to the nearest step, which one step more allows for
+        # one more step covers the rounding of the noise to the nearest step
         least = math.ceil(Fraction(2**bits) * (1 + scale * Fraction(x))) + 1
         return cls(Law(scale * 2**bits, gaussian, is_rounded=True), bits, least)
 
@@ -220,7 +214,7 @@ def _counts(
     pairs = codes.astype(np.int64) * max(len(names), 1) + places
     first = np.sort(np.unique(pairs, return_index=True)[1])
     owners = [ids[code] for code in codes[first]]
-    # a choice by the codes would depend on the other users
+    # codes depend on other users, so rows are limited by user ids
     if owners:
         first = first[limit_contributions(owners, max_contributions=most, seed=seed)]
     counts = np.bincount(places[first], minlength=len(names)).tolist()

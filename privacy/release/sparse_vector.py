@@ -40,16 +40,10 @@ class SparseVector:
         Whether two neighboring data sets never change two queries in opposite directions, as with
         counts when a record is added. The noise is then half as large.
     answer_share
-        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` tells only
-        whether a query is above the threshold.
+        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns
+        only whether a query is above the threshold.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the answers are reproducible
-        and give no privacy.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
+        As in `discrete_gaussian`.
 
     Examples
     --------
@@ -129,14 +123,14 @@ class SparseVector:
         Raises
         ------
         RuntimeError
-            It has finished, or this process is a fork of the one that made it.
+            It has finished, or the process was forked.
         ValueError
             The value is not a finite number. The message does not contain it.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
-                "A fork of a SparseVector cannot answer: both would compare with one noisy "
-                "threshold. Use it in the process that made it."
+                "A forked process cannot use a SparseVector: both would compare with one noisy "
+                "threshold. Use it in the process that created it."
             )
         with self._claim:
             if self.finished:

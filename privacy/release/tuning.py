@@ -67,11 +67,6 @@ def tune(
     Tuned
         A score that is NaN counts as the lowest. Of equal scores the first is kept.
 
-    Raises
-    ------
-    ValueError, TypeError
-        A value is outside its domain, or `rng` was given without ``simulation=True``.
-
     Examples
     --------
     >>> import random
@@ -85,7 +80,7 @@ def tune(
     """
     if not isinstance(mechanism, BestOf):
         remedy = "Pass best_of(one_run, mean_runs=...)."
-        raise TypeError(checks.expected("mechanism", mechanism, "a best_of", remedy))
+        raise TypeError(checks.expected("mechanism", mechanism, "the result of best_of()", remedy))
     if not callable(run):
         remedy = "Pass a function that returns (score, output)."
         raise TypeError(checks.expected("run", run, "a function", remedy))
@@ -127,7 +122,7 @@ def _inverse(mechanism: BestOf, uniform: int, bits: int) -> int | None:
             return count
         if not total <= low:
             return None
-    raise AssertionError  # `_law` does not end
+    raise AssertionError  # `_law` is infinite
 
 
 def _law(mechanism: BestOf) -> "Iterator[tuple[int, arb]]":

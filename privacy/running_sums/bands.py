@@ -142,7 +142,7 @@ def choose_bands(
             raise ValueError(checks.expected("bands", band, rule, "Pass fewer bands."))
         rows.append(_banded(releases, band, batch_size / records, epsilon, delta, relation))
     if not rows:
-        raise ValueError(checks.expected("bands", (), "at least one number", "Leave it out."))
+        raise ValueError(checks.expected("bands", (), "at least one number", "Leave bands out."))
     return BandChoice(tuple(rows))
 
 

@@ -66,7 +66,8 @@ class Factorization(ABC):
     def column_normalized(releases: int) -> "Factorization":
         """Divide every column of the square root's C by its norm: equal sensitivity everywhere.
 
-        Late columns of C are short; normalized, the sensitivity is the same and the noise smaller.
+        Late columns of C have small norms. After normalization, the sensitivity is the same and the
+        noise smaller.
         """
         releases = _size(releases)
         coefficients = series.square_root(releases)

@@ -65,7 +65,7 @@ def scales(
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorization, participation, distance, size)
-    # under REPLACE_ONE the record moves C x replace_distance times as far, rounding does not
+    # REPLACE_ONE multiplies the sensitivity of C x by replace_distance, but not the rounding
     reach = rounding / min(1.0, distance)
     charged = clip_norm * sensitivity + reach
     sigma = round_up(gaussian.noise_multiplier * charged, 4 * ULP)

@@ -217,7 +217,7 @@ def forgetful(agent):
     return agent
 
 
-def test_a_forgotten_batch_is_caught():
+def test_an_omitted_batch_is_detected():
     algorithm = seed_algorithm(calibration="exact")
     assert audit(algorithm, change=forgetful, trials=150) > claimed(algorithm)
 
@@ -328,7 +328,7 @@ def test_a_cap_per_batch_without_a_lifetime_cap_is_caught():
     assert user_audit(algorithm, [1, 1, 1], cap_per_batch_only) > claimed(algorithm)
 
 
-def test_private_contexts_hide_a_round_but_for_its_own_action():
+def test_private_contexts_protect_a_round_except_its_own_action():
     algorithm = bandits.PrivateContexts(batch=3, noise="independent", **COMMON)
     x = np.array([0.6, 0.8])
     difference = np.array([0.36, math.sqrt(2) * 0.48, 0.64, 0.6, 0.8])  # x x' and 1.0 x

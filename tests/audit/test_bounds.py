@@ -48,7 +48,7 @@ def test_the_accuracy_test_holds_for_unequal_guesses(n):
                 assert right[p_values <= level].sum() <= level * (1 + 1e-9)
 
 
-def test_most_of_a_true_epsilon_is_found():
+def test_the_lower_bound_is_near_the_true_epsilon():
     sigma, n = 3.73064, 100_000
     scores = losses(dp.Gaussian(sigma), ONE, np.random.default_rng(2026), n)
     found = epsilon_lower_bound(*scores, 1e-5, claim=dp.Gaussian(sigma))
@@ -83,7 +83,7 @@ def test_false_alarms_are_rare():
     assert wrong[1] <= 30
 
 
-def test_noise_alone_gives_no_bound():
+def test_scores_of_pure_noise_give_no_bound():
     rng = np.random.default_rng(5)
     scores = rng.normal(size=1000), rng.normal(size=1000)
     assert epsilon_lower_bound(*scores, 1e-5) == 0
@@ -136,7 +136,7 @@ MISREAD = {
 
 @pytest.mark.parametrize("kind", MISREAD)
 @pytest.mark.parametrize("mu", [0.27, 1.0, 4.0])
-def test_scores_that_are_no_ratios_are_refused(kind, mu):
+def test_scores_that_are_not_log_likelihood_ratios_are_refused(kind, mu):
     right = normal_ratios(mu, 10_000)
     assert mu_lower_bound(*right) > 0.8 * mu
     wrong = MISREAD[kind](*right)
@@ -167,7 +167,7 @@ def test_a_sequential_audit_detects_exchanged_scores():
 
 
 @pytest.mark.parametrize("mechanism", [case[0] for case in cases()[::3]], ids=repr)
-def test_ratios_are_no_misread_scores(mechanism):
+def test_log_likelihood_ratios_raise_no_warning(mechanism):
     """Exact ratios of every kind of mechanism, many draws: a false alarm has a chance of 1e-6."""
     relation = dict(cases())[mechanism]
     for seed in range(20):
@@ -175,7 +175,7 @@ def test_ratios_are_no_misread_scores(mechanism):
         assert misread(*ratios) == ""
 
 
-def test_few_or_silent_scores_are_not_refused():
+def test_few_or_constant_scores_are_not_refused():
     for zero, one in (([0.3], [0.2]), ([0.0] * 99, [0.0] * 99), ([5.0] * 50, [5.0] * 50)):
         assert mu_lower_bound(zero, one) == 0
     infinite = [-math.inf] * 50, [math.inf] * 50

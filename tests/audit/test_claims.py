@@ -58,12 +58,12 @@ def named(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_claimed_curve_stands(case):
+def test_a_true_claim_is_not_falsified(case):
     battery.not_falsified(battery.audit_case(*case))
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_half_the_noise_is_caught(case):
+def test_half_the_noise_is_falsified(case):
     """Shows that each of the audits above can fail."""
     (finding,) = battery.audit_case(*case, weaker=0.5)
     assert finding.falsified, str(finding)
@@ -107,7 +107,7 @@ def test_a_curve_is_a_claim_in_its_own_relation():
         falsify(curve, *scores, relation="REPLACE_ONE")
 
 
-def test_one_run_says_nothing():
+def test_one_run_does_not_falsify():
     assert falsify(dp.Gaussian(1.0), [-math.inf], [math.inf]).p_value == 1
 
 

@@ -84,7 +84,7 @@ def test_usage(run, arguments, told):
     assert "Traceback" not in done.stderr
 
 
-def test_a_module_that_fails_says_so_itself(run, tmp_path):
+def test_an_import_error_in_the_module_is_shown(run, tmp_path):
     (tmp_path / "broken.py").write_text("import os\nos.no_such_thing\n", encoding="utf-8")
     done = run("broken:count", "--claim", "true.toml")
     assert done.returncode not in (0, 3)
@@ -144,7 +144,7 @@ def divides(data, rng):
         ("divides", "ZeroDivisionError: "),
     ],
 )
-def test_a_release_does_not_decide_how_the_audit_ends(run, tmp_path, name, told):
+def test_an_exception_in_a_release_makes_the_audit_inconclusive(run, tmp_path, name, told):
     (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
     done = run(f"ends:{name}", "--claim", "true.toml", "--runs", "10")
     assert done.returncode == (130 if name == "interrupts" else 2), done.stderr

@@ -30,7 +30,7 @@ def test_false_alarms_are_rare(kind, aspect):
 
 @pytest.mark.parametrize("kind", CLAIMS)
 @pytest.mark.parametrize("factor", [0.5, 0.7])
-def test_too_little_noise_is_caught(kind, factor):
+def test_too_little_noise_is_detected(kind, factor):
     noise = getattr(rng_of(1), kind)(0, 2.0 * factor, 400)
     finding = falsify_noise(CLAIMS[kind], noise, significance=1e-6)
     assert finding.falsified
@@ -48,7 +48,7 @@ def test_the_scale_test_is_exact():
         assert falsify_noise(claim, x, aspect="scale").falsified is falsified
 
 
-def test_another_shape_is_caught():
+def test_a_wrong_noise_distribution_is_detected():
     rng = rng_of(3)
     wide = rng.uniform(-1, 1, 5000) * 2.0 * math.sqrt(3)  # the variance is right
     finding = falsify_noise(CLAIMS["normal"], wide, significance=1e-6)
@@ -66,7 +66,7 @@ def test_noise_that_is_used_twice_is_caught():
 
 
 @pytest.mark.parametrize("kind", CLAIMS)
-def test_noise_on_the_lattice_of_a_release_repeats_by_chance(kind):
+def test_repeats_of_lattice_noise_are_expected(kind):
     sampler = {"normal": dp.rounded_gaussian, "laplace": dp.rounded_laplace}[kind]
     alarms = repeats = 0
     for seed in range(20):
@@ -78,11 +78,11 @@ def test_noise_on_the_lattice_of_a_release_repeats_by_chance(kind):
 
 
 @pytest.mark.parametrize("wild", [math.nan, math.inf, -math.inf])
-def test_noise_that_is_no_number_is_caught(wild):
+def test_nan_noise_is_detected(wild):
     assert falsify_noise(CLAIMS["normal"], [0.1, wild]).p_value == 0
 
 
-def test_huge_noise_is_no_warning():
+def test_huge_noise_emits_no_warning():
     assert falsify_noise(CLAIMS["normal"], [1e300, -1e300], aspect="scale").p_value == 1
 
 

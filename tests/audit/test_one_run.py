@@ -105,7 +105,7 @@ def test_inverted_guesses_are_reported():
         assert not falsify_one_run(dp.PureDP(1.3), **(wrong | {"correct": right})).warning
 
 
-def test_delta_costs():
+def test_a_larger_delta_gives_a_smaller_epsilon_bound():
     counts = {"canaries": 1000, "guesses": 100, "correct": 100}
     bounds = [one_run_epsilon_lower_bound(**counts, delta=d) for d in (0.0, 1e-6, 1e-4, 1e-2)]
     assert bounds == sorted(bounds, reverse=True)
@@ -124,7 +124,7 @@ def test_a_larger_claimed_epsilon_is_falsified_no_earlier(counts, delta):
     assert (found[small:] > 0.25).all()
 
 
-def test_one_canary_says_nothing():
+def test_one_canary_does_not_falsify():
     counts = {"canaries": 1, "guesses": 1, "correct": 1}
     assert one_run_epsilon_lower_bound(**counts, delta=0.0) == 0
     assert falsify_one_run(dp.Gaussian(1.0), **counts).p_value > 0.5
@@ -155,7 +155,7 @@ def test_a_few_guesses_about_very_many_canaries():
     assert not falsify_one_run(dp.Gaussian(1.5), **seen).falsified
 
 
-def test_rounding_of_large_logarithms_is_paid_for():
+def test_rounding_of_large_logarithms_is_included():
     """Against mpmath: the sum of a million terms is not below the exact value."""
     mpmath = pytest.importorskip("mpmath")
     r, v, epsilon, delta = 10**6, 732_000, 1.0, 1e-9

@@ -166,7 +166,7 @@ def test_without_a_mark():
         assert_not_falsified(honest, pair)
 
 
-def test_shares_add_up_to_less_than_the_whole():
+def test_significance_shares_add_up_to_at_most_the_level():
     share = Share(dp.Gaussian(1.0), 1e-3, 0)
     total = 0.0
     for _ in range(1000):

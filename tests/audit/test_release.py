@@ -44,7 +44,7 @@ def lowest_delta(here, there, epsilon):
         ("REPLACE_ONE", [[9.0], [0.25]], [[-9.0], [0.25]]),
     ],
 )
-def test_no_experiment_refutes_the_claim_and_half_the_noise_is_found_out(relation, here, there):
+def test_the_claim_is_not_falsified_and_half_the_noise_is(relation, here, there):
     for mechanism, half in (
         (dp.Gaussian(0.75), dp.Gaussian(0.375)),
         (dp.Laplace(0.75), dp.Laplace(0.375)),
@@ -57,7 +57,7 @@ def test_no_experiment_refutes_the_claim_and_half_the_noise_is_found_out(relatio
         assert broken > claim.delta(0.5)
 
 
-def test_no_output_is_possible_on_one_side_only():
+def test_both_data_sets_have_the_same_possible_outputs():
     # a coarse lattice, so that every output is seen on both sides
     drawn = [
         {

@@ -323,7 +323,7 @@ def test_a_patch_that_changes_nothing_survives():
     assert not caught("privacy.release", same, check_norms)
 
 
-def test_the_real_modules_come_back():
+def test_original_modules_are_restored():
     from privacy.release import clipping
 
     with package("privacy.release", Patch("clipping", INSIDE, "pass")) as load:

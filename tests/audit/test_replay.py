@@ -45,7 +45,7 @@ def test_norms_are_not_rounded():
 
 
 @pytest.mark.parametrize("wild", [math.nan, math.inf, -math.inf])
-def test_no_number_is_a_violation(wild):
+def test_a_non_finite_value_is_a_violation(wild):
     with pytest.raises(Violation, match="not a finite number"):
         assert_norm([0.0, wild], 1e308)
     with pytest.raises(Violation, match="not a finite number"):
@@ -110,7 +110,7 @@ def test_correlated_noise_is_counted_exactly():
     assert mu == pytest.approx(np.linalg.norm(c @ np.ones(4)) / 2.0)
 
 
-def test_noise_that_is_used_twice_hides_nothing():
+def test_noise_used_twice_does_not_hide_a_difference():
     def twice(data, rng):
         noise = rng.normal(0, 3.0)
         return [sum(data) + noise, len(data) ** 2 + noise]
@@ -190,7 +190,7 @@ def test_noise_changed_after_drawing_is_refused(bend):
         spent(lambda data, rng: bend(len(data) + rng.normal(0, 1e-4)), PAIR)
 
 
-def test_the_tape():
+def test_noise_tape_records_and_returns_noise():
     tape = NoiseTape(unit=2.0, at=1)
     assert tape.normal(5.0, 3.0) == 5.0
     assert tape.normal([1.0, 1.0], 3.0).tolist() == [7.0, 1.0]

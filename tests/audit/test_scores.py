@@ -61,7 +61,7 @@ def test_fitting_raises_no_false_alarm(seed):
     assert not falsify(dp.Gaussian(50.0), *map(score, test), significance=1e-4).falsified
 
 
-def test_what_differs_is_found():
+def test_differing_statistics_are_detected():
     rng = rng_of(2)
     n = 2000
     differing = {
@@ -133,7 +133,7 @@ def test_an_output_length_that_differs_between_the_data_sets_is_caught():
 
 @pytest.mark.parametrize("unit", [1e-200, 1.0, 1e10, 1e200])
 @pytest.mark.parametrize("noise", [0.0, 1e6])
-def test_a_number_without_noise_stands_out(noise, unit):
+def test_an_output_without_noise_is_detected(noise, unit):
     def leak(data, rng, size):
         wide = noise * rng.normal(size=size)
         return unit * np.stack([wide, np.full(size, len(data)), wide], axis=1)
@@ -141,7 +141,7 @@ def test_a_number_without_noise_stands_out(noise, unit):
     assert audit(leak, ([1], [1, 2]), dp.Gaussian(1.0), runs=500).falsified
 
 
-def test_numbers_too_small_to_divide_by_are_no_warning():
+def test_tiny_numbers_emit_no_warning():
     tiny = np.stack([5e-324 * (np.arange(60) % 3), np.zeros(60)], axis=1)
     score = fit_score(tiny, np.ones((60, 2)))
     assert (score(tiny) < 0).all()

@@ -23,7 +23,7 @@ def wealth(right, pairs, claim=None):
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 5, 12])
-def test_wealth_is_expected_to_shrink_while_the_claim_is_true(pairs):
+def test_wealth_is_a_supermartingale_under_a_true_claim(pairs):
     """By enumeration, for every split of the claimed average between the two data sets."""
     most = (1 + dp.account(dp.Gaussian(2.0)).delta(0.0)) / 2
     values = np.array([wealth(right, pairs) for right in range(2 * pairs + 1)])
@@ -57,7 +57,7 @@ def test_false_positives_of_a_sequential_audit_are_rare():
     assert alarms <= 30
 
 
-def test_it_stops_by_itself():
+def test_the_audit_stops_when_the_claim_is_falsified():
     def half(data, rng, size):
         return len(data) + rng.normal(0, 0.5, size)
 
@@ -70,7 +70,7 @@ def test_it_stops_by_itself():
     assert enough.runs == 3000
 
 
-def test_falsified_for_good():
+def test_falsified_stays_true():
     watch = SequentialAudit(dp.Gaussian(2.0), significance=0.05)
     watch.update([-1.0] * 20, [1.0] * 20)
     assert watch.falsified

@@ -71,7 +71,7 @@ CASES = {  # variant: (epsilon, positive answers, queries below, queries above, 
 
 
 @pytest.mark.parametrize("variant", CASES)
-def test_the_faulty_variants_fall_and_the_proven_ones_stand(variant):
+def test_faulty_variants_are_falsified_and_proven_ones_are_not(variant):
     for epsilon, most, below, above, score in CASES[variant]:
         rng = np.random.default_rng(variant)
         runs = {low_answer: 20, negatives: 4}.get(score, 1) * RUNS

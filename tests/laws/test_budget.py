@@ -146,7 +146,7 @@ def test_spending_is_a_value(mechanism):
     assert before == same
 
 
-def test_a_repeat_costs_what_its_steps_cost_one_by_one():
+def test_a_repeat_costs_the_same_as_its_separate_steps():
     one, budget = dp.Gaussian(40.0), a_budget("zcdp")
     stepwise = budget
     for _ in range(7):
@@ -248,7 +248,7 @@ class TestParameters:
         assert not of_rho.fits(dp.Gaussian(dp.noise_multiplier_from_rho(above)))
         assert not of_mu.fits(dp.Gaussian(dp.noise_multiplier_from_mu(above)))
 
-    def test_ten_tenths_fill_it(self):
+    def test_ten_tenths_of_the_budget_fit_exactly(self):
         budget = dp.Budget(rho=1, delta=1e-6).spend(dp.repeat(dp.ZeroConcentratedDP(0.1), 10))
         assert not budget.fits(dp.ZeroConcentratedDP(1e-300))
 
@@ -263,7 +263,7 @@ class TestParameters:
             ({"mu": 1, "notion": "approximate"}, "Expected notion='approximate' to be 'gaussian'"),
         ],
     )
-    def test_what_is_refused(self, arguments, message):
+    def test_invalid_values_are_refused(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             dp.Budget(delta=1e-6, **arguments)
 
@@ -271,7 +271,7 @@ class TestParameters:
 class TestParallel:
     """A record is in one cell: the largest cost counts, and two where it moves."""
 
-    def test_ten_tenths_fill_it(self):
+    def test_ten_tenths_of_the_budget_fit_exactly(self):
         budget = dp.Budget(epsilon=1, delta=0, notion="approximate")
         cells = dp.parallel(dp.PureDP(0.1), dp.PureDP(0.1))
         budget = budget.spend(dp.repeat(cells, 10))
@@ -354,7 +354,7 @@ class TestSaved:
             assert dp.Budget.from_json(one.to_json()) == one
 
     @pytest.mark.parametrize("notion", NOTIONS)
-    def test_nothing_left(self, notion):
+    def test_an_exhausted_budget(self, notion):
         budget = a_budget(notion)
         full = dp.Budget.from_json(budget.to_json() | {"spent": budget.to_json()["most"]})
         for one in (full, *full.split(2)):
@@ -390,7 +390,7 @@ class TestSaved:
             ({"limit": ["1/1"]}, "to be within epsilon=1.0"),
         ],
     )
-    def test_what_is_refused(self, changed, message):
+    def test_invalid_values_are_refused(self, changed, message):
         form = dp.Budget(epsilon=1.0, delta=1e-6).to_json()
         with pytest.raises((ValueError, TypeError), match=re.escape(message)):
             dp.Budget.from_json(form | changed)
@@ -467,7 +467,7 @@ class TestShared:
         with pytest.raises(RuntimeError, match="Expected process=-1 to be used in process"):
             shared.spend(dp.Gaussian(20.0))
 
-    def test_what_is_no_budget(self):
+    def test_only_budgets_can_be_shared(self):
         with pytest.raises(TypeError, match="Expected budget=1 to be a Budget"):
             dp.SharedBudget(1)
 
@@ -517,7 +517,7 @@ def test_bad_shares(shares):
         a_budget("zcdp").split(shares)
 
 
-def test_what_has_no_rule_is_refused_and_nothing_is_spent():
+def test_an_unsupported_mechanism_is_refused_and_spends_nothing():
     sampled = dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=0.01)
     for notion in ("zcdp", "gaussian", "approximate"):
         with pytest.raises(dp.UnsupportedMechanism):
@@ -540,6 +540,6 @@ def test_tiny_noise_exceeds_the_budget(notion, scale):
     assert after.sensitive_spent.tolist() == [0.0, 0.0]
 
 
-def test_what_was_spent_is_not_read_as_the_guarantee():
+def test_the_guarantee_is_not_the_amount_spent():
     left = dp.Budget(epsilon=1, delta=1e-6).spend(dp.Gaussian(20.0))
     assert " spent; the whole budget is (1, 1e-06)-DP, ADD_OR_REMOVE_ONE, by zcdp" in str(left)

@@ -97,7 +97,7 @@ def test_the_optimal_conversion_is_never_worse_than_the_classic_one(rho, delta):
 
 
 @pytest.mark.parametrize("rho", [1e-308, 5e-324, 1e300, 1e308, 1.7e308])
-def test_the_ends_of_the_floats_stay_on_the_private_side(rho):
+def test_conversions_are_conservative_at_the_float_limits(rho):
     sigma = Fraction(dp.noise_multiplier_from_rho(rho))
     assert 1 / (2 * sigma**2) <= Fraction(rho)
     assert Fraction(dp.mu_from_rho(rho)) ** 2 / 2 <= Fraction(rho)

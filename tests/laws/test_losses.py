@@ -179,7 +179,7 @@ def test_masses_that_add_up_to_one():
     assert dp.account(plan).epsilon(0.9) == math.inf
 
 
-def test_a_mass_beside_two_directions_is_answered_tightly():
+def test_a_mass_at_infinity_with_an_asymmetric_pair_is_tight():
     """The finite part of the second direction is compared with the rest of the first's delta."""
     rare = dp.PoissonSampled(dp.DiscreteLaplace(243.0), sampling_probability=0.128)
     plan = dp.compose(dp.ApproximateDP(0.3286, 0.3174), rare)
@@ -212,7 +212,7 @@ def test_every_kind_names_a_loss():
             assert known.example.loss(relation) is not None
 
 
-def test_many_threads_ask_one_curve():
+def test_threads_can_share_a_curve():
     run = dp.repeat(dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01), 300)
     plan = dp.compose(run, dp.PureDP(0.2), dp.ApproximateDP(0.1, 1e-8))
     questions = [10.0**-k for k in range(2, 10)] * 4
@@ -223,7 +223,7 @@ def test_many_threads_ask_one_curve():
 
 
 @pytest.mark.parametrize("notion", ["tightest", "contour", "rdp", "approximate", "zcdp"])
-def test_no_query_depends_on_the_one_before(notion):
+def test_queries_do_not_depend_on_earlier_queries(notion):
     mechanism = dp.repeat(dp.RandomizedResponse(0.3, 4), 20)
     curve = dp.account(mechanism, notion=notion)
     first = curve.answer(delta=1e-5), curve.answer(epsilon=0.7)
@@ -237,7 +237,7 @@ def test_a_curve_cannot_be_changed():
         curve.unit = "one user"
 
 
-def test_an_answer_says_where_it_comes_from():
+def test_an_answer_names_method_and_theorem():
     run = dp.repeat(dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01), 300)
     found = dp.account(run).answer(delta=1e-5)
     assert (found.notion, found.order) == ("contour", None)

@@ -163,7 +163,7 @@ def test_where_rare_losses_dominate_the_epsilon_gives_its_delta(sigma, q, count,
 
 
 @pytest.mark.parametrize(("q", "count"), [(0.001, 1000), (0.01, 1000), (0.3, 20), (0.5, 3)])
-def test_a_direction_is_passed_over_only_where_the_other_loses_more(q, count):
+def test_a_direction_is_skipped_only_if_the_other_has_more_loss(q, count):
     """A bound without an integration line first decides which direction is worse."""
     model = SampledGaussian(q, 1.0)
     removed, added = (LossSum(((model, count),), 0.0, way) for way in ("remove", "add"))
@@ -201,7 +201,7 @@ def test_two_replaced_records(sigma, q, epsilon, truth):
     assert curve.delta(epsilon) == pytest.approx(truth, rel=1e-8)
 
 
-def test_what_is_too_extreme_is_refused_by_name():
+def test_too_extreme_inputs_raise_a_named_error():
     mechanism = sampled(1e-13, 0.1)
     with pytest.raises(dp.UnsupportedMechanism, match="noise_multiplier"):
         dp.account(dp.repeat(mechanism, 2), notion="contour")

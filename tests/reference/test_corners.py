@@ -164,7 +164,7 @@ def test_the_loss_of_much_noise_keeps_its_digits():
         (1.0, 1e-6, 0.01, 1000, REPLACE_SPECIAL),
     ],
 )
-def test_what_is_calibrated_accounts_back(epsilon, delta, q, steps, relation):
+def test_calibrated_parameters_meet_the_target_again(epsilon, delta, q, steps, relation):
     sigma = dp.noise_multiplier(
         epsilon=epsilon, delta=delta, sampling_probability=q, steps=steps, relation=relation
     )

@@ -165,7 +165,7 @@ def test_an_infinite_epsilon_of_a_plan_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("form", [{}, [], {"schema": "dpcalib.plan/1"}])
-def test_what_is_no_plan_is_refused(form):
+def test_an_invalid_plan_is_refused(form):
     for question in (answers.account_plan, answers.check_plan):
         with pytest.raises((ValueError, TypeError), match="Expected"):
             question(form)
@@ -231,7 +231,7 @@ def test_the_largest_value_has_its_own_proof(question, options):
         ("sampling_probability", {"noise_multiplier": 1.0, "steps": 30}),
     ],
 )
-def test_what_has_no_proof_is_not_answered_with_certify(question, options):
+def test_certify_raises_without_a_proof(question, options):
     with pytest.raises(dp.NotCertified):
         getattr(dp, f"max_{question}")(**options, **TARGET, certify=True)
     with pytest.raises(dp.NotCertified):
@@ -244,7 +244,7 @@ def test_what_has_no_proof_is_not_answered_with_certify(question, options):
 # -- refusals -------------------------------------------------------------------------------
 
 
-def test_a_refusal_says_what_would_work():
+def test_an_unsupported_method_error_names_supported_ones():
     options = {"noise_multiplier": 1, "delta": 1e-5, "notion": "zcdp"} | RUN
     with pytest.raises(dp.UnsupportedMechanism) as refused:
         answers.epsilon(options)

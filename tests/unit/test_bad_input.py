@@ -386,7 +386,7 @@ def test_a_domain_that_is_empty(domain):
 
 
 @pytest.mark.parametrize("domain", [1, None, "ab", (1,), (0, 1, 2), ("a", 1)])
-def test_a_domain_that_is_none(domain):
+def test_an_invalid_domain_is_refused(domain):
     with pytest.raises((TypeError, ValueError), match="Expected domain="):
         dp.calibrate(dp.Gaussian, **TARGET, domain=domain)
 
@@ -404,13 +404,13 @@ def test_a_domain_that_is_none(domain):
         lambda thing: dp.recalibrate(thing, dp.Gaussian, **TARGET),
     ],
 )
-def test_what_is_no_mechanism(call, thing):
+def test_a_non_mechanism_is_refused(call, thing):
     with pytest.raises(TypeError, match=r"Expected .* to be a mechanism"):
         call(thing)
 
 
 @pytest.mark.parametrize("make", [None, 1.0, GAUSSIAN])
-def test_what_makes_nothing(make):
+def test_an_invalid_family_is_refused(make):
     with pytest.raises(TypeError):
         dp.calibrate(make, **TARGET)
 

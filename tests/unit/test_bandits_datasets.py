@@ -162,7 +162,7 @@ def test_addresses_are_tried_in_turn_and_the_hash_decides(server, tmp_path):
     assert not any(path.is_file() for path in (tmp_path / "elsewhere").rglob("*"))
 
 
-def test_terms_are_printed_once(capsys):
+def test_licenses_are_printed_once(capsys):
     datasets.announce("a license", "a citation")
     datasets.announce("a license", "a citation")
     assert capsys.readouterr().err == "License: a license\nPlease cite: a citation\n"

@@ -71,7 +71,7 @@ def test_replay_is_the_mean_of_the_matches():
     assert low < found.value < high
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say():
+def test_intervals_have_their_stated_coverage():
     options = Options(largest_weight=3.5, level=0.9, resamples=200)
     covered = {name: np.zeros(2) for name in ("ips", "snips", "dr")}
     for seed in range(200):
@@ -149,7 +149,7 @@ def test_a_private_estimate_has_the_noise_of_its_sensitivity(relation):
     assert "not private" not in str(found)
 
 
-def test_a_plain_estimate_says_that_it_is_not_private():
+def test_a_plain_estimate_is_printed_as_not_private():
     found = estimates(*logged(100), Options(resamples=10))["ips"]
     assert not found.private
     assert found.guarantee(1e-6).epsilon == math.inf
@@ -294,7 +294,7 @@ def test_one_probability_for_all_rounds_is_refused_by_its_shape():
             bandits.ips(reward, *pair)
 
 
-def test_a_private_estimate_says_where_its_epsilon_is():
+def test_a_private_estimate_refers_to_its_guarantee():
     options = Options(private=True, privacy=Privacy(1.0, 1e-6))
     found = bandits.ips(np.ones(5), np.full(5, 0.5), np.full(5, 0.5), options)
     assert str(found).endswith("of 5 rounds, private (see guarantee)")

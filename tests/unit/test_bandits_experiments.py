@@ -95,7 +95,7 @@ def test_a_result_is_found_by_all_that_it_depends_on(tmp_path):
 
 
 @pytest.mark.parametrize(("q", "truth"), [(0.1, 67.5), (0.3, 14.0), (0.5, 7.50), (0.7, 5.21)])
-def test_the_printed_amplification_is_unmasked(q, truth):
+def test_the_printed_amplification_is_not_a_bound(q, truth):
     with pytest.warns(UserWarning, match="not a bound"):
         algorithm = PrintedAmp(sampling_probability=q, **runs.private(TINY, 1.0))
     assert algorithm.guarantee(1e-5).epsilon == pytest.approx(truth, rel=0.01)
@@ -115,7 +115,7 @@ def test_the_printed_formula_refuses(name, value):
         printed_subsampling_formula_not_a_bound(**good | {name: value})
 
 
-def test_the_printed_bound_is_seen_to_spend_more_than_it_claims():
+def test_the_printed_bound_spends_more_than_it_claims():
     found = experiments.table("amplification", TINY)
     printed = [row for row in found.rows if row.subject.startswith("Amp printed")]
     assert all(row.true_epsilon > 3 for row in printed)
@@ -172,7 +172,7 @@ def test_the_commands(tmp_path):
     assert runner.invoke(bandit, ["experiment", "nothing"]).exit_code == 2
 
 
-def test_without_data_a_full_run_says_what_it_left_out(tmp_path, monkeypatch):
+def test_a_full_run_without_data_lists_the_omitted_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "NAMES", ("real-data",))
     done = CliRunner().invoke(
         command.main, ["--quick", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]
@@ -224,7 +224,7 @@ def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatc
     assert all(math.isfinite(float(row["ours"])) for row in rows)
 
 
-def test_budgets_that_are_split_over_releases_are_what_the_preprint_pays():
+def test_a_split_budget_multiplies_the_noise_by_the_root_of_the_releases():
     from bandits.experiments import baselines
 
     whole = bandits.CoreSetElimination(calibration="printed", **runs.private(TINY, 1.0))

@@ -66,7 +66,7 @@ def test_the_noise_is_that_of_the_relation(relation, distance):
     assert found.guarantee(1e-5).relation == relation
 
 
-def test_sqrt_two_is_reached_and_not_passed():
+def test_the_replace_distance_sqrt_two_is_tight():
     one, other = np.eye(2)
     assert np.linalg.norm(np.outer(one, one) - np.outer(other, other)) == pytest.approx(
         math.sqrt(2)
@@ -157,7 +157,7 @@ def test_errors_do_not_reveal_the_number_of_users():
 
 
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
-def test_no_users_are_data_like_any_other(relation):
+def test_an_empty_data_set_is_valid(relation):
     """Released is the noise alone: with one user it is moved by that user's row."""
     options = {"epsilon": 1.0, "delta": 1e-5, "relation": relation}
     both = [

@@ -72,7 +72,7 @@ def test_an_agent_of_version_0_1_with_system_noise_continues(saved):
     assert agent.releases > EXPECTED["live"]["releases"]
 
 
-def test_a_wider_distance_of_0_1_is_kept_in_the_noise(saved):
+def test_a_larger_replace_distance_of_version_0_1_is_kept(saved):
     agent = bandits.Algorithm.restore(saved("PrivateContexts"))
     found = agent.algorithm.guarantee(1e-5).epsilon
     used = agent._learner.channel.sums
@@ -93,7 +93,7 @@ def test_users_who_may_share_a_cap_are_refused_where_that_costs_privacy(saved):
         bandits.Algorithm.restore(folder)
 
 
-def test_a_version_that_is_not_known_is_refused(saved):
+def test_an_unknown_version_is_refused(saved):
     folder = saved("live")
     header = json.loads((folder / "agent.json").read_text())
     (folder / "agent.json").write_text(json.dumps(header | {"kind": "bandit-agent 3"}))

@@ -90,7 +90,7 @@ def test_the_target_is_met_and_not_by_much(name):
     assert "one round" in guarantee.unit or "one user" in guarantee.unit
 
 
-def test_the_absence_of_privacy_is_printed():
+def test_non_private_guarantees_are_printed_as_such():
     assert build("LinUCB").guarantee(1e-5).epsilon == math.inf
 
 
@@ -168,7 +168,7 @@ def test_any_number_is_a_reward(reward, counted):
     assert agent._rewards[0] == counted
 
 
-def test_what_is_no_ticket_is_refused():
+def test_only_tickets_are_accepted():
     agent = build("PrivateUCB").start()
     ticket = agent.select(candidates(0))
     for bad in (None, 0, tuple(ticket), ticket._replace(round=0.0), ticket._replace(round=[0])):
@@ -465,7 +465,7 @@ def test_a_simulation_guarantees_nothing():
     assert denied.guarantee(1e-5).epsilon == math.inf
 
 
-def test_late_rewards_add_nothing_and_still_use_the_ticket_up():
+def test_late_rewards_add_nothing_and_close_the_ticket():
     agents = [build("AdaPrivateTS").start(simulation=True, seed=5) for _ in range(2)]
     late = [agent.select(candidates(0)) for agent in agents]
     for agent in agents:
@@ -546,7 +546,7 @@ def test_bad_candidates_are_refused_and_nothing_happens(bad):
     assert agent.rounds == 0
 
 
-def test_users_are_asked_for_where_they_are_protected():
+def test_user_level_algorithms_require_user():
     with pytest.raises(ValueError, match="user"):
         build("AdaPrivateUser").start().select(candidates(0))
     with pytest.raises(ValueError, match="user"):
@@ -565,7 +565,7 @@ def test_a_center_that_is_not_given_is_learned():
     assert found["a"][0] < 0.6 * found["b"][0]
 
 
-def test_the_horizon_is_an_end():
+def test_rounds_beyond_the_horizon_are_refused():
     agent = build("PrivateUCB").start()
     run(agent, 60)
     with pytest.raises(RuntimeError, match="rounds=60"):
@@ -584,12 +584,12 @@ def test_the_last_partial_batch_is_released_or_dropped_as_said(release):
         agent.select(candidates(0))
 
 
-def test_a_seed_needs_a_simulation():
+def test_a_seed_requires_simulation():
     with pytest.raises(ValueError, match="Expected seed=1"):
         build("PrivateUCB").start(seed=1)
 
 
-def test_noise_of_the_system_is_fresh():
+def test_noise_of_the_operating_system_differs_between_agents():
     one, other = (build("PrivateUCB").start() for _ in range(2))
     for agent in (one, other):
         run(agent, 60)
@@ -670,7 +670,7 @@ def test_an_interruption_after_a_release_makes_no_second_one(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["learned", "forgotten", "next"])
-def test_an_interruption_moves_no_reward_to_the_next_batch(where, monkeypatch):
+def test_an_interruption_does_not_move_rewards_to_the_next_batch(where, monkeypatch):
     """Batches of one public feature: rewards of 1 in the first, none after it."""
     agent = build("AdaPrivateUser", batch=4, cap=100.0).start(simulation=True, seed=1)
     x = np.eye(3)[:1]
@@ -709,7 +709,7 @@ def test_an_interruption_moves_no_reward_to_the_next_batch(where, monkeypatch):
     assert all(rewards == 0 for _, rewards, _ in seen[1:])
 
 
-def test_a_release_that_is_not_on_the_disk_is_not_used(tmp_path, monkeypatch):
+def test_an_unsaved_release_is_not_used(tmp_path, monkeypatch):
     agent = build("AdaPrivateTS").start()
     agent.save(tmp_path / "state")
     run(agent, 13)
@@ -730,7 +730,7 @@ def test_a_release_that_is_not_on_the_disk_is_not_used(tmp_path, monkeypatch):
     assert restored.releases == 2
 
 
-def test_of_two_agents_of_one_folder_the_last_one_restored_releases(tmp_path):
+def test_only_the_agent_restored_last_can_release(tmp_path):
     first = build("AdaPrivateTS").start()
     first.save(tmp_path / "state")
     run(first, 13)
@@ -794,7 +794,7 @@ def test_a_damaged_folder_is_one_clear_error(damage, tmp_path):
         bandits.Algorithm.restore(folder)
 
 
-def test_late_tickets_outlive_a_checkpoint(tmp_path):
+def test_late_tickets_survive_a_checkpoint(tmp_path):
     agent = build("AdaPrivateTS").start()
     late = agent.select(candidates(0))
     run(agent, 13, first=1)
@@ -841,7 +841,7 @@ def test_tickets_of_lost_rounds_are_refused(tmp_path):
     restored.update(again, 1.0)
 
 
-def test_raw_rewards_are_in_the_sensitive_files_alone(tmp_path):
+def test_only_sensitive_files_contain_raw_rewards(tmp_path):
     agent = build("AdaPrivateUser").start()
     run(agent, 5, users := True)
     assert users
@@ -886,7 +886,7 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
     np.testing.assert_allclose(np.cumsum(means), reward[0], rtol=1e-12)
 
 
-def test_numbers_of_any_library_can_be_saved(tmp_path):
+def test_numbers_of_other_types_can_be_saved(tmp_path):
     numbers = {"rounds": np.int64(60), "low": Fraction(-1, 2), "high": np.float32(1.0)}
     agent = build("PrivateUCB", **numbers).start()
     run(agent, 12)
@@ -896,7 +896,7 @@ def test_numbers_of_any_library_can_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"growth": 1e-320}, {"growth": 1.0, "ridge": 1e-50}])
-def test_a_growth_that_a_round_reaches_ends_a_batch_each_round(options):
+def test_a_tiny_growth_ends_several_batches(options):
     agent = build("AdaPrivateTS", **options).start(simulation=True, seed=1)
     run(agent, 20)
     assert agent.releases >= 3
@@ -925,7 +925,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("name", "option"), SIZES)
-def test_sizes_overflow_nowhere(name, option):
+def test_options_at_their_limits_do_not_overflow(name, option):
     for size in (1e-50, 1e50):
         agent = build(name, **{option: size}).start(simulation=True, seed=1)
         run(agent, 40, by_user(name))
@@ -1002,7 +1002,7 @@ def test_a_missing_reward_has_one_pair_for_every_center():
 
 @pytest.mark.parametrize("relation", ["REPLACE_ONE", "REPLACE_SPECIAL"])
 @pytest.mark.parametrize("center", [0.0, 0.3, 0.5, 1.0])
-def test_where_nothing_is_sampled_every_center_is_that_without_sampling(relation, center):
+def test_sampling_probability_one_allows_every_center(relation, center):
     options = {"relation": relation, "center": center, "calibration": "exact"}
     algorithm = build("AdaPrivateAmp", sampling_probability=1.0, **options)
     plain = build("AdaPrivateTS", **options)
@@ -1026,7 +1026,7 @@ def test_a_replaced_context_moves_the_sums_by_less_than_two_clip_norms(options, 
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("center", [0.0, 0.3, 0.5])
 @pytest.mark.parametrize("high", [1.0, 1.4142, 6.0])
-def test_the_distance_of_replaced_contexts_is_reached_and_not_passed(high, center, published):
+def test_the_replace_distance_of_contexts_is_tight(high, center, published):
     options = {"calibration": "published", "noise": "binary_tree"} if published else {}
     algorithm = build("PrivateContexts", high=high, center=center * high, **options)
     channel = algorithm.channel((), np.random.default_rng(0))
@@ -1077,7 +1077,7 @@ def test_a_list_of_algorithms_has_no_names():
             bandits.simulate(algorithms, bandits.Synthetic(), replicates=1, seed=1)
 
 
-def test_the_table_of_regrets_says_what_epsilon_is_of():
+def test_the_regret_table_states_the_meaning_of_epsilon():
     run = ["simulate", "--rounds", "60", "--replicates", "2"]
     names = ["-a", "LinUCB", "-a", "AdaPrivateUser", "-a", "PrivateContexts"]
     told = CliRunner().invoke(bandit, [*run, *names]).output
@@ -1094,7 +1094,7 @@ def test_the_table_of_regrets_says_what_epsilon_is_of():
     assert [row["relation"] for row in rows] == [None, "REPLACE_ONE", "REPLACE_SPECIAL"]
 
 
-def test_of_two_agents_that_were_restored_at_once_one_releases(tmp_path, monkeypatch):
+def test_only_one_of_two_concurrently_restored_agents_releases(tmp_path, monkeypatch):
     """Both checks pass; the running sum lets only one of them release."""
     agent = build("AdaPrivateTS").start()
     agent.save(tmp_path / "state")

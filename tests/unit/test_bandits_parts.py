@@ -57,7 +57,7 @@ def test_factor_survives_rank_deficient_and_huge_contexts():
     assert (np.linalg.eigvalsh(root @ root.T) >= 0).all()
 
 
-def test_inverse_root_is_one_whatever_rounding_left_of_the_matrix():
+def test_the_inverse_root_exists_in_spite_of_rounding():
     rng = np.random.default_rng(6)
     x = unit(rng, 4, 30, 5)
     sound = np.eye(5) + np.swapaxes(x, -1, -2) @ x
@@ -190,7 +190,7 @@ def test_empirical_bayes_finds_the_scale():
         assert most_likely_scale(Spectrum.of(information, vector)) == pytest.approx(scale, rel=0.4)
 
 
-def test_explorations_pick_what_they_say():
+def test_explorations_pick_by_their_rule():
     candidates = np.array([[1.0, 0.0], [0.0, 1.0]])
     mean, root = np.array([1.0, 0.9]), np.diag([0.1, 1.0])
     noise = Noise(np.array([0.0, 1.0]), np.array([0.0, 0.9]))
@@ -205,7 +205,7 @@ def test_explorations_pick_what_they_say():
     assert Forced(Greedy(), gamma=1.0).pick(*at[:5], 2) == 1
 
 
-def test_draws_do_not_depend_on_how_they_are_asked_for():
+def test_draws_do_not_depend_on_the_block_size():
     base = Forced(Thompson())
     whole = Draws([np.random.SeedSequence(3)]).noise(base, 10, 4)
     live = Draws(np.random.SeedSequence(3))

@@ -132,7 +132,7 @@ def test_a_run_plays_no_eliminated_arm_while_others_remain():
     assert fallen > 10
 
 
-def test_elimination_pays_for_noise():
+def test_privacy_noise_increases_the_regret_of_elimination():
     world = bandits.Synthetic(dimension=3, arms=20)
     weak, strong = (
         bandits.CoreSetElimination(first=50, **(COMMON | {"epsilon": epsilon}))
@@ -142,7 +142,7 @@ def test_elimination_pays_for_noise():
     assert found.last()["weak"][0] < 0.7 * found.last()["strong"][0]
 
 
-def test_one_reward_enters_one_phase_and_pays_once():
+def test_one_reward_enters_one_phase_and_is_charged_once():
     algorithm = bandits.CoreSetElimination(**COMMON)
     assert algorithm.batches == 2  # 300 + 600
     one = dp.account(dp.Gaussian(algorithm.noise_multiplier, 1.0), relation="REPLACE_ONE")
@@ -254,7 +254,7 @@ def test_the_published_upsilon_is_added_once_and_keeps_a_positive():
     np.testing.assert_allclose(model.mean, np.array([1.0, 2.0, 3.0]) / a, rtol=1e-12)
 
 
-def test_published_constants_play_live_and_go_on_from_a_checkpoint(tmp_path):
+def test_published_constants_run_live_and_continue_from_a_checkpoint(tmp_path):
     algorithm = published(rounds=60)
     agent = algorithm.start()
     rng = np.random.default_rng(7)

@@ -58,7 +58,7 @@ def test_dask_gives_the_same_result(monkeypatch):
         same(serial, bandits.simulate(algorithms(), WORLD, replicates=4, seed=3, n_jobs=None))
 
 
-def test_algorithms_meet_the_same_worlds():
+def test_algorithms_get_the_same_environment():
     """The best reward of each round does not depend on who plays."""
     found = bandits.simulate(algorithms(), WORLD, replicates=3, seed=1)
     best = [found.regret[name] + found.reward[name] for name in found.regret]
@@ -140,7 +140,7 @@ def test_the_picture_is_drawn(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_synthetic_worlds_are_as_described():
+def test_synthetic_environments_have_the_stated_distribution():
     seeds = [np.random.SeedSequence(i) for i in range(3)]
     for link in ("logistic", "linear"):
         for law in ("bernoulli", "gaussian", "exact"):
@@ -158,7 +158,7 @@ def test_synthetic_worlds_are_as_described():
             assert world.block(3).users[0].tolist() == [500 % 7, 501 % 7, 502 % 7]
 
 
-def test_contexts_of_a_rank_deficient_world_stay_in_a_subspace():
+def test_rank_deficient_contexts_stay_in_a_subspace():
     environment = bandits.RankDeficient(dimension=6, rank=2, period=50)
     world = environment.world([np.random.SeedSequence(1)])
     block = world.block(150)
@@ -180,7 +180,7 @@ def ratings():
     return items, user, item, rng.random(200)
 
 
-def test_replay_offers_what_the_user_rated():
+def test_replay_offers_rated_items():
     items, user, item, rating = ratings()
     environment = bandits.Replay(items=items, user=user, item=item, rating=rating, candidates=4)
     block = environment.world([np.random.SeedSequence(1)] * 2).block(100)
@@ -226,7 +226,7 @@ def test_bad_logs_are_refused():
         {"base": -1e4},
     ],
 )
-def test_bad_worlds_are_refused(bad):
+def test_invalid_environments_are_refused(bad):
     with pytest.raises(ValueError, match="Expected "):
         bandits.Synthetic(**bad)
 

@@ -83,7 +83,7 @@ class TestNotMonotone:
         assert not isinstance(caught.value, dp.Infeasible)
 
     @pytest.mark.parametrize("seek", ["smallest", "largest"])
-    def test_the_wrong_seek(self, seek):
+    def test_a_wrong_seek_is_refused(self, seek):
         make = {"smallest": lambda q: sampled(1, q), "largest": dp.Gaussian}[seek]
         with pytest.raises(ValueError, match=r"monotone|reachable"):
             dp.calibrate(make, **TARGET, seek=seek, domain=(0.01, 0.9))
@@ -106,7 +106,7 @@ class TestDomain:
         assert most == 0.5
         assert dp.max_sampling_probability(**TARGET, noise_multiplier=4) == 1
 
-    def test_the_answer_is_inside(self):
+    def test_the_result_lies_in_the_domain(self):
         inside = dp.calibrate(dp.Gaussian, **TARGET, domain=(3, 4))
         assert inside == pytest.approx(dp.calibrate(dp.Gaussian, **TARGET), rel=1e-12)
         assert 3 < inside < 4

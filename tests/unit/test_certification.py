@@ -148,7 +148,7 @@ def test_gaussians_composed_are_one_gaussian(relation):
     assert_sharp(plan, gaussian_profile(mu), 1e-6, relation=relation, notion="approximate")
 
 
-def test_a_replaced_record_that_moves_pays_in_the_two_worst_cells():
+def test_a_replaced_record_that_moves_is_charged_in_the_two_worst_cells():
     near = dict(replace_distance=1.0)
     cells = parallel(Gaussian(3.0, **near), Gaussian(1.0, **near), Gaussian(2.0, **near))
     profile = gaussian_profile(mp.sqrt(mp.mpf(5) / 4))
@@ -686,7 +686,7 @@ def test_a_group_of_gaussians_is_one_gaussian(size, relation):
     assert proves(plan, epsilon=safe, **ask)
 
 
-def test_a_group_of_a_concentrated_mechanism_pays_the_square():
+def test_a_group_costs_size_squared_rho_under_zcdp():
     plan = compose(ZeroConcentratedDP(0.01), Laplace(20.0))
     rho = 9 * (mp.mpf(0.01) + laplace_rho(1 / mp.mpf(20)))
     unsafe, safe = boundary(zcdp_profile(rho), 1e-5)
@@ -696,7 +696,7 @@ def test_a_group_of_a_concentrated_mechanism_pays_the_square():
 
 
 @pytest.mark.parametrize("claim", [PureDP(0.7), Laplace(1 / 0.7), RandomizedResponse(0.7, 3)])
-def test_a_group_of_a_pure_release_pays_size_times_epsilon(claim):
+def test_a_group_costs_size_times_epsilon_under_pure_dp(claim):
     ask = dict(delta=0.0, relation=ADD, notion="approximate", size=3)
     assert proves(claim, epsilon=2.1 * (1 + 1e-12), **ask)
     assert not proves(claim, epsilon=2.1 * (1 - 1e-12), **ask)
@@ -718,7 +718,7 @@ def test_a_group_is_not_proven_by_a_rounded_share():
         assert proves(PureDP(claim), epsilon=math.nextafter(below, 9e9), **ask)
 
 
-def test_a_group_of_an_approximate_claim_pays_the_chain():
+def test_a_group_of_an_approximate_claim_costs_the_chain_bound():
     claim, size = ApproximateDP(0.5, 1e-7), 3
     gain = sum(mp.exp(mp.mpf(0.5) * j) for j in range(size))
     delta = float(mp.mpf(1e-7) * gain)
@@ -1019,7 +1019,7 @@ def test_a_certificate_holds_floats(asked):
 
 
 @pytest.mark.parametrize("curve", [lambda a, b: a + b, lambda a, _: 2 * a, lambda a, b: a.moved(b)])
-def test_no_proof_of_curves_put_together(curve):
+def test_no_proof_for_sums_of_curves(curve):
     # no mechanism says what was composed: that of a part would be proven instead
     a, b = (account(Gaussian(noise), notion="gaussian") for noise in (4.0, 5.0))
     for one, other in ((a, b), (a.group(2), b.group(2))):
@@ -1102,7 +1102,7 @@ def test_a_pair_outside_its_domain_is_not_proven(epsilon, delta):
     "mechanism", [lambda g: g, lambda g: PoissonSampled(g, sampling_probability=0.3)]
 )
 @pytest.mark.parametrize("order", [2.0, 2.5])
-def test_absurd_noise_is_answered_on_the_safe_side(sigma, mechanism, order):
+def test_extreme_noise_is_bounded_conservatively(sigma, mechanism, order):
     tree = mechanism(Gaussian(sigma))
     for notion in ("gaussian", "approximate", "zcdp", "rdp"):
         answer = proves(tree, epsilon=1.0, delta=1e-5, relation=ADD, notion=notion, order=order)

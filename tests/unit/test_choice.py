@@ -189,7 +189,7 @@ SCORES = [0, 1, Fraction(5, 2), 2]
 
 @pytest.mark.parametrize("monotonic", [False, True])
 @pytest.mark.parametrize("sensitivity", [1, Fraction(1, 2)])
-def test_the_laws_of_a_choice(monotonic, sensitivity):
+def test_distributions_of_choices(monotonic, sensitivity):
     rate = 0.75 / (1 if monotonic else 2) / float(sensitivity)
     weights = np.exp(rate * np.array(SCORES, dtype=float))
     options = {"sensitivity": sensitivity, "monotonic": monotonic, **SEEDED}
@@ -205,7 +205,7 @@ def test_the_laws_of_a_choice(monotonic, sensitivity):
 
 
 @pytest.mark.parametrize("mechanism", [dp.Laplace(1.5), dp.Gaussian(1.5)])
-def test_the_laws_of_noisy_scores(mechanism):
+def test_distributions_of_noisy_scores(mechanism):
     x = np.linspace(-40, 45, 200_001)
     step = x[1] - x[0]
     cdf, density = [], []
@@ -248,7 +248,7 @@ def test_several_candidates_are_chosen_in_turn():
         assert Counter(found.indices) == Counter(range(3))
 
 
-def test_what_a_choice_is_accounted_as():
+def test_the_mechanism_of_a_choice():
     scores = [1.0, 2.0, 3.0]
 
     def cost(mechanism, **options):

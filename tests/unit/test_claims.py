@@ -40,7 +40,7 @@ class TestUnequalClaims:
         assert truth <= ours <= truth * 1.003
 
     @pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
-    def test_the_gap_brackets_the_truth(self, delta):
+    def test_the_gap_bounds_the_excess(self, delta):
         curve = approximate(*map(dp.PureDP, UNEQUAL))
         epsilon, gap = curve.epsilon(delta), curve.gap(delta)
         assert 0 < gap < 1e-3
@@ -55,7 +55,7 @@ class TestUnequalClaims:
         assert truth <= ours <= truth * 1.001
         assert approximate(*claims).epsilon(mass / 2) == math.inf
 
-    def test_only_masses(self):
+    def test_claims_of_epsilon_zero_compose_to_their_deltas(self):
         curve = approximate(dp.ApproximateDP(0.0, 1e-7), dp.ApproximateDP(0.0, 2e-7))
         assert 3e-7 * (1 - 1e-7) <= curve.delta(0.0) <= 3e-7 * (1 + 1e-12)
 
@@ -171,7 +171,7 @@ class TestMassesAsWritten:
             ([(1.0, 1e-300), (1.0, 2e-300)], 3e-300, 2.0),
         ],
     )
-    def test_all_of_delta_is_the_mass(self, claims, delta, epsilon):
+    def test_delta_equal_to_the_mass_at_infinity(self, claims, delta, epsilon):
         parts = [dp.ApproximateDP(e, d) if d else dp.PureDP(e) for e, d in claims]
         for notion in ("tightest", "approximate"):
             curve = dp.account(dp.compose(*parts), notion=notion)

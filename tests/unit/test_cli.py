@@ -174,7 +174,7 @@ class TestAnswers:
     def test_notion(self, notion):
         assert answer("sigma", *TARGET, "--notion", notion)["notion"] == notion
 
-    def test_certify_insists_and_no_certify_leaves_out(self):
+    def test_certify_requires_a_proof_and_no_certify_skips_it(self):
         sampled = ("sigma", *TARGET, "-q", 0.1, "--steps", 10, "--notion", "rdp")
         assert answer(*sampled, "--certify")["certified"] is True
         assert answer("sigma", *TARGET, "--no-certify")["certified"] is False
@@ -356,7 +356,7 @@ class TestSamplers:
 
 
 class TestExplain:
-    def test_names_what_it_must(self):
+    def test_the_statement_contains_the_required_facts(self):
         done = call("explain", *TARGET, "-q", 0.01, "--steps", 1000, "--epochs", 10)
         assert done.exit_code == 0
         text = " ".join(done.stdout.split())
@@ -365,7 +365,7 @@ class TestExplain:
         assert "at most 10 of the 1000 steps" in text
         assert max(map(len, done.stdout.splitlines())) <= 88
 
-    def test_without_poisson_the_record_takes_part_for_certain(self):
+    def test_without_poisson_sampling_the_record_participates_with_certainty(self):
         run = ("--noise-multiplier", 5, "--delta", 1e-5, "-q", 0.01, "--steps", 100)
         found = answer("explain", *run, "--epochs", 3)
         assert list(found) == [*KEYS, "epsilon_without_poisson", "attack", "statement"]
@@ -405,7 +405,7 @@ class TestExplain:
         assert float(shown) >= moved.epsilon(1e-5) > 23
 
     @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
-    def test_every_relation_has_its_words(self, relation):
+    def test_every_relation_has_a_description(self, relation):
         assert relation in answer("explain", *TARGET, "--relation", relation)["statement"]
 
     def test_more_epochs_than_steps(self):
@@ -424,7 +424,7 @@ class TestTable:
         assert rows["notion"] == "gaussian"
         assert rows["certified"] == "yes"
 
-    def test_what_was_asked_comes_first(self):
+    def test_the_requested_quantity_is_printed_first(self):
         assert next(iter(table("steps", *TARGET, "--sigma", 9))) == "steps"
 
     def test_has_no_escape_codes(self):

@@ -102,7 +102,7 @@ def test_sampled_run_in_a_process():
 
 
 @pytest.mark.parametrize("environment", [{}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"}])
-def test_a_pipe_gets_plain_text(environment):
+def test_piped_output_is_plain_text(environment):
     done = run(*PLAIN, **environment)
     assert done.returncode == 0
     assert ESCAPE not in done.stdout
@@ -124,7 +124,7 @@ def test_exit_codes_and_streams():
 
 @needs_terminal
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_a_terminal_gets_a_frame_unless_no_color(no_color):
+def test_a_terminal_table_has_a_frame_unless_no_color(no_color):
     text, code = shown(*PLAIN, no_color=no_color)
     assert code == 0
     assert "ADD_OR_REMOVE_ONE" in text

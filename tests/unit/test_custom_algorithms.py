@@ -105,7 +105,7 @@ def play(agent, first, last):
 
 
 @EACH
-def test_a_custom_algorithm_says_what_it_guarantees(algorithm):
+def test_a_custom_algorithm_states_its_guarantee(algorithm):
     agent = algorithm.start()
     found = agent.guarantee(1e-5)
     assert found == algorithm.guarantee(1e-5)
@@ -235,7 +235,7 @@ def test_a_redefined_class_replaces_the_old_one():
     )
 
 
-def test_what_is_no_algorithm_is_not_registered():
+def test_only_algorithm_classes_are_registered():
     class Plain(bandits.LinUCB):
         more: float = 1.0  # no dataclass, no field: it would be lost
 

@@ -139,7 +139,7 @@ def test_separated_participations_by_brute_force(name, count, separation):
 
 
 @pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
-def test_coefficients_that_grow_or_change_sign_have_no_short_cut(coefficients):
+def test_the_sensitivity_formula_requires_nonincreasing_coefficients(coefficients):
     """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
     factorization = build("toeplitz/1", "grows", 7, {"coefficients": np.array(coefficients)})
     for count, separation in ((2, 1), (3, 1), (2, 2)):
@@ -213,7 +213,7 @@ def test_a_million_releases_need_no_loop_over_rows(monkeypatch):
         monkeypatch.undo()
 
 
-def test_explicit_patterns_with_signs_that_cancel_are_not_trusted():
+def test_explicit_patterns_use_absolute_gram_entries():
     """Contributions of opposite direction could make a negative entry of C'C count."""
     factorization = F.from_encoder([[1.0, 0.0], [-1.0, 1.0]])
     assert factorization.sensitivity(P.explicit([[1.0, 1.0]])) == pytest.approx(math.sqrt(5))
@@ -306,7 +306,7 @@ def test_small_matrices_run_on_one_thread(monkeypatch, releases, alone):
     assert limits == [(1 if alone else None, "blas")]
 
 
-def test_weights_move_the_noise():
+def test_a_larger_weight_reduces_the_noise_of_a_release():
     late = F.optimized(10, weights=[1e-3] * 9 + [1.0])
     even = F.optimized(10)
     assert noise(late)[-1] < noise(even)[-1] < noise(even)[0] * 2
@@ -314,7 +314,7 @@ def test_weights_move_the_noise():
 
 
 @pytest.mark.parametrize("small", [1e-300, 1e-16, 0.9e-6])
-def test_weights_that_decide_nothing_are_refused(small):
+def test_too_unequal_weights_are_refused(small):
     with pytest.raises(ValueError, match=r"^Expected weights=.* to be within a factor of 1e\+06"):
         F.optimized(3, weights=[small, 1.0, 1.0])
 
@@ -358,7 +358,7 @@ def test_buffers_come_close_to_the_square_root():
 
 
 @each
-def test_arrays_rebuild_it(name):
+def test_a_factorization_is_rebuilt_from_its_arrays(name):
     factorization = MAKERS[name](9)
     again = build(factorization.kind, name, 9, factorization.arrays())
     assert np.array_equal(again.encoder(), factorization.encoder())
@@ -372,6 +372,6 @@ def test_arrays_rebuild_it(name):
     "matrix",
     [[[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], [[math.nan]], [[1.0, 0.0]], [[math.inf]]],
 )
-def test_a_matrix_that_is_no_encoder_is_refused(matrix):
+def test_an_invalid_encoder_is_refused(matrix):
     with pytest.raises(ValueError, match=r"^Expected matrix=.* lower triangular"):
         F.from_encoder(matrix)

@@ -14,7 +14,7 @@ RUN = dp.repeat(dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.02), 
 
 
 class TestGuarantee:
-    def test_says_all_in_one_sentence(self):
+    def test_str_is_one_complete_sentence(self):
         found = dp.account(GAUSSIAN).guarantee(delta=1e-5)
         assert str(found) == ("(1.9931, 1e-05)-DP, ADD_OR_REMOVE_ONE, by gaussian (an upper bound)")
         replaced = dp.account(GAUSSIAN, relation="REPLACE_ONE").guarantee(delta=1e-5)
@@ -63,7 +63,7 @@ class TestGuarantee:
         both = dp.account(GAUSSIAN) + dp.account(dp.Laplace(1))
         assert both.guarantee(delta=1e-5).mechanism == dp.compose(GAUSSIAN, dp.Laplace(1))
 
-    def test_of_curves_put_together_by_hand_knows_no_mechanism(self):
+    def test_of_a_sum_of_curves_has_no_mechanism(self):
         both = dp.account(GAUSSIAN, notion="zcdp") + dp.account(GAUSSIAN, notion="zcdp")
         found = both.guarantee(delta=1e-5)
         assert found.mechanism is None
@@ -86,7 +86,7 @@ class TestGuarantee:
             1e22,
         ],
     )
-    def test_what_is_shown_is_never_less(self, epsilon):
+    def test_displayed_numbers_are_rounded_up(self, epsilon):
         found = dp.Guarantee(epsilon, epsilon if epsilon < 1 else 1e-5, ADD, "rdp")
         shown = str(found).partition(", ")[0].lstrip("(")
         assert float(shown) >= epsilon
@@ -184,7 +184,7 @@ class TestCurves:
         assert dp.account(RUN, notion="rdp").group(3).epsilon(1e-6) > 3
 
 
-def test_a_curve_says_what_it_is_and_what_to_ask():
+def test_repr_of_a_curve_names_its_methods():
     curve = dp.account(GAUSSIAN, unit="one user")
     assert repr(curve) == (
         f"<curve of {GAUSSIAN!r} for one user, ADD_OR_REMOVE_ONE, by tightest: "

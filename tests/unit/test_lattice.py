@@ -172,7 +172,7 @@ class TestTheMethod:
             deltas.append(infinite + mass[beyond] @ -np.expm1(1.0 - loss[beyond]))
         assert max(deltas) == pytest.approx(dp.account(self.PLAN).delta(1.0), rel=0.01)
 
-    def test_claims_beyond_their_sum_leave_only_their_deltas(self):
+    def test_delta_beyond_the_sum_of_epsilons_is_the_mass_at_infinity(self):
         curve = dp.account(dp.repeat(dp.ApproximateDP(0.1, 1e-9), 3), notion="pld")
         assert curve.delta(0.31) == pytest.approx(3e-9, rel=1e-6)
         assert curve.epsilon(1e-9) == math.inf
@@ -221,7 +221,7 @@ class TestPmfs:
         for notion in ("approximate", "pld"):
             assert dp.account(plan, notion=notion).delta(epsilon) >= exact * (1 - 1e-12)
 
-    def test_unequal_masses_at_infinity_leave_the_contour(self):
+    def test_unequal_masses_at_infinity_are_not_supported_by_the_contour(self):
         with pytest.raises(dp.UnsupportedMechanism, match="contour"):
             dp.account(dp.repeat(dp.from_pmfs(self.P, self.Q), 2), notion="contour")
 

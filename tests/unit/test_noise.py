@@ -72,13 +72,13 @@ def chi_square(law, drawn):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=named)
-def test_a_million_draws_fit_the_law(law):
+def test_a_million_draws_fit_the_distribution(law):
     drawn = draw(law, 1_000_000, random_source(11, simulation=True))
     assert chi_square(law, drawn) > 1e-4
 
 
 @pytest.mark.parametrize("law", LAWS, ids=named)
-def test_narrow_words_refine_often_and_fit_the_law(law):
+def test_narrow_first_words_give_the_same_distribution(law):
     assert (block_table(law, 8) < 0).mean() > 0.003
     drawn = draw(law, 60_000, random_source(12, simulation=True), width=8)
     assert chi_square(law, drawn) > 1e-4
@@ -154,7 +154,7 @@ def test_a_refined_block_is_the_inverse_of_the_exact_sums(law):
         assert found == 0 or below[found - 1] <= uniform
 
 
-def test_the_edge_of_a_block_is_decided_by_as_many_bits_as_it_takes():
+def test_undecided_blocks_draw_more_bits():
     law = Law(Fraction(10), is_gaussian=True)
     below, above = block_bounds(law, 400)
     for v in (0, 3, 17):
@@ -249,7 +249,7 @@ def test_shapes_and_types():
 @pytest.mark.parametrize(
     "scale", [np.uint8(200), np.int32(2**20), np.int64(2**35), np.float32(1.5), np.longdouble(3)]
 )
-def test_numbers_of_numpy_are_the_numbers_that_they_are(scale):
+def test_numpy_numbers_are_accepted(scale):
     for sampler in (dp.discrete_gaussian, dp.discrete_laplace, dp.rounded_gaussian):
         block_bounds.cache_clear()
         block_table.cache_clear()
@@ -258,7 +258,7 @@ def test_numbers_of_numpy_are_the_numbers_that_they_are(scale):
         assert (drawn == sampler(exact, 1000, rng=1, simulation=True)).all()
 
 
-def test_the_system_gives_other_noise_each_time_and_a_seed_the_same():
+def test_system_noise_differs_and_seeded_noise_repeats():
     assert (dp.discrete_gaussian(2**30, 100) != dp.discrete_gaussian(2**30, 100)).any()
     one, two = (dp.discrete_gaussian(2**30, 100, rng=1, simulation=True) for _ in range(2))
     assert (one == two).all()
@@ -292,7 +292,7 @@ def test_rounded_noise_needs_a_lattice_finer_than_the_noise():
         dp.rounded_gaussian(0.5, 3)
 
 
-def test_float_noise_says_in_its_name_what_it_is_for():
+def test_float_noise_is_named_for_simulation():
     drawn = dp.float_gaussian_for_simulation(2.0, 100_000, rng=1)
     assert drawn.std() == pytest.approx(2.0, rel=0.02)
     assert (drawn == dp.float_gaussian_for_simulation(2.0, 100_000, rng=1)).all()

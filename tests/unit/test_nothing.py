@@ -22,7 +22,7 @@ each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 
 @pytest.mark.parametrize("relation", dp.NeighboringRelation)
 @pytest.mark.parametrize("notion", NOTIONS)
-def test_costs_nothing(notion, relation):
+def test_nothing_has_zero_epsilon_and_delta(notion, relation):
     curve = dp.account(dp.nothing(), notion=notion, relation=relation)
     for several in (curve, 5 * curve, curve + curve, curve.worst_of(curve), curve.group(3)):
         assert several.epsilon(0) == several.epsilon(1e-9) == 0
@@ -31,7 +31,7 @@ def test_costs_nothing(notion, relation):
 
 
 @each
-def test_is_neutral(mechanism):
+def test_nothing_is_the_identity_of_composition(mechanism):
     assert dp.compose(mechanism, dp.nothing()) == dp.compose(dp.nothing(), mechanism) == mechanism
     assert dp.compose(dp.nothing()) == dp.compose(dp.nothing(), dp.nothing()) == dp.nothing()
     assert dp.repeat(mechanism, 0) == dp.repeat(mechanism, 0.0) == dp.nothing()
@@ -42,7 +42,7 @@ def test_is_neutral(mechanism):
 
 @pytest.mark.parametrize("notion", NOTIONS)
 @each
-def test_adds_nothing_to_a_curve(mechanism, notion):
+def test_nothing_adds_zero_to_a_curve(mechanism, notion):
     try:
         curve = dp.account(mechanism, notion=notion)
     except dp.UnsupportedMechanism:

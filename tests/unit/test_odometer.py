@@ -74,7 +74,7 @@ class TestOdometer:
             ({"delta": DELTA, "unit": ""}, "unit"),
         ],
     )
-    def test_nonsense_is_refused(self, values, told):
+    def test_invalid_arguments_are_refused(self, values, told):
         with pytest.raises(ValueError, match=f"Expected {told}="):
             dp.Odometer(**values)
 
@@ -94,7 +94,7 @@ class TestOdometer:
             dp.Odometer(delta=DELTA, relation="REPLACE_ONE").spend(dp.Gaussian(1.1)),
         ],
     )
-    def test_what_was_spent_survives_a_file(self, odometer):
+    def test_the_amount_spent_survives_json(self, odometer):
         form = json.loads(json.dumps(odometer.to_json(), allow_nan=False))
         again = dp.Odometer.from_json(form)
         assert again == odometer
@@ -111,7 +111,7 @@ class TestOdometer:
             ({"delta": 0}, "delta"),
         ],
     )
-    def test_nonsense_is_not_read(self, changed, told):
+    def test_invalid_json_is_refused(self, changed, told):
         form = dp.Odometer(delta=DELTA, orders=[2, 3]).to_json()
         with pytest.raises((ValueError, TypeError), match=f"Expected {told}="):
             dp.Odometer.from_json(form | changed)
@@ -146,7 +146,7 @@ class TestOdometer:
         assert len(asked) == 1
         assert odometer == dp.Odometer(delta=DELTA, orders=[2, 9]).spend(dp.repeat(sampled, 30))
 
-    def test_what_has_no_rule_spends_nothing(self):
+    def test_an_unsupported_mechanism_spends_nothing(self):
         odometer = dp.Odometer(delta=DELTA)
         with pytest.raises(dp.UnsupportedMechanism):
             odometer.spend(dp.ApproximateDP(1.0, 1e-9))
@@ -196,12 +196,12 @@ class TestIndividualBudget:
         assert Fraction(spent[1]) >= Fraction(0.3) ** 2 * truth
         assert spent[0] <= float(truth) * (1 + 1e-14)
 
-    def test_a_tiny_share_of_no_noise_costs_what_it_costs(self):
+    def test_a_tiny_share_with_tiny_noise_is_charged_exactly(self):
         budget = dp.IndividualBudget(epsilon=10, delta=DELTA, users=1)
         after, _ = budget.spend(dp.Gaussian(1e-150), [1e-170])
         assert after.sensitive_spent[0] == pytest.approx(5e-41, rel=1e-14)
 
-    def test_what_was_spent_survives_a_file(self):
+    def test_the_amount_spent_survives_json(self):
         budget, _ = dp.IndividualBudget(epsilon=1, delta=DELTA, users=3).spend(
             dp.Gaussian(9.0), [0.125, 0.3, 1.0]
         )
@@ -210,13 +210,13 @@ class TestIndividualBudget:
         assert (again.sensitive_spent == budget.sensitive_spent).all()
 
     @pytest.mark.parametrize("spent", [None, [], [0.0], [0.0, -0.731], [0.0, math.nan], ["0", 1.0]])
-    def test_nonsense_is_not_read_and_not_shown(self, spent):
+    def test_invalid_json_is_refused_without_showing_it(self, spent):
         form = dp.IndividualBudget(epsilon=1, delta=DELTA, users=2).to_json()
         with pytest.raises(ValueError, match="Expected sensitive_spent=") as refused:
             dp.IndividualBudget.from_json(form | {"sensitive_spent": spent})
         assert "0.731" not in str(refused.value)
 
-    def test_what_is_private_is_not_shown(self):
+    def test_repr_omits_private_values(self):
         budget, _ = dp.IndividualBudget(epsilon=1, delta=DELTA, users=3).spend(
             dp.Gaussian(9.0), [0.125, 0.5, 1.0]
         )
@@ -237,7 +237,7 @@ class TestIndividualBudget:
             ([[1.0], [1.0, 0.5]], "shares"),
         ],
     )
-    def test_nonsense_is_refused(self, shares, told):
+    def test_invalid_arguments_are_refused(self, shares, told):
         budget = dp.IndividualBudget(epsilon=1, delta=DELTA, users=2)
         with pytest.raises((ValueError, TypeError), match=f"Expected {told}="):
             budget.spend(dp.Gaussian(1.0), shares)

@@ -170,7 +170,7 @@ def test_counts_with_noise(noise):
     assert curve.delta(50.0) == pytest.approx(1e-9)
 
 
-def test_what_a_selection_is_accounted_as():
+def test_the_mechanism_of_a_selection():
     claim = dp.ApproximateDP(0.5, 1e-7)
     found = dp.select_keys(["ann", "bob"], [1, 2], claim, max_keys=3)
     assert found.mechanism == dp.repeat(claim, 3)

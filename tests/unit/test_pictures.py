@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("matplotlib")
 
 
-def test_running_sums_are_drawn_as_they_are():
+def test_the_plot_shows_the_noise_of_running_sums():
     window = dp.Participation.consecutive(3)
     kinds = [dp.Factorization.independent(20), dp.Factorization.column_normalized(20)]
     (axes,) = plot_running_sums(kinds, participation=window).axes
@@ -34,7 +34,7 @@ def test_the_committed_pictures_show_every_line():
 SAMPLED = dp.repeat(dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01), 100)
 
 
-def test_profiles_are_drawn_as_they_are():
+def test_the_plot_shows_the_privacy_profiles():
     curves = {"one": dp.account(dp.Gaussian(2)), "many": dp.account(SAMPLED)}
     (axes,) = plot_privacy_profiles(curves, epsilons=[0.0, 0.5, 2]).axes
     for line, (name, curve) in zip(axes.lines, curves.items(), strict=True):
@@ -61,7 +61,7 @@ def test_profiles_are_drawn_to_where_they_end():
 
 
 @pytest.mark.parametrize("curves", [{}, None, [dp.account(dp.Gaussian(2))]])
-def test_no_profile_to_draw(curves):
+def test_plotting_without_curves_is_refused(curves):
     with pytest.raises(ValueError, match=r"to be a mapping of curves\. Pass curves by label"):
         plot_privacy_profiles(curves)
 

@@ -57,7 +57,7 @@ class TestLoad:
         assert (plan.epsilon, plan.delta, plan.notion) == (1.0, 1e-6, "tightest")
         assert plan.relation is dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 
-    def test_what_can_be_left_out(self, plan_file):
+    def test_optional_fields_have_defaults(self, plan_file):
         plan = dp.load_plan(str(plan_file(HEAD + "[budget]\ndelta = 0\n" + PART)))
         assert (plan.epsilon, plan.delta, plan.notion) == (None, 0.0, "tightest")
         assert plan.relation is dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -104,7 +104,7 @@ class TestLoad:
         assert dict(plan.parts) == {"cells": dp.repeat(cells, 3), "sampled": dp.repeat(quarter, 2)}
         assert dp.plan_from_json(plan.to_json()) == plan
 
-    def test_the_example_says_the_same_in_json(self):
+    def test_the_example_equals_its_json_form(self):
         plan = dp.load_plan(PLAN)
         form = plan.to_json()
         assert list(form) == ["schema", "name", "relation", "notion", "unit", "budget", "part"]
@@ -231,7 +231,7 @@ def test_a_file_that_is_too_deep(plan_file, part):
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_no_deep_key(plan_file):
+def test_dots_outside_of_keys_are_accepted(plan_file):
     many = ", ".join(["{type = 'Gaussian', noise_multiplier = 20.5}"] * 300)
     dots = ". ".join(["e.g. a word"] * 300)
     part = f'[[part]]  # {dots}\nname = "cells ...."\ntype = "Composed"\nparts = [{many}]\n'
@@ -309,7 +309,7 @@ def test_a_form_of_the_wrong_type(form):
         dp.plan_from_json(form)
 
 
-def test_a_part_that_is_no_mechanism():
+def test_a_non_mechanism_part_is_refused():
     with pytest.raises(TypeError, match="to be a mechanism"):
         dp.Plan("one", (("sum", 1.0),), delta=1e-6)
 
@@ -380,7 +380,7 @@ class TestAccount:
         assert "inf" in call(account, path).stdout
         assert answer(check, path, code=3)["epsilon"] == "inf"
 
-    def test_no_notion_answers(self, plan_file):
+    def test_a_plan_that_no_method_supports(self, plan_file):
         claim = '[[part]]\nname = "claim"\ntype = "PureDP"\nepsilon = 1\n'
         path = plan_file(HEAD + 'relation = "REPLACE_ONE"\n' + BUDGET + claim)
         done = call(account, path)

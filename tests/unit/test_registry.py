@@ -64,7 +64,7 @@ def test_the_matrix_names_the_methods_that_answer(kind):
 
 
 @each_kind
-def test_is_answered(kind):
+def test_registered_mechanisms_are_supported(kind):
     example = EXAMPLES[kind]
     found = dp.account(example, relation=relation_of(example)).guarantee(delta=1e-5)
     assert found.notion in NOTION_MODULES

@@ -49,7 +49,7 @@ NOBODY = [
 
 
 @pytest.mark.parametrize("nobody", NOBODY, ids=lambda users: type(users).__module__)
-def test_no_users_are_data_like_any_other(nobody):
+def test_an_empty_data_set_is_valid(nobody):
     noise = dp.Gaussian(2.0)
     for users, rows in ((nobody, 0), (["ann"], 1)):
         data = np.ones((rows, 2))
@@ -80,7 +80,7 @@ def test_errors_do_not_count_rows():
         assert "56" not in str(caught.value)
 
 
-def test_contributions_by_hand_are_within_their_bound_or_refused():
+def test_manually_built_contributions_are_within_their_bound_or_refused():
     for d in (1, 2, 50):
         row = np.full((1, d), 3 / math.sqrt(d))
         clipped = dp.clip_records(10 * row, clip_norm=3.0).values
@@ -231,7 +231,7 @@ def test_users_with_ambiguous_ids_are_refused(users):
         dp.limit_contributions(users, max_contributions=1)
 
 
-def test_what_was_clipped_stays_clipped():
+def test_contribution_values_are_read_only():
     contributions = dp.clip_records(ROWS, clip_norm=1.0)
     with pytest.raises(ValueError, match="read-only"):
         contributions.values[0] = 9.0
@@ -242,7 +242,7 @@ def test_what_was_clipped_stays_clipped():
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("value", [1e9, 1e300, -1.1, math.nan, math.inf])
-def test_contributions_by_hand_must_be_within_their_bound(value, norm):
+def test_manually_built_contributions_must_be_within_their_bound(value, norm):
     with pytest.raises(ValueError, match="Expected values='<some row>' to be within bound"):
         dp.Contributions(np.array([[0.0, value]]), 1.0, norm, "record")
 
@@ -252,7 +252,7 @@ def test_a_wider_float_that_overflows_counts_as_not_finite():
     assert dp.clip_records(wide, clip_norm=5.0).values.tolist() == [0.0, 1.0]
 
 
-def test_nothing_contributes_nothing():
+def test_empty_data_contribute_zero():
     empty = np.zeros((0, 3))
     for contributions in (
         dp.clip_records(empty, clip_norm=1.0),
@@ -268,7 +268,7 @@ def test_a_sum_that_overflows_counts_as_not_finite():
     assert values.tolist() == [0.0, 1.0]
 
 
-def test_what_is_not_finite_is_refused_on_demand():
+def test_not_finite_raise_refuses_nan_and_infinity():
     with pytest.raises(ValueError, match="some NaN or infinity"):
         dp.clip_records(ROWS, clip_norm=1.0, not_finite="raise")
     with pytest.raises(ValueError, match="Expected not_finite="):
@@ -445,7 +445,7 @@ def test_a_chosen_norm_is_near_the_quantile_and_costs_what_was_asked():
     assert by_user.clip_norm == 16.0
 
 
-def test_permute_and_flip_has_its_law():
+def test_permute_and_flip_has_the_stated_distribution():
     # with two candidates: the worse one is taken if it is visited first and its coin falls
     source = random_source(8, simulation=True)
     scores, rate = [Fraction(0), Fraction(-2)], Fraction(1, 2)
@@ -550,7 +550,7 @@ def test_a_sum_beyond_64_bits_is_still_exact():
     assert float(release.values) == pytest.approx(1000, abs=1e-6)
 
 
-def test_two_releases_differ_and_say_that_they_are_no_simulation():
+def test_two_releases_differ_and_are_not_marked_as_simulation():
     contributions = dp.clip_records(ROWS, clip_norm=1.0)
     one, two = (dp.release_sum(contributions, dp.Gaussian(1.0)) for _ in range(2))
     assert (one.values != two.values).all()
@@ -584,7 +584,7 @@ def test_a_release_whose_noise_is_below_every_float_is_refused():
     assert float(release.values) == pytest.approx(1e300, abs=9e300)
 
 
-def test_a_user_in_ten_releases_pays_ten_times():
+def test_a_user_in_ten_releases_is_charged_ten_times():
     # the figures of the printed conversion at a claimed epsilon of 5: 16.7 and 42.8 are true
     noise, one, ten = dp.Gaussian(1.0545), 4.117, {"REPLACE_SPECIAL": 16.7, "REPLACE_ONE": 42.8}
     assert dp.account(noise).epsilon(1e-5) == pytest.approx(one, abs=1e-3)
@@ -609,7 +609,7 @@ def test_releases_under_a_cap_cost_one_gaussian():
     assert dp.account(noise).epsilon(1e-6) < dp.account(dp.repeat(noise, 10)).epsilon(1e-6)
 
 
-def test_a_release_says_whether_it_is_charged_once():
+def test_a_release_states_whether_it_is_charged_once():
     cap = dp.LifetimeCap(clip_norm=2.0)
     has_cap_right = cap.clip_users([1.0, 5.0], ["ann", "bob"])
     alone = dp.clip_users([1.0, 5.0], ["ann", "bob"], clip_norm=2.0)
@@ -628,7 +628,7 @@ COPIES = (
 
 
 @pytest.mark.parametrize("made", COPIES)
-def test_a_copy_has_no_right_to_the_release_of_a_cap(made):
+def test_a_copy_is_not_covered_by_the_cap(made):
     found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0, 5.0], ["ann", "bob"])
     twin = made(found)
     assert np.array_equal(twin.values, found.values)
@@ -639,7 +639,7 @@ def test_a_copy_has_no_right_to_the_release_of_a_cap(made):
     assert not dp.release_sum(made(found), dp.Gaussian(1.0)).charged_once
 
 
-def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
+def test_a_fork_is_not_covered_by_the_cap(monkeypatch):
     cap = dp.LifetimeCap(clip_norm=2.0)
     found = cap.clip_users([1.0], ["ann"])
     pid = os.getpid() + 1
@@ -652,7 +652,7 @@ def test_a_fork_has_no_right_to_the_release_of_a_cap(monkeypatch):
     assert cap.clip_users([1.0], ["ann"]).values.tolist() == [1.0]
 
 
-def test_of_many_threads_one_has_the_right_to_a_release():
+def test_the_cap_covers_the_release_of_one_thread_only():
     found = dp.LifetimeCap(clip_norm=2.0).clip_users([1.0], ["ann"])
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: found.use_cap_right(), range(1000)))
@@ -701,7 +701,7 @@ def test_contributions_of_a_cap_are_covered_in_one_release():
     assert charged == [True, False, False]
 
 
-def test_narrow_floats_are_as_good_as_wide_ones():
+def test_narrow_float_types_are_widened():
     by_hand = dp.Contributions(np.array([1.0, -1.0], dtype=np.float16), 1.0, "l2", "record")
     assert by_hand.values.dtype == np.float64
     released = dp.release_sum(by_hand, dp.Gaussian(1.0), rng=1, simulation=True)
@@ -709,7 +709,7 @@ def test_narrow_floats_are_as_good_as_wide_ones():
 
 
 @pytest.mark.parametrize("given", [lambda ids: ids, list, lambda ids: ids.to_numpy()])
-def test_users_that_a_missing_one_made_floats(given):
+def test_users_converted_to_floats_by_a_missing_one_are_refused(given):
     table = pd.read_csv(io.StringIO("user,minutes\n7,2\n,3\n8,1\n"))
     with pytest.raises(ValueError, match=r"Drop the rows without a user.*astype\('int64'\)"):
         dp.clip_users(table["minutes"], given(table["user"]), clip_norm=9)

@@ -144,7 +144,7 @@ def test_the_stated_variance_is_that_of_the_rounded_matrix(name, limit, monkeypa
     assert abs(exact / expected - 1).max() > (1e-4 if name == "small entries" else 1e-9)
 
 
-def test_what_is_charged():
+def test_noise_is_scaled_to_clip_norm_and_sensitivity():
     factorization = F.column_normalized(5)
     sums = running(factorization, clip_norm=3.0, noise_multiplier=2.0)
     assert sums.mechanism == dp.Gaussian(2.0)
@@ -158,7 +158,7 @@ def test_what_is_charged():
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
 @pytest.mark.parametrize("distance", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("step", [2.0**-3, 2.0**-20, None])
-def test_what_a_lattice_charges(relation, distance, step):
+def test_noise_is_increased_for_lattice_rounding(relation, distance, step):
     """The noise covers the moved contribution and one step more a coordinate, in every relation."""
     shape, factorization = 4, F.square_root(5)
     common = dict(shape=shape, step=step, relation=relation, replace_distance=distance)
@@ -298,7 +298,7 @@ def test_quantizing_keeps_the_norm_bound():
 
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 @pytest.mark.parametrize("simulation", [True, False])
-def test_a_restart_goes_on_with_the_same_stream(name, simulation, tmp_path, scripted):
+def test_a_restored_sum_continues_with_the_same_noise_stream(name, simulation, tmp_path, scripted):
     factorization, path = FACTORIZATIONS[name], tmp_path / "sums.npz"
     make = running if simulation else released
     x = inputs(19)
@@ -396,7 +396,7 @@ def test_a_half_finished_step_is_not_repeated(simulation, tmp_path, monkeypatch)
             use()
 
 
-def test_a_fork_does_not_release_what_its_parent_releases_too(monkeypatch):
+def test_a_forked_process_cannot_release(monkeypatch):
     sums, simulated = released(), running()
     pid = os.getpid() + 1
     monkeypatch.setattr(os, "getpid", lambda: pid)
@@ -420,7 +420,7 @@ class Arriving:
 
 @pytest.mark.parametrize("simulation", [True, False])
 @pytest.mark.parametrize("keep", [True, False])
-def test_threads_make_one_release_after_the_other(monkeypatch, tmp_path, simulation, keep):
+def test_concurrent_releases_are_serialized(monkeypatch, tmp_path, simulation, keep):
     sums = (running if simulation else released)(path=tmp_path / "sums.npz" if keep else None)
     step, arrived, inside, found = dp.RunningSum._step, threading.Event(), [], []
     other = threading.Thread(target=lambda: found.append(sums.step(Arriving(arrived))))
@@ -443,7 +443,7 @@ def test_threads_make_one_release_after_the_other(monkeypatch, tmp_path, simulat
     assert np.array_equal(sums.prefix, found[-1])
 
 
-def test_a_handler_in_the_middle_of_a_release_makes_no_other(monkeypatch):
+def test_a_signal_handler_cannot_release_during_a_release(monkeypatch):
     sums = released()
     draw = safe_noise.rounded_gaussian
 
@@ -459,7 +459,7 @@ def test_a_handler_in_the_middle_of_a_release_makes_no_other(monkeypatch):
     sums.step(np.ones(2))
 
 
-def test_a_fork_in_the_middle_of_a_release_does_not_wait_for_it(monkeypatch):
+def test_a_fork_during_a_release_does_not_deadlock(monkeypatch):
     sums = running()
     holder = threading.Thread(target=sums._claim.__enter__)  # a thread that a fork does not have
     holder.start()
@@ -471,7 +471,7 @@ def test_a_fork_in_the_middle_of_a_release_does_not_wait_for_it(monkeypatch):
 
 
 @pytest.mark.parametrize("link", ["file", "folder"])
-def test_a_link_leads_to_the_one_state(tmp_path, link):
+def test_a_symbolic_link_is_resolved(tmp_path, link):
     (tmp_path / "real").mkdir()
     path, linked = tmp_path / "real" / "sums.npz", tmp_path / "sums.npz"
     if link == "folder":
@@ -492,7 +492,7 @@ def test_a_link_leads_to_the_one_state(tmp_path, link):
     assert dp.RunningSum.restore(path).releases == dp.RunningSum.restore(linked).releases == 2
 
 
-def test_a_file_of_two_names_is_refused(tmp_path):
+def test_a_file_with_two_hard_links_is_refused(tmp_path):
     path, other = tmp_path / "sums.npz", tmp_path / "other.npz"
     sums = released(path=path)
     other.hardlink_to(path)
@@ -507,7 +507,7 @@ def test_a_file_of_two_names_is_refused(tmp_path):
     sums.step(np.zeros(2))  # nothing was drawn, and nothing is lost
 
 
-def test_what_a_kill_leaves_is_removed(tmp_path, monkeypatch):
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path, monkeypatch):
     path, left = tmp_path / "sums.npz", tmp_path / ".sums.npz.partial"
     sums = released(path=path)
     sums.step(np.ones(2))
@@ -674,7 +674,7 @@ def test_a_failed_write_leaves_the_last_state(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeypatch, simulation):
+def test_an_interrupted_release_counts_no_input_twice(tmp_path, monkeypatch, simulation):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -694,7 +694,7 @@ def test_a_release_that_was_interrupted_takes_nothing_in_twice(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("first", ["old", "new"])
-def test_two_objects_do_not_go_on_from_one_file(tmp_path, monkeypatch, first):
+def test_two_objects_cannot_continue_from_one_file(tmp_path, monkeypatch, first):
     monkeypatch.chdir(tmp_path)
     old = released(path="sums.npz")
     old.step(np.zeros(2))
@@ -804,7 +804,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
-def test_parts_that_do_not_fit_together_are_refused(tmp_path, changes):
+def test_inconsistent_parts_are_refused(tmp_path, changes):
     """Also where whoever changed the file computed its digest anew."""
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | changes, arrays)
@@ -862,7 +862,7 @@ def test_files_of_version_0_1_are_read(tmp_path, name):
     ],
     ids=str,
 )
-def test_settings_from_which_another_guarantee_follows_are_refused(tmp_path, setting, monkeypatch):
+def test_settings_that_change_the_guarantee_are_refused(tmp_path, setting, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | {"settings": header["settings"] | setting}, arrays)
@@ -872,7 +872,7 @@ def test_settings_from_which_another_guarantee_follows_are_refused(tmp_path, set
 
 
 @pytest.mark.parametrize("name", ["prefix", "memory", "high", "low", "C_scale", "C_coefficients"])
-def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
+def test_arrays_of_wrong_shape_or_type_are_refused(tmp_path, name):
     path, header, arrays = kept(tmp_path)
     whole = arrays.pop(name)
     wrong = [
@@ -909,7 +909,7 @@ def test_several_participations_in_a_second_block_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("simulation", [True, False])
-def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulation):
+def test_one_of_two_concurrent_writers_is_refused(tmp_path, monkeypatch, simulation):
     """Both check before either writes."""
     path = tmp_path / "sums.npz"
     first = (running if simulation else released)(path=path)
@@ -930,7 +930,7 @@ def test_of_two_that_write_at_once_one_is_refused(tmp_path, monkeypatch, simulat
     assert np.array_equal(again.prefix, published[0])
 
 
-def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
+def test_one_of_two_new_sums_with_one_file_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "sums.npz"
     monkeypatch.setattr(Path, "exists", lambda _: False)  # both look before either writes
     first = released(path=path)
@@ -939,7 +939,7 @@ def test_of_two_new_sums_with_one_file_one_is_refused(tmp_path, monkeypatch):
     first.step(np.zeros(2))
 
 
-def test_no_stamp_comes_twice(tmp_path, monkeypatch):
+def test_stamps_are_unique(tmp_path, monkeypatch):
     """Inode numbers are reused, and the clock is constant."""
     path, seen = tmp_path / "a.npz", set()
     real = os.fsync
@@ -955,7 +955,7 @@ def test_no_stamp_comes_twice(tmp_path, monkeypatch):
     assert len({time for _, time in seen}) == 10
 
 
-def test_writers_of_a_folder_wait_for_each_other(tmp_path):
+def test_the_folder_lock_serializes_writers(tmp_path):
     fcntl = pytest.importorskip("fcntl")
     with storage.alone_in(tmp_path):
         handle = os.open(tmp_path, os.O_RDONLY)
@@ -980,14 +980,14 @@ def test_a_refused_input_changes_nothing():
 
 
 @pytest.mark.parametrize("secret", [["secret", 1.0], [[1.0], [2.0, 3.0]], [1j, 2.0]])
-def test_an_error_shows_no_value(secret):
+def test_errors_do_not_contain_private_values(secret):
     sums = released()
     for take in (sums.step, sums.quantize):
         with pytest.raises(TypeError, match=r"^Expected \w+='...' to be numbers"):
             take(secret)
 
 
-def test_huge_contributions_are_on_the_lattice_as_they_are():
+def test_huge_contributions_are_already_on_the_lattice():
     sums = released()
     assert sums.quantize([1.7e308, -1.7e308]).tolist() == [1.7e308, -1.7e308]
     for wild in (math.nan, math.inf):
@@ -995,7 +995,7 @@ def test_huge_contributions_are_on_the_lattice_as_they_are():
             sums.step(sums.quantize([wild, 0.0]))
 
 
-def test_what_is_returned_is_the_callers_own():
+def test_returned_arrays_do_not_share_memory_with_the_state():
     sums, values = running(), np.ones(2)
     first = sums.step(values)
     kept = first.copy()
@@ -1005,7 +1005,7 @@ def test_what_is_returned_is_the_callers_own():
     assert np.array_equal(sums.prefix, kept)
 
 
-def test_release_noise_takes_no_seed_and_does_not_repeat():
+def test_release_noise_rejects_seeds_and_differs():
     with pytest.raises(ValueError, match="Expected rng=7"):
         running(simulation=False)
     first, second = released(), released()

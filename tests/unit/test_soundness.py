@@ -48,7 +48,7 @@ class TestNoiseMultiplierDefinition:
         assert far == pytest.approx(halved, rel=1e-9)
 
     @pytest.mark.parametrize("notion", ["tightest", "gaussian", "approximate", "zcdp", "rdp"])
-    def test_a_query_that_moves_less_says_so(self, notion):
+    def test_replace_distance_applies_only_under_replace_one(self, notion):
         near = dp.Gaussian(2, replace_distance=1)
         for relation in (ADD, REPLACE_SPECIAL):
             assert dp.account(near, notion=notion, relation=relation).epsilon(DELTA) == dp.account(
@@ -67,7 +67,7 @@ class TestNoiseMultiplierDefinition:
 
     @pytest.mark.parametrize("relation", dp.NeighboringRelation)
     @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
-    def test_sampling_everything_is_no_sampling(self, notion, relation):
+    def test_sampling_all_records_equals_no_sampling(self, notion, relation):
         whole = sampled(dp.Gaussian(1, replace_distance=0.7), 1)
         assert whole == dp.Gaussian(1, replace_distance=0.7)
         one, other = (
@@ -122,7 +122,7 @@ class TestNoiseMultiplierDefinition:
         ],
         ids=repr,
     )
-    def test_a_zero_out_claim_says_nothing_of_a_record_that_leaves_its_cell(self, notion, claim):
+    def test_a_zero_out_claim_does_not_cover_a_record_that_leaves_its_cell(self, notion, claim):
         """The null record is in another cell or in none: the cell's output is that without it."""
         for run in (dp.parallel(claim, claim), dp.parallel(dp.compose(claim, claim), claim)):
             for plan in (run, dp.user_level(run, max_contributions=1), dp.repeat(run, 2)):
@@ -133,7 +133,7 @@ class TestNoiseMultiplierDefinition:
         assert 'cells="by_public_index"' in str(refused.value)
         assert refused.value.mechanism == claim
 
-    def test_a_replace_claim_says_nothing_of_a_record_that_leaves_its_cell(self):
+    def test_a_replace_claim_does_not_cover_a_record_that_leaves_its_cell(self):
         claim = dp.PureDP(1, relation=REPLACE_ONE)
         with pytest.raises(
             dp.UnsupportedMechanism, match=r"(?s)may leave its cell.*by_public_index"
@@ -268,12 +268,12 @@ class TestBoundedLosses:
         assert run.epsilon(lost * 0.999) == math.inf
         assert run.epsilon(0) == math.inf
 
-    def test_nothing_but_mass(self):
+    def test_claims_of_epsilon_zero_have_their_mass_as_delta(self):
         run = dp.account(dp.repeat(dp.ApproximateDP(0, 1e-6), 10))
         assert run.epsilon(1e-4) == 0
         assert run.delta(0) == pytest.approx(1e-5, rel=1e-5)
 
-    def test_pure_parts_end_at_their_sum(self):
+    def test_delta_of_pure_parts_is_zero_from_the_sum_of_their_epsilons(self):
         run = dp.account(dp.compose(dp.PureDP(0.1), dp.PureDP(0.2), dp.Laplace(4)))
         assert 0.55 <= run.epsilon(0) <= 0.55 * (1 + 1e-12) or run.epsilon(0) == math.inf
         assert dp.account(dp.repeat(dp.PureDP(0.1), 7)).delta(0.71) == 0
@@ -432,7 +432,7 @@ class TestParallel:
         both = dp.account(dp.compose(*cells), notion="rdp").divergence(3)
         assert replaced == pytest.approx(both, rel=1e-12)
 
-    def test_claims_of_a_replaced_record_say_nothing_about_moving(self):
+    def test_claims_for_a_replaced_record_do_not_cover_a_change_of_cell(self):
         claims = [dp.PureDP(1, relation=REPLACE_ONE), dp.PureDP(2, relation=REPLACE_ONE)]
         with pytest.raises(dp.UnsupportedMechanism):
             dp.account(dp.parallel(*claims), relation=REPLACE_ONE)
@@ -475,7 +475,7 @@ class TestGroups:
         group = dp.account(dp.Gaussian(4), notion="gaussian").group(2)
         assert group.epsilon(DELTA) == pytest.approx(dp.account(dp.Gaussian(2)).epsilon(DELTA))
 
-    def test_it_is_not_a_composition(self):
+    def test_a_group_is_not_a_composition(self):
         group = dp.account(dp.Gaussian(4), notion="gaussian").group(9)
         assert group.epsilon(DELTA) > 2 * dp.account(dp.repeat(dp.Gaussian(4), 9)).epsilon(DELTA)
 
@@ -518,7 +518,7 @@ class TestGroups:
             assert exact.delta(epsilon) <= bound.delta(epsilon)
         assert dp.account(dp.Gaussian(4.0)).group(size).epsilon(1e-6) == exact.epsilon(1e-6)
 
-    def test_what_is_grouped_composes_no_more(self):
+    def test_group_curves_do_not_compose(self):
         group = dp.account(sampled(dp.Gaussian(4), 0.1)).group(2)
         for compose in (lambda: group + group, lambda: 3 * group):
             with pytest.raises(dp.UnsupportedMechanism, match="Account for the whole plan"):

@@ -56,7 +56,7 @@ def test_all_sequences_keep_epsilon(monotonic, most):
     assert 0.4 < tight <= 1 + 1e-9
 
 
-def test_the_answers_have_their_law():
+def test_answers_have_the_stated_distribution():
     queries, epsilon = (0, 1, -1), 2.0
     first = epsilon / (1 + 2 ** (2 / 3))
     steps = 2**12  # steps of this size change the law by less than the test resolves
@@ -75,7 +75,7 @@ def test_the_answers_have_their_law():
     assert statistic < 3 + 30
 
 
-def test_it_stops_by_itself():
+def test_it_stops_after_max_positives():
     search = dp.SparseVector(dp.AboveThreshold(50.0, max_positives=2), threshold=Fraction(1, 2))
     assert [search.ask(value) for value in (-99, 99, -99.0, np.float64(99))] == [
         False,

@@ -114,7 +114,7 @@ class TestSplits:
             dp.Gaussian(1.0),
         ],
     )
-    def test_are_never_beaten_by_basic_composition(self, moments, pairs):
+    def test_splits_are_never_worse_than_basic_composition_on_a_grid(self, moments, pairs):
         plan, delta = dp.account(dp.compose(moments, pairs)), 1e-5
         one, other = dp.account(moments), dp.account(pairs)
         shares = [1e-4, 1e-3, 5e-3, *(0.05 * k for k in range(1, 20)), 0.999]
@@ -127,14 +127,14 @@ class TestSplits:
         # valid: at least the cost of the group with a known pair
         assert found.epsilon >= other.epsilon(delta)
 
-    def test_say_what_was_added(self):
+    def test_splits_name_their_methods_and_deltas(self):
         plan = dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.5, 1e-6))
         found = dp.account(plan).guarantee(delta=1e-5)
         assert found.notion == "split"
         assert "by approximate and zcdp, at delta = 1e-06 and 9e-06" in found.theorem
         assert "by split" in str(found)
 
-    def test_are_not_used_where_one_method_is_exact(self):
+    def test_splits_are_not_used_if_one_method_is_exact(self):
         curve = dp.account(dp.compose(dp.PureDP(0.1), sampled(1.0, 0.01, 100)))
         curve.epsilon(1e-5)
         assert "others" not in vars(curve)

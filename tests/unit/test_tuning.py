@@ -221,7 +221,7 @@ def test_undecided_bits_are_refined():
         assert next(words, None) is None  # both words were needed
 
 
-def test_a_seed_needs_a_simulation():
+def test_a_seed_requires_simulation():
     search = dp.best_of(dp.PureDP(1.0), mean_runs=3.0)
     with pytest.raises(ValueError, match="Expected rng"):
         dp.tune(lambda: (0.0, None), search, rng=1)

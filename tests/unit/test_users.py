@@ -75,7 +75,7 @@ class TestRewriting:
     def test_one_record_changes_nothing(self, mechanism):
         assert dp.user_level(mechanism, max_contributions=1) is mechanism
 
-    def test_a_sampled_user_is_not_a_user_of_sampled_records(self):
+    def test_sampling_users_differs_from_sampling_records(self):
         together = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
         apart = dp.user_level(SAMPLED, max_contributions=2)
         assert dp.account(together).epsilon(DELTA) != dp.account(apart).epsilon(DELTA)
@@ -85,7 +85,7 @@ class TestSpread:
     """Records of one user that fall into several releases with independent noise."""
 
     @pytest.mark.parametrize("k", [1, 2, 7, 40])
-    def test_ones_cost_k_rho(self, k):
+    def test_one_record_per_release_costs_k_rho(self, k):
         once = dp.Gaussian(5.0)
         spread = dp.user_level(once, spread=(1,) * k)
         together = dp.user_level(once, max_contributions=k)
@@ -100,7 +100,7 @@ class TestSpread:
         assert rho >= 14 / 50 * (1 - 1e-16)
 
     @pytest.mark.parametrize("spread", [(), 3, (0,), (1, 1.5), (1, -1), (math.nan,)])
-    def test_nonsense_is_refused(self, spread):
+    def test_invalid_arguments_are_refused(self, spread):
         with pytest.raises((ValueError, TypeError), match="Expected spread="):
             dp.user_level(dp.Gaussian(5.0), spread=spread)
 
@@ -273,7 +273,7 @@ class TestSampledGroups:
     @pytest.mark.parametrize(
         ("size", "q", "mu"), [(60, 0.02, 0.5), (100, 0.001, 0.1), (90, 0.3, 0.05), (2, 0.5, 0.1)]
     )
-    def test_what_is_left_out_does_not_show(self, size, q, mu):
+    def test_omitted_group_sizes_are_negligible(self, size, q, mu):
         whole = GroupSampledGaussian(q, 1 / mu, size)
         model = whole.likely()
         numerators, bits = _numerators(size, q)
