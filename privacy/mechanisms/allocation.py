@@ -23,7 +23,7 @@ _GAUSSIAN = "It is proven only for Gaussian noise."
 @suggests_field_names
 @dataclass(frozen=True)
 class RandomAllocation(Mechanism):
-    """`epochs` passes of `steps` steps; each record is in `participations` steps of each pass.
+    """Balls-in-bins sampling: each record is in `participations` random steps of each pass.
 
     In each pass, every record draws its steps uniformly at random, without replacement, and
     independently of all other records and passes ("balls in bins"). `mechanism` runs once in each
@@ -116,7 +116,7 @@ _PARTICIPATIONS = "Pass the number of steps of each record in a pass."
 @suggests_field_names
 @dataclass(frozen=True)
 class CyclicPoisson(Mechanism):
-    """Poisson sampling from one of `groups` groups of records in turn.
+    """Poisson sampling from `groups` groups of records, from one group per step in turn.
 
     Each record is in one group, drawn at random or given by its public index, independently of all
     other records. Step i uses group i mod `groups`, and includes each of its records independently

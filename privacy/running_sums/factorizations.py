@@ -166,7 +166,7 @@ class Factorization(ABC):
         weights: Sequence[float] | None = None,
         cache: str | PathLike[str] | None = None,
     ) -> "Factorization":
-        """Return the factorization with the least noise among those of sensitivity 1 (once).
+        """Return the factorization with the least noise, for records that are in one release.
 
         Parameters
         ----------
