@@ -120,7 +120,7 @@ def plot_privacy_profiles(
 def plot_running_sums(
     factorizations: Iterable["Factorization"], *, participation: "Participation | None" = None
 ) -> "Figure":
-    """Plot the noise of each prefix sum / the noise of one release at the same privacy.
+    """Plot the noise of each prefix sum, divided by that of one release at the same privacy.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class _AdaPrivate(Private):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateUCB(_AdaPrivate):
-    """Algorithm 1 of the preprint with upper confidence bounds.
+    """Algorithm 1 of the AdaPrivate-TS preprint, with upper confidence bounds.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class AdaPrivateUCB(_AdaPrivate):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateTS(_AdaPrivate):
-    """Algorithm 1 of the preprint: Thompson sampling, theta ~ N(A^-1 b, v^2 A^-1).
+    """Algorithm 1 of the AdaPrivate-TS preprint: Thompson sampling, theta ~ N(A^-1 b, v^2 A^-1).
 
     Parameters
     ----------

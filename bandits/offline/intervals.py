@@ -16,7 +16,7 @@ _GRID = 2048
 
 @dataclass(frozen=True)
 class Privacy:
-    """Privacy of an estimate, with the reward of one round as the privacy unit.
+    """Privacy of an estimate, with the reward of one round as the unit of privacy.
 
     Rounds, contexts, actions, propensities and the evaluated policy are public. A policy learned
     from these rewards must itself have been released privately.

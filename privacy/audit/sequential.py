@@ -19,7 +19,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
 class SequentialAudit:
-    """A test that bets on the data set being guessed correctly more often than the claim allows.
+    """A sequential test of whether guesses are correct more often than the claim allows.
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
     1. It ever reaches 1 / significance with probability at most `significance` (Ville 1939), so you

@@ -39,7 +39,7 @@ _THEOREMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Odometer:
-    """The privacy loss of adaptively chosen mechanisms, readable at any time.
+    """An upper bound on the privacy loss of adaptive releases, readable at any time.
 
     Immutable: `spend` returns another odometer. Threads share one in a `SharedBudget`. The reading
     is larger than the epsilon of a plan fixed in advance.

@@ -160,7 +160,7 @@ def load_plan(path: str | PathLike[str]) -> Plan:
 
 
 def plan_from_json(form: Mapping[str, Any]) -> Plan:
-    """Build the plan that `Plan.to_json` wrote, or the content of a TOML file of `load_plan`.
+    """Build a plan from the output of `Plan.to_json`, or from the parsed content of a TOML plan.
 
     Every field is checked; an error names the part.
     """

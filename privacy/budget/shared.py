@@ -19,7 +19,7 @@ _ONE_PROCESS = "Spend in one process only."
 
 
 class SharedBudget(Generic[_B]):
-    """A budget that the threads of one process spend from.
+    """A budget that the threads of one process share.
 
     If two threads run ``left = left.spend(mechanism)`` on one variable, both may start from the
     same budget, and one spend is lost. A SharedBudget replaces the budget under a lock. It cannot

@@ -44,7 +44,7 @@ class Atoms(NamedTuple):
 
 
 class DiscretePair(LossPair):
-    """A dominating pair with finitely many losses.
+    """A dominating pair whose privacy loss has finitely many values.
 
     A subclass is a frozen dataclass that defines `atoms` and, if some output identifies the data
     set, `mass_at_infinity`.

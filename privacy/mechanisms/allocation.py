@@ -24,7 +24,7 @@ _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 @suggests_field_names
 @dataclass(frozen=True)
 class RandomAllocation(Mechanism):
-    """`epochs` passes of `steps` steps; each record is in `participations` steps of each pass.
+    """Balls-in-bins sampling: each record is in `participations` random steps of each pass.
 
     In each pass, every record draws its steps uniformly at random, without replacement, and
     independently of all other records and passes ("balls in bins"). `mechanism` runs once in each
@@ -118,7 +118,7 @@ _PARTICIPATIONS = "Pass the participations of each record per pass."
 @suggests_field_names
 @dataclass(frozen=True)
 class CyclicPoisson(Mechanism):
-    """Poisson sampling from one of `groups` groups of records in turn.
+    """Poisson sampling from `groups` groups of records, from one group per step in turn.
 
     Each record is in one group, drawn at random or given by its public index, independently of all
     other records. Step i uses group i mod `groups`, and includes each of its records independently

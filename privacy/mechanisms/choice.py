@@ -13,7 +13,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 @suggests_field_names
 @dataclass(frozen=True)
 class ExponentialMechanism(Mechanism):
-    """The exponential mechanism, or any other mechanism of range `epsilon`.
+    """The exponential mechanism, or any mechanism with losses in an interval of length `epsilon`.
 
     Its privacy loss lies in an interval of length epsilon. Candidates are chosen with a probability
     proportional to exp(epsilon * score / (2 * sensitivity)), or exp(epsilon * score / sensitivity)

@@ -236,9 +236,9 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
 
     Notes
     -----
-    Let S be the sample of the other records. If |S| < B, the largest size, the record is added to
-    the batch with probability q. If |S| >= B, it takes the place of a uniformly chosen one with
-    probability q' = E[q B / (|S| + 1) given |S| >= B]. The pair reveals which of the two happens.
+    Let S be the number of other records in the sample. If S < B, the largest size, the record is
+    added to the batch with probability q. If S >= B, it takes the place of a uniformly chosen one
+    with probability q' = E[q B / (S + 1) given S >= B]. The pair reveals which of the two happens.
     """
 
     mechanism: Mechanism

@@ -11,7 +11,7 @@ from privacy.names import suggests_field_names
 @suggests_field_names
 @dataclass(frozen=True)
 class AboveThreshold(PureDP):
-    """Queries compared with one noisy threshold, until `max_positives` of them were above it.
+    """The sparse vector technique: compare queries with a noisy threshold until some are above it.
 
     With epsilon = e1 + e2 + e3, sensitivity D and c = `max_positives`: the threshold has Laplace
     noise of scale D / e1, drawn once; each query has fresh noise of scale 2 c D / e2, or c D / e2

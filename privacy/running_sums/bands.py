@@ -15,7 +15,7 @@ from privacy.running_sums.participation import Participation
 
 @dataclass(frozen=True)
 class Banded:
-    """A number of bands and the noise that it needs for a target.
+    """One row of `BandChoice`: a number of bands, and the noise that it needs for the target.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Banded:
 
 @dataclass(frozen=True)
 class BandChoice:
-    """The noise for each number of bands. ``print`` it for a table.
+    """The result of `choose_bands`: the noise for each number of bands. ``print`` shows a table.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ DENSE_LIMIT = 4096
 
 @dataclass(frozen=True, eq=False)
 class Factorization(ABC):
-    """A factorization A = B C of the prefix sums; B correlates the noise. Build it by a method.
+    """A factorization A = B C of the prefix sums; B correlates the noise. Use a method below.
 
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
     and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
@@ -167,7 +167,7 @@ class Factorization(ABC):
         weights: Sequence[float] | None = None,
         cache: str | PathLike[str] | None = None,
     ) -> "Factorization":
-        """Return the factorization with the least noise among those of sensitivity 1 (once).
+        """Return the factorization with the least noise, for records that are in one release.
 
         Parameters
         ----------
