@@ -1,0 +1,657 @@
+"""An upper bound on delta of a sum of losses, by a contour integral in ball arithmetic.
+
+Let M(t) = E_P exp(t L) be the moments of the loss L = log dP/dQ of one part, and M_i, T_i those of
+part i and its count. For every c > 0 and h > 0 (docs/theory/contour.md),
+
+    delta(epsilon) <= h / (2 pi) * sum over all integers n of F(c + i n h),
+    F(t) = exp(-t epsilon) / (t (t + 1)) * prod M_i(t)^T_i,
+
+because the sum differs from the integral by alias terms that are >= 0. Floats choose c, h and the
+other parameters. They affect only the tightness: these errors are enclosed for any choice.
+
+1. Nodes. M(c + iw) is a sum of weights times exp(i w L) at the nodes of a `Part`, plus an error
+   whose modulus is at most the `error` of the nodes, for all |w| <= W.
+2. Truncation. With R_i >= |M_i(c + iw)| for all w >= W, the terms beyond n h = W add at most
+   exp(-c epsilon) prod R_i^T_i / (pi W), because |t (t + 1)| > w^2 there.
+3. Dummy Gaussian. Composing one multiplies F by exp(eta^2 t (t + 1) / 2). It never decreases
+   delta, because dropping its output is post-processing.
+
+The upper bound of the ball includes the rounding of the evaluation.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from flint import acb, acb_mat, arb
+
+Array = npt.NDArray[np.float64]
+
+_DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
+_MOST_WORK = 6_000_000  # frequencies times nodes
+_MOST_FREQUENCIES = 20_000
+_CELLS, _OUTER = 192, 48
+_DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
+# multiples of the saddle point at which delta is bounded by a real t, to place the line
+_BESIDE = np.concatenate(
+    [[0.1, 0.25, 0.5, 1.0], 1 - 2.0 ** -np.arange(2, 10), 1 + 2.0 ** -np.arange(0.5, 10)]
+)
+
+
+class Unproven(ArithmeticError):
+    """No line with an acceptable number of terms was found."""
+
+
+class Nodes(NamedTuple):
+    """Weights and losses whose sum is a moment, and a bound on its error."""
+
+    weights: list[arb]
+    losses: list[arb]
+    error: arb
+
+
+class Part(Protocol):
+    """One loss in one direction.
+
+    Methods in floats (`rough`, `rough_decay`, `plan`) are hints; the others enclose.
+    """
+
+    def supremum(self) -> arb:
+        """Return an upper bound on the loss."""
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        """Return weights whose sum approximates M(c), and their losses."""
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        """Return approximately log of `decay` / M(c), and its best shift, near `depth`."""
+
+    def plan(self, c: float, frequency: float, digits: float) -> object:
+        """Return parameters for `nodes` with a relative error of exp(-digits)."""
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        """Return nodes for M(c + iw), |w| <= frequency."""
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        """Return a bound on |M(c + iw)| for all w >= frequency."""
+
+
+class _Factor(NamedTuple):
+    """A power B(side * x)^(offset + slope * t) of the mixture's likelihood ratio B."""
+
+    side: int
+    offset: int
+    slope: int
+
+
+_FACTORS = {
+    "remove": (_Factor(1, 1, 1),),
+    "add": (_Factor(1, 0, -1),),
+    "replace": (_Factor(1, 1, 1), _Factor(-1, 0, -1)),
+}
+
+
+class _Grid(NamedTuple):
+    """Nodes at step * n for first <= n <= last; the strip has half-width `half_width`."""
+
+    step: float
+    first: int
+    last: int
+    half_width: float
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """The loss of a Poisson-sampled Gaussian.
+
+    With z ~ N(0, 1) and B(x) = 1 - q + q exp(mu x - mu^2 / 2), M(t) = E f_t(z), where f_t is
+
+    - B(z)^(1 + t) if a record is removed: P = (1 - q) N(0, 1) + q N(mu, 1), Q = N(0, 1);
+    - B(z)^(-t) if a record is added: the same P and Q exchanged;
+    - B(z)^(1 + t) B(-z)^(-t) if it is replaced: the antipodal pair.
+
+    In |Im z| < pi / mu, B has no zero, and theta = arg B(x + iy) increases with x and y. Hence, at
+    t = c + iw, |f_t(x + iy)| is the product of the |B(+-(x + iy))|^exponent at t = c, times
+    exp(-+ w Theta), with Theta >= 0 the sum of theta over the factors.
+
+    **Trapezoid rule in z.** Its error is at most 2 I / (exp(2 pi y / h) - 1), where I bounds the
+    integral of |phi f_t| over Im z = +-y (Trefethen and Weideman 2014, Theorem 5.1). I is a sum of
+    upper bounds on cells, from the monotone B and theta, and from
+
+        |B(x + iy)|^2 = B(x)^2 (1 - 2 p (1 - p) (1 - cos(mu y))),  p = 1 - (1 - q) / B(x).
+
+    Nodes outside the grid are bounded by the same cells at y = 0.
+
+    **Decay.** Shifting the line to Im z = +-b, with the sign for which |exp| decays,
+
+        |M(c + iw)| <= R = integral of phi(x) e^(b^2/2) prod |B(+-x + ib)|^exponent e^(-w Theta),
+
+    which decreases in w. Its integrand is analytic in x: log|B(x + ib)| and theta are half the sum
+    and half the difference of log B(x + ib) and log B(x - ib). At x + iy, Theta becomes half of
+    theta(b + y) + theta(b - y), which is >= 0 also for y > b, since theta is odd and increasing in
+    its second argument. So the error of the trapezoid rule is bounded as above with w = 0, a shift
+    of b + y in B, and e^((b^2 + y^2)/2), for every w.
+    """
+
+    mu_squared: arb
+    q: float
+    direction: str
+
+    @property
+    def mu(self) -> float:
+        return float(self.mu_squared.sqrt().mid())
+
+    @property
+    def factors(self) -> tuple[_Factor, ...]:
+        return _FACTORS[self.direction]
+
+    def _exponents(self, c: float) -> list[tuple[int, float]]:
+        return [(f.side, f.offset + f.slope * c) for f in self.factors]
+
+    def _exact_exponents(self, c: float) -> list[tuple[int, arb]]:
+        return [(f.side, f.offset + f.slope * arb(c)) for f in self.factors]
+
+    def supremum(self) -> arb:
+        return -(-arb(self.q)).log1p() if self.direction == "add" else arb("inf")
+
+    # -- hints in floats
+
+    def _log_ratio(self, x: Array) -> Array:
+        return np.logaddexp(math.log1p(-self.q), math.log(self.q) + self.mu * (x - self.mu / 2))
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        x = self._rough_places(c)
+        log_weight, loss = -0.5 * x * x, np.zeros_like(x)
+        for factor in self.factors:
+            log_ratio = self._log_ratio(factor.side * x)
+            log_weight += (factor.offset + factor.slope * c) * log_ratio
+            loss += factor.slope * log_ratio
+        return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
+
+    def _rough_places(self, c: float) -> Array:
+        mu, low, high = self.mu, -12.0, 12.0
+        for side, exponent in self._exponents(c):
+            if exponent > 0:
+                high += exponent * mu
+            elif side > 0:
+                low += exponent * mu * self.q
+            else:
+                high -= exponent * mu * self.q
+        count = int((high - low) / min(0.25, 0.5 / mu)) + 2
+        if count > 200_000:
+            raise Unproven("the loss spreads too widely")
+        return np.linspace(low, high, count)
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        x = self._rough_places(c)
+        best, shift = 0.0, 0.0
+        plain = self._rough_size(x, c, 0.0, 0.0)
+        for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.mu):
+            log_size = self._rough_size(x, c, b, -frequency) - plain
+            if log_size < best:
+                best, shift = log_size, float(b)
+        return best, shift
+
+    def _rough_size(self, x: Array, c: float, y: float, frequency: float) -> float:
+        """Return the log of the integral of |phi f_t(x + iy)|."""
+        log_size = -0.5 * (x * x - y * y)
+        for side, exponent in self._exponents(c):
+            log_ratio = self._log_ratio(side * x)
+            p = -np.expm1(math.log1p(-self.q) - log_ratio)
+            turn = self.mu * y
+            modulus = 0.5 * np.log1p(-2 * p * (1 - p) * (1 - math.cos(turn)))
+            log_size += exponent * (log_ratio + modulus)
+            log_size += frequency * np.arctan2(p * math.sin(turn), 1 - p + p * math.cos(turn))
+        top = log_size.max()
+        return float(top + math.log(np.exp(log_size - top).sum() * (x[1] - x[0])))
+
+    def plan(self, c: float, frequency: float, digits: float) -> _Grid:
+        x = self._rough_places(c)
+        plain = self._rough_size(x, c, 0.0, 0.0)
+        low, high = self._span(x, c, plain - digits - 3)
+        best = _Grid(0.0, 0, 0, 0.0)
+        edges = np.linspace(low, high, _CELLS + 1)
+        for share in (0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.75, 0.88, 0.97):
+            y = min(share * math.pi / self.mu, share * 12)
+            size = self._rough_cells(edges, c, y, frequency) - plain
+            step = 2 * math.pi * y / (size + digits + 2)
+            if step > best.step:
+                best = _Grid(step, 0, 0, y)
+        # few bits, so that the nodes are exact floats
+        fine = 2.0 ** (math.frexp(best.step)[1] - 12)
+        step = math.floor(best.step / fine) * fine
+        return _Grid(step, math.floor(low / step), math.ceil(high / step), best.half_width)
+
+    def _span(self, x: Array, c: float, least: float) -> tuple[float, float]:
+        log_size = -0.5 * x * x
+        for side, exponent in self._exponents(c):
+            log_size += exponent * self._log_ratio(side * x)
+        kept = np.flatnonzero(log_size > least)
+        return float(x[max(kept[0] - 1, 0)]), float(x[min(kept[-1] + 1, x.size - 1)])
+
+    def _rough_cells(self, edges: Array, c: float, y: float, frequency: float) -> float:
+        """Return approximately the log of the sum over cells in `_integral`."""
+        left, right = edges[:-1], edges[1:]
+        log_size = 0.5 * y * y - 0.5 * np.where(left > 0, left, np.minimum(right, 0.0)) ** 2
+        turn = self.mu * y
+        for side, exponent in self._exponents(c):
+            near, far = (left, right) if side > 0 else (-right, -left)
+            log_near, log_far = self._log_ratio(near), self._log_ratio(far)
+            p, top = (-np.expm1(math.log1p(-self.q) - each) for each in (log_near, log_far))
+            if exponent > 0:
+                log_size += exponent * log_far
+            else:
+                spread = np.where(p > 0.5, p * (1 - p), np.where(top < 0.5, top * (1 - top), 0.25))
+                loss = 0.5 * np.log1p(-2 * spread * (1 - math.cos(turn)))
+                log_size += exponent * (log_near + loss)
+            log_size += frequency * np.arctan2(
+                top * math.sin(turn), 1 - top + top * math.cos(turn)
+            )
+        peak = log_size.max()
+        return float(peak + math.log(np.exp(log_size - peak).sum() * (edges[1] - edges[0])))
+
+    # -- enclosures
+
+    def _log_ratio_ball(self, x: arb) -> arb:
+        mu = self.mu_squared.sqrt()
+        return (self.q * (mu * x - self.mu_squared / 2).expm1()).log1p()
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        grid = _as_grid(plan)
+        scale = (2 * arb.pi()).sqrt()
+        weights, losses = [], []
+        for n in range(grid.first, grid.last + 1):
+            x = arb(grid.step) * n
+            log_weight, loss = -x * x / 2, arb(0)
+            for factor in self.factors:
+                log_ratio = self._log_ratio_ball(factor.side * x)
+                log_weight += (factor.offset + factor.slope * arb(c)) * log_ratio
+                loss += factor.slope * log_ratio
+            weights.append(log_weight.exp() * grid.step / scale)
+            losses.append(loss)
+        y = grid.half_width
+        inside = self._integral(grid, c, y, y, frequency, everywhere=True)
+        lost = 2 * inside / (2 * arb.pi() * y / grid.step).expm1()
+        return Nodes(weights, losses, lost + self._outside(grid, c))
+
+    def _outside(self, grid: _Grid, c: float) -> arb:
+        """Bound the trapezoid sum over the nodes outside the grid."""
+        return self._integral(grid, c, 0.0, 0.0, 0.0, everywhere=False)
+
+    def _integral(
+        self, grid: _Grid, c: float, y: float, turn: float, frequency: float, *, everywhere: bool
+    ) -> arb:
+        """Bound the integral of phi e^(y^2/2) prod |B(+-x + i turn)|^exponent e^(w Theta).
+
+        Or, without `everywhere`, step times the sum at the nodes outside the grid.
+        """
+        low, high = grid.step * grid.first, grid.step * grid.last
+        exponents = self._exact_exponents(c)
+        if not self.mu_squared.sqrt() * turn < arb.pi():
+            return arb("inf")
+        slope = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
+        first = min(low, -1.0) - 4
+        last = max(high, slope * 1.01 + 1) + 4
+        edges = [*_linear(first, low, _OUTER // 4), *_linear(high, last, _OUTER)]
+        if everywhere:
+            middle = _linear(low, high, _CELLS)
+            edges = [*_linear(first, low, _OUTER // 4)[:-1], *middle, *_linear(high, last, _OUTER)[1:]]
+        cells = [_Cell.at(self, x, turn) for x in edges]
+        mirrored = [_Cell.at(self, -x, turn) for x in edges] if len(exponents) > 1 else cells
+        growth, w = (arb(y) * y / 2).exp() / (2 * arb.pi()).sqrt(), arb(frequency)
+        total = arb(0)
+        for k in range(len(edges) - 1):
+            a, b = edges[k], edges[k + 1]
+            if not everywhere and (a, b) == (low, high):
+                continue
+            nearest = arb(a if a > 0 else min(b, 0.0))
+            log_size = -nearest * nearest / 2
+            for side, exponent in exponents:
+                near, far = (cells[k], cells[k + 1]) if side > 0 else (mirrored[k + 1], mirrored[k])
+                if exponent > 0:
+                    log_size += exponent * far.log_ratio
+                else:
+                    log_size += exponent * (near.log_ratio + _least_turn(near, far, turn, self))
+                log_size += w * far.angle
+            width = arb(b) - a + (0 if everywhere else grid.step)
+            total += width * log_size.exp()
+        # beyond the last edges: phi decreases, and no other factor but B^exponent increases
+        angle = w * self.mu_squared.sqrt() * turn * len(exponents)
+        for k, edge in ((0, edges[0]), (len(edges) - 1, edges[-1])):
+            log_size, rise = -arb(edge) * edge / 2 + angle, arb(0)
+            for side, exponent in exponents:
+                outward = side * (1 if k else -1)
+                here = (cells if side > 0 else mirrored)[k].log_ratio
+                if exponent > 0:
+                    log_size += exponent * here
+                    if outward > 0:
+                        rise = exponent * self.mu_squared.sqrt()
+                else:
+                    least = here if outward > 0 else (-arb(self.q)).log1p()
+                    log_size += exponent * (least + _half_log_turn(arb("0.25"), turn, self))
+            fall = abs(arb(edge)) - rise
+            if not fall > 0:
+                return arb("inf")
+            extra = arb(0) if everywhere else arb(grid.step)
+            total += log_size.exp() * (1 / fall + extra)
+        return total * growth
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        grid, b, w = _as_grid(plan), shift, arb(frequency)
+        y = min(grid.half_width, 0.98 * math.pi / self.mu - b)
+        if not y > 0:
+            return arb("inf")
+        log_rest = 1 - arb(self.q)
+        mu = self.mu_squared.sqrt()
+        turned = acb(0, mu * b).exp()
+        total = arb(0)
+        for n in range(grid.first, grid.last + 1):
+            x = arb(grid.step) * n
+            log_size = -x * x / 2
+            for factor in self.factors:
+                ratio = self.q * (mu * factor.side * x - self.mu_squared / 2).exp()
+                log_ratio = (log_rest + ratio * turned).log()
+                log_size += (factor.offset + factor.slope * arb(c)) * log_ratio.real
+                log_size -= w * log_ratio.imag
+            total += log_size.exp()
+        growth = (arb(b) * b / 2).exp()
+        total *= growth * grid.step / (2 * arb.pi()).sqrt()
+        inside = self._integral(grid, c, y, b + y, 0.0, everywhere=True)
+        lost = 2 * growth * inside / (2 * arb.pi() * y / grid.step).expm1()
+        outside = self._integral(grid, c, b, b, 0.0, everywhere=False)
+        return total + lost + outside
+
+
+class _Cell(NamedTuple):
+    """At one x: log B(x), p(x), and the angle of B(x + iy)."""
+
+    log_ratio: arb
+    p: arb
+    angle: arb
+
+    @classmethod
+    def at(cls, part: SampledGaussian, x: float, y: float) -> "_Cell":
+        log_ratio = part._log_ratio_ball(arb(x))
+        p = 1 - ((-arb(part.q)).log1p() - log_ratio).exp()
+        if y == 0:
+            return cls(log_ratio, p, arb(0))
+        turn = part.mu_squared.sqrt() * y
+        return cls(log_ratio, p, acb(1 - p + p * turn.cos(), p * turn.sin()).arg())
+
+
+def _least_turn(near: _Cell, far: _Cell, y: float, part: SampledGaussian) -> arb:
+    """Return a lower bound on log |B(x + iy) / B(x)| on a cell."""
+    if y == 0:
+        return arb(0)
+    if near.p > 0.5:
+        spread = near.p * (1 - near.p)
+    elif far.p < 0.5:
+        spread = far.p * (1 - far.p)
+    else:
+        spread = arb("0.25")
+    return _half_log_turn(spread, y, part)
+
+
+def _half_log_turn(spread: arb, y: float, part: SampledGaussian) -> arb:
+    turn = part.mu_squared.sqrt() * y
+    return (-2 * spread * (1 - turn.cos())).log1p() / 2
+
+
+def _as_grid(plan: object) -> _Grid:
+    assert isinstance(plan, _Grid)
+    return plan
+
+
+def _linear(low: float, high: float, count: int) -> list[float]:
+    return [low + (high - low) * k / count for k in range(count)] + [high]
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A loss with finitely many values: probabilities under P, and the losses."""
+
+    probabilities: tuple[arb, ...]
+    losses: tuple[arb, ...]
+
+    def supremum(self) -> arb:
+        return reduce(arb.max, self.losses)
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        losses = np.array([float(loss) for loss in self.losses])
+        return np.array([float(p) for p in self.probabilities]) * np.exp(c * losses), losses
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def plan(self, c: float, frequency: float, digits: float) -> None:
+        return None
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        pairs = zip(self.probabilities, self.losses, strict=True)
+        weights = [p * (loss * arb(c)).exp() for p, loss in pairs]
+        return Nodes(weights, list(self.losses), arb(0))
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        return sum(self.nodes(c, frequency, plan).weights, arb(0))
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Independent losses in one direction: parts with counts, and one Gaussian."""
+
+    parts: tuple[tuple[Part, int], ...]
+    mu_squared: arb
+
+    def delta(self, epsilon: arb, least: arb) -> arb:
+        """Return an upper bound on delta; one at most `least` need not be tight."""
+        if self.mu_squared == 0 and self._supremum() <= epsilon:
+            return arb(0)
+        try:
+            with np.errstate(all="ignore"):
+                return self._delta(epsilon, least)
+        except (Unproven, OverflowError, ValueError, ZeroDivisionError, IndexError):
+            return arb("inf")
+
+    def _supremum(self) -> arb:
+        return sum((count * part.supremum() for part, count in self.parts), arb(0))
+
+    def _delta(self, epsilon: arb, least: arb) -> arb:
+        line = _Line(self, float(epsilon.mid()))
+        rough = line.real_bound()
+        if rough < float(least.log().mid()) - 1e-9:
+            bound = self._at_real(line.best, epsilon)
+            if bound <= least:
+                return bound
+        line.place()
+        return self._on_line(line, epsilon)
+
+    def _at_real(self, t: float, epsilon: arb) -> arb:
+        """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
+
+        Canonne, Kamath and Steinke 2020, Proposition 12.
+        """
+        ball = arb(t)
+        log_size = self.mu_squared * ball * (ball + 1) / 2 - ball * epsilon
+        for part, count in self.parts:
+            nodes = part.nodes(t, 0.0, part.plan(t, 0.0, _DIGITS + math.log(count)))
+            log_size += count * (sum(nodes.weights, arb(0)) + nodes.error).log()
+        log_size += ball * ball.log() - (ball + 1) * ball.log1p()
+        return _upper(log_size.exp())
+
+    def _on_line(self, line: "_Line", epsilon: arb) -> arb:
+        c, h, count = arb(line.c), arb(line.step), line.count
+        gaussian = self.mu_squared + arb(line.dummy)
+        edge = line.step * (count - 1)
+        # all terms carry exp(gaussian t (t + 1) / 2 - t epsilon)
+        values = [
+            ((gaussian * (t + 1) / 2 - epsilon) * t).exp() / (t * (t + 1))
+            for t in (acb(c, h * n) for n in range(count))
+        ]
+        size = (gaussian * (c * (c + 1) - arb(edge) ** 2) / 2 - c * epsilon).exp()
+        for (part, times), plan, shift in zip(self.parts, line.plans, line.shifts, strict=True):
+            nodes = part.nodes(line.c, edge, plan)
+            moments = _moments(nodes, line.step, count)
+            values = [value * moment**times for value, moment in zip(values, moments, strict=True)]
+            size *= part.decay(line.c, edge, plan, shift) ** times
+        total = values[0].real / 2 + sum((value.real for value in values[1:]), arb(0))
+        return _upper(total * h / arb.pi() + size / (arb.pi() * edge))
+
+
+def _upper(ball: arb) -> arb:
+    """Return the upper end of a ball; infinity for a NaN."""
+    end = ball.upper()
+    return arb("inf") if end.is_nan() else end
+
+
+def _moments(nodes: Nodes, step: float, count: int) -> list[acb]:
+    """Return the sums of weight * exp(i n step loss) for n < count, with the error added.
+
+    exp(i n step loss) with n = r + rows * k is a product, so that the sums are a matrix product.
+    """
+    rows = math.isqrt(count - 1) + 1
+    columns = -(-count // rows)
+    turns = [acb(0, loss * step).exp() for loss in nodes.losses]
+    low = _powers([acb(1)] * len(turns), turns, rows)
+    jump = [a * b for a, b in zip(low[-1], turns, strict=True)]
+    high = _powers([acb(weight) for weight in nodes.weights], jump, columns)
+    product = acb_mat(high) * acb_mat(low).transpose()
+    radius = _upper(nodes.error)
+    off = acb(arb(0, radius), arb(0, radius))
+    return [value + off for value in product.entries()[:count]]
+
+
+def _powers(first: list[acb], factor: list[acb], count: int) -> list[list[acb]]:
+    rows = [first]
+    for _ in range(count - 1):
+        rows.append([a * b for a, b in zip(rows[-1], factor, strict=True)])
+    return rows
+
+
+class _Line:
+    """The parameters of the integral, from floats."""
+
+    def __init__(self, total: Sum, epsilon: float) -> None:
+        self.total, self.epsilon = total, epsilon
+        self.gaussian = float(total.mu_squared.mid())
+        self.saddle = self._saddle()
+        value, _, variance = self._cumulants(self.saddle)
+        width = variance + self.saddle**-2 + (1 + self.saddle) ** -2
+        log_delta = value - self.saddle * epsilon - 0.5 * math.log(2 * math.pi * width)
+        log_delta -= math.log(self.saddle * (1 + self.saddle))
+        t = self.saddle * _BESIDE
+        log_bound = np.array([self._cumulants(float(each))[0] for each in t])
+        log_bound += t * np.log(t) - (t + 1) * np.log1p(t)
+        at = log_bound - t * epsilon
+        self.best, self._real = float(t[at.argmin()]), float(at.min())
+        self.log_delta = min(log_delta, self._real)
+        self._beside, self._log_bound = np.append(t, 0.0), np.append(at, 0.0)
+
+    def real_bound(self) -> float:
+        return self._real
+
+    def _cumulants(self, t: float) -> tuple[float, float, float]:
+        half = 0.5 * self.gaussian
+        value, mean, variance = half * t * (t + 1), half * (2 * t + 1), 2 * half
+        for part, count in self.total.parts:
+            weight, loss = part.rough(t)
+            one = float(weight.sum())
+            first = float(weight @ loss) / one
+            value += count * math.log(one)
+            mean += count * first
+            variance += count * float(weight @ (loss - first) ** 2) / one
+        return value, mean, variance
+
+    def _saddle(self) -> float:
+        """Return t near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
+        low, high, t = 0.0, math.inf, 1.0
+        for _ in range(60):
+            try:
+                _, mean, variance = self._cumulants(t)
+                slope = mean - self.epsilon - 1 / t - 1 / (1 + t)
+                bend = variance + t**-2 + (1 + t) ** -2
+            except (OverflowError, Unproven):
+                slope, bend = math.inf, 1.0
+            if not math.isfinite(slope):
+                slope, bend = math.inf, 1.0
+            if abs(slope) < 0.05 * math.sqrt(bend):
+                return t
+            low, high = (t, high) if slope < 0 else (low, t)
+            near = t - slope / bend if math.isfinite(slope) else 0.0
+            t = min(max(near, t / 4), t * 4)
+            if not low < t < high:
+                t = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        raise Unproven("no saddle point was found")
+
+    def place(self) -> None:
+        """Choose c, the spacing, the last frequency, and the parameters of each part."""
+        self.c, period = self._spacing()
+        self.step = 2 * math.pi / period
+        value, _, variance = self._cumulants(self.c)
+        excess = value - self.c * self.epsilon - self.log_delta
+        self._depth = max(_DIGITS + excess - math.log(self.c), 10.0)
+        last = self._last(excess, math.sqrt(2 * self._depth / variance))
+        self.count = math.ceil(last / self.step) + 2
+        edge = self.step * (self.count - 1)
+        decay, self.shifts = self._decay(edge)
+        missing = decay - math.log(math.pi * edge) + excess + _DIGITS
+        self.dummy = 2 * max(missing, 0.0) / edge**2
+        lost = _DIGITS + excess - math.log(2 * self.c)
+        self.plans = [
+            part.plan(self.c, edge, max(lost + math.log(count), 20.0))
+            for part, count in self.total.parts
+        ]
+
+    def _spacing(self) -> tuple[float, float]:
+        """Return c and the period 2 pi / h of the alias terms.
+
+        A c left of the saddle point needs more digits but may need fewer terms.
+        """
+        t, excess = self._beside, self._log_bound - self.log_delta + _DIGITS
+        among = (0.4 * self.saddle < t) & (t <= self.saddle)
+        apart = t - t[among][:, None]
+        with np.errstate(divide="ignore"):
+            needed = excess / np.abs(apart)
+        left = np.where(apart < 0, needed, np.inf).min(axis=1)
+        right = np.where(apart > 0, needed, np.inf).min(axis=1)
+        period = np.maximum(left, right)
+        k = int((np.log(period) + 0.25 * excess[among]).argmin())
+        return float(np.float32(t[among][k])), float(period[k])
+
+    def _decay(self, frequency: float) -> tuple[float, list[float]]:
+        total, shifts = -0.5 * self.gaussian * frequency**2, []
+        for part, count in self.total.parts:
+            depth = math.sqrt(2 * self._depth / count)
+            one, shift = part.rough_decay(self.c, frequency, depth)
+            total += count * one
+            shifts.append(shift)
+        return total, shifts
+
+    def _last(self, excess: float, first: float) -> float:
+        """Return a frequency beyond which the integrand is negligible, or the largest one."""
+        most = _MOST_FREQUENCIES * self.step
+
+        def negligible(frequency: float) -> bool:
+            size = self._decay(frequency)[0] - math.log(math.pi * frequency)
+            return size + excess + _DIGITS <= 0
+
+        low = 0.0
+        while not negligible(first):
+            low, first = first, 1.6 * first
+            if first >= most:
+                return most
+        for _ in range(3):
+            middle = 0.5 * (low + first)
+            low, first = (low, middle) if negligible(middle) else (middle, first)
+        return first
+
+
+def delta_bound(directions: Iterable[Sum], epsilon: arb, limit: arb) -> arb:
+    """Return an upper bound on the largest delta of the directions."""
+    worst = arb(0)
+    for total in directions:
+        worst = worst.max(total.delta(epsilon, limit))
+    return worst
+
