@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,7 +35,8 @@ Array = npt.NDArray[np.float64]
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_WORK = 6_000_000  # frequencies times nodes
 _MOST_FREQUENCIES = 20_000
-_CELLS, _OUTER = 192, 48
+_CELLS, _OUTER, _HEIGHTS = 128, 24, 32
+_SHARES = (0.03, 0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.75, 0.88, 0.97)
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -71,6 +73,9 @@ class Part(Protocol):
 
     def plan(self, c: float, frequency: float, digits: float) -> object:
         """Return parameters for `nodes` with a relative error of exp(-digits)."""
+
+    def size(self, plan: object) -> int:
+        """Return the number of nodes."""
 
     def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
         """Return nodes for M(c + iw), |w| <= frequency."""
@@ -117,13 +122,15 @@ class SampledGaussian:
     t = c + iw, |f_t(x + iy)| is the product of the |B(+-(x + iy))|^exponent at t = c, times
     exp(-+ w Theta), with Theta >= 0 the sum of theta over the factors.
 
-    **Trapezoid rule in z.** Its error is at most 2 I / (exp(2 pi y / h) - 1), where I bounds the
-    integral of |phi f_t| over Im z = +-y (Trefethen and Weideman 2014, Theorem 5.1). I is a sum of
-    upper bounds on cells, from the monotone B and theta, and from
+    **Trapezoid rule in z.** Nodes n h, first <= n <= last, lie between X0 = (first - 1/2) h and
+    X1 = (last + 1/2) h. By the residues of cot(pi z / h), and for every y < pi / mu, the sum
+    differs from the integral over [X0, X1] by at most the integrals of |phi f_t| |k| on both paths
+    X0, X0 +- iy, X1 +- iy, X1, where |k| <= 1 / (exp(2 pi y / h) - 1) on the horizontal lines and
+    |k| = 1 / (exp(2 pi v / h) + 1) at the points X + iv of the vertical ones. They, and the
+    integral beyond [X0, X1], are bounded by sums of upper bounds on cells, from the monotone B and
+    theta, and from
 
         |B(x + iy)|^2 = B(x)^2 (1 - 2 p (1 - p) (1 - cos(mu y))),  p = 1 - (1 - q) / B(x).
-
-    Nodes outside the grid are bounded by the same cells at y = 0.
 
     **Decay.** Shifting the line to Im z = +-b, with the sign for which |exp| decays,
 
@@ -132,8 +139,8 @@ class SampledGaussian:
     which decreases in w. Its integrand is analytic in x: log|B(x + ib)| and theta are half the sum
     and half the difference of log B(x + ib) and log B(x - ib). At x + iy, Theta becomes half of
     theta(b + y) + theta(b - y), which is >= 0 also for y > b, since theta is odd and increasing in
-    its second argument. So the error of the trapezoid rule is bounded as above with w = 0, a shift
-    of b + y in B, and e^((b^2 + y^2)/2), for every w.
+    its second argument. So the errors of the trapezoid rule for R are bounded as above with w = 0,
+    y + b instead of y in B, and e^((b^2 + y^2)/2), for every w.
     """
 
     mu_squared: arb
@@ -211,12 +218,12 @@ class SampledGaussian:
     def plan(self, c: float, frequency: float, digits: float) -> _Grid:
         x = self._rough_places(c)
         plain = self._rough_size(x, c, 0.0, 0.0)
-        low, high = self._span(x, c, plain - digits - 3)
-        best = _Grid(0.0, 0, 0, 0.0)
+        low, high = self._span(x, c, plain - digits - 6)
         edges = np.linspace(low, high, _CELLS + 1)
-        for share in (0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.75, 0.88, 0.97):
+        best = _Grid(0.0, 0, 0, 0.0)
+        for share in _SHARES:
             y = min(share * math.pi / self.mu, share * 12)
-            size = self._rough_cells(edges, c, y, frequency) - plain
+            size = self._rough_cells(edges, c, y, y, frequency) - plain
             step = 2 * math.pi * y / (size + digits + 2)
             if step > best.step:
                 best = _Grid(step, 0, 0, y)
@@ -232,11 +239,13 @@ class SampledGaussian:
         kept = np.flatnonzero(log_size > least)
         return float(x[max(kept[0] - 1, 0)]), float(x[min(kept[-1] + 1, x.size - 1)])
 
-    def _rough_cells(self, edges: Array, c: float, y: float, frequency: float) -> float:
-        """Return approximately the log of the sum over cells in `_integral`."""
+    def _rough_cells(
+        self, edges: Array, c: float, y: float, turned: float, frequency: float
+    ) -> float:
+        """Return approximately the log of `_inside`."""
         left, right = edges[:-1], edges[1:]
         log_size = 0.5 * y * y - 0.5 * np.where(left > 0, left, np.minimum(right, 0.0)) ** 2
-        turn = self.mu * y
+        turn = self.mu * turned
         for side, exponent in self._exponents(c):
             near, far = (left, right) if side > 0 else (-right, -left)
             log_near, log_far = self._log_ratio(near), self._log_ratio(far)
@@ -251,13 +260,17 @@ class SampledGaussian:
                 top * math.sin(turn), 1 - top + top * math.cos(turn)
             )
         peak = log_size.max()
-        return float(peak + math.log(np.exp(log_size - peak).sum() * (edges[1] - edges[0])))
+        return float(peak + math.log(np.exp(log_size - peak) @ (right - left)))
 
     # -- enclosures
 
     def _log_ratio_ball(self, x: arb) -> arb:
         mu = self.mu_squared.sqrt()
         return (self.q * (mu * x - self.mu_squared / 2).expm1()).log1p()
+
+    def size(self, plan: object) -> int:
+        grid = _as_grid(plan)
+        return grid.last - grid.first + 1
 
     def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
         grid = _as_grid(plan)
@@ -273,77 +286,86 @@ class SampledGaussian:
             weights.append(log_weight.exp() * grid.step / scale)
             losses.append(loss)
         y = grid.half_width
-        inside = self._integral(grid, c, y, y, frequency, everywhere=True)
-        lost = 2 * inside / (2 * arb.pi() * y / grid.step).expm1()
-        return Nodes(weights, losses, lost + self._outside(grid, c))
+        return Nodes(weights, losses, self._error(grid, c, 0.0, y, frequency))
 
-    def _outside(self, grid: _Grid, c: float) -> arb:
-        """Bound the trapezoid sum over the nodes outside the grid."""
-        return self._integral(grid, c, 0.0, 0.0, 0.0, everywhere=False)
-
-    def _integral(
-        self, grid: _Grid, c: float, y: float, turn: float, frequency: float, *, everywhere: bool
-    ) -> arb:
-        """Bound the integral of phi e^(y^2/2) prod |B(+-x + i turn)|^exponent e^(w Theta).
-
-        Or, without `everywhere`, step times the sum at the nodes outside the grid.
-        """
-        low, high = grid.step * grid.first, grid.step * grid.last
-        exponents = self._exact_exponents(c)
-        if not self.mu_squared.sqrt() * turn < arb.pi():
+    def _error(self, grid: _Grid, c: float, b: float, y: float, frequency: float) -> arb:
+        """Bound the difference between the trapezoid sum and the integral at a shift b."""
+        if not self.mu_squared.sqrt() * (arb(b) + y) < arb.pi():
             return arb("inf")
-        slope = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
-        first = min(low, -1.0) - 4
-        last = max(high, slope * 1.01 + 1) + 4
-        edges = [*_linear(first, low, _OUTER // 4), *_linear(high, last, _OUTER)]
-        if everywhere:
-            middle = _linear(low, high, _CELLS)
-            edges = [*_linear(first, low, _OUTER // 4)[:-1], *middle, *_linear(high, last, _OUTER)[1:]]
-        cells = [_Cell.at(self, x, turn) for x in edges]
-        mirrored = [_Cell.at(self, -x, turn) for x in edges] if len(exponents) > 1 else cells
-        growth, w = (arb(y) * y / 2).exp() / (2 * arb.pi()).sqrt(), arb(frequency)
-        total = arb(0)
-        for k in range(len(edges) - 1):
-            a, b = edges[k], edges[k + 1]
-            if not everywhere and (a, b) == (low, high):
-                continue
-            nearest = arb(a if a > 0 else min(b, 0.0))
-            log_size = -nearest * nearest / 2
-            for side, exponent in exponents:
-                near, far = (cells[k], cells[k + 1]) if side > 0 else (mirrored[k + 1], mirrored[k])
+        rate, w = 2 * arb.pi() / grid.step, arb(frequency)
+        ends = grid.step * (grid.first - 0.5), grid.step * (grid.last + 0.5)
+        inside = self._inside(_linear(*ends, _CELLS), c, b + y, w) * (arb(y) * y / 2).exp()
+        total = 2 * inside / (rate * y).expm1()
+        for low, high in pairwise(_linear(0.0, y, _HEIGHTS)):
+            shrink = 2 * (arb(high) - low) / (1 + (rate * low).exp())
+            for x in ends:
+                log_size = self._log_size(x, c, b + high, w) + arb(high) * high / 2
+                total += shrink * log_size.exp()
+        total += self._outside(ends, c, b)
+        return total * (arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
+
+    def _log_sizes(self, edges: list[float], c: float, turned: float, w: arb) -> list[arb]:
+        """Bound log(e^(-x^2/2) prod |B(+-x + iy)|^exponent e^(w Theta)) between the edges."""
+        sizes = []
+        for low, high in pairwise(edges):
+            nearest = arb(low if low > 0 else min(high, 0.0))
+            sizes.append(-nearest * nearest / 2)
+        for side, exponent in self._exact_exponents(c):
+            cells = [_Cell.at(self, side * x, turned) for x in edges]
+            for k, (left, right) in enumerate(pairwise(cells)):
+                near, far = (left, right) if side > 0 else (right, left)
                 if exponent > 0:
-                    log_size += exponent * far.log_ratio
+                    sizes[k] += exponent * far.log_ratio
                 else:
-                    log_size += exponent * (near.log_ratio + _least_turn(near, far, turn, self))
-                log_size += w * far.angle
-            width = arb(b) - a + (0 if everywhere else grid.step)
-            total += width * log_size.exp()
-        # beyond the last edges: phi decreases, and no other factor but B^exponent increases
-        angle = w * self.mu_squared.sqrt() * turn * len(exponents)
-        for k, edge in ((0, edges[0]), (len(edges) - 1, edges[-1])):
-            log_size, rise = -arb(edge) * edge / 2 + angle, arb(0)
+                    sizes[k] += exponent * (near.log_ratio + _least_turn(near, far, turned, self))
+                sizes[k] += w * far.angle
+        return sizes
+
+    def _log_size(self, x: float, c: float, turned: float, w: arb) -> arb:
+        log_size = -arb(x) * x / 2
+        for side, exponent in self._exact_exponents(c):
+            cell = _Cell.at(self, side * x, turned)
+            log_size += exponent * cell.log_ratio + w * cell.angle
+            if not exponent > 0:
+                log_size += exponent * _least_turn(cell, cell, turned, self)
+        return log_size
+
+    def _inside(self, edges: list[float], c: float, turned: float, w: arb) -> arb:
+        sizes = self._log_sizes(edges, c, turned, w)
+        widths = (arb(b) - a for a, b in pairwise(edges))
+        return sum((each * size.exp() for each, size in zip(widths, sizes, strict=True)), arb(0))
+
+    def _outside(self, ends: tuple[float, float], c: float, turned: float) -> arb:
+        """Bound the integral of e^(-x^2/2) prod |B(+-x + iy)|^exponent beyond the ends."""
+        low, high = ends
+        exponents = self._exact_exponents(c)
+        rising = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
+        first, last = min(low, -1.0) - 6, max(high, 1.01 * rising + 1) + 6
+        squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
+        left = [low + (first - low) * share for share in reversed(squares)]
+        right = [high + (last - high) * share for share in squares]
+        total = sum((self._inside(edges, c, turned, arb(0)) for edges in (left, right)), arb(0))
+        # beyond the last edges no other factor but B^exponent, exponent > 0, x > 0, increases
+        for edge, outward in ((left[0], -1), (right[-1], 1)):
+            log_size, fall = -arb(edge) * edge / 2, abs(arb(edge))
             for side, exponent in exponents:
-                outward = side * (1 if k else -1)
-                here = (cells if side > 0 else mirrored)[k].log_ratio
+                cell = _Cell.at(self, side * edge, turned)
+                up = side * outward > 0
                 if exponent > 0:
-                    log_size += exponent * here
-                    if outward > 0:
-                        rise = exponent * self.mu_squared.sqrt()
+                    log_size += exponent * cell.log_ratio
+                    fall -= exponent * self.mu_squared.sqrt() * int(up)
                 else:
-                    least = here if outward > 0 else (-arb(self.q)).log1p()
-                    log_size += exponent * (least + _half_log_turn(arb("0.25"), turn, self))
-            fall = abs(arb(edge)) - rise
+                    end = _Cell((-arb(self.q)).log1p(), arb(int(up)), arb(0))
+                    pair = (cell, end) if up else (end, cell)
+                    log_size += exponent * (pair[0].log_ratio + _least_turn(*pair, turned, self))
             if not fall > 0:
                 return arb("inf")
-            extra = arb(0) if everywhere else arb(grid.step)
-            total += log_size.exp() * (1 / fall + extra)
-        return total * growth
+            total += log_size.exp() / fall
+        return total
 
     def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
         grid, b, w = _as_grid(plan), shift, arb(frequency)
-        y = min(grid.half_width, 0.98 * math.pi / self.mu - b)
-        if not y > 0:
-            return arb("inf")
+        y = self._decay_height(grid, c, b)
         log_rest = 1 - arb(self.q)
         mu = self.mu_squared.sqrt()
         turned = acb(0, mu * b).exp()
@@ -357,12 +379,18 @@ class SampledGaussian:
                 log_size += (factor.offset + factor.slope * arb(c)) * log_ratio.real
                 log_size -= w * log_ratio.imag
             total += log_size.exp()
-        growth = (arb(b) * b / 2).exp()
-        total *= growth * grid.step / (2 * arb.pi()).sqrt()
-        inside = self._integral(grid, c, y, b + y, 0.0, everywhere=True)
-        lost = 2 * growth * inside / (2 * arb.pi() * y / grid.step).expm1()
-        outside = self._integral(grid, c, b, b, 0.0, everywhere=False)
-        return total + lost + outside
+        total *= (arb(b) * b / 2).exp() * grid.step / (2 * arb.pi()).sqrt()
+        return total + self._error(grid, c, b, y, 0.0)
+
+    def _decay_height(self, grid: _Grid, c: float, b: float) -> float:
+        """Return the half-width of a strip with a small error."""
+        edges = np.linspace(grid.step * grid.first, grid.step * grid.last, _CELLS + 1)
+
+        def log_error(y: float) -> float:
+            return self._rough_cells(edges, c, y, b + y, 0.0) - 2 * math.pi * y / grid.step
+
+        most = min(12.0, 0.98 * math.pi / self.mu - b)
+        return min((share * most for share in _SHARES), key=log_error)
 
 
 class _Cell(NamedTuple):
@@ -392,10 +420,6 @@ def _least_turn(near: _Cell, far: _Cell, y: float, part: SampledGaussian) -> arb
         spread = far.p * (1 - far.p)
     else:
         spread = arb("0.25")
-    return _half_log_turn(spread, y, part)
-
-
-def _half_log_turn(spread: arb, y: float, part: SampledGaussian) -> arb:
     turn = part.mu_squared.sqrt() * y
     return (-2 * spread * (1 - turn.cos())).log1p() / 2
 
@@ -429,6 +453,9 @@ class Atoms:
     def plan(self, c: float, frequency: float, digits: float) -> None:
         return None
 
+    def size(self, plan: object) -> int:
+        return len(self.losses)
+
     def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
         pairs = zip(self.probabilities, self.losses, strict=True)
         weights = [p * (loss * arb(c)).exp() for p, loss in pairs]
@@ -459,9 +486,9 @@ class Sum:
         return sum((count * part.supremum() for part, count in self.parts), arb(0))
 
     def _delta(self, epsilon: arb, least: arb) -> arb:
-        line = _Line(self, float(epsilon.mid()))
-        rough = line.real_bound()
-        if rough < float(least.log().mid()) - 1e-9:
+        log_least = float(least.log().mid())
+        line = _Line(self, float(epsilon.mid()), log_least)
+        if line.log_bound < log_least - 1e-9:
             bound = self._at_real(line.best, epsilon)
             if bound <= least:
                 return bound
@@ -533,24 +560,16 @@ def _powers(first: list[acb], factor: list[acb], count: int) -> list[list[acb]]:
 class _Line:
     """The parameters of the integral, from floats."""
 
-    def __init__(self, total: Sum, epsilon: float) -> None:
-        self.total, self.epsilon = total, epsilon
+    def __init__(self, total: Sum, epsilon: float, log_delta: float) -> None:
+        self.total, self.epsilon, self.log_delta = total, epsilon, log_delta
         self.gaussian = float(total.mu_squared.mid())
         self.saddle = self._saddle()
-        value, _, variance = self._cumulants(self.saddle)
-        width = variance + self.saddle**-2 + (1 + self.saddle) ** -2
-        log_delta = value - self.saddle * epsilon - 0.5 * math.log(2 * math.pi * width)
-        log_delta -= math.log(self.saddle * (1 + self.saddle))
         t = self.saddle * _BESIDE
-        log_bound = np.array([self._cumulants(float(each))[0] for each in t])
-        log_bound += t * np.log(t) - (t + 1) * np.log1p(t)
-        at = log_bound - t * epsilon
-        self.best, self._real = float(t[at.argmin()]), float(at.min())
-        self.log_delta = min(log_delta, self._real)
-        self._beside, self._log_bound = np.append(t, 0.0), np.append(at, 0.0)
-
-    def real_bound(self) -> float:
-        return self._real
+        bound = np.array([self._cumulants(float(each))[0] for each in t])
+        bound += t * np.log(t) - (t + 1) * np.log1p(t) - t * epsilon
+        bound[np.isnan(bound)] = np.inf
+        self.best, self.log_bound = float(t[bound.argmin()]), float(bound.min())
+        self._beside, self._log_bound = np.append(t, 0.0), np.append(bound, 0.0)
 
     def _cumulants(self, t: float) -> tuple[float, float, float]:
         half = 0.5 * self.gaussian
@@ -603,6 +622,9 @@ class _Line:
             part.plan(self.c, edge, max(lost + math.log(count), 20.0))
             for part, count in self.total.parts
         ]
+        size = sum(part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans))
+        if size * self.count > _MOST_WORK:
+            raise Unproven(f"{self.count} frequencies of {size} nodes are too many")
 
     def _spacing(self) -> tuple[float, float]:
         """Return c and the period 2 pi / h of the alias terms.
