@@ -35,8 +35,7 @@ Array = npt.NDArray[np.float64]
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_WORK = 6_000_000  # frequencies times nodes
 _MOST_FREQUENCIES = 20_000
-_CELLS, _OUTER, _HEIGHTS = 128, 24, 32
-_SHARES = (0.03, 0.06, 0.1, 0.15, 0.22, 0.32, 0.45, 0.6, 0.75, 0.88, 0.97)
+_CELLS, _OUTER, _HEIGHTS, _LEVELS, _RATIO = 96, 24, 4, 28, 1.25
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -100,12 +99,11 @@ _FACTORS = {
 
 
 class _Grid(NamedTuple):
-    """Nodes at step * n for first <= n <= last; the strip has half-width `half_width`."""
+    """Nodes at step * n for first <= n <= last."""
 
     step: float
     first: int
     last: int
-    half_width: float
 
 
 @dataclass(frozen=True)
@@ -123,12 +121,12 @@ class SampledGaussian:
     exp(-+ w Theta), with Theta >= 0 the sum of theta over the factors.
 
     **Trapezoid rule in z.** Nodes n h, first <= n <= last, lie between X0 = (first - 1/2) h and
-    X1 = (last + 1/2) h. By the residues of cot(pi z / h), and for every y < pi / mu, the sum
-    differs from the integral over [X0, X1] by at most the integrals of |phi f_t| |k| on both paths
-    X0, X0 +- iy, X1 +- iy, X1, where |k| <= 1 / (exp(2 pi y / h) - 1) on the horizontal lines and
-    |k| = 1 / (exp(2 pi v / h) + 1) at the points X + iv of the vertical ones. They, and the
-    integral beyond [X0, X1], are bounded by sums of upper bounds on cells, from the monotone B and
-    theta, and from
+    X1 = (last + 1/2) h. By the residues of cot(pi z / h), the sum differs from the integral over
+    [X0, X1] by at most the integral of |phi f_t| |k| along two paths from X0 to X1, above and
+    below the axis within |Im z| < pi / mu. At height v, |k| <= 1 / (exp(2 pi v / h) - 1), and
+    |k| = 1 / (exp(2 pi v / h) + 1) at X0 + iv and X1 + iv. The paths are staircases, lower where
+    the weights are small. The integrals along them, and the one beyond [X0, X1], are bounded by
+    sums of upper bounds on cells, from the monotone B and theta, and from
 
         |B(x + iy)|^2 = B(x)^2 (1 - 2 p (1 - p) (1 - cos(mu y))),  p = 1 - (1 - q) / B(x).
 
@@ -220,17 +218,18 @@ class SampledGaussian:
         plain = self._rough_size(x, c, 0.0, 0.0)
         low, high = self._span(x, c, plain - digits - 6)
         edges = np.linspace(low, high, _CELLS + 1)
-        best = _Grid(0.0, 0, 0, 0.0)
-        for share in _SHARES:
-            y = min(share * math.pi / self.mu, share * 12)
-            size = self._rough_cells(edges, c, y, y, frequency) - plain
-            step = 2 * math.pi * y / (size + digits + 2)
-            if step > best.step:
-                best = _Grid(step, 0, 0, y)
+        heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
+        sizes += math.log(edges[1] - edges[0]) - plain
+        small, step = 1e-6, 4.0
+        for _ in range(24):
+            middle = math.sqrt(small * step)
+            log_size = (sizes - _log_kernel(heights, middle)).min(axis=0)
+            enough = np.exp(np.minimum(log_size, 500.0)).sum() < math.exp(-digits - 2)
+            small, step = (middle, step) if enough else (small, middle)
         # few bits, so that the nodes are exact floats
-        fine = 2.0 ** (math.frexp(best.step)[1] - 12)
-        step = math.floor(best.step / fine) * fine
-        return _Grid(step, math.floor(low / step), math.ceil(high / step), best.half_width)
+        fine = 2.0 ** (math.frexp(small)[1] - 12)
+        step = math.floor(small / fine) * fine
+        return _Grid(step, math.floor(low / step), math.ceil(high / step))
 
     def _span(self, x: Array, c: float, least: float) -> tuple[float, float]:
         log_size = -0.5 * x * x
@@ -239,28 +238,41 @@ class SampledGaussian:
         kept = np.flatnonzero(log_size > least)
         return float(x[max(kept[0] - 1, 0)]), float(x[min(kept[-1] + 1, x.size - 1)])
 
-    def _rough_cells(
-        self, edges: Array, c: float, y: float, turned: float, frequency: float
-    ) -> float:
-        """Return approximately the log of `_inside`."""
+    def _rough_sizes(
+        self, edges: Array, c: float, b: float, frequency: float
+    ) -> tuple[Array, Array]:
+        """Return heights, and the log of `_log_sizes` for each of them and each cell."""
         left, right = edges[:-1], edges[1:]
-        log_size = 0.5 * y * y - 0.5 * np.where(left > 0, left, np.minimum(right, 0.0)) ** 2
-        turn = self.mu * turned
+        most = min(12.0, 0.98 * math.pi / self.mu - b)
+        heights = most * _RATIO ** -np.arange(_LEVELS)[:, None]
+        turn = self.mu * (heights + b)
+        nearest = np.where(left > 0, left, np.minimum(right, 0.0))
+        log_size = 0.5 * heights**2 - 0.5 * nearest**2
         for side, exponent in self._exponents(c):
             near, far = (left, right) if side > 0 else (-right, -left)
             log_near, log_far = self._log_ratio(near), self._log_ratio(far)
             p, top = (-np.expm1(math.log1p(-self.q) - each) for each in (log_near, log_far))
             if exponent > 0:
-                log_size += exponent * log_far
+                log_size = log_size + exponent * log_far
             else:
                 spread = np.where(p > 0.5, p * (1 - p), np.where(top < 0.5, top * (1 - top), 0.25))
-                loss = 0.5 * np.log1p(-2 * spread * (1 - math.cos(turn)))
-                log_size += exponent * (log_near + loss)
-            log_size += frequency * np.arctan2(
-                top * math.sin(turn), 1 - top + top * math.cos(turn)
-            )
-        peak = log_size.max()
-        return float(peak + math.log(np.exp(log_size - peak) @ (right - left)))
+                loss = 0.5 * np.log1p(-2 * spread * (1 - np.cos(turn)))
+                log_size = log_size + exponent * (log_near + loss)
+            if frequency:
+                angle = np.arctan2(top * np.sin(turn), 1 - top + top * np.cos(turn))
+                log_size = log_size + frequency * angle
+        return heights, log_size
+
+    def _stairs(
+        self, edges: list[float], c: float, b: float, frequency: float, step: float
+    ) -> list[float]:
+        """Return heights of a path above the cells, with a small integral."""
+        heights, sizes = self._rough_sizes(np.array(edges), c, b, frequency)
+        level = (sizes - _log_kernel(heights, step)).argmin(axis=0)
+        place = np.arange(level.size)
+        # one level per stair
+        level = (level - np.abs(place - place[:, None])).max(axis=1)
+        return [float(heights[k, 0]) for k in level]
 
     # -- enclosures
 
@@ -285,23 +297,28 @@ class SampledGaussian:
                 loss += factor.slope * log_ratio
             weights.append(log_weight.exp() * grid.step / scale)
             losses.append(loss)
-        y = grid.half_width
-        return Nodes(weights, losses, self._error(grid, c, 0.0, y, frequency))
+        return Nodes(weights, losses, self._error(grid, c, 0.0, frequency))
 
-    def _error(self, grid: _Grid, c: float, b: float, y: float, frequency: float) -> arb:
+    def _error(self, grid: _Grid, c: float, b: float, frequency: float) -> arb:
         """Bound the difference between the trapezoid sum and the integral at a shift b."""
-        if not self.mu_squared.sqrt() * (arb(b) + y) < arb.pi():
-            return arb("inf")
         rate, w = 2 * arb.pi() / grid.step, arb(frequency)
         ends = grid.step * (grid.first - 0.5), grid.step * (grid.last + 0.5)
-        inside = self._inside(_linear(*ends, _CELLS), c, b + y, w) * (arb(y) * y / 2).exp()
-        total = 2 * inside / (rate * y).expm1()
-        for low, high in pairwise(_linear(0.0, y, _HEIGHTS)):
-            shrink = 2 * (arb(high) - low) / (1 + (rate * low).exp())
-            for x in ends:
+        edges = _linear(*ends, _CELLS)
+        heights = self._stairs(edges, c, b, frequency, grid.step)
+        if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
+            return arb("inf")
+        total = arb(0)
+        for (left, right), y in zip(pairwise(edges), heights, strict=True):
+            log_size = self._log_sizes([left, right], c, b + y, w)[0] + arb(y) * y / 2
+            total += (arb(right) - left) * log_size.exp() / (rate * y).expm1()
+        for x, one, other in zip(edges, [0.0, *heights], [*heights, 0.0], strict=True):
+            if one == other:
+                continue
+            for low, high in pairwise(_linear(min(one, other), max(one, other), _HEIGHTS)):
                 log_size = self._log_size(x, c, b + high, w) + arb(high) * high / 2
-                total += shrink * log_size.exp()
-        total += self._outside(ends, c, b)
+                kernel = (rate * low).exp() + (1 if x in ends else -1)
+                total += (arb(high) - low) * log_size.exp() / kernel
+        total = 2 * total + self._outside(ends, c, b)
         return total * (arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
 
     def _log_sizes(self, edges: list[float], c: float, turned: float, w: arb) -> list[arb]:
@@ -365,7 +382,8 @@ class SampledGaussian:
 
     def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
         grid, b, w = _as_grid(plan), shift, arb(frequency)
-        y = self._decay_height(grid, c, b)
+        if not b < 0.97 * math.pi / self.mu:
+            return arb("inf")
         log_rest = 1 - arb(self.q)
         mu = self.mu_squared.sqrt()
         turned = acb(0, mu * b).exp()
@@ -380,17 +398,7 @@ class SampledGaussian:
                 log_size -= w * log_ratio.imag
             total += log_size.exp()
         total *= (arb(b) * b / 2).exp() * grid.step / (2 * arb.pi()).sqrt()
-        return total + self._error(grid, c, b, y, 0.0)
-
-    def _decay_height(self, grid: _Grid, c: float, b: float) -> float:
-        """Return the half-width of a strip with a small error."""
-        edges = np.linspace(grid.step * grid.first, grid.step * grid.last, _CELLS + 1)
-
-        def log_error(y: float) -> float:
-            return self._rough_cells(edges, c, y, b + y, 0.0) - 2 * math.pi * y / grid.step
-
-        most = min(12.0, 0.98 * math.pi / self.mu - b)
-        return min((share * most for share in _SHARES), key=log_error)
+        return total + self._error(grid, c, b, 0.0)
 
 
 class _Cell(NamedTuple):
@@ -422,6 +430,11 @@ def _least_turn(near: _Cell, far: _Cell, y: float, part: SampledGaussian) -> arb
         spread = arb("0.25")
     turn = part.mu_squared.sqrt() * y
     return (-2 * spread * (1 - turn.cos())).log1p() / 2
+
+
+def _log_kernel(heights: Array, step: float) -> Array:
+    rate = 2 * math.pi / step * heights
+    return rate + np.log(-np.expm1(-rate))
 
 
 def _as_grid(plan: object) -> _Grid:
