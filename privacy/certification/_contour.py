@@ -35,7 +35,7 @@ Array = npt.NDArray[np.float64]
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_WORK = 6_000_000  # frequencies times nodes
 _MOST_FREQUENCIES = 20_000
-_CELLS, _OUTER, _HEIGHTS, _LEVELS, _RATIO = 96, 24, 4, 28, 1.25
+_CELLS, _OUTER, _LEVELS, _RATIO, _STAIR = 96, 24, 56, 1.12, 3
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -219,12 +219,11 @@ class SampledGaussian:
         low, high = self._span(x, c, plain - digits - 6)
         edges = np.linspace(low, high, _CELLS + 1)
         heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
-        sizes += math.log(edges[1] - edges[0]) - plain
+        sizes, width = sizes - plain, float(edges[1] - edges[0])
         small, step = 1e-6, 4.0
-        for _ in range(24):
+        for _ in range(11):
             middle = math.sqrt(small * step)
-            log_size = (sizes - _log_kernel(heights, middle)).min(axis=0)
-            enough = np.exp(np.minimum(log_size, 500.0)).sum() < math.exp(-digits - 2)
+            enough = _path(heights, sizes, width, middle)[1] < math.exp(-digits - 1)
             small, step = (middle, step) if enough else (small, middle)
         # few bits, so that the nodes are exact floats
         fine = 2.0 ** (math.frexp(small)[1] - 12)
@@ -263,17 +262,6 @@ class SampledGaussian:
                 log_size = log_size + frequency * angle
         return heights, log_size
 
-    def _stairs(
-        self, edges: list[float], c: float, b: float, frequency: float, step: float
-    ) -> list[float]:
-        """Return heights of a path above the cells, with a small integral."""
-        heights, sizes = self._rough_sizes(np.array(edges), c, b, frequency)
-        level = (sizes - _log_kernel(heights, step)).argmin(axis=0)
-        place = np.arange(level.size)
-        # one level per stair
-        level = (level - np.abs(place - place[:, None])).max(axis=1)
-        return [float(heights[k, 0]) for k in level]
-
     # -- enclosures
 
     def _log_ratio_ball(self, x: arb) -> arb:
@@ -304,17 +292,20 @@ class SampledGaussian:
         rate, w = 2 * arb.pi() / grid.step, arb(frequency)
         ends = grid.step * (grid.first - 0.5), grid.step * (grid.last + 0.5)
         edges = _linear(*ends, _CELLS)
-        heights = self._stairs(edges, c, b, frequency, grid.step)
+        levels, sizes = self._rough_sizes(np.array(edges), c, b, frequency)
+        stairs = _path(levels, sizes, edges[1] - edges[0], grid.step)[0]
+        heights = [float(each) for each in levels[:, 0]]
         if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
             return arb("inf")
         total = arb(0)
-        for (left, right), y in zip(pairwise(edges), heights, strict=True):
+        for (left, right), k in zip(pairwise(edges), stairs, strict=True):
+            y = heights[k]
             log_size = self._log_sizes([left, right], c, b + y, w)[0] + arb(y) * y / 2
             total += (arb(right) - left) * log_size.exp() / (rate * y).expm1()
-        for x, one, other in zip(edges, [0.0, *heights], [*heights, 0.0], strict=True):
-            if one == other:
-                continue
-            for low, high in pairwise(_linear(min(one, other), max(one, other), _HEIGHTS)):
+        heights.append(0.0)
+        foot = len(heights) - 1
+        for x, *near in zip(edges, [foot, *stairs], [*stairs, foot], strict=True):
+            for high, low in pairwise(heights[min(near) : max(near) + 1]):
                 log_size = self._log_size(x, c, b + high, w) + arb(high) * high / 2
                 kernel = (rate * low).exp() + (1 if x in ends else -1)
                 total += (arb(high) - low) * log_size.exp() / kernel
@@ -432,9 +423,23 @@ def _least_turn(near: _Cell, far: _Cell, y: float, part: SampledGaussian) -> arb
     return (-2 * spread * (1 - turn.cos())).log1p() / 2
 
 
-def _log_kernel(heights: Array, step: float) -> Array:
+def _path(heights: Array, sizes: Array, width: float, step: float) -> tuple[list[int], float]:
+    """Return the height (an index) of the path above each cell, and its approximate integral."""
     rate = 2 * math.pi / step * heights
-    return rate + np.log(-np.expm1(-rate))
+    kernel = rate + np.log(-np.expm1(-rate))
+    level = (sizes - kernel).argmin(axis=0)
+    place = np.arange(level.size)
+    level = (level - _STAIR * np.abs(place - place[:, None])).max(axis=1)
+    flat = np.exp(np.minimum(sizes - kernel, 500.0))[level, place].sum() * width
+    # stairs: the larger size at their top, the kernel at their foot
+    foot = np.append(kernel[1:], [[math.log(2)]], axis=0)
+    tall = heights - np.append(heights[1:], [[0.0]], axis=0)
+    edge = np.maximum(np.pad(sizes, ((0, 0), (1, 0)), "edge"), np.pad(sizes, ((0, 0), (0, 1)), "edge"))
+    stairs = np.cumsum(tall * np.exp(np.minimum(edge - foot, 500.0)), axis=0)
+    stairs = np.pad(stairs, ((1, 0), (0, 0)))
+    low, high = np.append(level, heights.size), np.append(heights.size, level)
+    ends = np.arange(level.size + 1)
+    return level.tolist(), flat + float(np.abs(stairs[low, ends] - stairs[high, ends]).sum())
 
 
 def _as_grid(plan: object) -> _Grid:
