@@ -22,7 +22,7 @@ The upper bound of the ball includes the rounding of the evaluation.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ Array = npt.NDArray[np.float64]
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_WORK = 6_000_000  # frequencies times nodes
 _MOST_FREQUENCIES = 20_000
-_CELLS, _OUTER, _LEVELS, _RATIO, _STAIR = 96, 24, 56, 1.12, 3
+_CELLS, _OUTER, _LEVELS, _RATIO, _STAIR = 80, 16, 44, 1.15, 3
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -145,7 +145,7 @@ class SampledGaussian:
     q: float
     direction: str
 
-    @property
+    @cached_property
     def mu(self) -> float:
         return float(self.mu_squared.sqrt().mid())
 
@@ -297,75 +297,66 @@ class SampledGaussian:
         heights = [float(each) for each in levels[:, 0]]
         if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
             return arb("inf")
+        growth = [(arb(y) * y / 2).exp() for y in heights]
+        turns = [self.mu_squared.sqrt() * (arb(b) + y) for y in heights]
+        turns = [(turn.cos(), turn.sin()) for turn in turns]
+        waves = [(rate * y).exp() for y in [*heights, 0.0]]
+        exponents = self._exact_exponents(c)
+        places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
         total = arb(0)
-        for (left, right), k in zip(pairwise(edges), stairs, strict=True):
-            y = heights[k]
-            log_size = self._log_sizes([left, right], c, b + y, w)[0] + arb(y) * y / 2
-            total += (arb(right) - left) * log_size.exp() / (rate * y).expm1()
+        for n, k in enumerate(stairs):
+            log_size = _log_normal(edges[n], edges[n + 1])
+            for (side, exponent), cells in zip(exponents, places, strict=True):
+                near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
+                log_size += _log_turned(near, far, exponent, turns[k], w)
+            width = arb(edges[n + 1]) - edges[n]
+            total += width * growth[k] * log_size.exp() / (waves[k] - 1)
         heights.append(0.0)
         foot = len(heights) - 1
-        for x, *near in zip(edges, [foot, *stairs], [*stairs, foot], strict=True):
-            for high, low in pairwise(heights[min(near) : max(near) + 1]):
-                log_size = self._log_size(x, c, b + high, w) + arb(high) * high / 2
-                kernel = (rate * low).exp() + (1 if x in ends else -1)
-                total += (arb(high) - low) * log_size.exp() / kernel
+        for n, near in enumerate(zip([foot, *stairs], [*stairs, foot], strict=True)):
+            log_size = _log_normal(edges[n], edges[n])
+            at_end = n in (0, len(stairs))
+            for k in range(min(near), max(near)):
+                size = log_size
+                for (_, exponent), cells in zip(exponents, places, strict=True):
+                    size += _log_turned(cells[n], cells[n], exponent, turns[k], w)
+                kernel = waves[k + 1] + (1 if at_end else -1)
+                total += (arb(heights[k]) - heights[k + 1]) * growth[k] * size.exp() / kernel
         total = 2 * total + self._outside(ends, c, b)
         return total * (arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
 
-    def _log_sizes(self, edges: list[float], c: float, turned: float, w: arb) -> list[arb]:
-        """Bound log(e^(-x^2/2) prod |B(+-x + iy)|^exponent e^(w Theta)) between the edges."""
-        sizes = []
-        for low, high in pairwise(edges):
-            nearest = arb(low if low > 0 else min(high, 0.0))
-            sizes.append(-nearest * nearest / 2)
-        for side, exponent in self._exact_exponents(c):
-            cells = [_Cell.at(self, side * x, turned) for x in edges]
-            for k, (left, right) in enumerate(pairwise(cells)):
-                near, far = (left, right) if side > 0 else (right, left)
-                if exponent > 0:
-                    sizes[k] += exponent * far.log_ratio
-                else:
-                    sizes[k] += exponent * (near.log_ratio + _least_turn(near, far, turned, self))
-                sizes[k] += w * far.angle
-        return sizes
-
-    def _log_size(self, x: float, c: float, turned: float, w: arb) -> arb:
-        log_size = -arb(x) * x / 2
-        for side, exponent in self._exact_exponents(c):
-            cell = _Cell.at(self, side * x, turned)
-            log_size += exponent * cell.log_ratio + w * cell.angle
-            if not exponent > 0:
-                log_size += exponent * _least_turn(cell, cell, turned, self)
-        return log_size
-
-    def _inside(self, edges: list[float], c: float, turned: float, w: arb) -> arb:
-        sizes = self._log_sizes(edges, c, turned, w)
-        widths = (arb(b) - a for a, b in pairwise(edges))
-        return sum((each * size.exp() for each, size in zip(widths, sizes, strict=True)), arb(0))
-
-    def _outside(self, ends: tuple[float, float], c: float, turned: float) -> arb:
-        """Bound the integral of e^(-x^2/2) prod |B(+-x + iy)|^exponent beyond the ends."""
+    def _outside(self, ends: tuple[float, float], c: float, b: float) -> arb:
+        """Bound the integral of e^(-x^2/2) prod |B(+-x + ib)|^exponent beyond the ends."""
         low, high = ends
         exponents = self._exact_exponents(c)
+        turn = self.mu_squared.sqrt() * b
+        turn, still = (turn.cos(), turn.sin()), arb(0)
         rising = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
         first, last = min(low, -1.0) - 6, max(high, 1.01 * rising + 1) + 6
         squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
         left = [low + (first - low) * share for share in reversed(squares)]
         right = [high + (last - high) * share for share in squares]
-        total = sum((self._inside(edges, c, turned, arb(0)) for edges in (left, right)), arb(0))
+        total = arb(0)
+        for edges in (left, right):
+            places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
+            for n in range(_OUTER):
+                log_size = _log_normal(edges[n], edges[n + 1])
+                for (side, exponent), cells in zip(exponents, places, strict=True):
+                    near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
+                    log_size += _log_turned(near, far, exponent, turn, still)
+                total += (arb(edges[n + 1]) - edges[n]) * log_size.exp()
         # beyond the last edges no other factor but B^exponent, exponent > 0, x > 0, increases
         for edge, outward in ((left[0], -1), (right[-1], 1)):
             log_size, fall = -arb(edge) * edge / 2, abs(arb(edge))
             for side, exponent in exponents:
-                cell = _Cell.at(self, side * edge, turned)
-                up = side * outward > 0
+                place, up = _Place.at(self, side * edge), side * outward > 0
                 if exponent > 0:
-                    log_size += exponent * cell.log_ratio
+                    log_size += exponent * place.log_ratio
                     fall -= exponent * self.mu_squared.sqrt() * int(up)
                 else:
-                    end = _Cell((-arb(self.q)).log1p(), arb(int(up)), arb(0))
-                    pair = (cell, end) if up else (end, cell)
-                    log_size += exponent * (pair[0].log_ratio + _least_turn(*pair, turned, self))
+                    end = _Place((-arb(self.q)).log1p(), arb(int(up)))
+                    near, far = (place, end) if up else (end, place)
+                    log_size += _log_turned(near, far, exponent, turn, still)
             if not fall > 0:
                 return arb("inf")
             total += log_size.exp() / fall
@@ -392,35 +383,39 @@ class SampledGaussian:
         return total + self._error(grid, c, b, 0.0)
 
 
-class _Cell(NamedTuple):
-    """At one x: log B(x), p(x), and the angle of B(x + iy)."""
+class _Place(NamedTuple):
+    """log B(x) and p(x) at one x."""
 
     log_ratio: arb
     p: arb
-    angle: arb
 
     @classmethod
-    def at(cls, part: SampledGaussian, x: float, y: float) -> "_Cell":
-        log_ratio = part._log_ratio_ball(arb(x))
-        p = 1 - ((-arb(part.q)).log1p() - log_ratio).exp()
-        if y == 0:
-            return cls(log_ratio, p, arb(0))
-        turn = part.mu_squared.sqrt() * y
-        return cls(log_ratio, p, acb(1 - p + p * turn.cos(), p * turn.sin()).arg())
+    def at(cls, part: SampledGaussian, x: float) -> "_Place":
+        excess = part.q * (part.mu_squared.sqrt() * x - part.mu_squared / 2).expm1()
+        return cls(excess.log1p(), (excess + part.q) / (1 + excess))
 
 
-def _least_turn(near: _Cell, far: _Cell, y: float, part: SampledGaussian) -> arb:
-    """Return a lower bound on log |B(x + iy) / B(x)| on a cell."""
-    if y == 0:
-        return arb(0)
+def _log_normal(low: float, high: float) -> arb:
+    """Return the largest -x^2 / 2 between two places."""
+    nearest = arb(low if low > 0 else min(high, 0.0))
+    return -nearest * nearest / 2
+
+
+def _log_turned(near: _Place, far: _Place, exponent: arb, turn: tuple[arb, arb], w: arb) -> arb:
+    """Bound exponent * log|B(x + iy)| + w theta between two places; turn: cos and sin of mu y."""
+    cos, sin = turn
+    angle = arb(0)
+    if w > 0:
+        angle = w * acb(1 - far.p + far.p * cos, far.p * sin).arg()
+    if exponent > 0:
+        return exponent * far.log_ratio + angle
     if near.p > 0.5:
         spread = near.p * (1 - near.p)
     elif far.p < 0.5:
         spread = far.p * (1 - far.p)
     else:
         spread = arb("0.25")
-    turn = part.mu_squared.sqrt() * y
-    return (-2 * spread * (1 - turn.cos())).log1p() / 2
+    return exponent * (near.log_ratio + (-2 * spread * (1 - cos)).log1p() / 2) + angle
 
 
 def _path(heights: Array, sizes: Array, width: float, step: float) -> tuple[list[int], float]:
@@ -430,13 +425,17 @@ def _path(heights: Array, sizes: Array, width: float, step: float) -> tuple[list
     level = (sizes - kernel).argmin(axis=0)
     place = np.arange(level.size)
     level = (level - _STAIR * np.abs(place - place[:, None])).max(axis=1)
-    flat = np.exp(np.minimum(sizes - kernel, 500.0))[level, place].sum() * width
+    flat = np.exp(np.minimum(sizes[level, place] - kernel[level, 0], 500.0)).sum() * width
     # stairs: the larger size at their top, the kernel at their foot
     foot = np.append(kernel[1:], [[math.log(2)]], axis=0)
-    tall = heights - np.append(heights[1:], [[0.0]], axis=0)
-    edge = np.maximum(np.pad(sizes, ((0, 0), (1, 0)), "edge"), np.pad(sizes, ((0, 0), (0, 1)), "edge"))
-    stairs = np.cumsum(tall * np.exp(np.minimum(edge - foot, 500.0)), axis=0)
-    stairs = np.pad(stairs, ((1, 0), (0, 0)))
+    tall = np.log(heights - np.append(heights[1:], [[0.0]], axis=0))
+    stairs = np.zeros((heights.size + 1, level.size + 1))
+    edge = stairs[1:]
+    edge[:, :-1] = sizes
+    edge[:, -1] = sizes[:, -1]
+    np.maximum(edge[:, 1:-1], sizes[:, :-1], out=edge[:, 1:-1])
+    np.exp(np.minimum(edge + (tall - foot), 500.0, out=edge), out=edge)
+    np.cumsum(edge, axis=0, out=edge)
     low, high = np.append(level, heights.size), np.append(heights.size, level)
     ends = np.arange(level.size + 1)
     return level.tolist(), flat + float(np.abs(stairs[low, ends] - stairs[high, ends]).sum())
