@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privacy.answers.conversions import convert
     from privacy.answers.plans import account_plan, check_plan
-    from privacy.answers.runs import delta, epsilon, sampling_probability, sigma, steps
+    from privacy.answers.runs import (
+        certificate,
+        delta,
+        epsilon,
+        sampling_probability,
+        sigma,
+        steps,
+        verify,
+    )
     from privacy.answers.statements import explain
 
 __all__ = [
     "account_plan",
+    "certificate",
     "check_plan",
     "convert",
     "delta",
@@ -25,12 +34,13 @@ __all__ = [
     "sampling_probability",
     "sigma",
     "steps",
+    "verify",
 ]
 
 _HOMES = {
     "conversions": "convert",
     "plans": "account_plan check_plan",
-    "runs": "delta epsilon sampling_probability sigma steps",
+    "runs": "certificate delta epsilon sampling_probability sigma steps verify",
     "statements": "explain",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -20,7 +20,6 @@ The upper bound of the ball includes the rounding of the evaluation.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -33,7 +32,6 @@ from flint import acb, acb_mat, arb
 Array = npt.NDArray[np.float64]
 
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
-_MOST_WORK = 6_000_000  # frequencies times nodes
 _MOST_FREQUENCIES = 20_000
 _CELLS, _OUTER, _LEVELS, _RATIO, _STAIR = 80, 16, 44, 1.15, 3
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
@@ -489,27 +487,30 @@ class Sum:
     parts: tuple[tuple[Part, int], ...]
     mu_squared: arb
 
-    def delta(self, epsilon: arb, least: arb) -> arb:
-        """Return an upper bound on delta; one at most `least` need not be tight."""
+    def delta(self, epsilon: arb, least: arb, work: int) -> arb:
+        """Return an upper bound on delta; one at most `least` need not be tight.
+
+        It is infinity if more than `work` frequencies times nodes are needed.
+        """
         if self.mu_squared == 0 and self._supremum() <= epsilon:
             return arb(0)
         try:
             with np.errstate(all="ignore"):
-                return self._delta(epsilon, least)
+                return self._delta(epsilon, least, work)
         except (Unproven, OverflowError, ValueError, ZeroDivisionError, IndexError):
             return arb("inf")
 
     def _supremum(self) -> arb:
         return sum((count * part.supremum() for part, count in self.parts), arb(0))
 
-    def _delta(self, epsilon: arb, least: arb) -> arb:
+    def _delta(self, epsilon: arb, least: arb, work: int) -> arb:
         log_least = float(least.log().mid())
         line = _Line(self, float(epsilon.mid()), log_least)
         if line.log_bound < log_least - 1e-9:
             bound = self._at_real(line.best, epsilon)
             if bound <= least:
                 return bound
-        line.place()
+        line.place(work)
         return self._on_line(line, epsilon)
 
     def _at_real(self, t: float, epsilon: arb) -> arb:
@@ -621,10 +622,11 @@ class _Line:
                 t = math.sqrt(low * high) if low > 0 else (low + high) / 2
         raise Unproven("no saddle point was found")
 
-    def place(self) -> None:
+    def place(self, work: int) -> None:
         """Choose c, the spacing, the last frequency, and the parameters of each part."""
         self.c, period = self._spacing()
-        self.step = 2 * math.pi / period
+        # few bits: multiples of the step are exact floats
+        self.step = float(np.float32(2 * math.pi / period))
         value, _, variance = self._cumulants(self.c)
         excess = value - self.c * self.epsilon - self.log_delta
         self._depth = max(_DIGITS + excess - math.log(self.c), 10.0)
@@ -640,7 +642,7 @@ class _Line:
             for part, count in self.total.parts
         ]
         size = sum(part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans))
-        if size * self.count > _MOST_WORK:
+        if size * self.count > work:
             raise Unproven(f"{self.count} frequencies of {size} nodes are too many")
 
     def _spacing(self) -> tuple[float, float]:
@@ -685,12 +687,3 @@ class _Line:
             middle = 0.5 * (low + first)
             low, first = (low, middle) if negligible(middle) else (middle, first)
         return first
-
-
-def delta_bound(directions: Iterable[Sum], epsilon: arb, limit: arb) -> arb:
-    """Return an upper bound on the largest delta of the directions."""
-    worst = arb(0)
-    for total in directions:
-        worst = worst.max(total.delta(epsilon, limit))
-    return worst
-
