@@ -750,11 +750,13 @@ def test_a_group_certificate_is_about_the_group():
     assert not proves_guarantee(replace(nested, epsilon=nested.epsilon * (1 - 1e-9)))
 
 
-def test_a_group_of_subsampled_runs_is_refused():
+def test_a_group_of_subsampled_runs_is_proven_by_a_chain_of_profiles():
     run = repeat(PoissonSampled(Gaussian(3.0), sampling_probability=0.2), 10)
-    for notion in ("rdp", "tightest"):
-        with pytest.raises(NotCertified):
-            account(run, notion=notion).group(2).guarantee(delta=1e-5, certify=True)
+    with pytest.raises(NotCertified):
+        account(run, notion="rdp").group(2).guarantee(delta=1e-5, certify=True)
+    found = account(run).group(2).guarantee(delta=1e-5, certify=True)
+    assert (found.certified, found.unit) == (True, "2 records")
+    assert not proves_guarantee(replace(found, unit="3 records"))
 
 
 @pytest.mark.parametrize(
