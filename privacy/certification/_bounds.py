@@ -6,7 +6,7 @@ could not be computed is NaN or infinite and proves nothing. The caller checks t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial, reduce
 
@@ -32,9 +32,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
-def at_most(
-    bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ...]
-) -> float | None:
+def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ...]) -> float | None:
     """Return a float between a bound and `delta`, else None."""
     limit = arb(delta)
     for bits in precisions:
@@ -66,7 +64,9 @@ def delta_bound(
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
         chained = _chained(
-            lambda each, share: delta_bound(notion, mechanism, each, relation, order, 1, share, work),
+            lambda each, share: delta_bound(
+                notion, mechanism, each, relation, order, 1, share, work
+            ),
             epsilon,
             size,
             limit,
@@ -94,9 +94,7 @@ def delta_bound(
     return _delta_from_divergence(divergence, excess, arb(epsilon))
 
 
-def _chained(
-    delta: Callable[[float, arb], arb], epsilon: float, size: int, limit: arb
-) -> arb:
+def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limit: arb) -> arb:
     """Return the smallest delta(e) (1 + e^e + ... + e^((size - 1) e)) at some e <= epsilon / size.
 
     Vadhan 2017, Lemma 2.2, for a chain of `size` neighboring data sets.
@@ -232,7 +230,7 @@ def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> No
             counts[mechanism] = counts.get(mechanism, 0) + times
 
 
-def _response(mechanism: RandomizedResponse | PureDP | ApproximateDP) -> zip:
+def _response(mechanism: RandomizedResponse | PureDP | ApproximateDP) -> Iterator[tuple[arb, ...]]:
     """Return the probabilities and losses of randomized response, which dominates a claim that does not fail."""
     odds, others = arb(mechanism.epsilon), _categories(mechanism) - 1
     truth = 1 / (1 + others * (-odds).exp())

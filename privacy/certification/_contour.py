@@ -68,8 +68,8 @@ class Part(Protocol):
     def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
         """Return approximately log of `decay` / M(c), and its best shift, near `depth`."""
 
-    def plan(self, c: float, frequency: float, digits: float) -> object:
-        """Return parameters for `nodes` with a relative error of exp(-digits)."""
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> object:
+        """Return parameters for `nodes` and `decay` with relative errors of exp(-digits)."""
 
     def size(self, plan: object) -> int:
         """Return the number of nodes."""
@@ -211,10 +211,10 @@ class SampledGaussian:
         top = log_size.max()
         return float(top + math.log(np.exp(log_size - top).sum() * (x[1] - x[0])))
 
-    def plan(self, c: float, frequency: float, digits: float) -> _Grid:
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> _Grid:
         x = self._rough_places(c)
         plain = self._rough_size(x, c, 0.0, 0.0)
-        low, high = self._span(x, c, plain - digits - 6)
+        low, high = self._span(x, c, plain - digits - 6 - 0.5 * shift**2)
         edges = np.linspace(low, high, _CELLS + 1)
         heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
         sizes, width = sizes - plain, float(edges[1] - edges[0])
@@ -241,7 +241,7 @@ class SampledGaussian:
         """Return heights, and the log of `_log_sizes` for each of them and each cell."""
         left, right = edges[:-1], edges[1:]
         most = min(12.0, 0.98 * math.pi / self.mu - b)
-        heights = most * _RATIO ** -np.arange(_LEVELS)[:, None]
+        heights: Array = most * np.power(_RATIO, -np.arange(float(_LEVELS)))[:, None]
         turn = self.mu * (heights + b)
         nearest = np.where(left > 0, left, np.minimum(right, 0.0))
         log_size = 0.5 * heights**2 - 0.5 * nearest**2
@@ -296,8 +296,7 @@ class SampledGaussian:
         if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
             return arb("inf")
         growth = [(arb(y) * y / 2).exp() for y in heights]
-        turns = [self.mu_squared.sqrt() * (arb(b) + y) for y in heights]
-        turns = [(turn.cos(), turn.sin()) for turn in turns]
+        turns = [_turn(self.mu_squared.sqrt() * (arb(b) + y)) for y in heights]
         waves = [(rate * y).exp() for y in [*heights, 0.0]]
         exponents = self._exact_exponents(c)
         places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
@@ -311,10 +310,10 @@ class SampledGaussian:
             total += width * growth[k] * log_size.exp() / (waves[k] - 1)
         heights.append(0.0)
         foot = len(heights) - 1
-        for n, near in enumerate(zip([foot, *stairs], [*stairs, foot], strict=True)):
+        for n, both in enumerate(zip([foot, *stairs], [*stairs, foot], strict=True)):
             log_size = _log_normal(edges[n], edges[n])
             at_end = n in (0, len(stairs))
-            for k in range(min(near), max(near)):
+            for k in range(min(both), max(both)):
                 size = log_size
                 for (_, exponent), cells in zip(exponents, places, strict=True):
                     size += _log_turned(cells[n], cells[n], exponent, turns[k], w)
@@ -327,8 +326,7 @@ class SampledGaussian:
         """Bound the integral of e^(-x^2/2) prod |B(+-x + ib)|^exponent beyond the ends."""
         low, high = ends
         exponents = self._exact_exponents(c)
-        turn = self.mu_squared.sqrt() * b
-        turn, still = (turn.cos(), turn.sin()), arb(0)
+        turn, still = _turn(self.mu_squared.sqrt() * b), arb(0)
         rising = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
         first, last = min(low, -1.0) - 6, max(high, 1.01 * rising + 1) + 6
         squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
@@ -399,6 +397,10 @@ def _log_normal(low: float, high: float) -> arb:
     return -nearest * nearest / 2
 
 
+def _turn(angle: arb) -> tuple[arb, arb]:
+    return angle.cos(), angle.sin()
+
+
 def _log_turned(near: _Place, far: _Place, exponent: arb, turn: tuple[arb, arb], w: arb) -> arb:
     """Bound exponent * log|B(x + iy)| + w theta between two places; turn: cos and sin of mu y."""
     cos, sin = turn
@@ -465,7 +467,7 @@ class Atoms:
     def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
         return 0.0, 0.0
 
-    def plan(self, c: float, frequency: float, digits: float) -> None:
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> None:
         return None
 
     def size(self, plan: object) -> int:
@@ -638,10 +640,12 @@ class _Line:
         self.dummy = 2 * max(missing, 0.0) / edge**2
         lost = _DIGITS + excess - math.log(2 * self.c)
         self.plans = [
-            part.plan(self.c, edge, max(lost + math.log(count), 20.0))
-            for part, count in self.total.parts
+            part.plan(self.c, edge, max(lost + math.log(count), 20.0), shift)
+            for (part, count), shift in zip(self.total.parts, self.shifts, strict=True)
         ]
-        size = sum(part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans))
+        size = sum(
+            part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans, strict=True)
+        )
         if size * self.count > work:
             raise Unproven(f"{self.count} frequencies of {size} nodes are too many")
 

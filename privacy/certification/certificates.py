@@ -62,7 +62,7 @@ def _digest(form: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def verify(form: Mapping[str, Any]) -> Guarantee:
+def verify(form: Any) -> Guarantee:
     """Prove the claim of a certificate again, at other precisions, and return it.
 
     Raises

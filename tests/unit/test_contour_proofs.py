@@ -44,22 +44,21 @@ def sampled(sigma, q, steps):
     return repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
 
 
-def ratio(x, mu, q):
-    return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
-
-
-def factor(x, t, mu, q, way):
-    """The integrand of the moment, without the normal density."""
-    if way == "remove":
-        return ratio(x, mu, q) ** (1 + t)
-    if way == "add":
-        return ratio(x, mu, q) ** (-t)
-    return ratio(x, mu, q) ** (1 + t) * ratio(-x, mu, q) ** (-t)
+def log_ratio(x, mu, q):
+    return np.log(1 - q + q * np.exp(mu * x - mu * mu / 2))
 
 
 def moment(t, mu, q, way):
-    places = mp.linspace(-14, 14 + 3 * mu * (1 + t.real), 40)
-    return mp.quad(lambda x: mp.npdf(x) * factor(x, t, mu, q, way), places)
+    """The moment by the trapezoid rule in floats, on a grid far finer than that of the proof."""
+    x, step = np.linspace(-16, 16 + 3 * mu * (1 + t.real), 40_001, retstep=True)
+    power = {"remove": 1 + t, "add": -t, "replace": 1 + t}[way] * log_ratio(x, mu, q)
+    if way == "replace":
+        power = power - t * log_ratio(-x, mu, q)
+    return complex(np.exp(power - x * x / 2).sum() * step / math.sqrt(2 * math.pi))
+
+
+def ratio(x, mu, q):
+    return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
 
 
 def gaussian_delta(epsilon, mu):
@@ -79,7 +78,8 @@ def exact_delta(epsilon, mu, q, way, other):
             loss = mp.log(ratio(x, mu, q) / ratio(-x, mu, q))
         return mp.npdf(x) * density * gaussian_delta(epsilon - loss, other)
 
-    return mp.quad(part, mp.linspace(-14, 14 + mu, 60))
+    step = mp.mpf(1) / 16  # the error of the trapezoid rule is below 1e-30
+    return step * mp.fsum(part(n * step) for n in range(-200, 240))
 
 
 PAIRS = [(0.8, 0.3, 0.5), (2.0, 0.01, 0.3), (0.1, 0.5, 0.05)]
@@ -116,8 +116,8 @@ def test_nodes_enclose_the_moments_even_if_they_are_too_few(mu, q, c, way):
                 (a * acb(0, b * w).exp() for a, b in zip(nodes.weights, nodes.losses, strict=True)),
                 acb(0),
             )
-            exact = moment(mp.mpc(c, w), mp.mpf(mu), mp.mpf(q), way)
-            off = abs(mp.mpc(float(found.real), float(found.imag)) - exact)
+            exact = moment(complex(c, w), mu, q, way)
+            off = abs(complex(float(found.real), float(found.imag)) - exact)
             assert off <= float(nodes.error) + 1e-13 * float(plain)
     assert part.nodes(c, edge, plan).error < 1e-12 * plain
 
@@ -131,29 +131,28 @@ def test_decay_bounds_all_larger_frequencies(mu, q, c, way):
         log_decay, shift = part.rough_decay(c, edge, 3.0)
         found = part.decay(c, edge, plan, shift)
         plain = sum(part.nodes(c, 0.0, plan).weights, arb(0))
-        assert float((found / plain).log()) == pytest.approx(log_decay, abs=1e-6)
+        assert float((found / plain).log()) == pytest.approx(log_decay, abs=1e-3)
         for w in (edge, 1.5 * edge, 4 * edge):
-            exact = abs(moment(mp.mpc(c, w), mp.mpf(mu), mp.mpf(q), way))
-            assert exact <= float(found) * (1 + 1e-12)
+            exact = abs(moment(complex(c, w), mu, q, way))
+            assert exact <= float(found) + 1e-13 * float(plain)
 
 
 def test_the_quadrature_bound_is_not_smaller_than_its_theorem(monkeypatch):
     # on one line Im z = y: 2 * integral of |phi f| / (exp(2 pi y / h) - 1)
     mu, q, c, w, step, level = 0.8, 0.3, 3.5, 10.0, 0.25, 8
+    monkeypatch.setattr(_contour, "_CELLS", 1600)  # the cells themselves add little
     monkeypatch.setattr(_contour, "_path", lambda _h, sizes, *_: ([level] * sizes.shape[1], 0.0))
     part = _contour.SampledGaussian(arb(mu) ** 2, q, "remove")
     grid = _contour._Grid(step, -50, 60)
     edges = np.array([grid.step * -50.5, grid.step * 60.5])
     y = float(part._rough_sizes(edges, c, 0.0, w)[0][level, 0])
-    size = mp.quad(
-        lambda x: abs(
-            mp.npdf(mp.mpc(x, y)) * factor(mp.mpc(x, y), mp.mpc(c, -w), mp.mpf(mu), mp.mpf(q), "remove")
-        ),
-        mp.linspace(-12, 15, 80),
-    )
-    theorem = 2 * size / mp.expm1(2 * mp.pi * y / step)
+    x, fine = np.linspace(-12.0, 15.0, 100_001, retstep=True)
+    z = x + 1j * y
+    values = np.exp((1 + c - 1j * w) * log_ratio(z, mu, q) - z * z / 2)
+    size = np.abs(values).sum() * fine / math.sqrt(2 * math.pi)
+    theorem = 2 * size / math.expm1(2 * math.pi * y / step)
     found = float(part.nodes(c, w, grid).error)
-    assert theorem <= found <= 1.9 * theorem
+    assert theorem <= found <= 1.5 * theorem
 
 
 def test_the_headline_is_proven_in_every_relation():
@@ -222,7 +221,7 @@ def test_an_epsilon_above_every_loss_has_no_delta_in_that_direction():
     total = _contour.Sum(((_contour.SampledGaussian(arb(1), 0.1, "add"), 10),), arb(0))
     largest = -10 * math.log1p(-0.1)
     assert total.delta(arb(largest + 1e-9), arb(0), WORK) == 0
-    assert not total.delta(arb(largest - 1e-9), arb(0), WORK) == 0
+    assert total.delta(arb(largest - 1e-9), arb(0), WORK) != 0
 
 
 # -- changed code must not prove --------------------------------------------------------
@@ -243,18 +242,20 @@ def test_a_wrong_direction_is_rejected(monkeypatch):
 
 
 def test_a_dropped_tail_is_rejected(monkeypatch):
-    # few frequencies: the tail is most of the bound
-    monkeypatch.setattr(_contour._Line, "_last", lambda self, _excess, _first: 3 * self.step)
+    # few frequencies, and no dummy Gaussian: the tail is most of the bound
+    part = _contour.SampledGaussian
+    monkeypatch.setattr(part, "rough_decay", lambda *_: (-1e3, 0.5))
     mu, q, other = PAIRS[0]
     with mp.workdps(30):
         exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
-    ask = ("remove", mu, q, other, 1.0, float(exact))
-    assert exact <= float(bound(*ask))
-    monkeypatch.setattr(_contour.SampledGaussian, "decay", lambda *_: arb(0))
-    dropped = [float(bound(*ask))]
-    monkeypatch.setattr(_contour._Line, "_last", lambda self, _excess, _first: 2 * self.step)
-    dropped.append(float(bound(*ask)))
-    assert min(dropped) < exact
+
+    def with_frequencies(count):
+        monkeypatch.setattr(_contour._Line, "_last", lambda self, *_: (count - 2) * self.step)
+        return float(bound("remove", mu, q, other, 1.0, float(exact)))
+
+    assert exact <= min(map(with_frequencies, range(3, 12)))
+    monkeypatch.setattr(part, "decay", lambda *_: arb(0))
+    assert min(map(with_frequencies, range(3, 12))) < exact
 
 
 def test_the_sign_of_the_alias_terms_is_tested(monkeypatch):
@@ -271,17 +272,16 @@ def test_the_sign_of_the_alias_terms_is_tested(monkeypatch):
     line.place(WORK)
 
     def rule(first):
-        value = mp.mpf(0)
-        for n in range(200):
-            t = mp.mpc(line.c, line.step * (n + first))
-            size = moment(t, mp.mpf(mu), mp.mpf(q), "remove")
-            size *= mp.exp(mp.mpf(other) ** 2 * t * (t + 1) / 2 - t)
-            value += (size / (t * (t + 1))).real * (0.5 if n + first == 0 else 1)
-            if abs(size) < 1e-25:
+        total = 0.0
+        for n in range(400):
+            t = complex(line.c, line.step * (n + first))
+            size = moment(t, mu, q, "remove") * np.exp(other**2 * t * (t + 1) / 2 - t)
+            total += (size / (t * (t + 1))).real * (0.5 if n + first == 0 else 1)
+            if abs(size) < 1e-20:
                 break
-        return value * line.step / mp.pi
+        return total * line.step / math.pi
 
-    assert rule(mp.mpf(1) / 2) < exact < rule(0)
+    assert rule(0.5) < exact < rule(0)
 
 
 # -- certificates -----------------------------------------------------------------------
