@@ -230,7 +230,9 @@ def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> No
             counts[mechanism] = counts.get(mechanism, 0) + times
 
 
-def _response(mechanism: RandomizedResponse | PureDP | ApproximateDP) -> Iterator[tuple[arb, ...]]:
+def _response(
+    mechanism: RandomizedResponse | PureDP | ApproximateDP,
+) -> Iterator[tuple[arb, ...]]:
     """Return the probabilities and losses of randomized response, which dominates a claim that does not fail."""
     odds, others = arb(mechanism.epsilon), _categories(mechanism) - 1
     truth = 1 / (1 + others * (-odds).exp())

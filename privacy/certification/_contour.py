@@ -22,7 +22,6 @@ The upper bound of the ball includes the rounding of the evaluation.
 import math
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,7 +32,7 @@ Array = npt.NDArray[np.float64]
 
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_FREQUENCIES = 20_000
-_CELLS, _OUTER, _LEVELS, _RATIO, _STAIR = 80, 16, 44, 1.15, 3
+_CELLS, _OUTER, _LEVELS, _STAIR = 80, 16, 48, 3
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -241,7 +240,8 @@ class SampledGaussian:
         """Return heights, and the log of `_log_sizes` for each of them and each cell."""
         left, right = edges[:-1], edges[1:]
         most = min(12.0, 0.98 * math.pi / self.mu - b)
-        heights: Array = most * np.power(_RATIO, -np.arange(float(_LEVELS)))[:, None]
+        least = min(2e-3 * most, 0.5 / (1 + frequency * self.mu))
+        heights: Array = np.geomspace(most, least, _LEVELS)[:, None]
         turn = self.mu * (heights + b)
         nearest = np.where(left > 0, left, np.minimum(right, 0.0))
         log_size = 0.5 * heights**2 - 0.5 * nearest**2
