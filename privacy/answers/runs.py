@@ -213,7 +213,24 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
 
 
 def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the certificate of a record of this module, after proving it."""
+    """Return the certificate of an answer, after proving it.
+
+    Parameters
+    ----------
+    answer
+        What `privacy.answers.sigma`, or another function that accounts for one run, returned.
+
+    Returns
+    -------
+    dict
+        A JSON object with the claim, the theorem and the proven bound on delta, for
+        `privacy.answers.verify`.
+
+    Raises
+    ------
+    NotCertified
+        No proof was found.
+    """
     from privacy.certification.certificates import certificate as certificate_of
 
     return certificate_of(_guaranteed(answer))

@@ -233,7 +233,7 @@ def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> No
 def _response(
     mechanism: RandomizedResponse | PureDP | ApproximateDP,
 ) -> Iterator[tuple[arb, ...]]:
-    """Return the probabilities and losses of randomized response, which dominates a claim that does not fail."""
+    """Return probabilities and losses of the response that dominates a claim that holds."""
     odds, others = arb(mechanism.epsilon), _categories(mechanism) - 1
     truth = 1 / (1 + others * (-odds).exp())
     lie = truth * (-odds).exp()

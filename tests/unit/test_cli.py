@@ -60,6 +60,7 @@ COMMANDS = [
     "sampling-probability",
     "sigma",
     "steps",
+    "verify",
 ]
 ESCAPE = "\x1b"
 

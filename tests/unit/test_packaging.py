@@ -237,6 +237,7 @@ def test_the_command_is_registered():
         "sampling-probability",
         "sigma",
         "steps",
+        "verify",
     }
 
 
