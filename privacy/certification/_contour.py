@@ -33,6 +33,7 @@ Array = npt.NDArray[np.float64]
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
 _MOST_FREQUENCIES = 20_000
 _CELLS, _OUTER, _LEVELS, _STAIR = 80, 16, 48, 3
+_BLOCK = 1000  # nodes in memory at once
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -560,11 +561,13 @@ def _moments(nodes: Nodes, step: float, count: int) -> list[acb]:
     """
     rows = math.isqrt(count - 1) + 1
     columns = -(-count // rows)
-    turns = [acb(0, loss * step).exp() for loss in nodes.losses]
-    low = _powers([acb(1)] * len(turns), turns, rows)
-    jump = [a * b for a, b in zip(low[-1], turns, strict=True)]
-    high = _powers([acb(weight) for weight in nodes.weights], jump, columns)
-    product = acb_mat(high) * acb_mat(low).transpose()
+    product = acb_mat(columns, rows)
+    for start in range(0, len(nodes.losses), _BLOCK):
+        turns = [acb(0, loss * step).exp() for loss in nodes.losses[start : start + _BLOCK]]
+        weights = [acb(weight) for weight in nodes.weights[start : start + _BLOCK]]
+        low = _powers([acb(1)] * len(turns), turns, rows)
+        jump = [a * b for a, b in zip(low[-1], turns, strict=True)]
+        product += acb_mat(_powers(weights, jump, columns)) * acb_mat(low).transpose()
     radius = _upper(nodes.error)
     off = acb(arb(0, radius), arb(0, radius))
     return [value + off for value in product.entries()[:count]]
