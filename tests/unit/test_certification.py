@@ -957,7 +957,20 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (parallel(Gaussian(1.0), SAMPLED), "approximate", ONE),
         (parallel(PureDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
         (parallel(ZeroConcentratedDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
-        (Gaussian(1.0), "contour", ADD),
+        (repeat(Laplace(1.0), 2), "contour", ADD),
+        (repeat(PureDP(1.0, ONE), 2), "contour", ADD),
+        (repeat(PoissonSampled(PureDP(1.0), sampling_probability=0.1), 2), "contour", ADD),
+        (repeat(PoissonSampled(Laplace(1.0), sampling_probability=0.1), 2), "contour", ADD),
+        (compose(SAMPLED, ZeroConcentratedDP(0.1)), "contour", ADD),
+        (repeat(parallel(SAMPLED, Gaussian(9.0)), 2), "contour", ADD),
+        (compose(SAMPLED, PureDP(0.1, SPECIAL)), "contour", ADD),
+        (
+            repeat(
+                PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1), 2
+            ),
+            "contour",
+            ONE,
+        ),
         (Gaussian(1.0), "tightest", ADD),
     ],
 )
