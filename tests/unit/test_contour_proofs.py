@@ -182,7 +182,7 @@ def some_plans(count, seed):
             yield plan, found.value, delta
 
 
-@pytest.mark.parametrize(("plan", "epsilon", "delta"), list(some_plans(12, 5)))
+@pytest.mark.parametrize(("plan", "epsilon", "delta"), list(some_plans(6, 5)))
 def test_random_plans_are_proven_and_smaller_epsilons_refused(plan, epsilon, delta):
     found = account(plan, notion="contour").guarantee(delta=delta, certify=True)
     assert found.certified
