@@ -13,12 +13,21 @@ if TYPE_CHECKING:
     from privacy.answers.conversions import convert
     from privacy.answers.curves import budget_over_time, curve
     from privacy.answers.plans import account_plan, check_plan
-    from privacy.answers.runs import delta, epsilon, sampling_probability, sigma, steps
+    from privacy.answers.runs import (
+        certificate,
+        delta,
+        epsilon,
+        sampling_probability,
+        sigma,
+        steps,
+        verify,
+    )
     from privacy.answers.statements import explain
 
 __all__ = [
     "account_plan",
     "budget_over_time",
+    "certificate",
     "check_plan",
     "convert",
     "curve",
@@ -28,13 +37,14 @@ __all__ = [
     "sampling_probability",
     "sigma",
     "steps",
+    "verify",
 ]
 
 _HOMES = {
     "conversions": "convert",
     "curves": "budget_over_time curve",
     "plans": "account_plan check_plan",
-    "runs": "delta epsilon sampling_probability sigma steps",
+    "runs": "certificate delta epsilon sampling_probability sigma steps verify",
     "statements": "explain",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -12,7 +12,8 @@ from privacy.answers.records import Record, record
 from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.answers.units import sigma_from_noise_multiplier
-from privacy.certification import as_proven, can_prove
+from privacy.certification import QUICK, as_proven, can_prove, proven_delta
+from privacy.relations import NeighboringRelation
 
 NOISE = ("noise_multiplier", "sigma")
 SAMPLING = ("sampling_probability", "steps", *OPTIONS)
@@ -161,13 +162,17 @@ def _target(values: Values) -> dict[str, Any]:
 
 
 def proven(values: Values, solve: Callable[..., Record]) -> Record:
-    """Return ``solve(certify=...)``. By default, certify where a closed form can be proven."""
+    """Return ``solve(certify=...)``. By default, certify where it takes less than about 0.1 s."""
     if "certify" in values:
         return solve(certify=values["certify"])
     found = solve(certify=False)
     run = run_of(values | {name: found[name] for name in ("noise_multiplier", *SAMPLING)})
     notion = found["notion"]
     if notion == "rdp" or not can_prove(run, relation=values["relation"], notion=notion):
+        return found
+    if proven_delta(_guaranteed(found), QUICK) is not None:
+        return found | {"certified": True}
+    if notion == "contour":
         return found
     try:
         return solve(certify=True)
@@ -211,6 +216,68 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
             "certified": guarantee.certified,
         },
     )
+
+
+def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
+    """Return the guarantee that a record of this module states."""
+    given = {name: value for name, value in answer.items() if value is not None}
+    return dp.Guarantee(
+        epsilon=answer["epsilon"],
+        delta=answer["delta"],
+        relation=NeighboringRelation(answer["relation"]),
+        notion=answer["notion"],
+        order=answer["order"],
+        mechanism=run_of({"sampling_probability": 1.0} | given),
+    )
+
+
+def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the certificate of an answer, after proving it.
+
+    Parameters
+    ----------
+    answer
+        What `privacy.answers.sigma`, or another function that accounts for one run, returned.
+
+    Returns
+    -------
+    dict
+        A JSON object with the claim, the theorem and the proven bound on delta, for
+        `privacy.answers.verify`.
+
+    Raises
+    ------
+    NotCertified
+        No proof was found.
+    """
+    from privacy.certification.certificates import certificate as certificate_of
+
+    return certificate_of(_guaranteed(answer))
+
+
+def verify(certificate: Mapping[str, Any]) -> Record:
+    """Prove the claim of a certificate again, from the certificate alone.
+
+    Parameters
+    ----------
+    certificate
+        The JSON object that ``--certificate`` writes.
+
+    Returns
+    -------
+    dict
+        The claim; its ``certified`` is True.
+
+    Raises
+    ------
+    ValueError
+        It is not a certificate, or it was changed.
+    NotCertified
+        Its claim is not proven.
+    """
+    from privacy.certification.certificates import verify as verified
+
+    return record("verify", verified(certificate).to_json())
 
 
 def sigma_of(values: Values) -> float:

@@ -10,7 +10,7 @@ python-flint is imported by the first proof, not by this module.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from privacy import checks
 from privacy.certification._coverage import COVERS
@@ -35,6 +35,27 @@ _SIZE = "Pass the number of records that change together."
 _LARGEST_SIZE = 2**53
 
 
+class Effort(NamedTuple):
+    """How much a proof may cost.
+
+    Attributes
+    ----------
+    precisions
+        Bits, increased until the balls decide.
+    work
+        Most frequencies times nodes of a contour integral; a million take about 0.1 s.
+    """
+
+    precisions: tuple[int, ...]
+    work: int
+
+
+THOROUGH = Effort((128, 256, 512, 1024), 40_000_000)
+QUICK = THOROUGH._replace(work=600_000)
+AGAIN = Effort((192, 384, 768, 1536), 80_000_000)
+"""To verify a certificate."""
+
+
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
     """Return whether `proves` has a formula for this mechanism.
 
@@ -48,6 +69,8 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         Neighboring relation of the guarantee.
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not.
+        ``"contour"``: compositions of Gaussians, sampled Gaussians, RandomizedResponse, PureDP
+        and ApproximateDP, and what ``"approximate"`` covers.
         ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP
         parts. ``"rdp"``: the same and sampled Gaussians.
 
@@ -56,7 +79,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     bool
         False also for a part proven under another relation; for a claim that is sampled or in a
         cell by record, except under ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except
-        one release of Gaussians with replace_distance 2.
+        of Gaussians with replace_distance 2.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
@@ -122,18 +145,32 @@ def proves(
     >>> proves(Gaussian(2.0), epsilon=1.9931, **claim)
     True
     """
-    relation = checks.relation(relation)
+    claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
+    return _proven_delta(*claim, THOROUGH) is not None
+
+
+def _proven_delta(
+    mechanism: Mechanism,
+    epsilon: float,
+    delta: float,
+    relation: NeighboringRelation,
+    notion: str,
+    order: float | None,
+    size: int,
+    effort: Effort,
+) -> float | None:
+    """Return an upper bound on delta that is at most the claimed delta, else None."""
     size = checks.count("size", size, _SIZE)
     covered = _covered(mechanism, relation, notion)
     if covered is None:
-        return False
+        return None
     if order is not None:
         order = checks.real("order", order, _ORDER, above=1)
     elif notion == "rdp":
         raise ValueError(checks.expected("order", order, "> 1 with notion='rdp'", _ORDER))
     pair = float(epsilon), float(delta)
     if pair != (epsilon, delta) or not (0 <= pair[0] < math.inf and 0 <= pair[1] <= 1):
-        return False
+        return None
     try:
         from privacy.certification import _bounds
     except ImportError as error:
@@ -141,7 +178,11 @@ def proves(
             "Certification needs python-flint. Install it with 'pip install python-flint'."
         ) from error
     return _bounds.at_most(
-        lambda: _bounds.delta_bound(notion, covered, pair[0], relation, order, size), pair[1]
+        lambda limit: _bounds.delta_bound(
+            notion, covered, pair[0], relation, order, size, limit, effort.work
+        ),
+        pair[1],
+        effort.precisions,
     )
 
 
@@ -151,20 +192,26 @@ def proves_guarantee(guarantee: Guarantee) -> bool:
     A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3; any other
     unit is one record.
     """
+    return proven_delta(guarantee, THOROUGH) is not None
+
+
+def proven_delta(guarantee: Guarantee, effort: Effort) -> float | None:
+    """Return an upper bound on delta that proves the guarantee, else None."""
     size = records_in(guarantee.unit)
     if guarantee.mechanism is None or not 1 <= size <= _LARGEST_SIZE:
-        return False
+        return None
     if guarantee.notion == "rdp" and guarantee.order is None:
-        return False
-    return proves(
+        return None
+    return _proven_delta(
         guarantee.mechanism,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        relation=guarantee.relation,
-        notion=guarantee.notion,
+        guarantee.epsilon,
+        guarantee.delta,
+        guarantee.relation,
+        guarantee.notion,
         # for zCDP the best order is computed again; the float order may round to 1
-        order=guarantee.order if guarantee.notion == "rdp" else None,
-        size=int(size),
+        guarantee.order if guarantee.notion == "rdp" else None,
+        int(size),
+        effort,
     )
 
 

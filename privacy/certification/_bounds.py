@@ -6,7 +6,7 @@ could not be computed is NaN or infinite and proves nothing. The caller checks t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial, reduce
 
@@ -29,21 +29,20 @@ from privacy.mechanisms import (
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-_PRECISIONS = (128, 256, 512, 1024)
-
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
-def at_most(bound: Callable[[], arb], delta: float) -> bool:
+def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ...]) -> float | None:
+    """Return a float between a bound and `delta`, else None."""
     limit = arb(delta)
-    for bits in _PRECISIONS:
+    for bits in precisions:
         with ctx.workprec(bits):
-            ball = bound()
+            ball = bound(limit)
             if ball <= limit:
-                return True
+                return min(math.nextafter(float(ball.upper()), 1.0), delta)
             if ball > limit:
-                return False
-    return False
+                return None
+    return None
 
 
 def delta_bound(
@@ -53,20 +52,37 @@ def delta_bound(
     relation: NeighboringRelation,
     order: float | None,
     size: int,
+    limit: arb,
+    work: int,
 ) -> arb:
+    """Return a ball or an upper bound; one that is at most `limit` need not be tight.
+
+    `work` limits the size of a contour integral.
+    """
     if notion == "gaussian":
         # Dong, Roth and Su 2022, Theorem 2.14
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
         chained = _chained(
-            lambda each: delta_bound(notion, mechanism, each, relation, order, 1), epsilon, size
+            lambda each, share: delta_bound(
+                notion, mechanism, each, relation, order, 1, share, work
+            ),
+            epsilon,
+            size,
+            limit,
         )
         if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
             # divergences linear in the order also have a group rho
-            return chained.min(delta_bound("zcdp", mechanism, epsilon, relation, order, size))
+            return chained.min(
+                delta_bound("zcdp", mechanism, epsilon, relation, order, size, limit, work)
+            )
         return chained
-    if notion == "approximate":
+    if notion == "approximate" or (
+        notion == "contour" and COVERS["approximate"](mechanism, relation)
+    ):
         return _profile(mechanism, arb(epsilon), relation)
+    if notion == "contour":
+        return _composed_delta(mechanism, arb(epsilon), relation, limit, work)
     if notion == "rdp" and order is not None:
         excess = arb(order) - 1
         divergence = _total(mechanism, relation, partial(_divergence, order))
@@ -78,7 +94,7 @@ def delta_bound(
     return _delta_from_divergence(divergence, excess, arb(epsilon))
 
 
-def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
+def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limit: arb) -> arb:
     """Return the smallest delta(e) (1 + e^e + ... + e^((size - 1) e)) at some e <= epsilon / size.
 
     Vadhan 2017, Lemma 2.2, for a chain of `size` neighboring data sets.
@@ -89,7 +105,7 @@ def _chained(delta: Callable[[float], arb], epsilon: float, size: int) -> arb:
         if size * Fraction(each) > epsilon:
             each = math.nextafter(each, 0.0)
         gain = (size * arb(each)).expm1() / arb(each).expm1() if each else arb(size)
-        bounds.append(delta(each) * gain)
+        bounds.append(delta(each, limit / gain) * gain)
     return reduce(arb.min, bounds)
 
 
@@ -157,6 +173,73 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
         case RandomizedResponse() | PureDP() | ApproximateDP():
             return _response_delta(epsilon, mechanism)
     return _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+
+
+def _composed_delta(
+    mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation, limit: arb, work: int
+) -> arb:
+    """Return an upper bound on delta of a composition, in the worse direction.
+
+    Basic composition if it suffices; otherwise a contour integral for each direction. With
+    probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
+    """
+    counts: dict[Mechanism, int] = {}
+    _count(mechanism, 1, counts)
+    whole = sum(counts.values())
+    share = (epsilon / whole).lower()
+    basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
+    if basic <= limit:
+        return basic
+    from privacy.certification import _contour  # it imports numpy
+
+    kept, squared = arb(1), arb(0)
+    sampled, claims = [], []
+    for part, n in counts.items():
+        match part:
+            case PoissonSampled():
+                # a replaced record moves the antipodal pair's means by 1, as an added one does
+                once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
+                one = _mu_squared(part.mechanism, once)
+                sampled.append((one, part.sampling_probability, n))
+            case RandomizedResponse() | PureDP() | ApproximateDP():
+                if isinstance(part, ApproximateDP):
+                    kept *= (1 - arb(part.delta)) ** n
+                claims.append((part, n))
+            case _:
+                squared += n * _mu_squared(part, relation)
+    ways = ("replace",) if relation is REPLACE_ONE else ("remove", "add") if sampled else ("both",)
+    least = (limit - (1 - kept)) / kept
+    if not least > 0:
+        return arb("inf")
+    worst = arb(0)
+    for way in ways:
+        parts = [(_contour.SampledGaussian(one, q, way), n) for one, q, n in sampled]
+        responses = [(_contour.Atoms(*_response(part)), n) for part, n in claims]
+        worst = worst.max(_contour.Sum((*parts, *responses), squared).delta(epsilon, least, work))
+    return (1 - kept + kept * worst).min(basic)
+
+
+def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> None:
+    match mechanism:
+        case Repeated():
+            _count(mechanism.mechanism, times * mechanism.count, counts)
+        case Composed():
+            for part in mechanism.parts:
+                _count(part, times, counts)
+        case _:
+            counts[mechanism] = counts.get(mechanism, 0) + times
+
+
+def _response(
+    mechanism: RandomizedResponse | PureDP | ApproximateDP,
+) -> Iterator[tuple[arb, ...]]:
+    """Return probabilities and losses of the response that dominates a claim that holds."""
+    odds, others = arb(mechanism.epsilon), _categories(mechanism) - 1
+    truth = 1 / (1 + others * (-odds).exp())
+    lie = truth * (-odds).exp()
+    pairs = [(truth, odds), (lie, -odds), ((others - 1) * lie, arb(0))]
+    kept = [pair for pair in pairs if pair[0] > 0]
+    return zip(*kept, strict=True)
 
 
 def _upper_tail(x: arb) -> arb:

@@ -99,8 +99,30 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     return _gaussian(mechanism, relation)
 
 
+def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether every part is one release, or has moments in `_contour`."""
+    match mechanism:
+        case Repeated():
+            return _composed(mechanism.mechanism, relation)
+        case Composed():
+            return all(_composed(part, relation) for part in mechanism.parts)
+        case PoissonSampled():
+            inside = _antipodal if relation is REPLACE_ONE else _gaussian
+            return inside(mechanism.mechanism, relation)
+        case RandomizedResponse():
+            return True
+        case PureDP() | ApproximateDP():
+            return mechanism.relation is relation
+    return _gaussian(mechanism, relation)
+
+
+def _contour(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    return _one_release(mechanism, relation) or _composed(mechanism, relation)
+
+
 COVERS: dict[str, Covers] = {
     "approximate": _one_release,
+    "contour": _contour,
     "gaussian": _gaussian,
     "rdp": _trees_of(_has_divergence),
     "zcdp": _trees_of(_is_concentrated),

@@ -57,6 +57,13 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
+CERTIFICATE = click.Option(
+    ["--certificate"],
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write a certificate to, for dpcalib verify. Implies --certify.",
+)
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
     """Print an error raised inside the block, and exit with its code."""
@@ -67,19 +74,42 @@ def refusals() -> Iterator[None]:
         click.get_current_context().exit(_exit_code(error))
 
 
-def command(answer: Answer, asked: Asked, text: str, *, show: Show = output.table) -> Command:
-    """Return a command for a function of `privacy.answers`; `show` prints its record as text."""
+def command(
+    answer: Answer,
+    asked: Asked,
+    text: str,
+    *,
+    show: Show = output.table,
+    certify: Callable[[Record], Record] | None = None,
+) -> Command:
+    """Return a command for a function of `privacy.answers`.
+
+    `show` prints its record as text. `certify` returns its certificate, for ``--certificate``.
+    """
 
     def reply(*layers: Mapping[str, Any]) -> Record:
         return answer(options.merged(layers, asked.one_of))
 
-    def run(*, config: Path | None, batch: bool, as_json: bool, **typed: Any) -> None:
+    def run(
+        *,
+        config: Path | None,
+        batch: bool,
+        as_json: bool,
+        certificate: Path | None = None,
+        **typed: Any,
+    ) -> None:
         with refusals():
+            if certificate is not None:
+                _check_certificate(certificate, batch=batch, certify=typed["certify"])
+                typed["certify"] = True
             layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
             if batch:
                 worst = _run_batch(asked.names, lambda line: reply(*layers, line))
                 click.get_current_context().exit(worst)
             answered = reply(*layers)
+            if certificate is not None and certify is not None:
+                proof = json.dumps(certify(answered), indent=2, allow_nan=False)
+                certificate.write_text(proof + "\n", encoding="utf-8")
         if as_json:
             click.echo(output.to_json(answered))
         else:
@@ -87,11 +117,22 @@ def command(answer: Answer, asked: Asked, text: str, *, show: Show = output.tabl
 
     return Command(
         answer.__name__.replace("_", "-"),
-        params=[*(options.OPTIONS[name] for name in asked.names), *_SOURCES],
+        params=[
+            *(options.OPTIONS[name] for name in asked.names),
+            *([CERTIFICATE] if certify else []),
+            *_SOURCES,
+        ],
         callback=run,
         help=text,
         options_metavar=" ".join([*_usage(asked.one_of), *map(_flag, asked.needs), "[OPTIONS]"]),
     )
+
+
+def _check_certificate(path: Path, *, batch: bool, certify: bool | None) -> None:
+    remedy = "Omit --certificate or the other option."
+    if batch or certify is False:
+        other = "--batch" if batch else "--no-certify"
+        raise ValueError(checks.expected("certificate", str(path), f"without {other}", remedy))
 
 
 def _flag(name: str) -> str:

@@ -1,8 +1,18 @@
-"""The five commands that each solve for one parameter of a run of noisy sums."""
+"""The five commands that each solve for one parameter of a run of noisy sums, and `verify`."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import click
 
 from privacy.answers import runs
+from privacy.cli import output
+from privacy.cli.help import Command
 from privacy.cli.output import table
-from privacy.cli.questions import command
+from privacy.cli.questions import JSON, command, refusals
+
+_run = partial(command, certify=runs.certificate)
 
 _SIGMA = """Find the smallest noise that meets a target.
 
@@ -10,18 +20,51 @@ The target is --epsilon and --delta, or a bound on attacks: --advantage;
 --true-positive-rate and --false-positive-rate; or --bayes-risk and --prior.
 """
 
-sigma = command(
+sigma = _run(
     runs.sigma,
     runs.SIGMA,
     _SIGMA,
     show=lambda answer: table(answer, down=("bayes_risk", "target_bayes_risk")),
 )
-epsilon = command(runs.epsilon, runs.EPSILON, "Find epsilon at a delta, given the noise.")
-delta = command(runs.delta, runs.DELTA, "Find delta at an epsilon, given the noise.")
-steps = command(runs.steps, runs.STEPS, "Find the largest number of steps that meets a target.")
-sampling_probability = command(
+epsilon = _run(runs.epsilon, runs.EPSILON, "Find epsilon at a delta, given the noise.")
+delta = _run(runs.delta, runs.DELTA, "Find delta at an epsilon, given the noise.")
+steps = _run(runs.steps, runs.STEPS, "Find the largest number of steps that meets a target.")
+sampling_probability = _run(
     runs.sampling_probability,
     runs.SAMPLING_PROBABILITY,
     "Find the largest q that meets a target.",
     show=lambda answer: table(answer, down=("sampling_probability",)),
+)
+
+
+def _verify(*, file: Path, as_json: bool) -> None:
+    """Prove a certificate again, from its file alone.
+
+    The exit code is 0 if the claim of CERTIFICATE, a file that --certificate wrote, is proven at
+    another precision, and 4 if not.
+    """
+    with refusals():
+        try:
+            form = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is not JSON: {error}") from error
+        answer = runs.verify(form)
+    if as_json:
+        click.echo(output.to_json(answer))
+    else:
+        table(answer)
+
+
+verify = Command(
+    "verify",
+    params=[
+        click.Argument(
+            ["file"],
+            metavar="CERTIFICATE",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        ),
+        JSON,
+    ],
+    callback=_verify,
+    help=_verify.__doc__,
 )

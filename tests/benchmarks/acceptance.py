@@ -684,6 +684,49 @@ def risk(_: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("an attack on 1e6 draws above the curve's bound by", float(beaten), "", 0)
 
 
+@benchmark("proofs")
+def proofs(options: argparse.Namespace) -> Iterator[Figure]:
+    """Prove the headline number and random sampled plans, and refuse smaller epsilons."""
+    from dataclasses import replace
+
+    from privacy.certification import proves_guarantee
+
+    def at_sigma(epsilon: float, delta: float, q: float, steps: int) -> dp.Guarantee:
+        noise = dp.noise_multiplier(
+            epsilon=epsilon, delta=delta, sampling_probability=q, steps=steps
+        )
+        found = dp.account(sampled(noise, q, steps)).guarantee(delta=delta)
+        return replace(found, epsilon=max(epsilon, found.epsilon))
+
+    known = {1 + 1e-3 * (turn + 1) / 21: None for turn in range(21)} | {0.77: None}
+    claims = {fresh: at_sigma(fresh, 1e-5, 0.01, 1000) for fresh in known}
+    taken = 1e3 * median_cpu(lambda fresh: proves_guarantee(claims[fresh]), 21)
+    yield Figure("proof of the headline number", taken, "ms", 50)
+
+    rng = random.Random(options.seed)
+    count = min(options.draws, 1000)
+    unproven = lower = late = asked = 0
+    while asked < count:
+        q, steps = 10 ** rng.uniform(-4, math.log10(0.5)), round(10 ** rng.uniform(0, 5))
+        noise = 10 ** rng.uniform(math.log10(0.4), math.log10(20))
+        delta = 10 ** rng.uniform(-12, -3)
+        epsilon = dp.account(sampled(noise, q, steps)).epsilon(delta)
+        if not 0 < epsilon < math.inf:
+            continue
+        asked += 1
+        claim = at_sigma(epsilon, delta, q, steps)
+        start = time.process_time()
+        proven = proves_guarantee(claim)
+        in_time = time.process_time() - start <= 0.25
+        unproven += not proven
+        late += proven and not in_time
+        if proven:
+            lower += proves_guarantee(replace(claim, epsilon=claim.epsilon * (1 - 1e-6)))
+    yield Figure("plans not proven", 100 * unproven / count, "%")
+    yield Figure("plans not proven within 250 ms", 100 * (unproven + late) / count, "%", 1)
+    yield Figure("epsilons lowered by 1e-6 and proven", lower, "", 0)
+
+
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
     """Check soundness, time and memory on random extreme queries."""

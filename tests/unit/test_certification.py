@@ -754,11 +754,13 @@ def test_a_group_certificate_is_about_the_group():
     assert not proves_guarantee(replace(nested, epsilon=nested.epsilon * (1 - 1e-9)))
 
 
-def test_a_group_of_subsampled_runs_is_refused():
+def test_a_group_of_subsampled_runs_is_proven_by_a_chain_of_profiles():
     run = repeat(PoissonSampled(Gaussian(3.0), sampling_probability=0.2), 10)
-    for notion in ("rdp", "tightest"):
-        with pytest.raises(NotCertified):
-            account(run, notion=notion).group(2).guarantee(delta=1e-5, certify=True)
+    with pytest.raises(NotCertified):
+        account(run, notion="rdp").group(2).guarantee(delta=1e-5, certify=True)
+    found = account(run).group(2).guarantee(delta=1e-5, certify=True)
+    assert (found.certified, found.unit) == (True, "2 records")
+    assert not proves_guarantee(replace(found, unit="3 records"))
 
 
 @pytest.mark.parametrize(
@@ -963,7 +965,20 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (parallel(Gaussian(1.0), SAMPLED), "approximate", ONE),
         (parallel(PureDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
         (parallel(ZeroConcentratedDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
-        (Gaussian(1.0), "contour", ADD),
+        (repeat(Laplace(1.0), 2), "contour", ADD),
+        (repeat(PureDP(1.0, ONE), 2), "contour", ADD),
+        (repeat(PoissonSampled(PureDP(1.0), sampling_probability=0.1), 2), "contour", ADD),
+        (repeat(PoissonSampled(Laplace(1.0), sampling_probability=0.1), 2), "contour", ADD),
+        (compose(SAMPLED, ZeroConcentratedDP(0.1)), "contour", ADD),
+        (repeat(parallel(SAMPLED, Gaussian(9.0)), 2), "contour", ADD),
+        (compose(SAMPLED, PureDP(0.1, SPECIAL)), "contour", ADD),
+        (
+            repeat(
+                PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1), 2
+            ),
+            "contour",
+            ONE,
+        ),
         (Gaussian(1.0), "tightest", ADD),
     ],
 )

@@ -260,6 +260,7 @@ def test_the_command_is_registered():
         "sampling-probability",
         "sigma",
         "steps",
+        "verify",
     }
 
 

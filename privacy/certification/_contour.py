@@ -1,0 +1,696 @@
+"""An upper bound on delta of a sum of losses, by a contour integral in ball arithmetic.
+
+Let M(t) = E_P exp(t L) be the moments of the loss L = log dP/dQ of one part, and M_i, T_i those of
+part i and its count. For every c > 0 and h > 0 (docs/theory/contour.md),
+
+    delta(epsilon) <= h / (2 pi) * sum over all integers n of F(c + i n h),
+    F(t) = exp(-t epsilon) / (t (t + 1)) * prod M_i(t)^T_i,
+
+because the sum differs from the integral by alias terms that are >= 0. Floats choose c, h and the
+other parameters. They affect only the tightness: these errors are enclosed for any choice.
+
+1. Nodes. M(c + iw) is a sum of weights times exp(i w L) at the nodes of a `Part`, plus an error
+   whose modulus is at most the `error` of the nodes, for all |w| <= W.
+2. Truncation. With R_i >= |M_i(c + iw)| for all w >= W, the terms beyond n h = W add at most
+   exp(-c epsilon) prod R_i^T_i / (pi W), because |t (t + 1)| > w^2 there.
+3. Dummy Gaussian. Composing one multiplies F by exp(eta^2 t (t + 1) / 2). It never decreases
+   delta, because dropping its output is post-processing.
+
+The upper bound of the ball includes the rounding of the evaluation.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from flint import acb, acb_mat, arb
+
+Array = npt.NDArray[np.float64]
+
+_DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
+_MOST_FREQUENCIES = 20_000
+_CELLS, _OUTER, _LEVELS, _STAIR = 80, 16, 48, 3
+_BLOCK = 1000  # nodes in memory at once
+_DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
+# multiples of the saddle point at which delta is bounded by a real t, to place the line
+_BESIDE = np.concatenate(
+    [[0.1, 0.25, 0.5, 1.0], 1 - 2.0 ** -np.arange(2, 10), 1 + 2.0 ** -np.arange(0.5, 10)]
+)
+
+
+class Unproven(ArithmeticError):
+    """No line with an acceptable number of terms was found."""
+
+
+class Nodes(NamedTuple):
+    """Weights and losses whose sum is a moment, and a bound on its error."""
+
+    weights: list[arb]
+    losses: list[arb]
+    error: arb
+
+
+class Part(Protocol):
+    """One loss in one direction.
+
+    Methods in floats (`rough`, `rough_decay`, `plan`) are hints; the others enclose.
+    """
+
+    def supremum(self) -> arb:
+        """Return an upper bound on the loss."""
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        """Return weights whose sum approximates M(c), and their losses."""
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        """Return approximately log of `decay` / M(c), and its best shift, near `depth`."""
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> object:
+        """Return parameters for `nodes` and `decay` with relative errors of exp(-digits)."""
+
+    def size(self, plan: object) -> int:
+        """Return the number of nodes."""
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        """Return nodes for M(c + iw), |w| <= frequency."""
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        """Return a bound on |M(c + iw)| for all w >= frequency."""
+
+
+class _Factor(NamedTuple):
+    """A power B(side * x)^(offset + slope * t) of the mixture's likelihood ratio B."""
+
+    side: int
+    offset: int
+    slope: int
+
+
+_FACTORS = {
+    "remove": (_Factor(1, 1, 1),),
+    "add": (_Factor(1, 0, -1),),
+    "replace": (_Factor(1, 1, 1), _Factor(-1, 0, -1)),
+}
+
+
+class _Grid(NamedTuple):
+    """Nodes at step * n for first <= n <= last."""
+
+    step: float
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """The loss of a Poisson-sampled Gaussian.
+
+    With z ~ N(0, 1) and B(x) = 1 - q + q exp(mu x - mu^2 / 2), M(t) = E f_t(z), where f_t is
+
+    - B(z)^(1 + t) if a record is removed: P = (1 - q) N(0, 1) + q N(mu, 1), Q = N(0, 1);
+    - B(z)^(-t) if a record is added: the same P and Q exchanged;
+    - B(z)^(1 + t) B(-z)^(-t) if it is replaced: the antipodal pair.
+
+    In |Im z| < pi / mu, B has no zero, and theta = arg B(x + iy) increases with x and y. Hence, at
+    t = c + iw, |f_t(x + iy)| is the product of the |B(+-(x + iy))|^exponent at t = c, times
+    exp(-+ w Theta), with Theta >= 0 the sum of theta over the factors.
+
+    **Trapezoid rule in z.** Nodes n h, first <= n <= last, lie between X0 = (first - 1/2) h and
+    X1 = (last + 1/2) h. By the residues of cot(pi z / h), the sum differs from the integral over
+    [X0, X1] by at most the integral of |phi f_t| |k| along two paths from X0 to X1, above and
+    below the axis within |Im z| < pi / mu. At height v, |k| <= 1 / (exp(2 pi v / h) - 1), and
+    |k| = 1 / (exp(2 pi v / h) + 1) at X0 + iv and X1 + iv. The paths are staircases, lower where
+    the weights are small. The integrals along them, and the one beyond [X0, X1], are bounded by
+    sums of upper bounds on cells, from the monotone B and theta, and from
+
+        |B(x + iy)|^2 = B(x)^2 (1 - 2 p (1 - p) (1 - cos(mu y))),  p = 1 - (1 - q) / B(x).
+
+    **Decay.** Shifting the line to Im z = +-b, with the sign for which |exp| decays,
+
+        |M(c + iw)| <= R = integral of phi(x) e^(b^2/2) prod |B(+-x + ib)|^exponent e^(-w Theta),
+
+    which decreases in w. Its integrand is analytic in x: log|B(x + ib)| and theta are half the sum
+    and half the difference of log B(x + ib) and log B(x - ib). At x + iy, Theta becomes half of
+    theta(b + y) + theta(b - y), which is >= 0 also for y > b, since theta is odd and increasing in
+    its second argument. So the errors of the trapezoid rule for R are bounded as above with w = 0,
+    y + b instead of y in B, and e^((b^2 + y^2)/2), for every w.
+    """
+
+    mu_squared: arb
+    q: float
+    direction: str
+
+    @cached_property
+    def mu(self) -> float:
+        return float(self.mu_squared.sqrt().mid())
+
+    @property
+    def factors(self) -> tuple[_Factor, ...]:
+        return _FACTORS[self.direction]
+
+    def _exponents(self, c: float) -> list[tuple[int, float]]:
+        return [(f.side, f.offset + f.slope * c) for f in self.factors]
+
+    def _exact_exponents(self, c: float) -> list[tuple[int, arb]]:
+        return [(f.side, f.offset + f.slope * arb(c)) for f in self.factors]
+
+    def supremum(self) -> arb:
+        return -(-arb(self.q)).log1p() if self.direction == "add" else arb("inf")
+
+    # -- hints in floats
+
+    def _log_ratio(self, x: Array) -> Array:
+        return np.logaddexp(math.log1p(-self.q), math.log(self.q) + self.mu * (x - self.mu / 2))
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        x = self._rough_places(c)
+        log_weight, loss = -0.5 * x * x, np.zeros_like(x)
+        for factor in self.factors:
+            log_ratio = self._log_ratio(factor.side * x)
+            log_weight += (factor.offset + factor.slope * c) * log_ratio
+            loss += factor.slope * log_ratio
+        return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
+
+    def _rough_places(self, c: float) -> Array:
+        mu, low, high = self.mu, -12.0, 12.0
+        for side, exponent in self._exponents(c):
+            if exponent > 0:
+                high += exponent * mu
+            elif side > 0:
+                low += exponent * mu * self.q
+            else:
+                high -= exponent * mu * self.q
+        count = int((high - low) / min(0.25, 0.5 / mu)) + 2
+        if count > 200_000:
+            raise Unproven("the loss spreads too widely")
+        return np.linspace(low, high, count)
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        x = self._rough_places(c)
+        best, shift = 0.0, 0.0
+        plain = self._rough_size(x, c, 0.0, 0.0)
+        for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.mu):
+            log_size = self._rough_size(x, c, b, -frequency) - plain
+            if log_size < best:
+                best, shift = log_size, float(b)
+        return best, shift
+
+    def _rough_size(self, x: Array, c: float, y: float, frequency: float) -> float:
+        """Return the log of the integral of |phi f_t(x + iy)|."""
+        log_size = -0.5 * (x * x - y * y)
+        for side, exponent in self._exponents(c):
+            log_ratio = self._log_ratio(side * x)
+            p = -np.expm1(math.log1p(-self.q) - log_ratio)
+            turn = self.mu * y
+            modulus = 0.5 * np.log1p(-2 * p * (1 - p) * (1 - math.cos(turn)))
+            log_size += exponent * (log_ratio + modulus)
+            log_size += frequency * np.arctan2(p * math.sin(turn), 1 - p + p * math.cos(turn))
+        top = log_size.max()
+        return float(top + math.log(np.exp(log_size - top).sum() * (x[1] - x[0])))
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> _Grid:
+        x = self._rough_places(c)
+        plain = self._rough_size(x, c, 0.0, 0.0)
+        low, high = self._span(x, c, plain - digits - 6 - 0.5 * shift**2)
+        edges = np.linspace(low, high, _CELLS + 1)
+        heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
+        sizes, width = sizes - plain, float(edges[1] - edges[0])
+        small, step = 1e-6, 4.0
+        for _ in range(11):
+            middle = math.sqrt(small * step)
+            enough = _path(heights, sizes, width, middle)[1] < math.exp(-digits - 1)
+            small, step = (middle, step) if enough else (small, middle)
+        # few bits, so that the nodes are exact floats
+        fine = 2.0 ** (math.frexp(small)[1] - 12)
+        step = math.floor(small / fine) * fine
+        return _Grid(step, math.floor(low / step), math.ceil(high / step))
+
+    def _span(self, x: Array, c: float, least: float) -> tuple[float, float]:
+        log_size = -0.5 * x * x
+        for side, exponent in self._exponents(c):
+            log_size += exponent * self._log_ratio(side * x)
+        kept = np.flatnonzero(log_size > least)
+        return float(x[max(kept[0] - 1, 0)]), float(x[min(kept[-1] + 1, x.size - 1)])
+
+    def _rough_sizes(
+        self, edges: Array, c: float, b: float, frequency: float
+    ) -> tuple[Array, Array]:
+        """Return heights, and the log of `_log_sizes` for each of them and each cell."""
+        left, right = edges[:-1], edges[1:]
+        most = min(12.0, 0.98 * math.pi / self.mu - b)
+        least = min(2e-3 * most, 0.5 / (1 + frequency * self.mu))
+        heights: Array = np.geomspace(most, least, _LEVELS)[:, None]
+        turn = self.mu * (heights + b)
+        nearest = np.where(left > 0, left, np.minimum(right, 0.0))
+        log_size = 0.5 * heights**2 - 0.5 * nearest**2
+        for side, exponent in self._exponents(c):
+            near, far = (left, right) if side > 0 else (-right, -left)
+            log_near, log_far = self._log_ratio(near), self._log_ratio(far)
+            p, top = (-np.expm1(math.log1p(-self.q) - each) for each in (log_near, log_far))
+            if exponent > 0:
+                log_size = log_size + exponent * log_far
+            else:
+                spread = np.where(p > 0.5, p * (1 - p), np.where(top < 0.5, top * (1 - top), 0.25))
+                loss = 0.5 * np.log1p(-2 * spread * (1 - np.cos(turn)))
+                log_size = log_size + exponent * (log_near + loss)
+            if frequency:
+                angle = np.arctan2(top * np.sin(turn), 1 - top + top * np.cos(turn))
+                log_size = log_size + frequency * angle
+        return heights, log_size
+
+    # -- enclosures
+
+    def _log_ratio_ball(self, x: arb) -> arb:
+        mu = self.mu_squared.sqrt()
+        return (self.q * (mu * x - self.mu_squared / 2).expm1()).log1p()
+
+    def size(self, plan: object) -> int:
+        grid = _as_grid(plan)
+        return grid.last - grid.first + 1
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        grid = _as_grid(plan)
+        scale = (2 * arb.pi()).sqrt()
+        weights, losses = [], []
+        for n in range(grid.first, grid.last + 1):
+            x = arb(grid.step) * n
+            log_weight, loss = -x * x / 2, arb(0)
+            for factor in self.factors:
+                log_ratio = self._log_ratio_ball(factor.side * x)
+                log_weight += (factor.offset + factor.slope * arb(c)) * log_ratio
+                loss += factor.slope * log_ratio
+            weights.append(log_weight.exp() * grid.step / scale)
+            losses.append(loss)
+        return Nodes(weights, losses, self._error(grid, c, 0.0, frequency))
+
+    def _error(self, grid: _Grid, c: float, b: float, frequency: float) -> arb:
+        """Bound the difference between the trapezoid sum and the integral at a shift b."""
+        rate, w = 2 * arb.pi() / grid.step, arb(frequency)
+        ends = grid.step * (grid.first - 0.5), grid.step * (grid.last + 0.5)
+        edges = _linear(*ends, _CELLS)
+        levels, sizes = self._rough_sizes(np.array(edges), c, b, frequency)
+        stairs = _path(levels, sizes, edges[1] - edges[0], grid.step)[0]
+        heights = [float(each) for each in levels[:, 0]]
+        if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
+            return arb("inf")
+        growth = [(arb(y) * y / 2).exp() for y in heights]
+        turns = [_turn(self.mu_squared.sqrt() * (arb(b) + y)) for y in heights]
+        waves = [(rate * y).exp() for y in [*heights, 0.0]]
+        exponents = self._exact_exponents(c)
+        places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
+        total = arb(0)
+        for n, k in enumerate(stairs):
+            log_size = _log_normal(edges[n], edges[n + 1])
+            for (side, exponent), cells in zip(exponents, places, strict=True):
+                near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
+                log_size += _log_turned(near, far, exponent, turns[k], w)
+            width = arb(edges[n + 1]) - edges[n]
+            total += width * growth[k] * log_size.exp() / (waves[k] - 1)
+        heights.append(0.0)
+        foot = len(heights) - 1
+        for n, both in enumerate(zip([foot, *stairs], [*stairs, foot], strict=True)):
+            log_size = _log_normal(edges[n], edges[n])
+            at_end = n in (0, len(stairs))
+            for k in range(min(both), max(both)):
+                size = log_size
+                for (_, exponent), cells in zip(exponents, places, strict=True):
+                    size += _log_turned(cells[n], cells[n], exponent, turns[k], w)
+                kernel = waves[k + 1] + (1 if at_end else -1)
+                total += (arb(heights[k]) - heights[k + 1]) * growth[k] * size.exp() / kernel
+        total = 2 * total + self._outside(ends, c, b)
+        return total * (arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
+
+    def _outside(self, ends: tuple[float, float], c: float, b: float) -> arb:
+        """Bound the integral of e^(-x^2/2) prod |B(+-x + ib)|^exponent beyond the ends."""
+        low, high = ends
+        exponents = self._exact_exponents(c)
+        turn, still = _turn(self.mu_squared.sqrt() * b), arb(0)
+        rising = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
+        first, last = min(low, -1.0) - 6, max(high, 1.01 * rising + 1) + 6
+        squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
+        left = [low + (first - low) * share for share in reversed(squares)]
+        right = [high + (last - high) * share for share in squares]
+        total = arb(0)
+        for edges in (left, right):
+            places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
+            for n in range(_OUTER):
+                log_size = _log_normal(edges[n], edges[n + 1])
+                for (side, exponent), cells in zip(exponents, places, strict=True):
+                    near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
+                    log_size += _log_turned(near, far, exponent, turn, still)
+                total += (arb(edges[n + 1]) - edges[n]) * log_size.exp()
+        # beyond the last edges no other factor but B^exponent, exponent > 0, x > 0, increases
+        for edge, outward in ((left[0], -1), (right[-1], 1)):
+            log_size, fall = -arb(edge) * edge / 2, abs(arb(edge))
+            for side, exponent in exponents:
+                place, up = _Place.at(self, side * edge), side * outward > 0
+                if exponent > 0:
+                    log_size += exponent * place.log_ratio
+                    fall -= exponent * self.mu_squared.sqrt() * int(up)
+                else:
+                    end = _Place((-arb(self.q)).log1p(), arb(int(up)))
+                    near, far = (place, end) if up else (end, place)
+                    log_size += _log_turned(near, far, exponent, turn, still)
+            if not fall > 0:
+                return arb("inf")
+            total += log_size.exp() / fall
+        return total
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        grid, b, w = _as_grid(plan), shift, arb(frequency)
+        if not b < 0.97 * math.pi / self.mu:
+            return arb("inf")
+        log_rest = 1 - arb(self.q)
+        mu = self.mu_squared.sqrt()
+        turned = acb(0, mu * b).exp()
+        total = arb(0)
+        for n in range(grid.first, grid.last + 1):
+            x = arb(grid.step) * n
+            log_size = -x * x / 2
+            for factor in self.factors:
+                ratio = self.q * (mu * factor.side * x - self.mu_squared / 2).exp()
+                log_ratio = (log_rest + ratio * turned).log()
+                log_size += (factor.offset + factor.slope * arb(c)) * log_ratio.real
+                log_size -= w * log_ratio.imag
+            total += log_size.exp()
+        total *= (arb(b) * b / 2).exp() * grid.step / (2 * arb.pi()).sqrt()
+        return total + self._error(grid, c, b, 0.0)
+
+
+class _Place(NamedTuple):
+    """log B(x) and p(x) at one x."""
+
+    log_ratio: arb
+    p: arb
+
+    @classmethod
+    def at(cls, part: SampledGaussian, x: float) -> "_Place":
+        excess = part.q * (part.mu_squared.sqrt() * x - part.mu_squared / 2).expm1()
+        return cls(excess.log1p(), (excess + part.q) / (1 + excess))
+
+
+def _log_normal(low: float, high: float) -> arb:
+    """Return the largest -x^2 / 2 between two places."""
+    nearest = arb(low if low > 0 else min(high, 0.0))
+    return -nearest * nearest / 2
+
+
+def _turn(angle: arb) -> tuple[arb, arb]:
+    return angle.cos(), angle.sin()
+
+
+def _log_turned(near: _Place, far: _Place, exponent: arb, turn: tuple[arb, arb], w: arb) -> arb:
+    """Bound exponent * log|B(x + iy)| + w theta between two places; turn: cos and sin of mu y."""
+    cos, sin = turn
+    angle = arb(0)
+    if w > 0:
+        angle = w * acb(1 - far.p + far.p * cos, far.p * sin).arg()
+    if exponent > 0:
+        return exponent * far.log_ratio + angle
+    if near.p > 0.5:
+        spread = near.p * (1 - near.p)
+    elif far.p < 0.5:
+        spread = far.p * (1 - far.p)
+    else:
+        spread = arb("0.25")
+    return exponent * (near.log_ratio + (-2 * spread * (1 - cos)).log1p() / 2) + angle
+
+
+def _path(heights: Array, sizes: Array, width: float, step: float) -> tuple[list[int], float]:
+    """Return the height (an index) of the path above each cell, and its approximate integral."""
+    rate = 2 * math.pi / step * heights
+    kernel = rate + np.log(-np.expm1(-rate))
+    level = (sizes - kernel).argmin(axis=0)
+    place = np.arange(level.size)
+    level = (level - _STAIR * np.abs(place - place[:, None])).max(axis=1)
+    flat = np.exp(np.minimum(sizes[level, place] - kernel[level, 0], 500.0)).sum() * width
+    # stairs: the larger size at their top, the kernel at their foot
+    foot = np.append(kernel[1:], [[math.log(2)]], axis=0)
+    tall = np.log(heights - np.append(heights[1:], [[0.0]], axis=0))
+    stairs = np.zeros((heights.size + 1, level.size + 1))
+    edge = stairs[1:]
+    edge[:, :-1] = sizes
+    edge[:, -1] = sizes[:, -1]
+    np.maximum(edge[:, 1:-1], sizes[:, :-1], out=edge[:, 1:-1])
+    np.exp(np.minimum(edge + (tall - foot), 500.0, out=edge), out=edge)
+    np.cumsum(edge, axis=0, out=edge)
+    low, high = np.append(level, heights.size), np.append(heights.size, level)
+    ends = np.arange(level.size + 1)
+    return level.tolist(), flat + float(np.abs(stairs[low, ends] - stairs[high, ends]).sum())
+
+
+def _as_grid(plan: object) -> _Grid:
+    assert isinstance(plan, _Grid)
+    return plan
+
+
+def _linear(low: float, high: float, count: int) -> list[float]:
+    return [low + (high - low) * k / count for k in range(count)] + [high]
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A loss with finitely many values: probabilities under P, and the losses."""
+
+    probabilities: tuple[arb, ...]
+    losses: tuple[arb, ...]
+
+    def supremum(self) -> arb:
+        return reduce(arb.max, self.losses)
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        losses = np.array([float(loss) for loss in self.losses])
+        return np.array([float(p) for p in self.probabilities]) * np.exp(c * losses), losses
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> None:
+        return None
+
+    def size(self, plan: object) -> int:
+        return len(self.losses)
+
+    def nodes(self, c: float, frequency: float, plan: object) -> Nodes:
+        pairs = zip(self.probabilities, self.losses, strict=True)
+        weights = [p * (loss * arb(c)).exp() for p, loss in pairs]
+        return Nodes(weights, list(self.losses), arb(0))
+
+    def decay(self, c: float, frequency: float, plan: object, shift: float) -> arb:
+        return sum(self.nodes(c, frequency, plan).weights, arb(0))
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Independent losses in one direction: parts with counts, and one Gaussian."""
+
+    parts: tuple[tuple[Part, int], ...]
+    mu_squared: arb
+
+    def delta(self, epsilon: arb, least: arb, work: int) -> arb:
+        """Return an upper bound on delta; one at most `least` need not be tight.
+
+        It is infinity if more than `work` frequencies times nodes are needed.
+        """
+        if self.mu_squared == 0 and self._supremum() <= epsilon:
+            return arb(0)
+        try:
+            with np.errstate(all="ignore"):
+                return self._delta(epsilon, least, work)
+        except (Unproven, OverflowError, ValueError, ZeroDivisionError, IndexError):
+            return arb("inf")
+
+    def _supremum(self) -> arb:
+        return sum((count * part.supremum() for part, count in self.parts), arb(0))
+
+    def _delta(self, epsilon: arb, least: arb, work: int) -> arb:
+        log_least = float(least.log().mid())
+        line = _Line(self, float(epsilon.mid()), log_least)
+        if line.log_bound < log_least - 1e-9:
+            bound = self._at_real(line.best, epsilon)
+            if bound <= least:
+                return bound
+        line.place(work)
+        return self._on_line(line, epsilon)
+
+    def _at_real(self, t: float, epsilon: arb) -> arb:
+        """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
+
+        Canonne, Kamath and Steinke 2020, Proposition 12.
+        """
+        ball = arb(t)
+        log_size = self.mu_squared * ball * (ball + 1) / 2 - ball * epsilon
+        for part, count in self.parts:
+            nodes = part.nodes(t, 0.0, part.plan(t, 0.0, _DIGITS + math.log(count)))
+            log_size += count * (sum(nodes.weights, arb(0)) + nodes.error).log()
+        log_size += ball * ball.log() - (ball + 1) * ball.log1p()
+        return _upper(log_size.exp())
+
+    def _on_line(self, line: "_Line", epsilon: arb) -> arb:
+        c, h, count = arb(line.c), arb(line.step), line.count
+        gaussian = self.mu_squared + arb(line.dummy)
+        edge = line.step * (count - 1)
+        # all terms carry exp(gaussian t (t + 1) / 2 - t epsilon)
+        values = [
+            ((gaussian * (t + 1) / 2 - epsilon) * t).exp() / (t * (t + 1))
+            for t in (acb(c, h * n) for n in range(count))
+        ]
+        size = (gaussian * (c * (c + 1) - arb(edge) ** 2) / 2 - c * epsilon).exp()
+        for (part, times), plan, shift in zip(self.parts, line.plans, line.shifts, strict=True):
+            nodes = part.nodes(line.c, edge, plan)
+            moments = _moments(nodes, line.step, count)
+            values = [value * moment**times for value, moment in zip(values, moments, strict=True)]
+            size *= part.decay(line.c, edge, plan, shift) ** times
+        total = values[0].real / 2 + sum((value.real for value in values[1:]), arb(0))
+        return _upper(total * h / arb.pi() + size / (arb.pi() * edge))
+
+
+def _upper(ball: arb) -> arb:
+    """Return the upper end of a ball; infinity for a NaN."""
+    end = ball.upper()
+    return arb("inf") if end.is_nan() else end
+
+
+def _moments(nodes: Nodes, step: float, count: int) -> list[acb]:
+    """Return the sums of weight * exp(i n step loss) for n < count, with the error added.
+
+    exp(i n step loss) with n = r + rows * k is a product, so that the sums are a matrix product.
+    """
+    rows = math.isqrt(count - 1) + 1
+    columns = -(-count // rows)
+    product = acb_mat(columns, rows)
+    for start in range(0, len(nodes.losses), _BLOCK):
+        turns = [acb(0, loss * step).exp() for loss in nodes.losses[start : start + _BLOCK]]
+        weights = [acb(weight) for weight in nodes.weights[start : start + _BLOCK]]
+        low = _powers([acb(1)] * len(turns), turns, rows)
+        jump = [a * b for a, b in zip(low[-1], turns, strict=True)]
+        product += acb_mat(_powers(weights, jump, columns)) * acb_mat(low).transpose()
+    radius = _upper(nodes.error)
+    off = acb(arb(0, radius), arb(0, radius))
+    return [value + off for value in product.entries()[:count]]
+
+
+def _powers(first: list[acb], factor: list[acb], count: int) -> list[list[acb]]:
+    rows = [first]
+    for _ in range(count - 1):
+        rows.append([a * b for a, b in zip(rows[-1], factor, strict=True)])
+    return rows
+
+
+class _Line:
+    """The parameters of the integral, from floats."""
+
+    def __init__(self, total: Sum, epsilon: float, log_delta: float) -> None:
+        self.total, self.epsilon, self.log_delta = total, epsilon, log_delta
+        self.gaussian = float(total.mu_squared.mid())
+        self.saddle = self._saddle()
+        t = self.saddle * _BESIDE
+        bound = np.array([self._cumulants(float(each))[0] for each in t])
+        bound += t * np.log(t) - (t + 1) * np.log1p(t) - t * epsilon
+        bound[np.isnan(bound)] = np.inf
+        self.best, self.log_bound = float(t[bound.argmin()]), float(bound.min())
+        self._beside, self._log_bound = np.append(t, 0.0), np.append(bound, 0.0)
+
+    def _cumulants(self, t: float) -> tuple[float, float, float]:
+        half = 0.5 * self.gaussian
+        value, mean, variance = half * t * (t + 1), half * (2 * t + 1), 2 * half
+        for part, count in self.total.parts:
+            weight, loss = part.rough(t)
+            one = float(weight.sum())
+            first = float(weight @ loss) / one
+            value += count * math.log(one)
+            mean += count * first
+            variance += count * float(weight @ (loss - first) ** 2) / one
+        return value, mean, variance
+
+    def _saddle(self) -> float:
+        """Return t near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
+        low, high, t = 0.0, math.inf, 1.0
+        for _ in range(60):
+            try:
+                _, mean, variance = self._cumulants(t)
+                slope = mean - self.epsilon - 1 / t - 1 / (1 + t)
+                bend = variance + t**-2 + (1 + t) ** -2
+            except (OverflowError, Unproven):
+                slope, bend = math.inf, 1.0
+            if not math.isfinite(slope):
+                slope, bend = math.inf, 1.0
+            if abs(slope) < 0.05 * math.sqrt(bend):
+                return t
+            low, high = (t, high) if slope < 0 else (low, t)
+            near = t - slope / bend if math.isfinite(slope) else 0.0
+            t = min(max(near, t / 4), t * 4)
+            if not low < t < high:
+                t = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        raise Unproven("no saddle point was found")
+
+    def place(self, work: int) -> None:
+        """Choose c, the spacing, the last frequency, and the parameters of each part."""
+        self.c, period = self._spacing()
+        # few bits: multiples of the step are exact floats
+        self.step = float(np.float32(2 * math.pi / period))
+        value, _, variance = self._cumulants(self.c)
+        excess = value - self.c * self.epsilon - self.log_delta
+        self._depth = max(_DIGITS + excess - math.log(self.c), 10.0)
+        last = self._last(excess, math.sqrt(2 * self._depth / variance))
+        self.count = math.ceil(last / self.step) + 2
+        edge = self.step * (self.count - 1)
+        decay, self.shifts = self._decay(edge)
+        missing = decay - math.log(math.pi * edge) + excess + _DIGITS
+        self.dummy = 2 * max(missing, 0.0) / edge**2
+        lost = _DIGITS + excess - math.log(2 * self.c)
+        self.plans = [
+            part.plan(self.c, edge, max(lost + math.log(count), 20.0), shift)
+            for (part, count), shift in zip(self.total.parts, self.shifts, strict=True)
+        ]
+        size = sum(
+            part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans, strict=True)
+        )
+        if size * self.count > work:
+            raise Unproven(f"{self.count} frequencies of {size} nodes are too many")
+
+    def _spacing(self) -> tuple[float, float]:
+        """Return c and the period 2 pi / h of the alias terms.
+
+        A c left of the saddle point needs more digits but may need fewer terms.
+        """
+        t, excess = self._beside, self._log_bound - self.log_delta + _DIGITS
+        among = (0.4 * self.saddle < t) & (t <= self.saddle)
+        apart = t - t[among][:, None]
+        with np.errstate(divide="ignore"):
+            needed = excess / np.abs(apart)
+        left = np.where(apart < 0, needed, np.inf).min(axis=1)
+        right = np.where(apart > 0, needed, np.inf).min(axis=1)
+        period = np.maximum(left, right)
+        k = int((np.log(period) + 0.25 * excess[among]).argmin())
+        return float(np.float32(t[among][k])), float(period[k])
+
+    def _decay(self, frequency: float) -> tuple[float, list[float]]:
+        total, shifts = -0.5 * self.gaussian * frequency**2, []
+        for part, count in self.total.parts:
+            depth = math.sqrt(2 * self._depth / count)
+            one, shift = part.rough_decay(self.c, frequency, depth)
+            total += count * one
+            shifts.append(shift)
+        return total, shifts
+
+    def _last(self, excess: float, first: float) -> float:
+        """Return a frequency beyond which the integrand is negligible, or the largest one."""
+        most = _MOST_FREQUENCIES * self.step
+
+        def negligible(frequency: float) -> bool:
+            size = self._decay(frequency)[0] - math.log(math.pi * frequency)
+            return size + excess + _DIGITS <= 0
+
+        low = 0.0
+        while not negligible(first):
+            low, first = first, 1.6 * first
+            if first >= most:
+                return most
+        for _ in range(3):
+            middle = 0.5 * (low + first)
+            low, first = (low, middle) if negligible(middle) else (middle, first)
+        return first

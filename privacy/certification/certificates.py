@@ -1,0 +1,103 @@
+"""Certificates: a claim with everything needed to prove it again, as JSON."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from privacy import checks
+from privacy.certification import AGAIN, THOROUGH, NotCertified, proven_delta
+from privacy.guarantees import Guarantee
+from privacy.mechanisms import mechanism_from_json
+
+SCHEMA = "dpcalib.certificate/1"
+_KEYS = ("schema", "claim", "theorem", "proof", "digest")
+_CLAIM = ("epsilon", "delta", "relation", "notion", "order", "unit", "mechanism")
+_REMEDY = "Pass a file that --certificate wrote, unchanged."
+_MARGIN = 1e-9
+_THEOREMS = {
+    "approximate": "Balle, Barthe and Gaboardi 2018, Theorem 8; the profile of one release",
+    "contour": "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment",
+    "gaussian": "Dong, Roth and Su 2022, Theorem 2.14; Balle and Wang 2018, Theorem 8",
+    "rdp": "Canonne, Kamath and Steinke 2020, Proposition 12",
+    "zcdp": "Bun and Steinke 2016, Proposition 1.9",
+}
+
+
+def certificate(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the certificate of a guarantee, after proving it.
+
+    ``proof`` states an upper bound on delta at the claim's epsilon, rounded up. ``digest`` is the
+    SHA-256 of the other values: it detects changes by accident. `verify` trusts neither.
+
+    Raises
+    ------
+    NotCertified
+        The guarantee is not proven.
+    """
+    bound = proven_delta(guarantee, THOROUGH)
+    if bound is None:
+        raise NotCertified(f"No proof of {guarantee}. Omit the certificate.")
+    told = guarantee.to_json()
+    form = {
+        "schema": SCHEMA,
+        "claim": {name: told[name] for name in _CLAIM},
+        "theorem": _THEOREMS[guarantee.notion],
+        "proof": {
+            # another precision gives a slightly different bound
+            "delta_at_most": min(bound * (1 + _MARGIN), guarantee.delta),
+            "bits": THOROUGH.precisions[0],
+            "dpcalib": version("dpcalib"),
+            "python-flint": version("python-flint"),
+        },
+    }
+    return {**form, "digest": _digest(form)}
+
+
+def _digest(form: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in form.items() if name != "digest"}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify(form: Any) -> Guarantee:
+    """Prove the claim of a certificate again, at other precisions, and return it.
+
+    Raises
+    ------
+    ValueError
+        It is not a certificate, or it was changed.
+    NotCertified
+        Its claim is not proven.
+    """
+    if not isinstance(form, Mapping) or tuple(sorted(form)) != tuple(sorted(_KEYS)):
+        raise ValueError(checks.expected("certificate", form, f"of {', '.join(_KEYS)}", _REMEDY))
+    if form["schema"] != SCHEMA:
+        raise ValueError(checks.expected("schema", form["schema"], repr(SCHEMA), _REMEDY))
+    if form["digest"] != _digest(form):
+        rule = "the digest of an unchanged certificate"
+        raise ValueError(checks.expected("digest", form["digest"], rule, _REMEDY))
+    claim, proof = form["claim"], form["proof"]
+    fields = isinstance(claim, Mapping) and tuple(sorted(claim)) == tuple(sorted(_CLAIM))
+    if not fields or not isinstance(proof, Mapping):
+        raise ValueError(checks.expected("claim", claim, f"of {', '.join(_CLAIM)}", _REMEDY))
+    pair = [claim["epsilon"], claim["delta"], proof.get("delta_at_most")]
+    if not all(isinstance(each, int | float) and math.isfinite(each) for each in pair):
+        raise ValueError(checks.expected("epsilon, delta, delta_at_most", pair, "finite", _REMEDY))
+    guarantee = Guarantee(
+        epsilon=float(pair[0]),
+        delta=float(pair[1]),
+        relation=checks.relation(claim["relation"]),
+        notion=str(claim["notion"]),
+        order=claim["order"],
+        theorem=str(form["theorem"]),
+        mechanism=mechanism_from_json(claim["mechanism"]),
+        unit=checks.unit(claim["unit"]),
+    )
+    bound = proven_delta(guarantee, AGAIN)
+    if bound is None or not bound <= pair[2] <= guarantee.delta:
+        raise NotCertified(f"No proof of {guarantee} from its certificate. Compute it again.")
+    object.__setattr__(guarantee, "certified", True)
+    return guarantee

@@ -1,0 +1,386 @@
+"""Proofs of compositions: against integrals in mpmath, closed forms, and changed code."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from flint import acb, arb, ctx
+
+from privacy import answers
+from privacy.accounting import account
+from privacy.certification import NotCertified, _contour, can_prove, proves, proves_guarantee
+from privacy.certification.certificates import _digest, certificate, verify
+from privacy.cli import runs
+from privacy.mechanisms import (
+    ApproximateDP,
+    Gaussian,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    compose,
+    parallel,
+    repeat,
+)
+from privacy.relations import NeighboringRelation
+
+ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
+ONE = NeighboringRelation.REPLACE_ONE
+SPECIAL = NeighboringRelation.REPLACE_SPECIAL
+WORK = 5_000_000
+
+
+@pytest.fixture(autouse=True)
+def _bits():
+    with ctx.workprec(128):
+        yield
+
+
+def sampled(sigma, q, steps):
+    return repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
+
+
+def log_ratio(x, mu, q):
+    return np.log(1 - q + q * np.exp(mu * x - mu * mu / 2))
+
+
+def moment(t, mu, q, way):
+    """The moment by the trapezoid rule in floats, on a grid far finer than that of the proof."""
+    x, step = np.linspace(-16, 16 + 3 * mu * (1 + t.real), 40_001, retstep=True)
+    power = {"remove": 1 + t, "add": -t, "replace": 1 + t}[way] * log_ratio(x, mu, q)
+    if way == "replace":
+        power = power - t * log_ratio(-x, mu, q)
+    return complex(np.exp(power - x * x / 2).sum() * step / math.sqrt(2 * math.pi))
+
+
+def ratio(x, mu, q):
+    return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
+
+
+def gaussian_delta(epsilon, mu):
+    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+
+
+def exact_delta(epsilon, mu, q, way, other):
+    """delta of one sampled Gaussian and one Gaussian of mean `other`, by one integral."""
+
+    def part(x):
+        if way == "remove":
+            density, loss = ratio(x, mu, q), mp.log(ratio(x, mu, q))
+        elif way == "add":
+            density, loss = mp.mpf(1), -mp.log(ratio(x, mu, q))
+        else:
+            density = ratio(x, mu, q)
+            loss = mp.log(ratio(x, mu, q) / ratio(-x, mu, q))
+        return mp.npdf(x) * density * gaussian_delta(epsilon - loss, other)
+
+    step = mp.mpf(1) / 16  # the error of the trapezoid rule is below 1e-30
+    return step * mp.fsum(part(n * step) for n in range(-200, 240))
+
+
+PAIRS = [(0.8, 0.3, 0.5), (2.0, 0.01, 0.3), (0.1, 0.5, 0.05)]
+
+
+def bound(way, mu, q, other, epsilon, limit):
+    part = _contour.SampledGaussian(arb(mu) ** 2, q, way)
+    total = _contour.Sum(((part, 1),), arb(other) ** 2)
+    return total.delta(arb(epsilon), arb(limit), WORK)
+
+
+@pytest.mark.parametrize("way", ["remove", "add", "replace"])
+@pytest.mark.parametrize(("mu", "q", "other"), PAIRS)
+def test_a_bound_is_just_above_the_exact_delta(mu, q, other, way):
+    with mp.workdps(30):
+        epsilon = 1.5 * other
+        exact = exact_delta(mp.mpf(epsilon), mp.mpf(mu), mp.mpf(q), way, mp.mpf(other))
+        # the limit is below every value that is proven from one real t
+        found = mp.mpf(float(bound(way, mu, q, other, epsilon, float(exact))))
+    assert exact * (1 - mp.mpf(10) ** -15) <= found <= exact * (1 + mp.mpf(10) ** -11)
+
+
+@pytest.mark.parametrize("way", ["remove", "add", "replace"])
+@pytest.mark.parametrize(("mu", "q", "c"), [(0.8, 0.3, 3.5), (2.5, 1e-3, 6.0), (0.05, 0.4, 70.0)])
+def test_nodes_enclose_the_moments_even_if_they_are_too_few(mu, q, c, way):
+    part = _contour.SampledGaussian(arb(mu) ** 2, q, way)
+    edge = 8 * c
+    plan = part.plan(c, edge, 30.0)
+    for grid in (plan, _contour._Grid(2 * plan.step, plan.first // 2, plan.last // 2)):
+        nodes = part.nodes(c, edge, grid)
+        plain = sum(nodes.weights, arb(0))
+        for w in (0.0, edge / 3, edge):
+            found = sum(
+                (a * acb(0, b * w).exp() for a, b in zip(nodes.weights, nodes.losses, strict=True)),
+                acb(0),
+            )
+            exact = moment(complex(c, w), mu, q, way)
+            off = abs(complex(float(found.real), float(found.imag)) - exact)
+            assert off <= float(nodes.error) + 1e-13 * float(plain)
+    assert part.nodes(c, edge, plan).error < 1e-12 * plain
+
+
+@pytest.mark.parametrize("way", ["remove", "add", "replace"])
+@pytest.mark.parametrize(("mu", "q", "c"), [(0.8, 0.3, 3.5), (2.5, 1e-2, 2.0)])
+def test_decay_bounds_all_larger_frequencies(mu, q, c, way):
+    part = _contour.SampledGaussian(arb(mu) ** 2, q, way)
+    for edge in (2.0 * c, 8.0 * c):
+        plan = part.plan(c, edge, 30.0)
+        log_decay, shift = part.rough_decay(c, edge, 3.0)
+        found = part.decay(c, edge, plan, shift)
+        plain = sum(part.nodes(c, 0.0, plan).weights, arb(0))
+        assert float((found / plain).log()) == pytest.approx(log_decay, abs=1e-3)
+        for w in (edge, 1.5 * edge, 4 * edge):
+            exact = abs(moment(complex(c, w), mu, q, way))
+            assert exact <= float(found) + 1e-13 * float(plain)
+
+
+def test_the_quadrature_bound_is_not_smaller_than_its_theorem(monkeypatch):
+    # on one line Im z = y: 2 * integral of |phi f| / (exp(2 pi y / h) - 1)
+    mu, q, c, w, step, level = 0.8, 0.3, 3.5, 10.0, 0.25, 8
+    monkeypatch.setattr(_contour, "_CELLS", 1600)  # the cells themselves add little
+    monkeypatch.setattr(_contour, "_path", lambda _h, sizes, *_: ([level] * sizes.shape[1], 0.0))
+    part = _contour.SampledGaussian(arb(mu) ** 2, q, "remove")
+    grid = _contour._Grid(step, -50, 60)
+    edges = np.array([grid.step * -50.5, grid.step * 60.5])
+    y = float(part._rough_sizes(edges, c, 0.0, w)[0][level, 0])
+    x, fine = np.linspace(-12.0, 15.0, 100_001, retstep=True)
+    z = x + 1j * y
+    values = np.exp((1 + c - 1j * w) * log_ratio(z, mu, q) - z * z / 2)
+    size = np.abs(values).sum() * fine / math.sqrt(2 * math.pi)
+    theorem = 2 * size / math.expm1(2 * math.pi * y / step)
+    found = float(part.nodes(c, w, grid).error)
+    assert theorem <= found <= 1.5 * theorem
+
+
+def test_the_headline_is_proven_in_every_relation():
+    for relation, sigma in ((ADD, 1.41462), (SPECIAL, 1.41462), (ONE, 2.36441)):
+        ask = dict(delta=1e-5, relation=relation, notion="contour")
+        assert can_prove(sampled(sigma, 0.01, 1000), relation=relation, notion="contour")
+        assert proves(sampled(sigma, 0.01, 1000), epsilon=1.0, **ask)
+        assert not proves(sampled(sigma, 0.01, 1000), epsilon=1 - 1e-5, **ask)
+        assert not proves(sampled(sigma * (1 - 1e-5), 0.01, 1000), epsilon=1.0, **ask)
+        assert not proves(sampled(sigma, 0.01, 1001), epsilon=1.0, **ask)
+        assert not proves(sampled(sigma, 0.01 * (1 + 1e-4), 1000), epsilon=1.0, **ask)
+        assert not proves(sampled(sigma, 0.01, 1000), epsilon=1.0, size=2, **ask)
+        assert not proves(sampled(sigma, 0.01, 1000), epsilon=1.0, **ask | {"delta": 9.999e-6})
+    ask = dict(epsilon=1.0, delta=1e-5, notion="contour")
+    assert not proves(sampled(1.41462, 0.01, 1000), relation=ONE, **ask)
+
+
+def some_plans(count, seed):
+    rng = random.Random(seed)
+    while count:
+        q, steps = 10 ** rng.uniform(-3, math.log10(0.5)), round(10 ** rng.uniform(0.5, 5))
+        sigma, delta = 10 ** rng.uniform(0, math.log10(20)), 10 ** rng.uniform(-12, -3)
+        plan = sampled(sigma, q, steps)
+        found = account(plan, notion="contour").answer(delta=delta)
+        if 0 < found.value < math.inf and found.error < 1e-8:
+            count -= 1
+            yield plan, found.value, delta
+
+
+@pytest.mark.parametrize(("plan", "epsilon", "delta"), list(some_plans(6, 5)))
+def test_random_plans_are_proven_and_smaller_epsilons_refused(plan, epsilon, delta):
+    found = account(plan, notion="contour").guarantee(delta=delta, certify=True)
+    assert found.certified
+    assert epsilon <= found.epsilon <= epsilon * (1 + 1e-9)
+    assert not proves_guarantee(replace(found, epsilon=epsilon * (1 - 1e-6)))
+
+
+MIXED = compose(
+    sampled(1.5, 0.02, 300),
+    sampled(4.0, 0.1, 50),
+    repeat(Gaussian(9.0), 5),
+    repeat(PureDP(0.05), 3),
+    ApproximateDP(0.1, 1e-7),
+    RandomizedResponse(0.2, 4),
+)
+
+
+def test_a_heterogeneous_sum_is_proven():
+    found = account(MIXED).guarantee(delta=1e-5, certify=True)
+    assert (found.certified, found.notion) == (True, "contour")
+    assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-6)))
+    assert not proves_guarantee(replace(found, delta=1e-7))  # the claim alone fails as often
+    assert not can_prove(MIXED, relation=ONE, notion="contour")
+    cells = repeat(parallel(sampled(2.0, 0.1, 1), Gaussian(1.0)), 2)
+    assert not can_prove(cells, relation=ADD, notion="contour")
+
+
+def test_basic_composition_proves_a_total_variation():
+    plan = sampled(0.6, 1e-4, 5)
+    ask = dict(relation=ADD, notion="contour")
+    assert proves(plan, epsilon=0.0, delta=5 * 1e-4, **ask)
+    assert not proves(plan, epsilon=0.0, delta=1e-4, **ask)
+
+
+def test_an_epsilon_above_every_loss_has_no_delta_in_that_direction():
+    total = _contour.Sum(((_contour.SampledGaussian(arb(1), 0.1, "add"), 10),), arb(0))
+    largest = -10 * math.log1p(-0.1)
+    assert total.delta(arb(largest + 1e-9), arb(0), WORK) == 0
+    assert total.delta(arb(largest - 1e-9), arb(0), WORK) != 0
+
+
+# -- changed code must not prove --------------------------------------------------------
+
+
+def proof_of_the_headline():
+    # the exact delta is 1e-5 (1 + 6e-6), so that only wrong code proves 1e-5
+    return proves(
+        sampled(1.41461, 0.01, 1000), epsilon=1.0, delta=1e-5, relation=ADD, notion="contour"
+    )
+
+
+def test_a_wrong_direction_is_rejected(monkeypatch):
+    assert not proof_of_the_headline()
+    swapped = {"remove": _contour._FACTORS["add"], "add": _contour._FACTORS["add"]}
+    monkeypatch.setattr(_contour, "_FACTORS", swapped)
+    assert proof_of_the_headline()
+
+
+def test_a_dropped_tail_is_rejected(monkeypatch):
+    # few frequencies, and no dummy Gaussian: the tail is most of the bound
+    part = _contour.SampledGaussian
+    monkeypatch.setattr(part, "rough_decay", lambda *_: (-1e3, 0.5))
+    mu, q, other = PAIRS[0]
+    with mp.workdps(30):
+        exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
+
+    def with_frequencies(count):
+        monkeypatch.setattr(_contour._Line, "_last", lambda self, *_: (count - 2) * self.step)
+        return float(bound("remove", mu, q, other, 1.0, float(exact)))
+
+    assert exact <= min(map(with_frequencies, range(3, 12)))
+    monkeypatch.setattr(part, "decay", lambda *_: arb(0))
+    assert min(map(with_frequencies, range(3, 12))) < exact
+
+
+def test_the_sign_of_the_alias_terms_is_tested(monkeypatch):
+    # nodes in the middle of the steps give alias terms of alternating sign
+    monkeypatch.setattr(_contour, "_DIGITS", 3.0)
+    mu, q, other = PAIRS[0]
+    with mp.workdps(30):
+        exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
+    ask = ("remove", mu, q, other, 1.0, float(exact))
+    assert exact <= float(bound(*ask))
+    part = _contour.SampledGaussian(arb(mu) ** 2, q, "remove")
+    total = _contour.Sum(((part, 1),), arb(other) ** 2)
+    line = _contour._Line(total, 1.0, math.log(float(exact)))
+    line.place(WORK)
+
+    def rule(first):
+        total = 0.0
+        for n in range(400):
+            t = complex(line.c, line.step * (n + first))
+            size = moment(t, mu, q, "remove") * np.exp(other**2 * t * (t + 1) / 2 - t)
+            total += (size / (t * (t + 1))).real * (0.5 if n + first == 0 else 1)
+            if abs(size) < 1e-20:
+                break
+        return total * line.step / math.pi
+
+    assert rule(0.5) < exact < rule(0)
+
+
+# -- certificates -----------------------------------------------------------------------
+
+
+HEADLINE = ["--epsilon", "1", "--delta", "1e-5", "-q", "0.01", "--steps", "1000"]
+
+
+@pytest.fixture(scope="module")
+def headline(tmp_path_factory):
+    path = tmp_path_factory.mktemp("proof") / "proof.json"
+    ran = CliRunner().invoke(runs.sigma, [*HEADLINE, "--certificate", str(path), "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.output)["certified"] is True
+    return json.loads(path.read_text())
+
+
+def verified(form, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(form))
+    return CliRunner().invoke(runs.verify, [str(path)])
+
+
+def test_a_certificate_is_verified_from_the_file_alone(headline, tmp_path):
+    ran = verified(headline, tmp_path)
+    assert ran.exit_code == 0, ran.output
+    assert "certified" in ran.output
+    assert answers.verify(headline)["mechanism"] == headline["claim"]["mechanism"]
+
+
+def changed(form, path, value):
+    """Return the certificate with one value changed and a digest that matches."""
+    new = json.loads(json.dumps(form))
+    *parents, last = path
+    place = new
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return {**new, "digest": _digest(new)}
+
+
+STEP = ("claim", "mechanism", "mechanism")
+
+
+def test_every_changed_digit_is_refused(headline, tmp_path):
+    for path in (("claim", "epsilon"), (*STEP, "mechanism", "noise_multiplier")):
+        place = headline
+        for name in path:
+            place = place[name]
+        digits = repr(place)
+        for k, digit in enumerate(digits):
+            if digit in "0.":
+                continue
+            smaller = float(digits[:k] + str(int(digit) - 1) + digits[k + 1 :])
+            new = changed(headline, path, smaller)
+            # an old digest refuses all; a new one those that make the claim false
+            assert verified({**new, "digest": headline["digest"]}, tmp_path).exit_code == 2
+            if smaller < place * (1 - 1e-6):
+                assert verified(new, tmp_path).exit_code == 4
+
+
+def test_changes_in_the_unsafe_direction_are_refused(headline, tmp_path):
+    for path, value in (
+        (("claim", "delta"), 9.9999e-6),
+        (("claim", "relation"), "REPLACE_ONE"),
+        (("claim", "unit"), "2 records"),
+        (("claim", "mechanism", "count"), 1001),
+        ((*STEP, "sampling_probability"), 0.010001),
+        (("claim", "notion"), "gaussian"),
+        (("proof", "delta_at_most"), 9.9999e-6),
+        (("proof", "delta_at_most"), 1.1e-5),
+    ):
+        assert verified(changed(headline, path, value), tmp_path).exit_code == 4, path
+
+
+@pytest.mark.parametrize(
+    "form", [[], {}, {"schema": "other"}, {"claim": 1, "schema": 2, "theorem": 3, "proof": 4}]
+)
+def test_other_files_are_not_certificates(form, tmp_path):
+    ran = verified(form, tmp_path)
+    assert ran.exit_code == 2
+    assert "certificate" in ran.output
+
+
+def test_a_claim_that_is_not_proven_has_no_certificate(tmp_path):
+    guarantee = account(sampled(2.0, 0.1, 10), notion="contour").guarantee(delta=1e-5)
+    assert verify(certificate(guarantee)).certified
+    with pytest.raises(NotCertified):
+        certificate(replace(guarantee, epsilon=guarantee.epsilon * 0.99))
+    path = tmp_path / "proof.json"
+    for other in ("--batch", "--no-certify"):
+        ran = CliRunner().invoke(runs.sigma, [*HEADLINE, "--certificate", str(path), other])
+        assert ran.exit_code == 2
+        assert not path.exists()
+
+
+def test_plans_are_certified_by_default():
+    found = answers.epsilon(
+        {"noise_multiplier": 2.0, "delta": 1e-6, "sampling_probability": 0.05, "steps": 200}
+    )
+    assert found["certified"] is True
+    assert found["notion"] == "contour"
