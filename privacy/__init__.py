@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from privacy.mechanisms import (
         ApproximateDP,
         DiscreteLaplace,
+        FiniteMechanism,
         Gaussian,
         Laplace,
         Mechanism,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         UnsupportedMechanism,
         ZeroConcentratedDP,
         compose,
+        from_pmfs,
         mechanism_from_json,
         parallel,
         register_mechanism,
@@ -92,6 +94,7 @@ __all__ = [
     "DiscreteLaplace",
     "DiscretePair",
     "Factorization",
+    "FiniteMechanism",
     "Gaussian",
     "Guarantee",
     "IndividualBudget",
@@ -125,6 +128,7 @@ __all__ = [
     "discrete_laplace",
     "epsilon_from_rho",
     "float_gaussian_for_simulation",
+    "from_pmfs",
     "limit_contributions",
     "load_plan",
     "max_sampling_probability",
@@ -164,9 +168,9 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace Gaussian Laplace Mechanism PoissonSampled PureDP "
-    "RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose mechanism_from_json "
-    "parallel register_mechanism repeat user_level",
+    "mechanisms": "ApproximateDP DiscreteLaplace FiniteMechanism Gaussian Laplace Mechanism "
+    "PoissonSampled PureDP RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose "
+    "from_pmfs mechanism_from_json parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

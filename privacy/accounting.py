@@ -31,13 +31,14 @@ from privacy.mechanisms.base import brief
 from privacy.names import suggests_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "approximate"]
+Notion = Literal["tightest", "zcdp", "rdp", "gaussian", "contour", "pld", "approximate"]
 
 # In the order in which "tightest" tries them: closed forms first, moment bounds last.
 NOTION_MODULES = {
     "gaussian": "privacy.notions.gaussian",
     "approximate": "privacy.notions.approximate",
     "contour": "privacy.notions.contour",
+    "pld": "privacy.notions.privacy_loss",
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
@@ -60,8 +61,8 @@ def account(
     mechanism
         What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
     notion
-        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"zcdp"``,
-        ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
+        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"``,
+        ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
     relation
         The neighboring relation.
     orders
@@ -129,7 +130,8 @@ def check_notion(notion: object) -> None:
 
 _OTHER_NAMES = {
     **dict.fromkeys(("rdp", "renyi", "rényi"), "rdp"),
-    **dict.fromkeys(("pld", "prv", "fft", "exact"), "contour"),
+    **dict.fromkeys(("prv", "fft"), "pld"),
+    "exact": "contour",
     **dict.fromkeys(("gdp", "fdp", "gaussian", "analytic"), "gaussian"),
     **dict.fromkeys(("cdp", "zcdp", "rho"), "zcdp"),
     **dict.fromkeys(("pure", "dp", "epsilon_delta", "approximate"), "approximate"),
@@ -227,6 +229,11 @@ def _tightest(mechanism: Mechanism, relation: NeighboringRelation) -> "TightestC
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
+        if curve.notion == "pld" and members and members[-1].notion == "contour":
+            # the same profile: by the integral, or on a grid if the losses have atoms
+            if not getattr(curve, "kinked", False):
+                continue
+            members.pop()
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break

@@ -25,8 +25,7 @@ from privacy.mechanisms import (
     UnsupportedMechanism,
     ZeroConcentratedDP,
 )
-from privacy.mechanisms.base import brief
-from privacy.mechanisms.claims import check_relation
+from privacy.mechanisms.base import brief, check_relation
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 

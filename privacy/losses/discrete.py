@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
 
 _LARGEST_LOSS = 600.0  # the contour method does not support larger losses
+_WAYS: tuple["Direction", "Direction"] = ("remove", "add")
 _ROUNDING = 32  # error bound on a log probability or a loss, in units in the last place
 
 
@@ -59,6 +60,14 @@ class DiscretePair(LossPair):
     def mass_at_infinity(self) -> float:
         """Probability of an infinite loss; the same in both directions."""
         return 0.0
+
+    def directed(self, direction: "Direction") -> Atoms:
+        """Return the finite losses in one direction."""
+        return self.atoms() if direction == "remove" else self.atoms().reversed()
+
+    def infinite(self, direction: "Direction") -> float:
+        """Return the probability of an infinite loss in one direction."""
+        return self.mass_at_infinity
 
     @property
     def claim(self) -> tuple[float, float]:
@@ -107,7 +116,7 @@ class SampledDiscretePair(DiscretePair):
     def atoms(self) -> Atoms:
         """Return the losses log(1 - q + q e^loss) and their log probabilities."""
         inner, q = self.inner.atoms(), self.q
-        losses = tuple(_rounded_out(log_mixture(loss, q), loss) for loss in inner.loss)
+        losses = tuple(rounded_out(log_mixture(loss, q), loss) for loss in inner.loss)
         each = zip(inner.reversed().log_probability, losses, strict=True)
         return Atoms(tuple(log_q + loss for log_q, loss in each), losses)
 
@@ -126,7 +135,7 @@ class SampledDiscretePair(DiscretePair):
         return SampledDiscretePair(self.inner, math.nextafter(self.q * sampling_probability, 1.0))
 
 
-def _rounded_out(sampled: float, loss: float) -> float:
+def rounded_out(sampled: float, loss: float) -> float:
     """Return a sampled loss rounded away from 0, which bounds the exact one in absolute value."""
     away = sampled * (1 + 16 * U)
     return math.copysign(max(abs(away), math.ulp(0.0)), loss) if loss else 0.0
@@ -148,8 +157,7 @@ def _largest(pair: DiscretePair) -> float:
 
 @lru_cache(maxsize=256)
 def _directed(pair: DiscretePair, direction: "Direction") -> Atoms:
-    atoms = pair.atoms()
-    return atoms if direction == "remove" else atoms.reversed()
+    return pair.directed(direction)
 
 
 @dataclass(frozen=True)
@@ -165,9 +173,10 @@ class DiscreteProfile(Profile):
 
     def log_delta(self, epsilon: float) -> float:
         """Return an upper bound on log delta in the worse direction."""
-        finite = max(_sum(_directed(self.pair, way), epsilon) for way in ("remove", "add"))
-        mass = self.pair.mass_at_infinity
-        delta = mass + (1 - mass) * finite
+        delta = 0.0
+        for way in _WAYS:
+            mass = self.pair.infinite(way)
+            delta = max(delta, mass + (1 - mass) * _sum(_directed(self.pair, way), epsilon))
         if delta <= 0:
             return -math.inf
         return min(0.0, math.log(delta) + 16 * U * (1 + abs(math.log(delta))))
@@ -196,7 +205,7 @@ class DiscreteModel:
 
     def lost(self, direction: "Direction") -> float:
         """Return the mass at infinity."""
-        return self.pair.mass_at_infinity
+        return self.pair.infinite(direction)
 
     def nodes(self, direction: "Direction", t: float) -> "LossNodes":
         """Return the atoms."""

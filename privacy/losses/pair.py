@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the closed forms run without numpy
     from privacy.losses.divergences import Divergence
+    from privacy.losses.lattice import GridLoss
     from privacy.losses.profiles import Profile
-    from privacy.losses.quadrature import LossModel
+    from privacy.losses.quadrature import Direction, LossModel
 
 
 class Loss:
@@ -64,6 +65,38 @@ class LossPair(Loss):
     def exact_model(self) -> bool:
         """Whether `model` is that of this pair, not of a slightly worse one."""
         return True
+
+    @property
+    def gridded(self) -> bool:
+        """Whether `on_grid` supports the pair."""
+        from privacy.losses.grids import supports
+
+        return supports(self)
+
+    def on_grid(
+        self,
+        direction: "Direction",
+        step: float,
+        log_tail: float,
+        tilt: float,
+        floor: float,
+        *,
+        upper: bool,
+    ) -> "GridLoss":
+        """Return an upper or a lower bound of the pair on a grid of losses.
+
+        Parameters
+        ----------
+        log_tail
+            Log of a probability under P that may be moved to infinity (or omitted).
+        tilt
+            The tilt at which a lower bound is to be tight.
+        floor
+            Losses below may be raised to it (or omitted).
+        """
+        from privacy.losses.grids import on_grid
+
+        return on_grid(self, direction, step, log_tail, tilt, floor, upper=upper)
 
     def sampled(self, sampling_probability: float) -> "LossPair | None":
         """Return ((1 - q) Q + q P, Q) when removing and (P, (1 - q) P + q Q) when adding."""

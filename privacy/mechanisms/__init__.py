@@ -27,6 +27,7 @@ from privacy.mechanisms.combinators import (
     repeat,
 )
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
+from privacy.mechanisms.finite import FiniteMechanism, from_pmfs
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.serialization import mechanism_from_json
@@ -38,6 +39,7 @@ __all__ = [
     "Cells",
     "Composed",
     "DiscreteLaplace",
+    "FiniteMechanism",
     "Gaussian",
     "GroupSampled",
     "Laplace",
@@ -51,6 +53,7 @@ __all__ = [
     "ZeroConcentratedDP",
     "checked",
     "compose",
+    "from_pmfs",
     "mechanism_from_json",
     "parallel",
     "register_mechanism",

@@ -125,7 +125,8 @@ def _written(mechanism: Mechanism, levels: int) -> str:
         if isinstance(value, Mechanism):
             given.append(_written(value, levels - 1) if levels else "...")
         elif isinstance(value, tuple):
-            given.append(f"{len(value)} parts")
+            parts = bool(value) and isinstance(value[0], Mechanism)
+            given.append(f"{len(value)} parts" if parts else f"{field.name}={len(value)} values")
         elif value != field.default:
             given.append(f"{field.name}={value}")
     return f"{type(mechanism).__name__}({', '.join(given)})"
@@ -138,6 +139,18 @@ def unproven(
     return UnsupportedMechanism(
         f"No proven bound for {brief(mechanism)} under {relation}. {reason}", mechanism=mechanism
     )
+
+
+def check_relation(claim: "Mechanism", relation: NeighboringRelation) -> None:
+    """Raise if a claim, which has a field `relation`, was proven for another relation."""
+    proven = getattr(claim, "relation", relation)
+    if proven is not relation:
+        raise unproven(
+            claim,
+            relation,
+            f"It was proven for {proven}. Use that relation, or restate the claim for "
+            "this one by group privacy.",
+        )
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from privacy.mechanisms.base import (
     Mechanism,
     UnsupportedMechanism,
     brief,
+    check_relation,
     freeze,
     register_mechanism,
-    unproven,
 )
 from privacy.mechanisms.combinators import repeat
 from privacy.names import suggests_field_names
@@ -155,19 +155,6 @@ class ZeroConcentratedDP(Mechanism):
     def for_group(self, size: int) -> "ZeroConcentratedDP":
         """Return size^2 * rho (Bun and Steinke 2016, Proposition 1.9)."""
         return replace(self, rho=_scaled(self.rho, size * size))
-
-
-def check_relation(
-    claim: PureDP | ApproximateDP | ZeroConcentratedDP, relation: NeighboringRelation
-) -> None:
-    """Raise if the claim was proven for another relation."""
-    if claim.relation is not relation:
-        raise unproven(
-            claim,
-            relation,
-            f"It was proven for {claim.relation}. Use that relation, or restate the claim for "
-            "this one by group privacy.",
-        )
 
 
 def _scaled(value: float, size: int | Fraction) -> float:

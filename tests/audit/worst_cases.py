@@ -70,6 +70,14 @@ def approximate(mechanism, relation, rng, runs, weaker):
     return np.where(fails[0], -HUGE, zero), np.where(fails[1], HUGE, one)
 
 
+def finite(mechanism, relation, rng, runs, weaker):
+    """Draw outputs from q and from p."""
+    with np.errstate(divide="ignore"):
+        ratio = np.clip(np.log(mechanism.p) - np.log(mechanism.q), -HUGE, HUGE)
+    outputs = (rng.choice(ratio.size, runs, p=law) for law in (mechanism.q, mechanism.p))
+    return tuple(ratio[output] for output in outputs)
+
+
 def concentrated(mechanism, relation, rng, runs, weaker):
     return normal(math.sqrt(2 * mechanism.rho) / weaker, rng, runs)
 
@@ -140,6 +148,7 @@ SIMULATED = {
     "Gaussian": gaussian,
     "Laplace": laplace,
     "DiscreteLaplace": discrete_laplace,
+    "FiniteMechanism": finite,
     "RandomizedResponse": randomized_response,
     "PureDP": pure,
     "ApproximateDP": approximate,
@@ -170,6 +179,8 @@ def cases():
         (dp.DiscreteLaplace(2.0, sensitivity=3), one),
         (dp.DiscreteLaplace(3.0, sensitivity=2, replace_sensitivity=3), replace),
         (dp.repeat(thinned(dp.DiscreteLaplace(1.0, sensitivity=2), 0.5), 3), special),
+        (dp.from_pmfs([0.7, 0.2, 0.1], [0.3, 0.2, 0.5]), one),
+        (dp.from_pmfs([0.6, 0.35, 0.05, 0.0], [0.5, 0.3, 0.0, 0.2], relation=replace), replace),
         (dp.PureDP(0.7), one),
         (dp.ApproximateDP(0.7, 0.01, relation=special), special),
         (dp.ZeroConcentratedDP(0.1), one),

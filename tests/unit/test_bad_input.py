@@ -339,7 +339,7 @@ def test_unknown_notion(notion):
 
 @pytest.mark.parametrize(
     ("other", "ours"),
-    [("renyi", "rdp"), ("RDP", "rdp"), ("pld", "contour"), ("PRV", "contour"), ("gdp", "gaussian")],
+    [("renyi", "rdp"), ("RDP", "rdp"), ("PLD", "pld"), ("PRV", "pld"), ("gdp", "gaussian")],
 )
 def test_a_notion_by_its_name_elsewhere(other, ours):
     with pytest.raises(ValueError, match=rf"Did you mean '{ours}'\?"):
@@ -454,8 +454,8 @@ def test_a_notion_without_a_rule_names_those_that_have_one():
     with pytest.raises(dp.UnsupportedMechanism) as caught:
         dp.account(SAMPLED, notion="zcdp")
     refusal = caught.value
-    assert str(refusal).endswith("Use notion 'approximate' or 'contour' or 'rdp'.")
-    assert refusal.alternatives == ("approximate", "contour", "rdp")
+    assert str(refusal).endswith("Use notion 'approximate' or 'contour' or 'pld' or 'rdp'.")
+    assert refusal.alternatives == ("approximate", "contour", "pld", "rdp")
     assert (refusal.mechanism, refusal.notion) == (SAMPLED, "zcdp")
     for notion in refusal.alternatives:
         dp.account(SAMPLED, notion=notion)
@@ -500,7 +500,7 @@ REFUSALS = {
         lambda: dp.account(ZEROED, notion="gaussian", relation="REPLACE_SPECIAL"),
         ZEROED,
         "gaussian",
-        ("approximate", "contour", "zcdp", "rdp"),
+        ("approximate", "contour", "pld", "zcdp", "rdp"),
     ),
     "parallel by contour": (
         lambda: dp.account(dp.parallel(GAUSSIAN, dp.Laplace(1.0)), notion="contour"),
@@ -520,7 +520,7 @@ REFUSALS = {
         lambda: dp.account(dp.repeat(GAUSSIAN, 2), notion="approximate"),
         dp.repeat(GAUSSIAN, 2),
         "approximate",
-        ("gaussian", "contour", "zcdp", "rdp"),
+        ("gaussian", "contour", "pld", "zcdp", "rdp"),
     ),
     "sums in cells": (
         lambda: dp.account(

@@ -55,14 +55,14 @@ def exact_delta(right, count, epsilon):
     )
 
 
-@pytest.mark.parametrize("notion", ["tightest", "approximate", "contour", "rdp", "zcdp"])
+@pytest.mark.parametrize("notion", ["tightest", "approximate", "contour", "pld", "rdp", "zcdp"])
 @pytest.mark.parametrize("count", [1, 12])
 def test_a_custom_mechanism_is_accounted(notion, count):
     run = dp.repeat(TruncatedCoin(0.6), count)
     found = dp.account(run, notion=notion).delta(0.5)
     truth = exact_delta(0.6, count, 0.5)
     assert found >= truth * (1 - 1e-12)
-    if notion in ("tightest", "contour"):
+    if notion in ("tightest", "contour", "pld"):
         assert found <= truth * (1 + 1e-5)
 
 
@@ -85,7 +85,7 @@ def test_a_custom_mechanism_in_json_and_plans():
     head = {"schema": "dpcalib.plan/1", "name": "bits", "budget": {"delta": 1e-6}}
     plan = dp.plan_from_json(head | {"part": [{"name": "coin", **run.to_json()}]})
     assert dict(plan.parts)["coin"] == run
-    assert dp.support_matrix()["TruncatedCoin"] == ("approximate", "contour", "zcdp", "rdp")
+    assert dp.support_matrix()["TruncatedCoin"] == ("approximate", "contour", "pld", "zcdp", "rdp")
 
 
 def test_a_custom_mechanism_in_a_budget():

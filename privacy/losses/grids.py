@@ -1,0 +1,355 @@
+"""Dominating pairs on a grid of losses: upper and lower bounds, in each direction.
+
+The loss of a density is monotone in the noise, so that each cell of the grid is an interval of the
+noise. Gauss-Legendre panels give its probabilities under P and Q without cancellation.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from privacy.losses.densities import log_mixture, refuse_beyond
+from privacy.losses.discrete import Atoms, DiscretePair
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.groups import GroupSampledGaussian
+from privacy.losses.laplace import LaplacePair, SampledLaplacePair
+from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells
+from privacy.losses.mixtures import AgainstNormal, SampledGaussian
+from privacy.losses.pair import LossPair
+from privacy.losses.quadrature import Array, Direction, Index
+from privacy.losses.trapezoid import NormalMixtures
+from privacy.numerics.rounding import U
+
+_WIDEST = 0.05  # of a panel, in standard deviations or scales
+_NARROW = 0.02  # width, relative to the default one, below which two nodes are enough
+_MOST_PANELS = 2**16  # of the default width
+_LARGEST = 1e5  # largest distance of two noises, in standard deviations or scales
+_LONGEST = 10_000  # largest number of steps of the own lattice of a discrete pair
+_QUADRATURE = 1e-12  # relative error of four nodes on such a panel
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One direction of a pair whose loss is monotone in a real noise z.
+
+    Attributes
+    ----------
+    loss
+        The loss at z.
+    log_density
+        The log density of P, from z and its loss.
+    low, high
+        The range of z that is divided.
+    width
+        Largest width of a panel.
+    atoms
+        Atoms, each a probability under P and a loss.
+    below, above
+        Upper bounds on the probability under P of z < low and z > high.
+    supremum
+        The largest loss.
+    inverse
+        The z at a loss, if there is a closed form.
+    """
+
+    loss: Callable[[Array], Array]
+    log_density: Callable[[Array, Array], Array]
+    low: float
+    high: float
+    width: float
+    atoms: tuple[tuple[float, float], ...] = ()
+    below: float = 0.0
+    above: float = 0.0
+    supremum: float = math.inf
+    inverse: Callable[[Array], Array] | None = None
+
+
+def supports(pair: LossPair) -> bool:
+    """Return whether a pair is discrete or has a loss that is monotone in a real noise."""
+    if isinstance(pair, LaplacePair | SampledLaplacePair):
+        return pair.distance < _LARGEST
+    if isinstance(pair, GaussianPair):
+        return pair.mu < _LARGEST
+    if isinstance(pair, DiscretePair):
+        return pair.claim[0] < _LARGEST
+    return isinstance(pair.model, NormalMixtures)
+
+
+def on_grid(
+    pair: LossPair,
+    direction: Direction,
+    step: float,
+    log_tail: float,
+    tilt: float,
+    floor: float,
+    *,
+    upper: bool,
+) -> GridLoss:
+    """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`."""
+    if isinstance(pair, DiscretePair):
+        return _discrete(pair.directed(direction), pair.infinite(direction), step, upper=upper)
+    return _continuous(_noise(pair, direction, log_tail), step, tilt, floor, upper=upper)
+
+
+def spacing(pair: LossPair, direction: Direction) -> float:
+    """Return a distance whose divisors are good steps, since they put atoms on the grid; or 0."""
+    if isinstance(pair, DiscretePair):
+        lattice = own_lattice(pair, direction)
+        return 0.0 if lattice is None else lattice[0].step
+    if isinstance(pair, LaplacePair | SampledLaplacePair):
+        (_, low), (_, high) = _laplace(pair, direction).atoms
+        return abs(high - low)
+    return 0.0
+
+
+def own_lattice(pair: LossPair, direction: Direction) -> tuple[GridLoss, GridLoss] | None:
+    """Return an upper and a lower bound on a lattice that holds all losses of a discrete pair.
+
+    None if there is none. The sum of equal pairs is exact on their own lattice.
+    """
+    if not isinstance(pair, DiscretePair):
+        return None
+    atoms = pair.directed(direction)
+    loss = np.array(atoms.loss)
+    gaps = np.diff(np.unique(loss))
+    step = float(gaps[gaps > 1e-9 * gaps.max()].min()) if gaps.size else 0.0
+    if not step > 0:
+        return None
+    largest = float(loss.max())
+    place = (loss - largest) / step
+    off = float(np.abs(place - np.round(place)).max()) * step
+    if off > 1e-13 * float(np.abs(loss).max()) or -place.min() > _LONGEST:
+        return None
+    index = np.round(place - place.min()).astype(np.intp)
+    log_p = np.array(atoms.log_probability)
+    infinite = pair.infinite(direction)
+    mass = np.bincount(index, np.exp(log_p) * (1 - infinite)).astype(float)
+    rough = 64 * U * (1 + float(np.abs(log_p).max()))
+    blur = off + 16 * U * float(np.abs(loss).max())
+    start = largest - step * (mass.size - 1)
+    upper, lower = (
+        GridLoss(step, start, mass, infinite, side, rough, blur) for side in (True, False)
+    )
+    return upper, lower
+
+
+def _discrete(atoms: Atoms, infinite: float, step: float, *, upper: bool) -> GridLoss:
+    """Put atoms on a grid through the largest one."""
+    loss = np.array(atoms.loss)
+    mass = np.exp(np.array(atoms.log_probability)) * (1 - infinite)
+    largest = float(loss.max())
+    grid = from_atoms(mass, loss, step, largest, upper=upper, infinite=infinite)
+    rough = 64 * U * (1 + float(np.abs(np.array(atoms.log_probability)).max()))
+    return replace(grid, relative=grid.relative + rough)
+
+
+def _noise(pair: LossPair, direction: Direction, log_tail: float) -> Noise:
+    if isinstance(pair, LaplacePair | SampledLaplacePair):
+        return _laplace(pair, direction)
+    if isinstance(pair, GaussianPair):
+        return _normal(SampledGaussian(1.0, 1 / pair.mu), direction, log_tail)
+    model = pair.model
+    assert isinstance(model, NormalMixtures)  # `supports` refused the others
+    if isinstance(model, GroupSampledGaussian):
+        model = model.likely()
+    return _normal(model, direction, log_tail)
+
+
+def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noise:
+    """Return mixtures of standard normals; P(|z - center| > x) <= exp(-x^2 / 2)."""
+    shift = model.shift
+    span = shift * (model.most if isinstance(model, GroupSampledGaussian) else 1)
+    away = math.sqrt(-2 * min(log_tail, -40.0))
+    rising = direction == "remove" or model._side(direction) > 0
+    low, high = -away, away + (span if rising else 0.0)
+
+    away_lost = math.exp(-0.5 * away * away) * (1 + 1e-12) + model.lost(direction)
+    width = _WIDEST / max(1.0, shift)
+    side = 1 if direction == "remove" else -1
+
+    def loss(z: Array) -> Array:
+        if isinstance(model, AgainstNormal):
+            return side * model.log_ratio(z)
+        return model._log_densities(direction, z)[1]
+
+    def log_density(z: Array, loss: Array) -> Array:
+        if isinstance(model, AgainstNormal):  # the normal density, times the ratio
+            return -0.5 * z * z - _LOG_SQRT_2PI + (loss if side > 0 else 0.0)
+        return model._log_densities(direction, z)[0] - _LOG_SQRT_2PI
+
+    def inverse(loss: Array) -> Array:
+        return _log_excess(side * loss, model.sampling_probability) / shift + 0.5 * shift
+
+    return Noise(
+        loss,
+        log_density,
+        low,
+        high,
+        width,
+        below=away_lost,
+        above=away_lost,
+        supremum=model.supremum(direction),
+        inverse=inverse if isinstance(model, SampledGaussian) else None,
+    )
+
+
+def _log_excess(loss: Array, q: float) -> Array:
+    """Return y with log(1 - q + q e^y) = loss, which is only used to place panels."""
+    if q == 1:
+        return loss
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near = np.log(np.maximum((np.expm1(np.minimum(loss, 700.0)) + q) / q, 1e-300))
+    return np.asarray(np.where(loss < 500, near, loss - math.log(q)))
+
+
+def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> Noise:
+    """Return Laplace noise of scale 1: two atoms, and a density for noise between 0 and d."""
+    d = pair.distance
+    q = pair.q if isinstance(pair, SampledLaplacePair) else 1.0
+    side = 1 if direction == "remove" else -1
+
+    def loss(z: Array) -> Array:
+        return side * log_mixture(2 * z - d, q)
+
+    def log_density(z: Array, loss: Array) -> Array:
+        return (loss if side > 0 else 0.0) - z - math.log(2)
+
+    def inverse(loss: Array) -> Array:
+        return 0.5 * (_log_excess(side * loss, q) + d)
+
+    ends = log_mixture(np.array([-d, d]), q)
+    log_mass = np.array([0.0, -d]) - math.log(2)
+    mass = np.exp(log_mass + ends if side > 0 else log_mass)
+    atoms = tuple(zip(mass.tolist(), (side * ends).tolist(), strict=True))
+    return Noise(loss, log_density, 0.0, d, _WIDEST, atoms, inverse=inverse)
+
+
+def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: bool) -> GridLoss:
+    """Put a density and its atoms on one grid, through the largest atom."""
+    ends = noise.loss(np.array([noise.low, noise.high]))
+    rising = bool(ends[1] > ends[0])
+    start = max((loss for _, loss in noise.atoms), default=0.0)
+    bottom = max(float(ends.min()), min(floor, float(ends.max())))
+    first = math.floor((bottom - start) / step * (1 + 4 * U)) - 1
+    start += first * step
+    edges, index = _edges(noise, start, step, rising=rising)
+    log_p, parts = 0.0, []
+    wide = np.diff(edges) > _NARROW * noise.width
+    for some, count in ((wide, 4), (~wide, 2)):
+        if not some.any():
+            continue
+        weight, loss, depth = _panels(noise, edges[:-1][some], edges[1:][some], count)
+        cell = index[some]
+        low = cell < 0  # raised to the floor, or omitted
+        if low.any():
+            loss[low] = start
+            weight[low] *= upper
+            cell = np.maximum(cell, 0)
+        log_p = max(log_p, depth)
+        parts.append((weight, loss, cell))
+    relative = _QUADRATURE + 16 * U * (4 + log_p)
+    grids = [from_cells(parts, step, start, upper=upper, tilt=tilt, relative=relative)]
+    extra = [atom for atom in noise.atoms if atom[0] > 0]
+    infinite = 0.0
+    if upper:
+        least, most = (noise.below, noise.above) if rising else (noise.above, noise.below)
+        extra.append((least, float(ends.min())))
+        if noise.supremum < math.inf:
+            extra.append((most, noise.supremum))
+        else:
+            infinite = most
+    if extra := [(mass, max(loss, bottom)) for mass, loss in extra if mass > 0]:
+        mass, place = np.array(extra).T
+        grids.append(from_atoms(mass, place, step, grids[0].start, upper=upper))
+    whole = _together(grids)
+    return replace(whole, infinite=infinite)
+
+
+def _together(parts: list[GridLoss]) -> GridLoss:
+    """Return the sum of measures whose starts differ by whole steps."""
+    step = parts[0].step
+    start = min(part.start for part in parts)
+    offsets = [round((part.start - start) / step) for part in parts]
+    size = max(offset + part.mass.size for offset, part in zip(offsets, parts, strict=True))
+    refuse_beyond(MOST_CELLS, size)
+    mass = np.zeros(size)
+    for offset, part in zip(offsets, parts, strict=True):
+        mass[offset : offset + part.mass.size] += part.mass
+    blur = max(part.absolute for part in parts) + 8 * U * (abs(start) + size * step)
+    relative = max(part.relative for part in parts) + 2 * U
+    return GridLoss(step, start, mass, 0.0, parts[0].upper, relative, blur)
+
+
+def _edges(noise: Noise, start: float, step: float, *, rising: bool) -> tuple[Array, Index]:
+    """Return increasing ends of panels, none of which crosses a cell, and the cell of each.
+
+    Panels at losses below `start` are not divided by cells and have the cell -1.
+    """
+    span = noise.high - noise.low
+    count = math.ceil(min(span / noise.width, _MOST_PANELS)) + 1
+    z = np.linspace(noise.low, noise.high, count + 1)
+    place = (noise.loss(z) - start) / step
+    if not rising:
+        place = -place
+    lowest, highest = math.ceil(float(place[0])), math.floor(float(place[-1]))
+    if rising:
+        lowest = max(lowest, 0)
+    else:
+        highest = min(highest, 0)
+    refuse_beyond(MOST_CELLS, highest - lowest)
+    level = np.arange(lowest, highest + 1.0)
+    crossing = _crossings(noise, z, place, level, start, step if rising else -step)
+    edges = np.concatenate([z, crossing])
+    edges.sort()
+    edges = edges[np.append(True, np.diff(edges) > 0)]
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    # the number of crossings left of the middle counts the cells from the first one
+    passed = np.searchsorted(crossing, middle)
+    cell = lowest - 1 + passed if rising else -lowest - passed
+    return edges, np.maximum(cell, -1).astype(np.intp)
+
+
+def _crossings(
+    noise: Noise, z: Array, place: Array, level: Array, start: float, step: float
+) -> Array:
+    """Return where the loss is start + level step, from its inverse or by the secant method."""
+    if not level.size:
+        return level
+    place = np.maximum.accumulate(place)
+    interval = np.clip(np.searchsorted(place, level, side="right") - 1, 0, z.size - 2)
+    left, right = z[interval], z[interval + 1]
+    if noise.inverse is not None:
+        newer = np.clip(noise.inverse(start + level * step), left, right)
+        return np.asarray(np.maximum.accumulate(newer))
+    rise = np.maximum(place[interval + 1] - place[interval], 1e-300)
+    share = np.clip((level - place[interval]) / rise, 0.0, 1.0)
+    older, f_older = left, place[interval] - level
+    newer = left + share * (right - left)
+    for _ in range(3):
+        f_newer = (noise.loss(newer) - start) / step - level
+        gap = f_newer - f_older
+        with np.errstate(divide="ignore", invalid="ignore"):
+            move = np.nan_to_num(f_newer * (newer - older) / gap, nan=0.0, posinf=0.0, neginf=0.0)
+        older, f_older = newer, f_newer
+        newer = np.clip(newer - move, left, right)
+    return np.asarray(np.maximum.accumulate(newer))
+
+
+def _panels(noise: Noise, low: Array, high: Array, count: int) -> tuple[Array, Array, float]:
+    """Return weights and losses at Gauss-Legendre nodes of each panel, and the largest |log p|."""
+    x, weight = _legendre(count)
+    half = 0.5 * (high - low)[:, None]
+    z = (low[:, None] + half * (1 + x)).ravel()
+    loss = noise.loss(z)
+    log_p = noise.log_density(z, loss)
+    depth = float(np.abs(log_p).max())
+    return half * weight * np.exp(log_p).reshape(half.size, count), loss.reshape(-1, count), depth
+
+
+@lru_cache(maxsize=2)
+def _legendre(count: int) -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(count)

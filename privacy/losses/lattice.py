@@ -1,0 +1,535 @@
+"""Privacy loss distributions on an even grid, in one direction, and their composition.
+
+A `GridLoss` is a measure on losses start + k step. If it is `upper`, its delta is at least that of
+the pair that it was made from, also after composition; else it is at most that. Neither need be
+normalized: more mass, or mass at a larger loss, only increases delta. docs/theory/pld.md has the
+derivation.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from privacy.losses.densities import refuse_beyond
+from privacy.losses.quadrature import Array, Complex, Index
+from privacy.numerics.rounding import U
+
+MOST_CELLS = 2**21
+"""Most cells of a grid."""
+_ON_GRID = 1e-9  # distance from a loss of the grid, in steps, that counts as a rounding error
+_NEGLIGIBLE = 18.0  # log of the mass that counts / the mass beyond the window of a composition
+_LEAST = -36.0  # log of the least mass beyond the window that a tilt must resolve
+_STEEPEST = 1e4  # largest tilt
+_BESIDE = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])  # from a tilt, in 1 / standard deviations
+_BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts / that of the saddle point
+_DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
+
+
+@dataclass(frozen=True, eq=False)
+class GridLoss:
+    """A measure of privacy losses on an even grid: an upper or a lower bound of a pair.
+
+    Attributes
+    ----------
+    step
+        Distance of two losses.
+    start
+        The loss of the first mass.
+    mass
+        Probabilities under P.
+    infinite
+        Probability of an infinite loss.
+    upper
+        Whether its delta is at least that of the pair, else at most.
+    relative
+        Relative error bound on each mass.
+    absolute
+        Error bound on each loss.
+    """
+
+    step: float
+    start: float
+    mass: Array
+    infinite: float
+    upper: bool
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    @property
+    def loss(self) -> Array:
+        """The loss of each mass."""
+        return self.start + self.step * np.arange(self.mass.size)
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        """Return log sum mass e^(t loss), and the mean and variance of the tilted loss."""
+        tilted, log_moment = self.tilted(t)
+        place = np.arange(self.mass.size)
+        mean = float(tilted @ place)
+        variance = float(tilted @ (place - mean) ** 2)
+        return log_moment, self.start + mean * self.step, variance * self.step**2
+
+    def tilted(self, t: float) -> tuple[Array, float]:
+        """Return mass e^(t loss), normalized, and the log of its sum."""
+        weight = np.arange(self.mass.size, dtype=float)
+        if t > 0:
+            weight -= self.mass.size - 1
+        weight *= t * self.step
+        np.exp(weight, out=weight)
+        weight *= self.mass
+        total = float(weight.sum())
+        if not total > 0:
+            return np.zeros_like(self.mass), -math.inf
+        top = t * (self.start + (self.step * (self.mass.size - 1) if t > 0 else 0.0))
+        weight /= total
+        return weight, top + math.log(total)
+
+    def log_moments(self, t: Array) -> Array:
+        """Return log sum mass e^(t loss) for each t."""
+        return np.array([self.tilted(float(each))[1] for each in t])
+
+    def trimmed(self) -> Self:
+        """Return the measure without empty cells at the ends."""
+        kept = np.flatnonzero(self.mass)
+        if not kept.size:
+            return replace(self, mass=self.mass[:1])
+        first, last = int(kept[0]), int(kept[-1]) + 1
+        return replace(self, start=self.start + first * self.step, mass=self.mass[first:last])
+
+
+def from_atoms(
+    mass: Array, loss: Array, step: float, start: float, *, upper: bool, infinite: float = 0.0
+) -> GridLoss:
+    """Put atoms on a grid that has a loss at `start`.
+
+    For an upper bound, an atom is divided between its two neighbors on the grid so that its mass
+    under P and under Q is kept (connect the dots, Doroshenko et al. 2022, arXiv 2207.04380). For a
+    lower bound, its loss is rounded down.
+
+    Parameters
+    ----------
+    mass, loss
+        Probability under P and loss of each atom; relative errors of a few units in the last
+        place.
+    """
+    place = np.floor((loss - start) / step + _ON_GRID)
+    first, last = float(place.min()), float(place.max())
+    refuse_beyond(MOST_CELLS, last - first)
+    index = (place - first).astype(np.intp)
+    start += first * step
+    rest = np.clip(loss - (start + index * step), 0.0, step)
+    size = int(last - first) + 2
+    down, up = _divided(mass, rest, step) if upper else (mass, np.zeros_like(mass))
+    total = np.bincount(index, down, size) + np.bincount(index + 1, up, size).astype(float)
+    blur = 16 * U * (float(np.abs(loss).max()) + abs(start)) + (0.0 if upper else _ON_GRID * step)
+    return GridLoss(step, start, total, infinite, upper, 16 * U, blur).trimmed()
+
+
+def _divided(mass: Array, rest: Array, step: float) -> tuple[Array, Array]:
+    """Return the masses at both ends of a cell that keep the mass at `rest` under P and Q."""
+    whole = -math.expm1(-step)
+    up = mass * (-np.expm1(-rest) / whole)
+    return mass * (np.exp(-rest) * -np.expm1(rest - step) / whole), up
+
+
+def from_cells(
+    panels: Sequence[tuple[Array, Array, Index]],
+    step: float,
+    start: float,
+    *,
+    upper: bool,
+    tilt: float,
+    relative: float,
+) -> GridLoss:
+    """Put quadrature nodes of a density on the grid.
+
+    Parameters
+    ----------
+    panels
+        P-weights and losses of nodes, one row per panel, and the cell of each panel, which is from
+        start + cell step to start + (cell + 1) step.
+    tilt
+        For a lower bound, the tilt at which it is to be tight.
+    relative
+        Relative error bound on the integrals over the cells.
+    """
+    size = max(int(cell.max()) for *_, cell in panels) + 2
+    largest = max(float(np.abs(loss).max()) for _, loss, _ in panels)
+    blur = 32 * U * (largest + abs(start))
+    rests = [(weight, loss - (start + cell[:, None] * step), cell) for weight, loss, cell in panels]
+    if upper:
+        total = np.zeros(size)
+        for weight, rest, cell in rests:
+            down, up = _divided(weight, np.maximum(rest, 0.0), step)
+            total += _gathered(cell, down, size) + _gathered(cell + 1, up, size)
+        return GridLoss(step, start, np.maximum(total, 0.0), 0.0, upper, relative, blur)
+    mass, moved = _contracted(rests, step, size)
+    shift = _shift(mass, moved, start, step, tilt)
+    low = moved < shift  # the mean loss of a cell is start + index step + moved
+    lower: Array = np.where(low, 0.0, mass)
+    lower[:-1] += np.where(low, mass, 0.0)[1:]
+    return GridLoss(step, start + shift, lower, 0.0, upper, relative, blur)
+
+
+def _gathered(index: Index, values: Array, size: int) -> Array:
+    return np.bincount(index, values.sum(axis=1), size).astype(float)
+
+
+def _contracted(
+    panels: Sequence[tuple[Array, Array, Index]], step: float, size: int
+) -> tuple[Array, Array]:
+    """Return P-masses of a postprocessing with one output per grid point, and its losses there.
+
+    An output at a share x of a cell is moved to the upper end with probability x + c x (1 - x),
+    else to the lower end. c, |c| <= 1, makes the loss log P/Q of each result nearly the one of its
+    grid point. The losses are returned minus that of the grid point.
+    """
+    mass, excess, out, into, bows = np.zeros((5, size))
+    for weight, rest, cell in panels:
+        rest = np.clip(rest, 0.0, step)
+        share = rest / step
+        above = -np.expm1(-rest)  # 1 - e^(loss of the lower end - loss)
+        below = np.expm1(step - rest)  # e^(loss of the upper end - loss) - 1
+        up = weight * share
+        down, bow = weight - up, up * (1 - share)
+        mass += _gathered(cell, down, size)
+        mass += _gathered(cell + 1, up, size)
+        # P-mass minus Q-mass times the ratio of the grid point
+        excess += _gathered(cell, down * above, size)
+        excess -= _gathered(cell + 1, up * below, size)
+        out += _gathered(cell, bow * above, size)
+        into += _gathered(cell + 1, bow * below, size)
+        bows += _gathered(cell, bow, size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best = np.nan_to_num(excess / (out + into), nan=0.0, posinf=0.0, neginf=0.0)
+    c = np.clip(0.5 * (best + np.append(best[1:], 0.0)), -1.0, 1.0)
+    mass -= c * bows
+    mass[1:] += (c * bows)[:-1]
+    excess -= c * out
+    excess[1:] -= c[:-1] * into[1:]
+    mass = np.maximum(mass, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = -np.log1p(-excess / mass)
+    return mass, np.where(mass > 0, np.nan_to_num(moved, nan=-step), 0.0)
+
+
+def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) -> float:
+    """Return the shift of the grid that costs least; a loss below it is lowered by one step."""
+    exponent = tilt * (start + step * np.arange(mass.size))
+    exponent += np.log(np.maximum(mass, 1e-320))
+    weight = np.exp(exponent - exponent.max())
+    order = np.argsort(moved)
+    share = np.cumsum(weight[order])
+    share = (share - weight[order]) / share[-1]
+    return float(moved[order][int((moved[order] - step * share).argmax())])
+
+
+def from_profile(delta: Callable[[Array], Array], step: float, first: int, last: int) -> GridLoss:
+    """Connect the dots of a privacy profile in one direction (Doroshenko et al. 2022).
+
+    Parameters
+    ----------
+    delta
+        Upper bounds on delta at an array of epsilons of any sign. At epsilon < 0, delta is
+        1 - e^epsilon plus e^epsilon times that of the reverse direction at -epsilon.
+    first, last
+        First and last epsilon, in steps. The mass beyond the last one is at infinity.
+    """
+    refuse_beyond(MOST_CELLS, last - first)
+    epsilon = step * np.arange(first, last + 1)
+    value = np.minimum.accumulate(np.minimum(delta(epsilon), 1.0))
+    # minus the slopes in e^epsilon, times e^epsilon at the upper end of a cell
+    fall = np.append(1 - value[0], -np.diff(value) / -math.expm1(-step))
+    after = np.append(fall[1:] * math.exp(-step), 0.0)
+    # where rounding makes the profile concave, more mass is conservative
+    mass = np.maximum(fall - after, 0.0) + 8 * U * (fall + after)
+    blur = 8 * U * step * max(abs(first), abs(last))
+    return GridLoss(step, float(epsilon[0]), mass, float(value[-1]), upper=True, absolute=blur)
+
+
+def from_distribution(
+    below: Callable[[Array], Array],
+    above: Callable[[Array], Array],
+    step: float,
+    first: int,
+    last: int,
+    *,
+    upper: bool,
+) -> GridLoss:
+    """Round losses up (down, for a lower bound) to a grid, from their distribution under P.
+
+    Parameters
+    ----------
+    below, above
+        P(loss <= x) and P(loss > x) at an array of x; bounds on the side of the result are enough.
+        The smaller one is used, so that both tails keep their digits.
+    first, last
+        First and last loss of the grid, in steps. Mass beyond the last one is at infinity, or at
+        the last one for a lower bound.
+    """
+    refuse_beyond(MOST_CELLS, last - first)
+    place = step * np.arange(first, last + 1)
+    low, high = below(place), above(place)
+    mass = np.where(low[1:] < high[:-1], np.diff(low), -np.diff(high))
+    mass = np.maximum(mass, 0.0) + (4 if upper else -4) * U * np.minimum(low[1:], high[:-1])
+    mass = np.maximum(mass, 0.0)
+    blur = 8 * U * step * max(abs(first), abs(last))
+    if upper:
+        mass = np.append(low[0], mass)
+        return GridLoss(step, float(place[0]), mass, float(high[-1]), upper, 0.0, blur)
+    return GridLoss(step, float(place[0]), np.append(mass, high[-1]), 0.0, upper, 0.0, blur)
+
+
+class Tilt(NamedTuple):
+    """How a sum is tilted, and which mass beyond its window is negligible.
+
+    Attributes
+    ----------
+    tilt
+        The factor of the loss, > 0.
+    log_delta
+        An estimate of log delta.
+    bound
+        An upper bound on log delta of the grids that it was chosen for.
+    low, high
+        The window of losses beyond which the tilted mass is negligible.
+    left, right
+        Other factors, whose moments bound that mass.
+    """
+
+    tilt: float
+    log_delta: float
+    bound: float
+    low: float
+    high: float
+    left: float
+    right: float
+
+
+_Parts = Sequence[tuple[GridLoss, int]]
+
+
+def _cumulants(parts: _Parts, t: float) -> tuple[float, float, float]:
+    """Return K(t) = sum count log sum mass e^(t loss), K' and K''."""
+    each = [(part.cumulants(t), n) for part, n in parts]
+    value, mean, variance = (math.fsum(n * one[k] for one, n in each) for k in range(3))
+    return value, mean, variance
+
+
+def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
+    """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t), which is convex."""
+    low, high, t = 0.0, math.inf, near
+    for _ in range(60):
+        _, mean, variance = _cumulants(parts, t)
+        slope = mean - epsilon - 1 / t - 1 / (1 + t)
+        bend = variance + t**-2 + (1 + t) ** -2
+        if abs(slope) < 0.1 * math.sqrt(bend):
+            break
+        low, high = (low, t) if slope > 0 else (t, high)
+        # Newton's method in log t
+        change = -slope / (t * bend + max(slope, 0.0))
+        t *= math.exp(min(max(change, -1.4), 1.4))
+        if not low < t < high:
+            t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
+        if not 1e-12 < t < _STEEPEST or high - low < 1e-6 * high:
+            break
+    return min(max(t, 1e-12), _STEEPEST)
+
+
+def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
+    """Return the tilt for sums near `epsilon` that needs the smallest window.
+
+    It is at the saddle point or left of it, where rare large losses have less weight. On the left
+    some digits are lost, since exp(K(t) - t epsilon) increases relative to delta.
+    """
+    at = saddle(parts, epsilon, near)
+    value, _, variance = _cumulants(parts, at)
+    bend = variance + at**-2 + (1 + at) ** -2
+    log_delta = value - at * epsilon - math.log(at * (1 + at))
+    log_delta -= 0.5 * math.log(2 * math.pi * bend)
+    away = _BESIDE / math.sqrt(variance + parts[0][0].step ** 2)
+    t = np.unique(np.concatenate([at * _BEFORE, at + away, at - away[-2:]]))
+    growth = sum((n * part.log_moments(t) for part, n in parts), start=np.zeros(t.size))
+    excess = growth - t * epsilon - log_delta
+    # delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t)
+    bound = value - at * epsilon + at * math.log(at) - (1 + at) * math.log1p(at) + 1e-6
+    infinite = math.fsum(n * part.infinite for part, n in parts)
+    bound = math.log(math.exp(min(bound, 0.0)) + infinite) + 1e-6 if infinite else bound
+    best: Tilt | None = None
+    for k in np.flatnonzero((t > 0.25 * at) & (t <= at))[::-1]:
+        # log of the permitted mass beyond the window, relative to the tilted mass
+        allowed = min(-float(excess[k]) - _NEGLIGIBLE, -1.0)
+        if allowed < _LEAST and best is not None:
+            continue
+        apart = t - t[k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = (growth - growth[k] - allowed) / apart
+        lowest = int(np.where(apart < 0, reach, -np.inf).argmax())
+        highest = int(np.where(apart > 0, reach, np.inf).argmin())
+        ends, beside = (reach[lowest], reach[highest]), (t[lowest], t[highest])
+        found = Tilt(float(t[k]), log_delta, bound, *map(float, ends), *map(float, beside))
+        if best is None or found.high - found.low < 0.8 * (best.high - best.low):
+            best = found
+    assert best is not None  # the saddle point is one of the t
+    return best
+
+
+class GridSum:
+    """The sum of independent losses on grids of one step, by a Fourier transform.
+
+    Masses are multiplied by exp(tilt loss) and normalized before the transform, so that those near
+    the epsilon of the tilt keep their digits. Bounds on the rounding of the transforms and on the
+    mass that wraps around are added, or subtracted for a lower bound.
+
+    Parameters
+    ----------
+    parts
+        Each grid loss and its number of runs. All are upper bounds or all are lower bounds.
+    tilt
+        From `choose_tilt`, also if it was chosen for other bounds of the same pairs.
+    """
+
+    def __init__(self, parts: _Parts, tilt: Tilt) -> None:
+        first = parts[0][0]
+        self.step, self.upper, self.tilt = first.step, first.upper, tilt.tilt
+        if any(part.step != self.step or part.upper != self.upper for part, _ in parts):
+            raise ValueError("the grids have different steps or bound different sides")
+        kept = math.fsum(n * math.log1p(-min(p.infinite, 1 - U)) for p, n in parts)
+        self.infinite = min(-math.expm1(kept) * (1 + (16 if self.upper else -16) * U), 1.0)
+        self.relative = math.fsum(n * (part.relative + 8 * U) for part, n in parts)
+        self.log_size = 0.0
+        self._start = math.fsum(n * part.start for part, n in parts)
+        self._blur = math.fsum(n * (part.absolute + 2 * U * abs(part.start)) for part, n in parts)
+        cells = math.fsum(n * (part.mass.size - 1) for part, n in parts)
+        self._top = self._start + cells * self.step
+        low, high = max(self._start, tilt.low), min(self._top, tilt.high)
+        refuse_beyond(MOST_CELLS, (high - low) / self.step)
+        needed = math.ceil((high - low) / self.step) + 3
+        self._cells = _fast_length(needed)
+        self._first = max(math.floor((low - self._start) / self.step), 0)
+        self._last = self._first + self._cells - 1
+        self._transform(parts)
+        ends: list[tuple[float, float]] = []
+        if self._first > 0:
+            ends.append((tilt.left, self._start + self._first * self.step))
+        if self._last < cells:
+            ends.append((tilt.right, self._start + self._last * self.step))
+        self._beyond = math.fsum(self._bound_beyond(parts, *end) for end in ends)
+
+    def _bound_beyond(self, parts: _Parts, t: float, end: float) -> float:
+        """Return an upper bound on the normalized tilted mass beyond one end of the window."""
+        growth = math.fsum(n * part.tilted(t)[1] for part, n in parts) - self.log_size
+        return math.exp(min(growth - (t - self.tilt) * end + 1e-6, 0.0))
+
+    def _transform(self, parts: _Parts) -> None:
+        size = self._cells
+        total: Complex | None = None
+        error = np.zeros(size // 2 + 1)
+        # each output of a transform sums along log2(size) levels (Higham 2002, section 24.1)
+        levels = 8 * U * (math.log2(size) + 2)
+        for part, count in parts:
+            tilted, log_moment = part.tilted(self.tilt)
+            rough = 4 * U * (abs(log_moment) + self.tilt * float(np.abs(part.loss).max()) + 4)
+            self.relative += count * rough
+            self.log_size += count * log_moment
+            one = np.fft.rfft(_folded(tilted, size))
+            modulus = np.abs(one)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                powered = one if count == 1 else _power(one, count)
+                lost = count * (levels + 8 * U * modulus * (1 + np.abs(np.log(modulus))))
+                lost *= np.minimum(modulus + levels, 1.0) ** (count - 1)
+            lost = np.nan_to_num(lost, nan=levels)
+            size_one = np.minimum(np.abs(powered), 1.0)
+            if total is None:
+                total, error = powered, lost
+            else:
+                error = error * (size_one + lost) + np.minimum(np.abs(total), 1.0) * (
+                    lost + 4 * U * size_one
+                )
+                total = total * powered
+        assert total is not None
+        mass = np.roll(np.fft.irfft(total, size), -(self._first % size))
+        spread = error + levels * np.minimum(np.abs(total), 1.0)
+        self._error = 2 * float(spread.sum()) / size
+        self._mass = np.maximum(mass, 0.0)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the bound on log delta(epsilon); -inf if delta is 0 or not resolved."""
+        side = 1 if self.upper else -1
+        moved = epsilon - side * self._slack(epsilon)
+        finite = -math.inf if moved >= self._top else self._log_finite(moved, side)
+        delta = self.infinite + math.exp(min(finite, 0.0))
+        if not self.infinite:
+            return min(finite, 0.0)
+        return min(0.0, math.log(delta) + side * 8 * U * (1 - math.log(delta))) if delta else finite
+
+    def _slack(self, epsilon: float) -> float:
+        return self._blur + 8 * U * (abs(epsilon) + abs(self._start) + self._last * self.step)
+
+    def _log_finite(self, epsilon: float, side: int) -> float:
+        base = self._start + self._first * self.step
+        begin = max(math.floor((epsilon - base) / self.step), 0)
+        end = self._cells
+        if self.tilt > 0:
+            end = min(end, begin + math.ceil(_DIGITS / (self.tilt * self.step)) + 1)
+        gap = (base - epsilon) + self.step * np.arange(begin, max(end, begin))
+        gap = np.maximum(gap, 0.0)
+        weight = np.exp(-self.tilt * gap) * -np.expm1(-gap)
+        total = float(self._mass[begin : begin + gap.size] @ weight[: self._cells - begin])
+        lost = self._error * float(weight.sum()) + self._beyond + math.exp(-_DIGITS)
+        found = total * (1 + side * 64 * U) + side * lost
+        if found <= 0:
+            return -math.inf
+        exponent = self.log_size - self.tilt * epsilon
+        off = self.relative + 8 * U * (abs(self.log_size) + self.tilt * abs(epsilon) + 4)
+        return exponent + math.log(found) + side * off
+
+    def law(self) -> GridLoss:
+        """Return the sum as a grid loss, if the window holds all of it; tight near the tilt."""
+        mass = np.maximum(self._mass + (self._error if self.upper else -self._error), 0.0)
+        loss = self._start + self.step * (self._first + np.arange(self._cells))
+        with np.errstate(divide="ignore"):
+            mass = np.exp(np.minimum(np.log(mass) + self.log_size - self.tilt * loss, 0.0))
+        mass = mass[: round((self._top - self._start) / self.step) + 1]
+        relative = self.relative + 8 * U * float(
+            abs(self.log_size) + self.tilt * np.abs(loss).max()
+        )
+        slack = self._slack(0.0)
+        return GridLoss(self.step, self._start, mass, self.infinite, self.upper, relative, slack)
+
+    @property
+    def losses(self) -> tuple[Array, Array]:
+        """The losses in the window, and their masses under P."""
+        loss = self._start + self.step * (self._first + np.arange(self._cells))
+        return loss, self._mass * np.exp(np.minimum(self.log_size - self.tilt * loss, 700.0))
+
+
+def _folded(mass: Array, size: int) -> Array:
+    """Return the sums of all masses at one place modulo `size`."""
+    if mass.size <= size:
+        return mass if mass.size == size else np.append(mass, np.zeros(size - mass.size))
+    rows = -(-mass.size // size)
+    padded = np.append(mass, np.zeros(rows * size - mass.size))
+    return np.asarray(padded.reshape(rows, size).sum(axis=0))
+
+
+def _power(base: Complex, count: int) -> Complex:
+    """Return base ** count by repeated multiplication."""
+    out: Complex | None = None
+    while True:
+        if count & 1:
+            out = base if out is None else out * base
+        count >>= 1
+        if not count:
+            break
+        base = base * base
+    assert out is not None
+    return out
+
+
+def _fast_length(size: int) -> int:
+    """Return an even number 2^a or 3 * 2^a >= size."""
+    power = 1 << max(size - 1, 1).bit_length()
+    return 3 * power // 4 if power >= 8 and 3 * power // 4 >= size else power

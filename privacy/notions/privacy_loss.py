@@ -1,0 +1,385 @@
+"""The privacy profile of composed releases, by the distribution of their privacy loss.
+
+Every dominating pair is bounded from both sides on a grid of losses, and the sums are computed by
+the Fourier transform. The method is independent of the contour integral, and also serves sums of
+claims without noise. docs/theory/pld.md has the derivation.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from privacy import checks
+from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.discrete import DiscretePair
+from privacy.losses.gaussian import GaussianPair
+from privacy.losses.grids import own_lattice, spacing
+from privacy.losses.laplace import LaplacePair, SampledLaplacePair
+from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms
+from privacy.losses.pair import Loss, LossPair
+from privacy.losses.profiles import Profile
+from privacy.losses.quadrature import Array, Direction
+from privacy.numerics.rounding import U, round_up, sum_up
+from privacy.numerics.solve import invert
+from privacy.relations import NeighboringRelation
+
+_ACCURACY = 1e-6  # relative error of delta by the grid that is aimed at
+_WINDOW = 2**17  # most cells of a window
+_OWN = 2**18  # most cells of the sum of equal discrete pairs
+_CUT = 30.0  # log(delta / mass that is moved to infinity)
+_COARSE = 30.0  # steps of the first grids, which only find the tilt / those of the last one
+_LOOSE = 1e-3  # relative error above which another tilt is tried
+_ROUNDS = 12
+_FIRST = 0.05  # first step that is tried
+
+
+class Bracket(NamedTuple):
+    """Bounds on log delta in one direction.
+
+    Attributes
+    ----------
+    lower, upper
+        The bounds.
+    """
+
+    lower: float
+    upper: float
+
+
+class LossDistribution(NamedTuple):
+    """The distribution of a privacy loss on a grid, an upper bound of the exact one.
+
+    Attributes
+    ----------
+    loss
+        The losses, increasing.
+    mass
+        The probability of each under P.
+    infinite
+        The probability of an infinite loss.
+    """
+
+    loss: Array
+    mass: Array
+    infinite: float
+
+
+class Sums(NamedTuple):
+    """Upper and lower bounds of a sum of losses, tight near one epsilon.
+
+    Attributes
+    ----------
+    upper, lower
+        The sums on a grid.
+    epsilon
+        The epsilon.
+    """
+
+    upper: GridSum
+    lower: GridSum
+    epsilon: float
+
+    def bracket(self, epsilon: float) -> Bracket:
+        """Return bounds on log delta(epsilon)."""
+        return Bracket(self.lower.log_delta(epsilon), self.upper.log_delta(epsilon))
+
+
+_Grids = list[tuple[GridLoss, int]]
+
+
+@dataclass(frozen=True)
+class LossesOnGrid:
+    """Pairs in one direction, on a grid that is chosen for the question."""
+
+    parts: tuple[tuple[LossPair, int], ...]
+    direction: Direction
+
+    def near(self, epsilon: float, enough: float = -math.inf) -> Sums | None:
+        """Return sums that are tight near `epsilon`, None if log delta is below `enough`."""
+        return self._sums(lambda _: epsilon, enough)
+
+    def reaching(self, log_delta: float, least: float = 0.0) -> Sums | None:
+        """Return sums that are tight near the epsilon of `log_delta`, None if below `least`."""
+
+        def place(grids: _Grids) -> float:
+            return max(_rough_epsilon(grids, log_delta), least)
+
+        return self._sums(place, log_delta if least else -math.inf)
+
+    def _sums(self, place: Callable[[_Grids], float], enough: float) -> Sums | None:
+        count = sum(n for _, n in self.parts)
+        step, log_tail, at, least, beyond = _FIRST, -80.0, 1.0, 0.0, 0
+        for _ in range(_ROUNDS):
+            try:
+                grids = self._grids(step, log_tail, at, upper=True)
+                start = math.fsum(n * grid.start for grid, n in grids)
+                end = start + math.fsum(n * (grid.mass.size - 1) for grid, n in grids) * step
+                wished = place(grids)
+                epsilon = min(wished, end - 2 * step)
+                tilt = choose_tilt(grids, epsilon, at)
+            except OverflowError:
+                step *= 8
+                least = step
+                continue
+            at = tilt.tilt
+            if tilt.bound <= enough:
+                return None
+            if wished > epsilon:  # there, only infinite losses count
+                if (beyond := beyond + 1) > 3:
+                    wanted = step
+                    break
+                step /= _COARSE
+                continue
+            width = min(tilt.high, end) - max(tilt.low, start)
+            wanted = math.sqrt(12 * _ACCURACY / (self._spreads * at * (1 + at)))
+            wanted = max(wanted, width / _WINDOW, least)
+            tail = tilt.log_delta - math.log(count) - _CUT
+            if step <= 1.5 * _COARSE * wanted and log_tail <= tail + 5:
+                break
+            step, log_tail = min(step, _COARSE * wanted), min(log_tail, tail)
+        else:
+            raise OverflowError("no grid was found")
+        floors = [(grid.tilted(at)[1] - _CUT - math.log(count)) / at for grid, _ in grids]
+        step = self._aligned(min(step, wanted))
+        for _ in range(_ROUNDS):
+            try:
+                above = self._grids(step, log_tail, at, floors, upper=True)
+                below = self._grids(step, log_tail, at, floors, upper=False)
+                return Sums(GridSum(above, tilt), GridSum(below, tilt), epsilon)
+            except OverflowError:
+                step *= 4
+        raise OverflowError("no grid was found")
+
+    def _aligned(self, step: float) -> float:
+        """Return a smaller step that puts the atoms of a pair on the grid, if there is one."""
+        spaces = [spacing(pair, self.direction) for pair, _ in self.parts]
+        least = min((space for space in spaces if space >= step), default=step)
+        return least / math.ceil(least / step * (1 - 1e-9))
+
+    @cached_property
+    def _own(self) -> dict[LossPair, tuple[GridLoss, GridLoss]]:
+        """The discrete pairs whose sums are computed on their own lattice."""
+        own: dict[LossPair, tuple[GridLoss, GridLoss]] = {}
+        for pair, count in self.parts:
+            lattice = own_lattice(pair, self.direction) if count > 1 else None
+            if lattice is not None and count * lattice[0].mass.size <= _OWN:
+                own[pair] = lattice
+        return own
+
+    @cached_property
+    def _spreads(self) -> int:
+        """The number of losses that are put on the grid before they are summed."""
+        return sum(1 if pair in self._own else n for pair, n in self.parts)
+
+    def _grids(
+        self,
+        step: float,
+        log_tail: float,
+        tilt: float,
+        floors: Sequence[float] | None = None,
+        *,
+        upper: bool,
+    ) -> _Grids:
+        grids: _Grids = []
+        for k, (pair, count) in enumerate(self.parts):
+            if pair not in self._own:
+                floor = -math.inf if floors is None else floors[k]
+                one = pair.on_grid(self.direction, step, log_tail, tilt, floor, upper=upper)
+                grids.append((one, count))
+                continue
+            lattice = self._own[pair][0 if upper else 1]
+            everywhere = Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
+            law = GridSum([(lattice, count)], everywhere).law()
+            kept = law.mass > 0
+            grid = from_atoms(
+                law.mass[kept],
+                law.loss[kept],
+                step,
+                float(law.loss[-1]),
+                upper=upper,
+                infinite=law.infinite,
+            )
+            relative, absolute = grid.relative + law.relative, grid.absolute + law.absolute
+            grids.append((replace(grid, relative=relative, absolute=absolute), 1))
+        return grids
+
+
+def _rough_epsilon(grids: _Grids, log_delta: float) -> float:
+    """Return an epsilon near that of `log_delta`, from log moments (see `ContourCurve`)."""
+    t = np.geomspace(1e-4, 1e4, 33)
+    for _ in range(2):
+        growth = sum((n * grid.log_moments(t) for grid, n in grids), start=np.zeros(t.size))
+        peak = t * np.log(t) - (1 + t) * np.log1p(t)
+        bound = (growth + peak - log_delta) / t
+        k = int(bound.argmin())
+        t = np.geomspace(t[max(k - 1, 0)], t[min(k + 1, t.size - 1)], 9)
+    return max(float(bound.min()), 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LossCurve(Curve):
+    """The profile of composed dominating pairs by their privacy loss distributions.
+
+    Parameters
+    ----------
+    relation
+        The neighboring relation.
+    parts
+        The number of releases of each pair on the same records.
+    mu_squared
+        Sum of mu^2 over the unsampled Gaussians.
+    """
+
+    notion: ClassVar[str] = "pld"
+    theorem: ClassVar[str] = (
+        "Zhu, Dong and Wang 2022, Theorem 11; connect-the-dots discretization "
+        "(Doroshenko et al. 2022, arXiv 2207.04380)"
+    )
+    closed_form: ClassVar[bool] = False
+    resolution: ClassVar[float] = 1e-6
+    parts: Mapping[LossPair, int]
+    mu_squared: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the result is that of the dominating pairs, up to the stated error."""
+        return True
+
+    @property
+    def kinked(self) -> bool:
+        """Whether all parts have atoms, so that the contour integral converges slowly."""
+        kinds = (DiscretePair, LaplacePair, SampledLaplacePair)
+        return not self.mu_squared and all(isinstance(pair, kinds) for pair in self.parts)
+
+    @cached_property
+    def _closed_form(self) -> Profile | None:
+        if not self.parts:
+            return GaussianPair(self.mu_squared).profile
+        (pair, count), *others = self.parts.items()
+        return pair.profile if count == 1 and not others and not self.mu_squared else None
+
+    @cached_property
+    def _sums(self) -> tuple[LossesOnGrid, ...]:
+        parts = tuple(self.parts.items())
+        if self.mu_squared:
+            parts += ((GaussianPair(self.mu_squared), 1),)
+        symmetric = all(pair.symmetric for pair, _ in parts)
+        ways: tuple[Direction, ...] = ("remove",) if symmetric else ("remove", "add")
+        return tuple(LossesOnGrid(parts, way) for way in ways)
+
+    def bracket(self, epsilon: float) -> Bracket:
+        """Return a lower and an upper bound on log delta(epsilon)."""
+        lower, upper = -math.inf, -math.inf
+        for sums in self._sums:
+            if (found := sums.near(epsilon, lower)) is not None:
+                one = found.bracket(epsilon)
+                lower, upper = max(lower, one.lower), max(upper, one.upper)
+        return Bracket(lower, upper)
+
+    def distribution(self, epsilon: float = 0.0) -> dict[str, LossDistribution]:
+        """Return the distribution of the privacy loss in each direction.
+
+        Parameters
+        ----------
+        epsilon
+            The losses near which it is to be accurate.
+
+        Returns
+        -------
+        dict of str to LossDistribution
+            By direction, "remove" and "add"; an upper bound of the exact distribution.
+        """
+        remedy = "Pass a loss near which the distribution matters."
+        epsilon = checks.real("epsilon", epsilon, remedy, at_least=0)
+        found: dict[str, LossDistribution] = {}
+        for sums in self._sums:
+            near = sums.near(epsilon)
+            assert near is not None  # no log delta is enough
+            upper = near.upper
+            found[sums.direction] = LossDistribution(*upper.losses, upper.infinite)
+        return {"add": found["remove"], **found}
+
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        if self._closed_form is not None:
+            return self._answer(self._closed_form.log_delta(epsilon))
+        try:
+            found = self.bracket(epsilon)
+        except OverflowError:
+            return self._answer(0.0, math.inf)
+        return self._answer(found.upper, _excess(found))
+
+    def _at_delta(self, delta: float) -> Answer:
+        if delta == 0:
+            return self._answer(self._supremum)
+        if self._closed_form is not None:
+            return super()._at_delta(delta)
+        log_delta, largest, error = math.log(delta), 0.0, 0.0
+        try:
+            for sums in self._sums:
+                near = sums.reaching(log_delta, largest)
+                if near is None:
+                    continue
+                if near.upper.infinite > delta:
+                    return self._answer(math.inf, math.inf)
+                found, off = _inverted(near, log_delta)
+                if off > _LOOSE and (again := sums.near(found)) is not None:
+                    found, off = min((found, off), _inverted(again, log_delta))
+                if found > largest:
+                    largest, error = found, off
+        except OverflowError:
+            return self._answer(math.inf, math.inf)
+        return self._answer(largest, error)
+
+    @property
+    def _supremum(self) -> float:
+        if self.mu_squared:
+            return math.inf
+        return sum_up(n * pair.profile.supremum for pair, n in self.parts.items())
+
+    def _least_delta(self) -> float:
+        return 0.0 if self._supremum < math.inf else math.ulp(0.0)
+
+    def _plus(self, others: Sequence["LossCurve"]) -> "LossCurve":
+        """Return the composed curve: losses add within each direction."""
+        curves = (self, *others)
+        parts = merged(pair for curve in curves for pair in curve.parts.items())
+        return LossCurve(self.relation, parts, sum_up(curve.mu_squared for curve in curves))
+
+    def _times(self, count: int) -> "LossCurve":
+        parts = {pair: count * n for pair, n in self.parts.items()}
+        return LossCurve(self.relation, parts, sum_up([count * self.mu_squared]))
+
+    def _worst_of(self, other: "LossCurve") -> "LossCurve":
+        """Return the curve of parallel releases if one dominates the other, else raise."""
+        if self.parts == other.parts:
+            largest = max(self.mu_squared, other.mu_squared)
+            return LossCurve(self.relation, self.parts, largest)
+        return super()._worst_of(other)
+
+
+def _inverted(sums: Sums, log_delta: float) -> tuple[float, float]:
+    """Return the epsilon of `log_delta`, and the relative error bound of delta there."""
+    found = invert(sums.upper.log_delta, log_delta, rtol=1e-10)
+    return found, _excess(sums.bracket(found)) if found < math.inf else math.inf
+
+
+def _excess(found: Bracket) -> float:
+    """Return by which fraction the upper bound may exceed the exact delta."""
+    if found.upper == -math.inf:
+        return 0.0
+    return (
+        math.expm1(min(found.upper - found.lower, 700.0)) if found.lower > -math.inf else math.inf
+    )
+
+
+def curve(loss: Loss, relation: NeighboringRelation) -> LossCurve | None:
+    """Return the curve of one release of a pair, None for moment bounds."""
+    if isinstance(loss, GaussianPair):
+        return LossCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
+    if not isinstance(loss, LossPair) or not loss.gridded:
+        return None
+    return LossCurve(relation, {loss: 1})
