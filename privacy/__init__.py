@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
         ApproximateDP,
+        DiscreteGaussian,
         DiscreteLaplace,
         FiniteMechanism,
         Gaussian,
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
         PoissonSampled,
         PureDP,
         RandomizedResponse,
+        ShuffledReports,
+        TreeAggregation,
         UnsupportedMechanism,
         ZeroConcentratedDP,
         compose,
+        from_cdfs,
         from_pmfs,
+        from_profile,
         mechanism_from_json,
         parallel,
         register_mechanism,
@@ -91,6 +96,7 @@ __all__ = [
     "ChosenNorm",
     "Contributions",
     "Curve",
+    "DiscreteGaussian",
     "DiscreteLaplace",
     "DiscretePair",
     "Factorization",
@@ -115,6 +121,8 @@ __all__ = [
     "Release",
     "RunningSum",
     "SharedBudget",
+    "ShuffledReports",
+    "TreeAggregation",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "account",
@@ -128,7 +136,9 @@ __all__ = [
     "discrete_laplace",
     "epsilon_from_rho",
     "float_gaussian_for_simulation",
+    "from_cdfs",
     "from_pmfs",
+    "from_profile",
     "limit_contributions",
     "load_plan",
     "max_sampling_probability",
@@ -168,9 +178,10 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "ApproximateDP DiscreteLaplace FiniteMechanism Gaussian Laplace Mechanism "
-    "PoissonSampled PureDP RandomizedResponse UnsupportedMechanism ZeroConcentratedDP compose "
-    "from_pmfs mechanism_from_json parallel register_mechanism repeat user_level",
+    "mechanisms": "ApproximateDP DiscreteGaussian DiscreteLaplace FiniteMechanism Gaussian Laplace "
+    "Mechanism PoissonSampled PureDP RandomizedResponse ShuffledReports TreeAggregation "
+    "UnsupportedMechanism ZeroConcentratedDP compose from_cdfs from_pmfs from_profile "
+    "mechanism_from_json parallel register_mechanism repeat user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

@@ -20,7 +20,7 @@ Prover = Callable[[Guarantee, str], Guarantee]
 
 
 class Answer(NamedTuple):
-    """The answer to one query of a curve.
+    """The answer to one query of a curve: the value, its error bound, method and theorem.
 
     Attributes
     ----------

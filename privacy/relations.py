@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class NeighboringRelation(StrEnum):
-    """How two neighboring data sets differ.
+    """The neighboring relation: how two neighboring data sets differ.
 
     Attributes
     ----------

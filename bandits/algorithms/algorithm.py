@@ -37,7 +37,7 @@ Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Base class of all algorithms: features, horizon and reward range.
+    """Base class of all bandit algorithms: features, horizon and reward range.
 
     Parameters
     ----------

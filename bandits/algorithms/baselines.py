@@ -67,7 +67,7 @@ class _AdaPrivate(Private):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaPrivateUCB(_AdaPrivate):
-    """Algorithm 1 with upper confidence bounds.
+    """Algorithm 1 of the preprint with upper confidence bounds.
 
     Parameters
     ----------

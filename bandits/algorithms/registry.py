@@ -43,6 +43,12 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     )
 }
 """Built-in and registered algorithms."""
+_OLD_SPELLING = {
+    "centre": "center",  # old spelling
+    "column_normalised": "column_normalized",  # old spelling
+    "optimised": "optimized",  # old spelling
+}
+"""Spellings that version 0.1 wrote, of an option and of values of `noise`."""
 
 _Kind = TypeVar("_Kind", bound=type[Algorithm])
 
@@ -109,4 +115,9 @@ def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
         remedy = "If it is your own algorithm, import the module that registers it."
         known = ", ".join(sorted(ALGORITHMS))
         raise ValueError(checks.expected("type", kind, f"one of {known}", remedy))
+    for field, new in _OLD_SPELLING.items():
+        if field in values and new not in values:
+            values[new] = values.pop(field)
+        if values.get("noise") == field:
+            values["noise"] = new
     return ALGORITHMS[kind](**values)

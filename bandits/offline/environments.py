@@ -80,7 +80,7 @@ def distinct(uniforms: Array, pool: Indices) -> Indices:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic(Environment):
-    """Random unit features and a random theta of given norm.
+    """A simulated environment with random unit features and a random theta of given norm.
 
     The defaults are those of the AdaPrivate-TS preprint.
 
@@ -146,7 +146,7 @@ class Synthetic(Environment):
 
 @dataclass(frozen=True, kw_only=True)
 class RankDeficient(Synthetic):
-    """Contexts in a subspace of `rank` coordinates, which changes every `period` rounds.
+    """`Synthetic` with contexts in a subspace of `rank` coordinates, new every `period` rounds.
 
     Estimates from one period say nothing about the next one, and G is singular.
     """

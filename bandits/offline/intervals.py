@@ -55,7 +55,7 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of the off-policy estimators.
+    """Options of the off-policy estimators: reward range, weight clipping, intervals, privacy.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, 
 
 
 def explain(options: Mapping[str, Any]) -> Record:
-    """Write a privacy statement.
+    """Write a privacy statement: what the guarantee protects, and its assumptions.
 
     Parameters
     ----------

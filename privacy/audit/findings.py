@@ -8,7 +8,7 @@ from privacy import checks
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one audit.
+    """The result of one audit: the claim, the p-value, and the evidence.
 
     If a claim is not falsified, other data sets, attacks or more runs may still falsify it.
 

@@ -27,7 +27,7 @@ _LINEAR = 1e-6
 
 
 class Violation(AssertionError):
-    """A pair of data sets violates a claim."""
+    """A release on a pair of data sets violates its claim."""
 
 
 def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
@@ -176,7 +176,7 @@ class NoiseTape:
 
 
 def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
-    """Return the privacy parameter that a release spends on one pair of data sets.
+    """Return the privacy parameter, mu or epsilon, that a release spends on two data sets.
 
     The release runs without noise on both data sets, and once more for each noise variable alone.
     This gives outputs = query + J z for noise z, with J J' the same on both. If the query moves by

@@ -30,7 +30,7 @@ def neighboring_pairs(
     max_size: int = 10,
     max_per_user: int = 4,
 ) -> st.SearchStrategy[Pair]:
-    """Return a strategy for pairs of neighboring data sets.
+    """Return a Hypothesis strategy for pairs of neighboring data sets.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def neighboring_pairs(
 
 
 def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
-    """Return a strategy for edge cases: floats next to `bound`, huge, tiny, NaN, inf.
+    """Return a Hypothesis strategy for edge cases: floats next to `bound`, huge, tiny, NaN, inf.
 
     Ordinary floats up to twice the bound occur too.
     """

@@ -27,7 +27,7 @@ _KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 @dataclass(frozen=True, kw_only=True)
 class IndividualBudget:
-    """The same (epsilon, delta) for each user, spent by the norm of the user's own contributions.
+    """The same (epsilon, delta) filter for each user, spent by the norm of their own contributions.
 
     `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
     Zrnic 2021, for Rényi divergences, hence for rho at every order at once).

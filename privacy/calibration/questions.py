@@ -277,7 +277,7 @@ def recalibrate(
     notion: Notion = "tightest",
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Return the parameter for the rest of a partly executed plan.
+    """Return the noise (or another parameter) for the rest of a partly executed plan.
 
     Choose `rest` independently of the outputs of `done`. If it depends on them, use a privacy
     filter (`Budget`).

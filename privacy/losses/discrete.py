@@ -24,7 +24,7 @@ _ROUNDING = 32  # error bound on a log probability or a loss, in units in the la
 
 
 class Atoms(NamedTuple):
-    """The finite losses of a pair; P and Q are both normalized on them.
+    """The finite losses of a pair with their log probabilities; P and Q are normalized on them.
 
     Attributes
     ----------

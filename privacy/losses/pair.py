@@ -10,9 +10,9 @@ if TYPE_CHECKING:  # the closed forms run without numpy
 
 
 class Loss:
-    """Bounds on the moments of a privacy loss; a frozen, hashable dataclass.
+    """Base class of losses: bounds on the moments of one application's privacy loss.
 
-    A property that is not available is None.
+    Subclasses are frozen, hashable dataclasses. A property that is not available is None.
     """
 
     __slots__ = ()

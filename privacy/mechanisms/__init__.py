@@ -26,11 +26,15 @@ from privacy.mechanisms.combinators import (
     parallel,
     repeat,
 )
+from privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from privacy.mechanisms.finite import FiniteMechanism, from_pmfs
 from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.serialization import mechanism_from_json
+from privacy.mechanisms.shuffling import ShuffledReports
+from privacy.mechanisms.tables import from_cdfs, from_profile
+from privacy.mechanisms.trees import TreeAggregation
 from privacy.mechanisms.users import user_level
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "ApproximateDP",
     "Cells",
     "Composed",
+    "DiscreteGaussian",
     "DiscreteLaplace",
     "FiniteMechanism",
     "Gaussian",
@@ -49,11 +54,15 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "Repeated",
+    "ShuffledReports",
+    "TreeAggregation",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "checked",
     "compose",
+    "from_cdfs",
     "from_pmfs",
+    "from_profile",
     "mechanism_from_json",
     "parallel",
     "register_mechanism",

@@ -23,7 +23,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 @suggests_field_names
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
-    """k-ary randomized response.
+    """k-ary randomized response: report the true category, or with some probability another.
 
     The true one of `categories` answers is reported with probability
     e^epsilon / (e^epsilon + categories - 1), each other answer with probability

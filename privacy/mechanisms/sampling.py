@@ -35,7 +35,7 @@ class _Unsampled(type):
 
 @dataclass(frozen=True)
 class PoissonSampled(Mechanism, metaclass=_Unsampled):
-    """`mechanism` run once on a Poisson sample of the records.
+    """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
     Each record is included independently with `sampling_probability`. One sample is drawn for all
     of `mechanism`, so that a sampled repetition reuses it. For T steps with a new sample each, use

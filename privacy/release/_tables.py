@@ -87,7 +87,7 @@ def _refuse_words(frame: Any) -> None:
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
     """Return `values` with NaN and infinities replaced by zero, or raise if there are any."""
     if not_finite not in {"zero", "raise"}:
-        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' to raise."
+        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' for an error."
         raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'raise'", remedy))
     good = np.isfinite(values)
     if good.all():

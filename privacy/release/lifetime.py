@@ -25,7 +25,7 @@ _EXHAUSTED = 1e-12  # fraction of C^2 below which a user's bound counts as exhau
 
 
 class LifetimeCap:
-    """Clip contributions so that sum over releases of ||c_u,b||^2 <= C^2 for each user u.
+    """A cap on each user's contributions to all releases: sum over releases of ||c_u,b||^2 <= C^2.
 
     With independent Gaussian noise of standard deviation sigma in every release, ALL releases
     together are one Gaussian mechanism of noise multiplier sigma / C, adaptive or not (Smith and

@@ -18,7 +18,7 @@ from privacy.release.noise import random_source
 
 @dataclass(frozen=True)
 class ChosenNorm:
-    """A clip norm and the mechanism that chose it.
+    """The result of `choose_clip_norm`: the norm, and the mechanism to account for.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Noise = Literal["rounded", "discrete"]
 
 
 class RunningSum:
-    """Noisy running sums of vectors, in blocks of K releases.
+    """Running (prefix) sums of vectors with correlated noise, in blocks of K releases.
 
     Parameters
     ----------

@@ -32,6 +32,12 @@ _OLD_NAMES = {
     "_LifetimeCap": "lifetime-cap/1",
 }
 """Version 0.1 wrote the names of private classes."""
+_OLD_SPELLING = {
+    "factorisation": "factorization",  # old spelling
+    "column-normalised": "column-normalized",  # old spelling
+    "optimised": "optimized",  # old spelling
+}
+"""Spellings that version 0.1 wrote, of a header field and of names of factorizations."""
 _PART = 2**15  # numbers in each array of a part
 _CLOSE = 1e-9  # float sums differ between machines by rounding
 
@@ -134,6 +140,7 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
         if header.get("kind") != _KIND:
             remedy = "Pass a file that save() wrote."
             raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
+        header = _respelled(header)
         kind = header.get("factorization")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
             remedy = "Import the module that registers this kind."
@@ -152,6 +159,14 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
         storage.clean(path, parts)
     sums._path, sums._left, sums._parts = path, left, parts
     return sums
+
+
+def _respelled(header: dict[str, Any]) -> dict[str, Any]:
+    """Return the header with the spellings of version 0.1 replaced, in the same order."""
+    new = {_OLD_SPELLING.get(field, field): value for field, value in header.items()}
+    if isinstance(name := header.get("name"), str):
+        new["name"] = _OLD_SPELLING.get(name, name)
+    return new if len(new) == len(header) else header
 
 
 def _rename(header: dict[str, Any]) -> None:

@@ -580,6 +580,18 @@ def corners(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.draws, options.seed))
 
 
+def mechanisms_peers(args: argparse.Namespace) -> Iterator[Figure]:
+    """Compare random compositions of dp-accounting's events with its smallest epsilon."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.crosscheck
+    import numpy as np
+
+    from tests.crosscheck.dp_events import NOT_YET, excess
+
+    worst = max(excess(np.random.default_rng([7, case]))[0] for case in range(500))
+    yield Figure("500 random plans: largest excess over dp-accounting", worst, "", 1e-6)
+    yield Figure("dp-accounting events without a constructor", len(NOT_YET))
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)

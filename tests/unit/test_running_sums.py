@@ -835,6 +835,7 @@ def test_files_of_version_0_1_are_read(tmp_path, name):
     path = tmp_path / f"{name}.npz"
     path.write_bytes((Path(__file__).parent / "state_files" / path.name).read_bytes())
     assert '"kind": "_' in str(np.load(path)["header"])
+    assert '"factorisation": "_' in str(np.load(path)["header"])  # old spelling
     sums = dp.RunningSum.restore(path)
     assert (sums.releases, sums.prefix.tolist()) == (3, last)
     assert sums.sigma == pytest.approx(sigma, rel=1e-12)
@@ -842,6 +843,9 @@ def test_files_of_version_0_1_are_read(tmp_path, name):
     header, _ = storage.read(path)
     kinds = header["factorization"], header["participation"]["kind"]
     assert kinds == tuple(f"{kind}/1" for kind in name.split("-", 1))
+    assert "factorisation" not in header  # old spelling
+    assert header["name"] == sums.factorization.name
+    assert header["name"] not in ("column-normalised", "optimised")  # old spelling
     assert np.array_equal(dp.RunningSum.restore(path).prefix, released)
 
 
