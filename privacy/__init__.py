@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         AboveThreshold,
         ApproximateDP,
         CyclicPoisson,
+        DiscreteGaussian,
         DiscreteLaplace,
         Epochs,
         ExponentialMechanism,
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
         PureDP,
         RandomAllocation,
         RandomizedResponse,
+        ShuffledReports,
+        TreeAggregation,
         TruncatedPoisson,
         UnsupportedMechanism,
         ZeroConcentratedDP,
         best_of,
         compose,
+        from_cdfs,
         from_pmfs,
+        from_profile,
         mechanism_from_json,
         nothing,
         parallel,
@@ -112,6 +117,7 @@ __all__ = [
     "Contributions",
     "Curve",
     "CyclicPoisson",
+    "DiscreteGaussian",
     "DiscreteLaplace",
     "DiscretePair",
     "Epochs",
@@ -143,7 +149,9 @@ __all__ = [
     "RunningSum",
     "SelectedKeys",
     "SharedBudget",
+    "ShuffledReports",
     "SparseVector",
+    "TreeAggregation",
     "TruncatedPoisson",
     "Tuned",
     "UnsupportedMechanism",
@@ -162,7 +170,9 @@ __all__ = [
     "discrete_laplace",
     "epsilon_from_rho",
     "float_gaussian_for_simulation",
+    "from_cdfs",
     "from_pmfs",
+    "from_profile",
     "limit_contributions",
     "load_plan",
     "max_sampling_probability",
@@ -205,12 +215,13 @@ _HOMES = {
     "guarantees": "Guarantee NotCertified",
     "losses.discrete": "Atoms DiscretePair",
     "losses.pair": "Loss LossPair",
-    "mechanisms": "AboveThreshold ApproximateDP CyclicPoisson DiscreteLaplace Epochs "
-    "ExponentialMechanism FiniteMechanism FixedSizeSampled Gaussian Laplace Mechanism "
-    "PermuteAndFlip PoissonSampled PureDP RandomAllocation RandomizedResponse "
-    "TruncatedPoisson UnsupportedMechanism ZeroConcentratedDP best_of compose "
-    "from_pmfs mechanism_from_json nothing parallel "
-    "register_mechanism repeat user_level",
+    "mechanisms": "AboveThreshold ApproximateDP CyclicPoisson DiscreteGaussian DiscreteLaplace "
+    "Epochs ExponentialMechanism FiniteMechanism FixedSizeSampled Gaussian Laplace "
+    "Mechanism PermuteAndFlip PoissonSampled PureDP RandomAllocation "
+    "RandomizedResponse ShuffledReports TreeAggregation TruncatedPoisson "
+    "UnsupportedMechanism ZeroConcentratedDP best_of compose from_cdfs from_pmfs "
+    "from_profile mechanism_from_json nothing parallel register_mechanism repeat "
+    "user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "
     "rho_from_mu rho_from_noise_multiplier",

@@ -170,7 +170,7 @@ def _telling(scores: Floats) -> Floats:
 
 
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
-    """Fit log-likelihood ratios on outputs that are not tested afterward.
+    """Fit a score, the estimated log-likelihood ratio, on outputs that are not tested afterward.
 
     The classifier or a linear discriminant projects outputs to one number. A histogram of that
     number gives the log-likelihood ratio; NaN has its own bin.

@@ -122,13 +122,13 @@ def from_atoms(
     start += first * step
     rest = np.clip(loss - (start + index * step), 0.0, step)
     size = int(last - first) + 2
-    down, up = _divided(mass, rest, step) if upper else (mass, np.zeros_like(mass))
+    down, up = divided(mass, rest, step) if upper else (mass, np.zeros_like(mass))
     total = np.bincount(index, down, size) + np.bincount(index + 1, up, size).astype(float)
     blur = 16 * U * (float(np.abs(loss).max()) + abs(start)) + (0.0 if upper else _ON_GRID * step)
     return GridLoss(step, start, total, infinite, upper, 16 * U, blur).trimmed()
 
 
-def _divided(mass: Array, rest: Array, step: float) -> tuple[Array, Array]:
+def divided(mass: Array, rest: Array, step: float) -> tuple[Array, Array]:
     """Return the masses at both ends of a cell that keep the mass at `rest` under P and Q."""
     whole = -math.expm1(-step)
     up = mass * (-np.expm1(-rest) / whole)
@@ -163,7 +163,7 @@ def from_cells(
     if upper:
         total = np.zeros(size)
         for weight, rest, cell in rests:
-            down, up = _divided(weight, np.maximum(rest, 0.0), step)
+            down, up = divided(weight, np.maximum(rest, 0.0), step)
             total += _gathered(cell, down, size) + _gathered(cell + 1, up, size)
         return GridLoss(step, start, np.maximum(total, 0.0), 0.0, upper, relative, blur)
     mass, moved = _contracted(rests, step, size)

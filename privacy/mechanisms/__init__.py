@@ -30,6 +30,7 @@ from privacy.mechanisms.combinators import (
     parallel,
     repeat,
 )
+from privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from privacy.mechanisms.finite import FiniteMechanism, from_pmfs
 from privacy.mechanisms.noise import Gaussian, Laplace
@@ -37,7 +38,10 @@ from privacy.mechanisms.samplers import Epochs, FixedSizeSampled, TruncatedPoiss
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.selection import BestOf, best_of
 from privacy.mechanisms.serialization import mechanism_from_json
+from privacy.mechanisms.shuffling import ShuffledReports
 from privacy.mechanisms.sparse_vector import AboveThreshold
+from privacy.mechanisms.tables import from_cdfs, from_profile
+from privacy.mechanisms.trees import TreeAggregation
 from privacy.mechanisms.users import user_level
 
 __all__ = [
@@ -48,6 +52,7 @@ __all__ = [
     "Cells",
     "Composed",
     "CyclicPoisson",
+    "DiscreteGaussian",
     "DiscreteLaplace",
     "Epochs",
     "ExponentialMechanism",
@@ -65,13 +70,17 @@ __all__ = [
     "RandomAllocation",
     "RandomizedResponse",
     "Repeated",
+    "ShuffledReports",
+    "TreeAggregation",
     "TruncatedPoisson",
     "UnsupportedMechanism",
     "ZeroConcentratedDP",
     "best_of",
     "checked",
     "compose",
+    "from_cdfs",
     "from_pmfs",
+    "from_profile",
     "mechanism_from_json",
     "nothing",
     "parallel",

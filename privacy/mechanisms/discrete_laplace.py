@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from privacy import checks
 from privacy.losses.discrete import Atoms, DiscretePair
@@ -43,14 +43,7 @@ class DiscreteLaplace(Mechanism):
         scale = checks.real(
             "scale", self.scale, "Pass the scale of the noise, in the query's unit.", at_least=1e-9
         )
-        remedy = "Pass an integer; Laplace takes any sensitivity."
-        sensitivity = checks.count("sensitivity", self.sensitivity, remedy)
-        checks.real("sensitivity", sensitivity, remedy, at_most=_LARGEST)
-        replaced = 2 * sensitivity
-        if self.replace_sensitivity is not None:
-            remedy = "Pass the sensitivity to replacing a record; 2 * sensitivity is always valid."
-            replaced = checks.count("replace_sensitivity", self.replace_sensitivity, remedy)
-            checks.real("replace_sensitivity", replaced, remedy, at_most=2 * sensitivity)
+        sensitivity, replaced = integer_sensitivities(self, "Laplace")
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 
     def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
@@ -64,6 +57,19 @@ class DiscreteLaplace(Mechanism):
         assert self.replace_sensitivity is not None
         replaced = size * self.replace_sensitivity
         return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)
+
+
+def integer_sensitivities(noise: Any, continuous: str) -> tuple[int, int]:
+    """Return the validated `sensitivity` and `replace_sensitivity` of noise on an integer query."""
+    remedy = f"Pass an integer; {continuous} takes any sensitivity."
+    sensitivity = checks.count("sensitivity", noise.sensitivity, remedy)
+    checks.real("sensitivity", sensitivity, remedy, at_most=_LARGEST)
+    if noise.replace_sensitivity is None:
+        return sensitivity, 2 * sensitivity
+    remedy = "Pass the sensitivity to replacing a record; 2 * sensitivity is always valid."
+    replaced = checks.count("replace_sensitivity", noise.replace_sensitivity, remedy)
+    checks.real("replace_sensitivity", replaced, remedy, at_most=2 * sensitivity)
+    return sensitivity, replaced
 
 
 @dataclass(frozen=True)

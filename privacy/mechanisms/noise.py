@@ -40,7 +40,7 @@ class Gaussian(Mechanism):
             noise_multiplier=checks.real(
                 "noise_multiplier", self.noise_multiplier, remedy, above=0
             ),
-            replace_distance=_replace_distance(self.replace_distance),
+            replace_distance=check_replace_distance(self.replace_distance),
         )
 
     null_is_absent: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class Laplace(Mechanism):
         freeze(
             self,
             scale=checks.real("scale", self.scale, remedy, above=0),
-            replace_distance=_replace_distance(self.replace_distance),
+            replace_distance=check_replace_distance(self.replace_distance),
         )
 
     null_is_absent: ClassVar[bool] = True
@@ -96,7 +96,8 @@ class Laplace(Mechanism):
         return replace(self, scale=divided(self.scale, size))
 
 
-def _replace_distance(value: float) -> float:
+def check_replace_distance(value: float) -> float:
+    """Return a validated sensitivity to replacing one record, in clip norms."""
     remedy = "Pass the sensitivity to replacing one record, in clip norms; 2 is always valid."
     return checks.real("replace_distance", value, remedy, above=0, at_most=2)
 

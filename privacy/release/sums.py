@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy import checks
-from privacy.mechanisms import Gaussian, Laplace
+from privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from privacy.release._laws import Law, draw
 from privacy.release.clipping import Contributions
 from privacy.release.noise import LARGEST_SCALE, random_source
 
 _LARGEST_INTEGER = 2**62
+Noise = Gaussian | Laplace | DiscreteGaussian | DiscreteLaplace
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Release:
 
     values: npt.NDArray[np.float64]
     contribution_bound: float
-    mechanism: Gaussian | Laplace
+    mechanism: Noise
     charged_once: bool
     unit: str
     scale: float
@@ -55,18 +56,21 @@ class Release:
 
 def release_sum(
     contributions: Contributions,
-    mechanism: Gaussian | Laplace,
+    mechanism: Noise,
     *,
     resolution: float = 2.0**30,
     rng: Any = None,
     simulation: bool = False,
 ) -> Release:
-    """Release the sum of clipped contributions with Gaussian or Laplace noise.
+    """Release the sum of clipped contributions with exactly drawn noise.
 
     Every contribution is rounded toward zero to a lattice, which increases no norm. The integers
     are added exactly, with noise rounded to the nearest integer. This is the rounded sum with real
     noise, so post-processing of the Gaussian (Laplace) mechanism: the same guarantee holds in every
     relation and composition, with no term for the lattice.
+
+    With ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the integers, the sum is one
+    number, and the noise is discrete.
 
     Parameters
     ----------
@@ -74,10 +78,13 @@ def release_sum(
         From `clip_records`, `clip_users` or `LifetimeCap.clip_users`.
     mechanism
         ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
-        L1 bound. Its `replace_distance` must be 2.
+        L1 bound. Its `replace_distance` must be 2. Or ``DiscreteGaussian`` or ``DiscreteLaplace``,
+        in the data's unit, with a `sensitivity` of at least the contribution bound rounded down,
+        and twice that for a replaced record.
     resolution
         Lower bound of the noise's scale in lattice steps, in [1, 2^39]. Each coordinate of a
-        contribution loses less than a step to rounding. It does not affect privacy.
+        contribution loses less than a step to rounding. It does not affect privacy. Not used for
+        discrete noise.
     rng, simulation
         As in `discrete_gaussian`.
 
@@ -97,7 +104,8 @@ def release_sum(
         "resolution", resolution, remedy, at_least=1, at_most=LARGEST_SCALE / 2
     )
     source = random_source(rng, simulation=simulation)
-    exponent = _floor_log2(scale / Fraction(resolution))
+    is_discrete = isinstance(mechanism, DiscreteGaussian | DiscreteLaplace)
+    exponent = 0 if is_discrete else _floor_log2(scale / Fraction(resolution))
     step = Fraction(2) ** exponent
     if not float(step):
         remedy = "Rescale the data: the noise's lattice step is too small for a float."
@@ -105,7 +113,8 @@ def release_sum(
     if bound / step >= _LARGEST_INTEGER:
         remedy = f"Pass a smaller one: a contribution has up to {float(bound / step):.3g} steps."
         raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
-    law = Law(scale / step, isinstance(mechanism, Gaussian), is_rounded=True)
+    is_gaussian = isinstance(mechanism, Gaussian | DiscreteGaussian)
+    law = Law(scale / step, is_gaussian, is_rounded=not is_discrete)
     # before noise is drawn: a retry after an error is a second release
     has_cap_right = contributions.has_cap_right if simulation else contributions.use_cap_right()
     total = _sum(quantized(contributions.values, exponent), math.ceil(bound / step))
@@ -116,7 +125,7 @@ def release_sum(
         values,
         float(bound),
         mechanism,
-        has_cap_right and law.is_gaussian,
+        has_cap_right and isinstance(mechanism, Gaussian),
         contributions.unit,
         float(scale),
         float(step),
@@ -140,9 +149,13 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         remedy = "Clip them first: clip_records(data, clip_norm=...) or clip_users(...)."
         shown = f"<{type(contributions).__name__}>"
         raise TypeError(checks.expected("contributions", shown, "Contributions", remedy))
+    if isinstance(mechanism, DiscreteGaussian | DiscreteLaplace):
+        return _integer_noise(contributions, mechanism)
     if not isinstance(mechanism, Gaussian | Laplace):
         remedy = "Pass Gaussian(noise_multiplier) or Laplace(scale)."
-        raise TypeError(checks.expected("mechanism", mechanism, "Gaussian or Laplace", remedy))
+        raise TypeError(
+            checks.expected("mechanism", mechanism, "a mechanism that adds noise", remedy)
+        )
     if mechanism.replace_distance != 2:
         remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
         raise ValueError(checks.expected("replace_distance", mechanism, "2", remedy))
@@ -154,6 +167,25 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         remedy = "Rescale the data: the noise's scale is too large for a float."
         raise ValueError(checks.expected("mechanism", mechanism, "smaller", remedy))
     return Fraction(bound), Fraction(bound) * Fraction(multiplier)
+
+
+def _integer_noise(
+    contributions: Contributions, mechanism: DiscreteGaussian | DiscreteLaplace
+) -> tuple[Fraction, Fraction]:
+    """Return the bound on an integer contribution, and the noise's scale."""
+    if math.prod(contributions.values.shape[1:]) != 1:
+        remedy = "Release each coordinate alone, or pass Gaussian or Laplace noise."
+        shown = f"values of shape {contributions.values.shape[1:]}"
+        raise ValueError(checks.expected("contributions", shown, "one number each", remedy))
+    bound = math.floor(contributions.bound_in("l1"))
+    assert mechanism.replace_sensitivity is not None
+    if mechanism.sensitivity < bound or mechanism.replace_sensitivity < 2 * bound:
+        remedy = f"Pass sensitivity={bound} and leave replace_sensitivity out."
+        rule = f"of a sensitivity >= {bound}, and >= {2 * bound} to replacing a record"
+        raise ValueError(checks.expected("mechanism", mechanism, rule, remedy))
+    if isinstance(mechanism, DiscreteGaussian):
+        return Fraction(bound), Fraction(mechanism.sigma)
+    return Fraction(bound), Fraction(mechanism.scale)
 
 
 def _floor_log2(value: Fraction) -> int:

@@ -5,6 +5,7 @@ with noise B z. C is lower triangular, so release k uses only inputs up to k. Pr
 sensitivity of C x, the noise on the row norms of B.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -16,6 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from privacy import checks
+from privacy.mechanisms import Gaussian
 from privacy.numerics.rounding import ULP, round_up
 from privacy.running_sums import optimum, series, trees
 from privacy.running_sums.memory import Array, History, Memory
@@ -245,6 +247,29 @@ class Factorization(ABC):
             rule = "a Participation"
             raise TypeError(checks.expected("participation", participation, rule, remedy))
         return (participation or Participation.once()).sensitivity(self)
+
+    def mechanism(
+        self,
+        noise_multiplier: float,
+        *,
+        participation: Participation | None = None,
+        replace_distance: float = 2.0,
+    ) -> Gaussian:
+        """Return the mechanism of all releases together, to account for a plan before it runs.
+
+        Parameters
+        ----------
+        noise_multiplier
+            Standard deviation of z / norm bound of one record's contribution to one release. That
+            of a `RunningSum` is also divided by the sensitivity of C x.
+        participation
+            The releases that one record can take part in. Default: one of them.
+        replace_distance
+            As in `Gaussian`.
+        """
+        noise = Gaussian(noise_multiplier, replace_distance)
+        ratio = noise.noise_multiplier / self.sensitivity(participation)
+        return Gaussian(math.nextafter(ratio, 0.0), noise.replace_distance)
 
     def gram_bound(self) -> Array:
         """Return |C'C| entry by entry, with the rounding error of its sums added."""

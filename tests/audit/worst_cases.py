@@ -4,6 +4,7 @@ Written from the definitions alone: no rule, curve or profile of `privacy` is us
 by name, so that a patched copy of the package can be audited too.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -45,6 +46,16 @@ def discrete_laplace(mechanism, relation, rng, runs, weaker):
     return tuple((np.abs(x) - np.abs(x - apart)) / scale for x in both)
 
 
+def discrete_gaussian(mechanism, relation, rng, runs, weaker):
+    """Draw from the probabilities, which are computed up to 40 sigma."""
+    sigma = mechanism.sigma * weaker
+    apart = mechanism.replace_sensitivity if relation == "REPLACE_ONE" else mechanism.sensitivity
+    integers = np.arange(-math.ceil(40 * sigma), math.ceil(40 * sigma) + 1)
+    weight = np.exp(-(integers**2) / (2 * sigma**2))
+    noise = [rng.choice(integers, runs, p=weight / weight.sum()) for _ in range(2)]
+    return tuple((x**2 - (x - apart) ** 2) / (2 * sigma**2) for x in (noise[0], noise[1] + apart))
+
+
 def responses(epsilon, categories, rng, runs):
     """Data set 0 answers 0, data set 1 answers 1."""
     kept = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
@@ -58,6 +69,24 @@ def responses(epsilon, categories, rng, runs):
 
 def randomized_response(mechanism, relation, rng, runs, weaker):
     return responses(mechanism.epsilon / weaker, mechanism.categories, rng, runs)
+
+
+def shuffled(mechanism, relation, rng, runs, weaker):
+    """Hide a report of 0 or 1 among the others that are uniform, and reveal all other reports."""
+    epsilon, others = mechanism.epsilon / weaker, mechanism.reports - 1
+    k = mechanism.categories or 2
+    uniform = k / (math.exp(epsilon) + k - 1) if mechanism.categories else math.exp(-epsilon)
+    odds = math.exp(epsilon) - 1
+    found = []
+    for truth in (1, 0):
+        total = rng.binomial(others, uniform, runs)
+        zeros = rng.binomial(total, 1 / k)
+        ones = rng.binomial(total - zeros, 1 / (k - 1))
+        kept = rng.random(runs) < odds / (odds + k)
+        own = np.where(kept, truth, rng.integers(0, k, runs))
+        zeros, ones = zeros + (own == 0), ones + (own == 1)
+        found.append(np.log(total + 1 + odds * zeros) - np.log(total + 1 + odds * ones))
+    return tuple(found)
 
 
 def pure(mechanism, relation, rng, runs, weaker):
@@ -126,6 +155,31 @@ def finite(mechanism, relation, rng, runs, weaker):
         ratio = np.clip(np.log(mechanism.p) - np.log(mechanism.q), -HUGE, HUGE)
     outputs = (rng.choice(ratio.size, runs, p=law) for law in (mechanism.q, mechanism.p))
     return tuple(ratio[output] for output in outputs)
+
+
+def tree(mechanism, relation, rng, runs, weaker):
+    """Add noise to every node, for the worst of all sets of steps."""
+    starts = np.cumsum((0, *mechanism.steps))
+    nodes = [
+        [start + k * 2**level, start + (k + 1) * 2**level]
+        for start, steps in zip(starts, mechanism.steps, strict=False)
+        for level in range(steps.bit_length())
+        for k in range(steps >> level)
+    ]
+    per_tree = itertools.chain.from_iterable(
+        itertools.combinations(range(starts[-1]), size)
+        for size in range(mechanism.participations + 1)
+    )
+    worst = np.zeros(len(nodes))
+    for taken in per_tree:
+        each = np.histogram(taken, starts)[0]
+        moved = np.array([sum(low <= step < high for step in taken) for low, high in nodes])
+        allowed = max(each, default=0) <= mechanism.participations_per_tree
+        if allowed and moved @ moved > worst @ worst:
+            worst = moved
+    moved = shift(mechanism, relation) * worst / (mechanism.noise_multiplier * weaker)
+    noise = rng.normal(0, 1, (2, runs, len(nodes))) + np.stack([0 * moved, moved])[:, None]
+    return tuple(noise @ moved - moved @ moved / 2)
 
 
 def concentrated(mechanism, relation, rng, runs, weaker):
@@ -297,6 +351,7 @@ SIMULATED = {
     "Gaussian": gaussian,
     "Laplace": laplace,
     "DiscreteLaplace": discrete_laplace,
+    "DiscreteGaussian": discrete_gaussian,
     "FiniteMechanism": finite,
     "RandomizedResponse": randomized_response,
     "PureDP": pure,
@@ -304,6 +359,8 @@ SIMULATED = {
     "PermuteAndFlip": permute_and_flip,
     "AboveThreshold": above_threshold,
     "ApproximateDP": approximate,
+    "ShuffledReports": shuffled,
+    "TreeAggregation": tree,
     "ZeroConcentratedDP": concentrated,
     "PoissonSampled": sampled,
     "GroupSampled": group,
@@ -337,9 +394,16 @@ def cases():
         (dp.nothing(), special),
         (dp.DiscreteLaplace(2.0, sensitivity=3), one),
         (dp.DiscreteLaplace(3.0, sensitivity=2, replace_sensitivity=3), replace),
+        (dp.DiscreteGaussian(2.0, sensitivity=3), one),
+        (dp.DiscreteGaussian(3.0, sensitivity=2, replace_sensitivity=3), replace),
+        (thinned(dp.DiscreteGaussian(0.7), 0.4), one),
         (dp.repeat(thinned(dp.DiscreteLaplace(1.0, sensitivity=2), 0.5), 3), special),
         (dp.from_pmfs([0.7, 0.2, 0.1], [0.3, 0.2, 0.5]), one),
         (dp.from_pmfs([0.6, 0.35, 0.05, 0.0], [0.5, 0.3, 0.0, 0.2], relation=replace), replace),
+        (dp.TreeAggregation(3.0, 6), one),
+        (dp.TreeAggregation(6.0, (4, 3), participations=3, participations_per_tree=2), replace),
+        (dp.ShuffledReports(2.0, 20), replace),
+        (dp.ShuffledReports(2.0, 12, 3), one),
         (dp.PureDP(0.7), one),
         (dp.ExponentialMechanism(1.2), one),
         (dp.ExponentialMechanism(1.2, relation=replace), replace),

@@ -311,3 +311,70 @@ def test_a_replaced_record_moves_a_gaussian_by_two():
     # twice the shift is half the noise; their RDP answers for the whole of it
     assert ours == pytest.approx(peer.get_epsilon_gaussian(1.0, 1e-5), rel=1e-11)
     assert theirs.get_epsilon(1e-5) < ours / 2
+
+
+# Discrete noise
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.7, 1), (3.73, 1), (3.73, 5), (30.0, 10)])
+def test_discrete_gaussian_profile(sigma, sensitivity):
+    mechanism = dp.DiscreteGaussian(sigma, sensitivity=sensitivity)
+    theirs = [
+        losses.from_discrete_gaussian_mechanism(
+            sigma, sensitivity, pessimistic_estimate=up, value_discretization_interval=1e-4
+        )
+        for up in WAYS
+    ]
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        low, high = (each.get_delta_for_epsilon(epsilon) for each in theirs)
+        assert low * (1 - 1e-9) <= dp.account(mechanism).delta(epsilon) <= high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.7, 1), (3.73, 2), (30.0, 10)])
+def test_composed_discrete_gaussians(sigma, sensitivity):
+    ours = dp.account(dp.repeat(dp.DiscreteGaussian(sigma, sensitivity=sensitivity), 4))
+    low, high = (
+        losses.from_discrete_gaussian_mechanism(
+            sigma, sensitivity, pessimistic_estimate=up, value_discretization_interval=1e-3
+        ).self_compose(4)
+        for up in WAYS
+    )
+    for delta in COMPOSED_DELTAS:
+        bounds = [each.get_epsilon_for_delta(delta) for each in (low, high)]
+        assert bounds[0] * (1 - 1e-6) <= ours.epsilon(delta) <= bounds[1] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("parameter", "sensitivity"), [(0.3, 1), (0.1, 7), (1.5, 2)])
+def test_discrete_laplace_profile(parameter, sensitivity):
+    ours = dp.account(dp.DiscreteLaplace(1 / parameter, sensitivity=sensitivity))
+    low, high = (
+        losses.from_discrete_laplace_mechanism(
+            parameter, sensitivity, pessimistic_estimate=up, value_discretization_interval=1e-4
+        )
+        for up in WAYS
+    )
+    for epsilon in (0.0, 0.123, 0.5, 2.0):
+        bounds = [each.get_delta_for_epsilon(epsilon) for each in (low, high)]
+        found = ours.delta(epsilon)
+        assert bounds[0] * (1 - 1e-9) - 1e-14 <= found <= bounds[1] * (1 + 1e-9) + 1e-14
+
+
+# Trees
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, 1000, [16, 3, 40]])
+@pytest.mark.parametrize("noise", [0.8, 5.0])
+def test_a_tree_of_one_epoch(noise, steps):
+    event = peer.SingleEpochTreeAggregationDpEvent(noise, steps)
+    ours = dp.TreeAggregation(noise, steps)
+    for order in (1.5, 4, 32):
+        theirs = rdp.RdpAccountant(
+            [order], neighboring_relation=peer.NeighboringRelation.REPLACE_SPECIAL
+        ).compose(event)
+        found = dp.account(ours, notion="rdp", relation="REPLACE_SPECIAL", orders=[order])
+        assert found.epsilon(1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=ROUNDING)
+    tight = dp.account(ours, relation="REPLACE_SPECIAL").epsilon(1e-6)
+    depth = max(steps) if isinstance(steps, list) else steps
+    assert tight == pytest.approx(
+        peer.get_epsilon_gaussian(noise / math.sqrt(depth.bit_length()), 1e-6), rel=1e-11
+    )

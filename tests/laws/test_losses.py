@@ -18,6 +18,7 @@ from privacy.losses.laplace import LaplacePair
 from privacy.losses.mixtures import SampledGaussian
 from privacy.losses.quadrature import log_moment
 from privacy.mechanisms import REGISTRY
+from privacy.mechanisms.discrete_gaussian import DiscreteGaussianPair
 
 losses = st.floats(0.01, 6.0)
 probabilities = st.floats(0.001, 0.999)
@@ -134,6 +135,36 @@ def test_discrete_laplace_by_enumeration(scale, distance, epsilon):
     found = dp.account(dp.DiscreteLaplace(scale, sensitivity=distance)).delta(epsilon)
     truth = exact_delta(p, q, epsilon)
     assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-9) + 1e-13
+
+
+@settings(max_examples=30)
+@given(st.floats(0.3, 10.0), st.integers(1, 6), epsilons)
+def test_discrete_gaussian_by_enumeration(sigma, distance, epsilon):
+    reach = math.ceil(40 * sigma) + distance
+    weight = {x: math.exp(-x * x / (2 * sigma**2)) for x in range(-reach - distance, reach + 1)}
+    whole = math.fsum(weight.values())
+    q = [weight[x] / whole for x in range(-reach, reach + 1)]
+    p = [weight[x - distance] / whole for x in range(-reach, reach + 1)]
+    found = dp.account(dp.DiscreteGaussian(sigma, sensitivity=distance)).delta(epsilon)
+    truth = exact_delta(p, q, epsilon)
+    assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-9) + 1e-13
+
+
+@pytest.mark.parametrize(("sigma", "distance"), [(300.0, 20), (100.0, 400), (4000.0, 7000)])
+def test_merged_atoms_of_discrete_gaussians_bound_the_enumeration(sigma, distance):
+    """Above 4,096 outputs, neighboring ones are merged."""
+    pair = DiscreteGaussianPair(sigma, distance)
+    p, null = distributions(pair)
+    assert len(p) <= 4200
+    assert math.fsum(p) == pytest.approx(1, abs=1e-12)
+    assert math.fsum(null) == pytest.approx(1, abs=1e-12)
+    assert p == pytest.approx(null[::-1], rel=1e-10)
+    x = np.arange(-int(40 * sigma), int(40 * sigma) + distance + 1)
+    q, p = (np.exp(-((x - shift) ** 2) / (2 * sigma**2)) for shift in (0, distance))
+    for epsilon in (0.0, 0.01, 0.3, 1.0, 4.0):
+        truth = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)) / math.fsum(q)
+        found = math.exp(pair.profile.log_delta(epsilon))
+        assert truth * (1 - 1e-12) <= found <= truth * (1 + 2e-3) + 1e-30
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -511,6 +511,45 @@ def test_a_release_has_its_noise_its_bound_and_its_mechanism(mechanism, deviatio
     assert release.is_simulation
 
 
+@pytest.mark.parametrize("kind", [dp.DiscreteGaussian, dp.DiscreteLaplace])
+def test_a_release_reports_the_discrete_noise_that_it_added(kind):
+    contributions = dp.clip_records([3.9, -7.0, 0.2], clip_norm=5.5)
+    releases = [
+        dp.release_sum(contributions, kind(2.0, sensitivity=5), rng=seed, simulation=True)
+        for seed in range(4000)
+    ]
+    values = np.array([float(release.values) for release in releases])
+    assert (values == np.rint(values)).all()
+    assert values.mean() == pytest.approx(3 - 5, abs=0.2)
+    weights = {
+        x: math.exp(-(x * x / 8 if kind is dp.DiscreteGaussian else abs(x) / 2))
+        for x in range(-60, 61)
+    }
+    deviation = math.sqrt(sum(w * x * x for x, w in weights.items()) / sum(weights.values()))
+    assert values.std() == pytest.approx(deviation, rel=0.05)
+    one = releases[0]
+    assert one.mechanism == kind(2.0, sensitivity=5)
+    assert (one.scale, one.step, one.contribution_bound) == (2.0, 1.0, 5.0)
+    assert not one.charged_once
+
+
+@pytest.mark.parametrize("kind", [dp.DiscreteGaussian, dp.DiscreteLaplace])
+def test_discrete_noise_of_too_small_a_sensitivity_is_refused(kind):
+    contributions = dp.clip_records([3.0, -7.0], clip_norm=5.5)
+    for noise in (kind(9.0), kind(9.0, sensitivity=5, replace_sensitivity=9)):
+        with pytest.raises(ValueError, match="sensitivity=5 and leave replace_sensitivity out"):
+            dp.release_sum(contributions, noise)
+    with pytest.raises(ValueError, match="one number each"):
+        dp.release_sum(dp.clip_records(ROWS, clip_norm=1.0), kind(9.0))
+
+
+def test_discrete_noise_under_a_cap_is_accounted_for_at_every_release():
+    cap = dp.LifetimeCap(clip_norm=2.0)
+    kept = cap.clip_users([1.0, 2.0], ["a", "b"])
+    release = dp.release_sum(kept, dp.DiscreteGaussian(4.0, sensitivity=2))
+    assert not release.charged_once
+
+
 def test_the_bound_of_a_release_is_in_the_norm_of_its_noise():
     contributions = dp.clip_records(np.zeros((5, 16)), clip_norm=1.0, norm="l2")
     assert dp.release_sum(contributions, dp.Gaussian(2.0)).scale == 2.0

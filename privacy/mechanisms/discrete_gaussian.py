@@ -1,0 +1,157 @@
+"""Discrete Gaussian noise: integer noise on an integer query."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from privacy import checks
+from privacy.losses.discrete import Atoms, DiscretePair
+from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
+from privacy.mechanisms.discrete_laplace import integer_sensitivities
+from privacy.names import suggests_field_names
+from privacy.numerics.rounding import U, round_up
+from privacy.relations import REPLACE_ONE, NeighboringRelation
+
+if TYPE_CHECKING:
+    from privacy.losses.divergences import Divergence
+
+_REACH = 14.0  # of the atoms, in sigma beyond both centers; e^(-14^2 / 2) lies beyond
+_LEAST_MASS = 1e-300  # at infinity; the loss is unbounded
+_MOST = 4096  # atoms; beyond, neighboring ones are merged
+
+
+@suggests_field_names
+@dataclass(frozen=True)
+class DiscreteGaussian(Mechanism):
+    """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``, on an integer.
+
+    For a query with several integer coordinates, account for the noise as ``ZeroConcentratedDP``
+    with rho = (L2 sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not
+    hold for discrete noise.
+
+    Parameters
+    ----------
+    sigma
+        Parameter of the noise, in the unit of the query, in [0.01, 10,000].
+    sensitivity
+        Sensitivity to adding or removing one record, an integer in [1, 10,000].
+    replace_sensitivity
+        Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
+
+    References
+    ----------
+    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
+    """
+
+    sigma: float
+    sensitivity: int = 1
+    replace_sensitivity: int | None = None
+
+    null_is_absent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        remedy = "Use a coarser unit, or rounded_gaussian noise, which Gaussian describes."
+        sigma = checks.real("sigma", self.sigma, remedy, at_least=0.01, at_most=10_000)
+        sensitivity, replaced = integer_sensitivities(self, "Gaussian")
+        freeze(self, sigma=sigma, sensitivity=sensitivity, replace_sensitivity=replaced)
+
+    def loss(self, relation: NeighboringRelation) -> "DiscreteGaussianPair":
+        """Return two discrete Gaussian distributions, shifted by the sensitivity."""
+        assert self.replace_sensitivity is not None  # set when validated
+        replaced = relation is REPLACE_ONE
+        return DiscreteGaussianPair(
+            self.sigma, self.replace_sensitivity if replaced else self.sensitivity
+        )
+
+    def for_group(self, size: int) -> "DiscreteGaussian":
+        """Return size times the sensitivity: the records' contributions add up."""
+        assert self.replace_sensitivity is not None
+        replaced = size * self.replace_sensitivity
+        return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianPair(DiscretePair):
+    """Discrete Gaussian noise centered at `distance` against the same noise centered at 0.
+
+    The loss increases with the output, and P(X > t) with the distance, for every t. The pair
+    therefore dominates those of smaller distances.
+    """
+
+    sigma: float
+    distance: int
+
+    @property
+    def symmetric(self) -> bool:
+        """True: a reflection exchanges the two."""
+        return True
+
+    @property
+    def _block(self) -> int:
+        """An odd number of neighboring outputs of which one is kept."""
+        span = self.distance + 2 * _REACH * self.sigma
+        return 2 * math.ceil(max(span / _MOST - 1, 0.0) / 2) + 1
+
+    @property
+    def _least(self) -> int:
+        """The least output that has an atom; the largest is `distance` minus it."""
+        span = self.distance + 2 * math.ceil(_REACH * self.sigma)
+        blocks = math.ceil(span / self._block)
+        blocks += (blocks * self._block - self.distance) % 2  # both ends are integers
+        return (self.distance - blocks * self._block) // 2
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """An upper bound on the probability of the outputs without atoms.
+
+        P(X >= m) <= P(N(0, sigma^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+        """
+        return max(math.exp(-0.5 * (self._least / self.sigma) ** 2), _LEAST_MASS)
+
+    def atoms(self) -> Atoms:
+        """Return the losses distance (2 x - distance) / (2 sigma^2) of the outputs x.
+
+        Of every block of outputs, those in between are divided between its two ends so that their
+        probabilities under P and under Q are kept. Since x -> max(x, 0) is convex, this never
+        lowers delta.
+        """
+        import numpy as np
+
+        from privacy.losses.lattice import divided
+
+        least, block, variance = self._least, self._block, self.sigma**2
+        x = np.arange(least, self.distance - least + 1, dtype=float)
+        loss = self.distance * (2 * x - self.distance) / (2 * variance)
+        weight = np.exp(-0.5 * (x - self.distance) ** 2 / variance)
+        log_whole = math.log(math.fsum(weight))
+        log_p = -0.5 * (x - self.distance) ** 2 / variance - log_whole
+        ends = loss[::block]
+        if block > 1:
+            width = float(ends[1] - ends[0])
+            inner = loss[:-1].reshape(-1, block) - ends[:-1, None]
+            # relative to the largest, so that none underflows
+            rows = log_p[:-1].reshape(-1, block)
+            top = rows.max(axis=1)
+            down, up = divided(np.exp(rows - top[:, None]), inner, width)
+            with np.errstate(divide="ignore"):
+                downs = np.append(top + np.log(down.sum(axis=1)), log_p[-1])
+                ups = np.insert(top + np.log(up.sum(axis=1)), 0, -np.inf)
+            log_p = np.logaddexp(downs, ups)
+        losses = ends.tolist()
+        losses[-1] = math.nextafter(losses[-1] * (1 + 4 * U), math.inf)
+        return Atoms(tuple(log_p.tolist()), tuple(losses))
+
+    @property
+    def divergence(self) -> "Divergence":
+        """Order * distance^2 / (2 sigma^2) (Canonne, Kamath and Steinke 2020, Theorem 4)."""
+        from privacy.losses.divergences import Linear
+
+        return Linear(self.rho)
+
+    @property
+    def rho(self) -> float:
+        """distance^2 / (2 sigma^2), rounded up."""
+        return round_up(0.5 * (self.distance / self.sigma) ** 2, 4 * U)
+
+
+register_mechanism(DiscreteGaussian(2.5, sensitivity=3, replace_sensitivity=4))

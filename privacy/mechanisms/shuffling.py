@@ -1,0 +1,67 @@
+"""Local reports that a trusted shuffler permutes."""
+
+from dataclasses import dataclass
+
+from privacy import checks
+from privacy.losses.pair import LossPair
+from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
+from privacy.names import suggests_field_names
+from privacy.relations import NeighboringRelation
+
+
+@suggests_field_names
+@dataclass(frozen=True)
+class ShuffledReports(Mechanism):
+    """One report of each of n users, randomized locally and shuffled before anybody reads them.
+
+    All users apply the same epsilon-DP randomizer to their record. If the randomizers differ or
+    depend on earlier reports, shuffle the records before they are randomized. The guarantee holds
+    under every relation if an absent or null record is also reported through the randomizer, so
+    that n is public.
+
+    Parameters
+    ----------
+    epsilon
+        The local epsilon of one report, in (0, 100].
+    reports
+        Number n of reports, which the shuffler guarantees, up to 10^9.
+    categories
+        Number of categories, if the randomizer is k-ary `RandomizedResponse`; epsilon is then
+        smaller. Default: any epsilon-DP randomizer.
+
+    Notes
+    -----
+    Any randomizer: the pair of Feldman, McMillan and Talwar 2021 (arXiv 2012.12803), Theorem 3.1.
+    The smaller bound for any randomizer in the original version of "Stronger privacy amplification
+    by shuffling" (arXiv 2208.04591) was withdrawn in its errata and is not used.
+
+    Randomized response: each report is uniform with probability k / (e^epsilon + k - 1). The pair
+    is that of the reports that are uniform, together with the report of interest, counted by
+    category (privacy blanket: Balle, Bell, Gascon and Nissim 2019, arXiv 1903.02837).
+    """
+
+    epsilon: float
+    reports: int
+    categories: int | None = None
+
+    def __post_init__(self) -> None:
+        remedy = "Pass the local epsilon; a larger one is not amplified: use PureDP."
+        epsilon = checks.real("epsilon", self.epsilon, remedy, above=0, at_most=100)
+        remedy = "Pass the number of reports that the shuffler waits for."
+        reports = checks.count("reports", self.reports, remedy)
+        checks.real("reports", reports, remedy, at_most=10**9)
+        categories = self.categories
+        if categories is not None:
+            remedy = "Pass the number of answers of randomized response, or leave it out."
+            categories = checks.count("categories", categories, remedy)
+            checks.real("categories", categories, remedy, at_least=2)
+        freeze(self, epsilon=epsilon, reports=reports, categories=categories)
+
+    def loss(self, relation: NeighboringRelation) -> LossPair:
+        """Return the shuffled reports for two values of one user's record."""
+        from privacy.losses.shuffled import ShuffledPair
+
+        return ShuffledPair(self.epsilon, self.reports, self.categories)
+
+
+register_mechanism(ShuffledReports(1.0, 1000, 4))

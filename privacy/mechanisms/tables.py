@@ -1,0 +1,255 @@
+"""Mechanisms from a table of privacy guarantees, or from distribution functions of the loss.
+
+Both give a pair of probability mass functions. They are computed exactly, in fractions, from the
+given numbers. Before they are rounded to floats, every ratio p / q is moved away from 1 by more
+than all rounding errors (toward 1, for a lower bound).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from privacy import checks
+from privacy.mechanisms.finite import FiniteMechanism
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
+
+if TYPE_CHECKING:
+    from privacy.losses.quadrature import Array
+
+Bound = Literal["upper", "lower"]
+
+_MOST = 4000  # points of a table, or losses of a grid
+_LARGEST_LOSS = 700.0  # e^loss is a float
+_OUTWARD = Fraction(1, 2**50)  # 8 times the rounding error of a float
+_TOLERANCE = Fraction(1, 10**9)  # of a distribution function
+_Masses = list[tuple[Fraction, Fraction]]
+
+
+def from_profile(
+    points: Iterable[tuple[float, float]], *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE
+) -> FiniteMechanism:
+    """Return the mechanism of the least dominating pair of a table of guarantees.
+
+    Parameters
+    ----------
+    points
+        Pairs (epsilon, delta), epsilon in [0, 700]. The mechanism was proven (epsilon, delta)-DP
+        for each of them.
+    relation
+        The neighboring relation of the proofs, which hold in both directions.
+
+    Returns
+    -------
+    FiniteMechanism
+        Its pair dominates every mechanism that has all these guarantees, and no pair with a smaller
+        profile does.
+
+    Notes
+    -----
+    As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
+    where delta' is that of the other direction. The largest delta that the table permits is
+    therefore the lower convex hull of (0, 1), all (x, delta) and all
+    (1 / x, 1 - (1 - delta) / x), and constant beyond. Its kinks are the ratios of the pair (Zhu,
+    Dong and Wang 2022, Proposition 8). With one point it is that of `ApproximateDP`.
+
+    Examples
+    --------
+    >>> import privacy as dp
+    >>> proven = dp.from_profile([(0.5, 1e-3), (1.0, 1e-6), (2.0, 0.0)])
+    >>> round(dp.account(dp.repeat(proven, 10)).epsilon(1e-5), 3)
+    5.479
+    """
+    found: dict[Fraction, Fraction] = {}
+    remedy = "Pass pairs (epsilon, delta), such as [(0.5, 1e-3), (1.0, 1e-6)]."
+    for epsilon, delta in _rows("points", points, remedy):
+        checks.real("epsilon", epsilon, remedy, at_least=0, at_most=_LARGEST_LOSS)
+        checks.real("delta", delta, remedy, at_least=0, at_most=1)
+        ratio = Fraction(math.exp(epsilon))
+        found[ratio] = min(found.get(ratio, Fraction(1)), Fraction(delta))
+    least = min(found.values())
+    one = Fraction(1)
+    mirrored = {one / x: one - (one - delta) / x for x, delta in found.items() if x > 1}
+    hull = [(Fraction(0), Fraction(1))]
+    for vertex in sorted((mirrored | found).items()):
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], vertex):
+            hull.pop()
+        hull.append(vertex)
+        if vertex[1] == least:  # constant from here
+            break
+    slopes = [_slope(*ends) for ends in pairwise(hull)] + [Fraction(0)]
+    masses = [(Fraction(0), 1 + slopes[0]), (least, Fraction(0))]
+    for (x, _), (before, after) in zip(hull[1:], pairwise(slopes), strict=True):
+        masses.append((x * (after - before), after - before))
+    return _finite(masses, relation, 1)
+
+
+def from_cdfs(
+    p: Callable[["Array"], "Array"],
+    q: Callable[["Array"], "Array"],
+    losses: Sequence[float],
+    *,
+    p_above: Callable[["Array"], "Array"] | None = None,
+    q_above: Callable[["Array"], "Array"] | None = None,
+    bound: Bound = "upper",
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+) -> FiniteMechanism:
+    """Return a mechanism from the distribution functions of its privacy loss L = log P/Q.
+
+    Parameters
+    ----------
+    p, q
+        P(L <= x) with the record and Q(L <= x) without it, from an array of x. The pair (P, Q) must
+        dominate all pairs of neighboring data sets (see `FiniteMechanism`).
+    losses
+        Increasing x at which they are evaluated, from 2 to 4000 in [-700, 700]. What lies above the
+        last one counts as an infinite loss as far as needed.
+    p_above, q_above
+        P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
+        below a delta of about 1e-12.
+    bound
+        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. The exact
+        epsilon lies between both, and both approach it with the square of the grid's spacing.
+    relation
+        The neighboring relation that the pair was found for.
+
+    Notes
+    -----
+    The values are taken as exact. Upper: what lies between two losses is divided between them so
+    that its probabilities under P and Q are kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower:
+    what lies between two losses is one output, which is post-processing. `account` rounds up the
+    epsilon of either pair; ``account(lower, notion="pld").bracket(epsilon)`` also bounds its
+    delta from below.
+
+    Examples
+    --------
+    Gaussian noise with mu = 1, whose loss is normal with mean +-1/2:
+
+    >>> import numpy as np
+    >>> from scipy.special import ndtr
+    >>> import privacy as dp
+    >>> noise = dp.from_cdfs(
+    ...     lambda x: ndtr(x - 0.5), lambda x: ndtr(x + 0.5), np.linspace(-9, 9, 601),
+    ...     p_above=lambda x: ndtr(0.5 - x), q_above=lambda x: ndtr(-0.5 - x),
+    ... )
+    >>> dp.account(noise).epsilon(1e-6) / dp.account(dp.Gaussian(1.0)).epsilon(1e-6) < 1.0001
+    True
+    """
+    if bound not in get_args(Bound):
+        remedy = "Pass 'upper' for a guarantee, 'lower' to see how tight it is."
+        raise ValueError(checks.expected("bound", bound, f"one of {get_args(Bound)}", remedy))
+    remedy = "Pass increasing losses, such as numpy.linspace(-20, 20, 1001)."
+    places = [
+        checks.real("losses", x, remedy, at_least=-_LARGEST_LOSS, at_most=_LARGEST_LOSS)
+        for x in losses
+    ]
+    if not 2 <= len(places) <= _MOST or any(b <= a for a, b in pairwise(places)):
+        rule = f"from 2 to {_MOST:,} increasing numbers"
+        raise ValueError(checks.expected("losses", f"{len(places)} values", rule, remedy))
+    cells_p = _cells("p", p, p_above, places)
+    cells_q = _cells("q", q, q_above, places)
+    ratios = [Fraction(math.exp(x)) for x in places]
+    _check_ratios(cells_p, cells_q, ratios, places)
+    if bound == "lower":
+        return _finite(list(zip(cells_p, cells_q, strict=True)), relation, -1)
+    # P- and Q-mass of each ratio; first that of ratio 0, which P does not have
+    under_q = [Fraction(0)] * len(ratios)
+    extra: _Masses = []
+    beyond_p, beyond_q = Fraction(0), Fraction(0)
+    for k, (mass_p, mass_q) in enumerate(zip(cells_p, cells_q, strict=True)):
+        low = ratios[k - 1] if k > 0 else Fraction(0)
+        if k == len(ratios):
+            under_q[-1] += min(mass_q, mass_p / low)
+            beyond_p += max(mass_p - low * mass_q, Fraction(0))
+            beyond_q += max(mass_q - mass_p / low, Fraction(0))
+            continue
+        up = (mass_p - low * mass_q) / (ratios[k] - low)
+        if not 0 <= up <= mass_q:  # by rounding, the ratio is not in the cell
+            extra.append((mass_p, mass_q))
+            continue
+        under_q[k] += up
+        if k > 0:
+            under_q[k - 1] += mass_q - up
+        else:
+            beyond_q += mass_q - up
+    masses = [(ratio * mass, mass) for ratio, mass in zip(ratios, under_q, strict=True)]
+    ends = [(Fraction(0), beyond_q), (beyond_p, Fraction(0))]
+    return _finite([*masses, *extra, *ends], relation, 1)
+
+
+def _slope(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> Fraction:
+    return (other[1] - one[1]) / (other[0] - one[0])
+
+
+def _rows(name: str, points: Any, remedy: str) -> list[tuple[float, float]]:
+    rows = [
+        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        for row in (points if isinstance(points, Iterable) else (points,))
+    ]
+    if not 1 <= len(rows) <= _MOST or any(len(row) != 2 for row in rows):
+        rule = f"from 1 to {_MOST:,} pairs"
+        raise ValueError(checks.expected(name, f"{len(rows)} values", rule, remedy))
+    return [(row[0], row[1]) for row in rows]
+
+
+def _cells(
+    name: str,
+    below: Callable[["Array"], "Array"],
+    above: Callable[["Array"], "Array"] | None,
+    places: list[float],
+) -> list[Fraction]:
+    """Return the probabilities between neighboring places, and beyond both ends."""
+    import numpy as np
+
+    def values(function: Callable[["Array"], "Array"], which: str) -> list[Fraction]:
+        found = np.asarray(function(np.array(places)), dtype=float)
+        remedy = "Return one probability for each loss, as a distribution function does."
+        if found.shape != (len(places),) or not ((found >= 0) & (found <= 1)).all():
+            raise ValueError(checks.expected(which, "...", "probabilities", remedy))
+        return [Fraction(value) for value in found.tolist()]
+
+    low = values(below, name)
+    whole = low
+    if above is not None:
+        high = values(above, f"{name}_above")
+        if any(abs(a + b - 1) > _TOLERANCE for a, b in zip(low, high, strict=True)):
+            remedy = f"Return 1 - {name} at each loss."
+            raise ValueError(checks.expected(f"{name}_above", "...", f"1 - {name}", remedy))
+        # the smaller tail keeps its digits
+        whole = [a if a <= b else 1 - b for a, b in zip(low, high, strict=True)]
+    ends = [Fraction(0)]
+    for value in (*whole, Fraction(1)):
+        if value < ends[-1] - _TOLERANCE * min(ends[-1], 1 - value):
+            remedy = "Return P(L <= x), which increases with x."
+            raise ValueError(checks.expected(name, "...", "increasing", remedy))
+        ends.append(max(value, ends[-1]))
+    return [b - a for a, b in pairwise(ends)]
+
+
+def _check_ratios(
+    cells_p: list[Fraction], cells_q: list[Fraction], ratios: list[Fraction], places: list[float]
+) -> None:
+    """Raise unless the P- and Q-mass of every cell have a ratio in the cell, up to rounding."""
+    left_p, left_q = Fraction(1), Fraction(1)
+    for k, (mass_p, mass_q) in enumerate(zip(cells_p, cells_q, strict=True)):
+        # rounding errors are relative to the smaller tails
+        slack_p = _TOLERANCE * (mass_p + min(left_p, 1 - left_p + mass_p))
+        slack_q = _TOLERANCE * (mass_q + min(left_q, 1 - left_q + mass_q))
+        left_p, left_q = left_p - mass_p, left_q - mass_q
+        too_low = k > 0 and mass_p < ratios[k - 1] * (mass_q - slack_q) - slack_p
+        too_high = k < len(ratios) and mass_p > ratios[k] * (mass_q + slack_q) + slack_p
+        if too_low or too_high:
+            at = places[min(k, len(places) - 1)]
+            remedy = "Return the distribution of log P/Q under P in p, and under Q in q."
+            rule = f"to be of one loss: near {at:g}, P/Q of an interval is not in the interval"
+            raise ValueError(f"Expected p and q {rule}. {remedy}")
+
+
+def _finite(masses: _Masses, relation: NeighboringRelation, side: int) -> FiniteMechanism:
+    """Round pairs of masses to floats, each ratio away from 1 (side 1) or toward 1 (side -1)."""
+    kept = [(p, q) for p, q in masses if p or q]
+    factor = 1 + side * _OUTWARD
+    under_p = tuple(float(p * factor if p > q else p) for p, q in kept)
+    under_q = tuple(float(q * factor if q > p else q) for p, q in kept)
+    return FiniteMechanism(under_p, under_q, relation)
