@@ -67,7 +67,7 @@ OURS = {
     ),
     events.MixtureOfGaussiansDpEvent: lambda e, _: mixture(e),
     events.ZCDpEvent: lambda e, relation: dp.ZeroConcentratedDP(e.rho, relation),
-    events.SampledWithoutReplacementDpEvent: lambda e, relation: fixed_size(e, relation),
+    events.SampledWithoutReplacementDpEvent: fixed_size,
     events.SampledWithReplacementDpEvent: lambda e, relation: fixed_size(
         e, relation, replacement=True
     ),
