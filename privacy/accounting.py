@@ -266,13 +266,16 @@ def _tightest(
 ) -> "TightestCurve":
     """Return the tightest curve; its members are the methods that may give the smallest bound.
 
-    A `whole` mechanism is not split into groups of parts.
+    A `whole` mechanism is not split into groups of parts, and "pld" is used only if the faster
+    methods before it have no answer: the search for a split asks for many deltas.
     """
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
         if getattr(curve, "kinked", False) and members and members[-1].notion == "contour":
             members.pop()  # the contour integral converges slowly if the losses have atoms
+        if whole and curve.notion == "pld" and members:
+            continue
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
@@ -410,28 +413,30 @@ class TightestCurve(Curve):
     def _smallest(self, ask: Callable[[Curve, float], Answer], nothing: float) -> Answer:
         """Return the smallest answer, `nothing` being the trivial bound.
 
-        Members after an exact one are used only where that one fails; its error bound stays in the
-        answer.
+        Members after an exact one are used only where that one fails. Its error bound then stays in
+        the answer, unless a later exact one is tight.
         """
         best, error = Answer(nothing, notion=(self.members or self._all)[0].notion), 0.0
-        composed = False
+        composed = tight = False
         for member in self.members:
             answer = ask(member, best.value)
             if answer.value < best.value or not best.theorem:
                 best = answer
-            if member.exact:
-                error = max(error, answer.error)
             composed |= member.notion in ("contour", "pld") and answer.error < 1
             best = best._replace(hint=answer.hint)
-            if member.exact and answer.error < _TIGHT and best.value < nothing:
+            tight = member.exact and answer.error < _TIGHT and best.value < nothing
+            if tight:
                 break
-        else:
+            if member.exact:
+                error = max(error, answer.error)
+        if not tight or error:
             # a sum of losses is never above a sum over groups of them
             for other in self.others if composed else self.others + self.splits:
-                answer = ask(other, best.value)
-                if answer.value < best.value or not best.theorem:
-                    best = answer._replace(hint=best.hint)
-        return best._replace(error=max(error, best.error))
+                other_answer = ask(other, best.value)
+                if other_answer.value < best.value or not best.theorem:
+                    best = other_answer._replace(hint=best.hint)
+        # a tight answer of an exact method bounds the error of every smaller one
+        return best._replace(error=answer.error if tight else max(error, best.error))
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         def ask(curve: Curve, limit: float) -> Answer:

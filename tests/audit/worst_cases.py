@@ -150,11 +150,12 @@ def approximate(mechanism, relation, rng, runs, weaker):
 
 
 def finite(mechanism, relation, rng, runs, weaker):
-    """Draw outputs from q and from p."""
+    """Draw outputs from q and from p; a weaker mechanism releases 1 / weaker of them."""
     with np.errstate(divide="ignore"):
         ratio = np.clip(np.log(mechanism.p) - np.log(mechanism.q), -HUGE, HUGE)
-    outputs = (rng.choice(ratio.size, runs, p=law) for law in (mechanism.q, mechanism.p))
-    return tuple(ratio[output] for output in outputs)
+    size = (round(1 / weaker), runs)
+    outputs = (rng.choice(ratio.size, size, p=law) for law in (mechanism.q, mechanism.p))
+    return tuple(ratio[output].sum(axis=0) for output in outputs)
 
 
 def tree(mechanism, relation, rng, runs, weaker):
@@ -343,7 +344,9 @@ def parallel(mechanism, relation, rng, runs, weaker):
 
 
 def nothing(mechanism, relation, rng, runs, weaker):
-    return np.zeros(runs), np.zeros(runs)
+    """Release nothing, or, if weaker, the record."""
+    leak = float(weaker < 1)
+    return np.full(runs, -leak), np.full(runs, leak)
 
 
 SIMULATED = {

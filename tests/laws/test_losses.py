@@ -240,7 +240,8 @@ def test_every_kind_names_a_loss():
     for known in REGISTRY.values():
         if known.example is not None:
             relation = getattr(known.example, "relation", dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-            assert known.example.loss(relation) is not None
+            if known.example.expanded(relation) is known.example:
+                assert known.example.loss(relation) is not None
 
 
 def test_threads_can_share_a_curve():

@@ -81,8 +81,9 @@ class TestCells:
     )
     def test_cost_the_larger_of_both(self, cells, limit):
         worst = max(dp.account(cell).epsilon(1e-5) for cell in cells)
-        assert dp.account(public(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
-        assert dp.account(dp.parallel(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
+        # each method has its own error bound: the contour 1e-9, the grid of losses 1e-5 of delta
+        assert dp.account(public(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-7)
+        assert dp.account(dp.parallel(*cells)).epsilon(1e-5) == pytest.approx(worst, rel=1e-7)
         assert worst <= limit
 
     def test_a_dominated_cell_changes_nothing_inside_a_composition(self):
