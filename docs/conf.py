@@ -31,7 +31,7 @@ napoleon_use_rtype = False
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(.*\.)?(Figure|Array|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B)",
+        r"(.*\.)?(Figure|Array|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B)",
     ),
     ("py:.*", r"(collections\.abc|fractions|os|typing|numpy)\..*"),
     ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),

@@ -143,7 +143,7 @@ class Risk:
     def bayes_risk(self, prior: float) -> float:
         """Return the least error probability of any attack if the record is present by chance.
 
-        min(p, 1 - p) (1 - delta(|log(p / (1 - p))|)).
+        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``.
 
         Parameters
         ----------
