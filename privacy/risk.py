@@ -275,7 +275,10 @@ def bayes_target(bayes_risk: float, prior: float) -> tuple[float, float]:
     rare, epsilon = _odds(prior)
     remedy = "Pass an error probability below min(prior, 1 - prior)."
     risk = checks.real("bayes_risk", bayes_risk, remedy, above=0, below=rare or math.ulp(0.0))
-    return epsilon, 1 - round_up(risk / rare, 8 * U)
+    delta = 1 - round_up(risk / rare, 8 * U)
+    if delta <= 0:
+        raise ValueError(checks.expected("bayes_risk", bayes_risk, f"well below {rare}", remedy))
+    return epsilon, delta
 
 
 def remainder_of(remainder: float) -> float:

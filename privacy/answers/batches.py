@@ -76,8 +76,12 @@ def _sized(values: Values, size: int, records: int) -> Values:
         steps = math.ceil(records / size) * values.get("epochs", 1)
         return values | {"steps": steps}
     values = {"sampling_probability": size / records, **values}
-    if "epochs" in values and "steps" not in values:
-        values["steps"] = -(-values["epochs"] * records // size)
+    if "epochs" in values:
+        least = -(-values["epochs"] * records // size)
+        if values.setdefault("steps", least) < least:
+            remedy = "Remove --steps, or --epochs."
+            rule = f">= {least} for epochs={values['epochs']}"
+            raise ValueError(checks.expected("steps", values["steps"], rule, remedy))
     return values
 
 

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from privacy import checks
 from privacy.certification import AGAIN, THOROUGH, NotCertified, proven_delta
-from privacy.guarantees import Guarantee
+from privacy.guarantees import Guarantee, records_in
 from privacy.mechanisms import mechanism_from_json
 
 SCHEMA = "dpcalib.certificate/1"
@@ -17,6 +17,7 @@ _KEYS = ("schema", "claim", "theorem", "proof", "digest")
 _CLAIM = ("epsilon", "delta", "relation", "notion", "order", "unit", "mechanism")
 _REMEDY = "Pass a file that --certificate wrote, unchanged."
 _MARGIN = 1e-9
+_LARGEST = sys.float_info.max
 _THEOREMS = {
     "approximate": "Balle, Barthe and Gaboardi 2018, Theorem 8; the profile of one release",
     "contour": "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment",
@@ -84,17 +85,26 @@ def verify(form: Any) -> Guarantee:
     if not fields or not isinstance(proof, Mapping):
         raise ValueError(checks.expected("claim", claim, f"of {', '.join(_CLAIM)}", _REMEDY))
     pair = [claim["epsilon"], claim["delta"], proof.get("delta_at_most")]
-    if not all(isinstance(each, int | float) and math.isfinite(each) for each in pair):
+    if not all(isinstance(each, int | float) and abs(each) <= _LARGEST for each in pair):
         raise ValueError(checks.expected("epsilon, delta, delta_at_most", pair, "finite", _REMEDY))
+    notion, order = claim["notion"], claim["order"]
+    if not isinstance(notion, str) or form["theorem"] != _THEOREMS.get(notion):
+        raise ValueError(checks.expected("theorem", form["theorem"], f"that of {notion}", _REMEDY))
+    if order is not None and not (isinstance(order, int | float) and 1 < order <= _LARGEST):
+        raise ValueError(checks.expected("order", order, "> 1", _REMEDY))
+    unit = checks.unit(claim["unit"])
+    if any(letter.isdigit() for letter in unit) and records_in(unit) == 1:
+        rule = "without a number, or such as '2 records'"
+        raise ValueError(checks.expected("unit", unit, rule, _REMEDY))
     guarantee = Guarantee(
         epsilon=float(pair[0]),
         delta=float(pair[1]),
         relation=checks.relation(claim["relation"]),
-        notion=str(claim["notion"]),
-        order=claim["order"],
-        theorem=str(form["theorem"]),
+        notion=notion,
+        order=order if notion == "rdp" else None,
+        theorem=form["theorem"],
         mechanism=mechanism_from_json(claim["mechanism"]),
-        unit=checks.unit(claim["unit"]),
+        unit=unit,
     )
     bound = proven_delta(guarantee, AGAIN)
     if bound is None or not bound <= pair[2] <= guarantee.delta:

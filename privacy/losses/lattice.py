@@ -163,6 +163,8 @@ def from_cells(
     if upper:
         total = np.zeros(size)
         for weight, rest, cell in rests:
+            if (rest > step * (1 + 1e-9) + blur).any():
+                raise OverflowError("a loss is beyond the cell of its panel")
             down, up = divided(weight, np.maximum(rest, 0.0), step)
             total += _gathered(cell, down, size) + _gathered(cell + 1, up, size)
         return GridLoss(step, start, np.maximum(total, 0.0), 0.0, upper, relative, blur)

@@ -21,6 +21,7 @@ from privacy.numerics.rounding import U
 if TYPE_CHECKING:
     from privacy.losses.quadrature import Array, Index
 
+_MOST_CELLS = 2**18
 _CELLS = 600  # cells of losses on either side of 0
 _FEW = 2000  # atoms that are not merged
 _BLOCK = 5e-4  # relative width of the numbers that are rounded to one, for two categories
@@ -117,6 +118,7 @@ def _atoms(pair: ShuffledPair) -> Atoms:
     count = sum(base.mass.size * s.size for _, s, _, _, base in everything)
     steepest = max(float(s.max()) * min(1.0, _WIDE / math.sqrt(m)) for m, s, *_ in everything if m)
     step = min(2 * math.atanh(min(steepest, 1 - 1e-12)), largest) / _CELLS
+    step = max(step, largest / _MOST_CELLS)  # a coarser grid is a looser bound
     cells = math.ceil(largest / step) + 1
     grid = np.zeros(2 * cells + 1)
     kept: list[tuple[Array, Array]] = []

@@ -140,7 +140,7 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
     weights: list[float] = []
     for j in range(1, draws + 1):
         log_weight += math.log((draws - j + 1) / (j * (records - 1)))
-        weights.append(math.exp(log_weight))
+        weights.append(max(math.exp(log_weight), 1e-300))  # 0 has no logarithm
         # each further weight is at most `shrink` times the one before it
         shrink = (draws - j) / ((j + 1) * (records - 1))
         if shrink < 0.5 and weights[-1] * shrink < _LEAST / 2:

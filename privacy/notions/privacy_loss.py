@@ -226,6 +226,8 @@ class LossesOnGrid:
             everywhere = Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
             law = GridSum([(lattice, count)], everywhere).law()
             kept = law.mass > 0
+            if not kept.any():
+                raise OverflowError("the masses of repeated discrete losses underflow")
             grid = from_atoms(
                 law.mass[kept],
                 law.loss[kept],

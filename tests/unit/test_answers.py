@@ -283,3 +283,30 @@ def test_an_unknown_question_name():
     with pytest.raises(AttributeError, match="has no attribute 'rho'"):
         answers.rho  # noqa: B018
     assert math.isfinite(answers.sigma(TARGET)["sigma"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling_probability": 0.1, "epochs": 1},
+        {
+            "sampler": "truncated-poisson",
+            "sampling_probability": 0.1,
+            "max_batch_size": 20,
+            "records": 100,
+            "epochs": 1,
+        },
+    ],
+)
+def test_an_epoch_without_steps_is_not_one_step(options):
+    with pytest.raises(ValueError, match="Missing --steps"):
+        answers.epsilon({"noise_multiplier": 1.0, "delta": 1e-5, **options})
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "fixed-size"])
+def test_fewer_steps_than_the_epochs_have_are_refused(sampler):
+    options = {"batch_size": 10, "records": 100, "epochs": 30, "sampler": sampler}
+    run = {"noise_multiplier": 5.0, "delta": 1e-5, "relation": "replace-one", **options}
+    with pytest.raises(ValueError, match="steps=299 to be >= 300 for epochs=30"):
+        answers.epsilon({**run, "steps": 299})
+    assert answers.epsilon({**run, "steps": 300}) == answers.epsilon(run)

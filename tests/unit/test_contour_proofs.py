@@ -384,3 +384,20 @@ def test_plans_are_certified_by_default():
     )
     assert found["certified"] is True
     assert found["notion"] == "contour"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ("claim", "unit", "a group of 5 records"),
+        ("claim", "order", "zz"),
+        ("claim", "epsilon", 10**400),
+        (None, "theorem", "another theorem"),
+    ],
+)
+def test_a_certificate_states_only_what_is_proven(headline, place, name, value):
+    form = {name: dict(part) if isinstance(part, dict) else part for name, part in headline.items()}
+    (form if place is None else form[place])[name] = value
+    form["digest"] = _digest(form)
+    with pytest.raises(ValueError, match=f"Expected .*{name}"):
+        verify(form)

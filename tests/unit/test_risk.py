@@ -306,3 +306,8 @@ def test_a_claim_has_a_polygon(delta):
     exact = np.maximum(below, 0)
     assert (found <= exact + 1e-15).all()
     assert found == pytest.approx(exact, abs=1e-9)
+
+
+def test_a_bayes_risk_next_to_the_prior_is_refused():
+    with pytest.raises(ValueError, match="bayes_risk"):
+        dp.calibrate(dp.Gaussian, bayes_risk=0.4999999999999999, prior=0.5)

@@ -167,3 +167,8 @@ def test_two_rounds_by_enumeration(categories):
 def test_bad_reports_are_refused(arguments, named):
     with pytest.raises(ValueError, match=f"Expected {named}"):
         dp.ShuffledReports(*arguments)
+
+
+def test_very_many_reports_and_categories_fit_in_memory():
+    found = dp.account(dp.ShuffledReports(0.5, 10**9, 10**9)).delta(0)
+    assert 0 < found < 1e-9
