@@ -266,16 +266,18 @@ def _tightest(
 ) -> "TightestCurve":
     """Return the tightest curve; its members are the methods that may give the smallest bound.
 
-    A `whole` mechanism is not split into groups of parts, and "pld" is used only if the faster
-    methods before it have no answer: the search for a split asks for many deltas.
+    "pld" is a member only where the contour integral has no answer or converges slowly: it is
+    slower. A `whole` mechanism is not split into groups of parts.
     """
     members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
     for curve in _curves(mechanism, relation, refusals):
-        if getattr(curve, "kinked", False) and members and members[-1].notion == "contour":
-            members.pop()  # the contour integral converges slowly if the losses have atoms
-        if whole and curve.notion == "pld" and members:
-            continue
+        if curve.notion == "pld" and members:
+            contour = members[-1].notion == "contour"
+            if whole or (contour and not getattr(curve, "kinked", False)):
+                continue
+            if contour:
+                members.pop()  # it converges slowly if the losses have atoms
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break

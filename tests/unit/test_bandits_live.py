@@ -216,7 +216,8 @@ def test_a_batch_of_many_rounds_is_summed_whole():
 
 
 def test_the_lattice_of_short_batches_stays_fine():
-    for name in sorted(set(ALGORITHMS) - {"LinTS", "LinUCB"}):
+    own = {name for name in ALGORITHMS if name in bandits.__all__}
+    for name in sorted(own - {"LinTS", "LinUCB"}):
         sums = build(name).channel((), None).sums
         assert sums.step_width <= sums.sigma * 2**-30
 

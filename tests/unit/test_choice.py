@@ -48,7 +48,7 @@ def test_the_divergence_is_that_of_the_worst_two_losses(width, order):
     s = order - 1
     truth = (np.log(p + (1 - p) * math.exp(-s * width)) + s * t).max() / s
     (found,) = BoundedRange(width).at(np.array([order]))
-    assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-4)
+    assert truth * (1 - 1e-12) <= found <= truth * (1 + 2e-4)  # `worst` is a grid
     assert found <= min(width, order * width * width / 8) * (1 + 1e-12)
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import click
 import numpy as np
@@ -312,7 +311,7 @@ class TestSamplers:
     @pytest.mark.parametrize("sampler", ["fixed-size", "shuffle"])
     def test_samplers_that_move_other_records_need_a_relation(self, sampler):
         text = refusal("sigma", *TARGET, "--sampler", sampler, *LOADER)
-        assert "moves other records to other batches" in text
+        assert "moves others to other batches" in text
         assert "DataLoader(shuffle=True)" in text
 
     @pytest.mark.parametrize(
@@ -728,17 +727,6 @@ class TestGroup:
     def test_without_metadata(self, metadata):
         metadata()
         assert "pip install" in call("sigma", *TARGET).stderr
-
-
-def test_the_documented_object_is_what_is_printed():
-    page = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
-    (shown,) = re.findall(r"^```json\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    printed = answer("sigma", *TARGET)
-    assert list(strict(shown)) == list(printed)
-    for key, value in strict(shown).items():
-        if isinstance(value, float):
-            value = pytest.approx(value, rel=1e-6)
-        assert printed[key] == value or key == "version"
 
 
 # -- what a newcomer types ------------------------------------------------------------------

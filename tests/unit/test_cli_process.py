@@ -74,7 +74,6 @@ def modules_of(*args):
         ("delta", "--sigma", "2", "--epsilon", "1"),
         ("steps", "--sigma", "20", "--epsilon", "1", "--delta", "1e-5"),
         ("convert", "--rho", "0.1", "--delta", "1e-5"),
-        ("explain", "--sigma", "2", "--delta", "1e-5"),
         ("--help",),
         ("sigma", "--help"),
     ],

@@ -187,7 +187,11 @@ def test_the_mechanism_of_a_selection():
         ({"keys": [1, "a"]}, TypeError, "Expected keys='<keys>'"),
         ({"keys": [1]}, ValueError, "as long as users"),
         ({"mechanism": dp.PureDP(1.0)}, TypeError, "Expected mechanism"),
-        ({"mechanism": dp.ApproximateDP(1.0, 1e-6, "REPLACE_ONE")}, ValueError, "add/remove"),
+        (
+            {"mechanism": dp.ApproximateDP(1.0, 1e-6, "REPLACE_ONE")},
+            ValueError,
+            "under ADD_OR_REMOVE",
+        ),
         ({"delta": 1e-6}, ValueError, "Expected delta"),
         ({"mechanism": dp.Gaussian(1.0)}, ValueError, "Expected delta=None"),
         ({"mechanism": dp.Gaussian(1e13), "delta": 0.1}, ValueError, "less noisy"),

@@ -336,7 +336,7 @@ class TestAccount:
         assert found["rho"] is None  # sampled noise has none
         assert found["epsilon"] == dp.account(plan.mechanism).epsilon(1e-6)
         by = {row["notion"]: row["epsilon"] for row in found["notions"]}
-        assert set(by) == {"contour", "rdp"}
+        assert set(by) == {"contour", "pld", "rdp"}
         assert by[found["notion"]] == found["epsilon"] == min(by.values())
         assert by["rdp"] == dp.account(plan.mechanism, notion="rdp").epsilon(1e-6)
         assert [row["name"] for row in found["parts"]] == [name for name, _ in plan.parts]

@@ -106,7 +106,7 @@ def test_it_cannot_be_copied():
 def test_a_fork_cannot_answer(monkeypatch):
     search = dp.SparseVector(ONE, threshold=0)
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(RuntimeError, match="fork of a SparseVector"):
+    with pytest.raises(RuntimeError, match="forked process cannot use a SparseVector"):
         search.ask(0)
 
 
