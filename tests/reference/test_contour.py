@@ -129,7 +129,12 @@ def test_a_dummy_raises_delta_and_reports_it(monkeypatch):
 def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
     total = LossSum(((SampledGaussian(0.01, 1.0), 100),), 0.0, "remove")
     delta, epsilon = contour_integral.log_delta(total, 0.5), contour_integral.epsilon(total, -10.0)
-    monkeypatch.setattr(contour_integral, "_MOST_WORK", 0)
+
+    def unresolved(*_):
+        raise ArithmeticError
+
+    monkeypatch.setattr(contour_integral, "_line", unresolved)
+    monkeypatch.setattr(contour_integral, "Line", unresolved)
     loose_delta, loose_epsilon = (
         contour_integral.log_delta(total, 0.5),
         contour_integral.epsilon(total, -10.0),

@@ -217,7 +217,8 @@ class TestRecalibration:
     def test_recalibration_after_negligible_spending(self):
         done = dp.ZeroConcentratedDP(1e-12)
         sigma = dp.recalibrate(done, dp.Gaussian, **TARGET)
-        assert sigma == pytest.approx(dp.noise_multiplier(**TARGET, notion="zcdp"), rel=1e-4)
+        exact = dp.noise_multiplier(**TARGET)
+        assert exact <= sigma <= exact * 1.001
 
 
 class TestExtremes:
