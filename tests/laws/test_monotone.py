@@ -121,8 +121,17 @@ def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
         assert str(curve.guarantee(delta=delta))
 
 
-@settings(max_examples=8)
-@given(plan=plans(st.one_of(parts, claims(), responses)), epsilon=epsilons, delta=deltas)
+def is_split(plan):
+    """Return whether the plan has parts known by moments only; `test_tightest` covers those."""
+    return "ZeroConcentratedDP" in repr(plan)
+
+
+@settings(max_examples=15)
+@given(
+    plan=plans(st.one_of(parts, claims(), responses)).filter(lambda plan: not is_split(plan)),
+    epsilon=epsilons,
+    delta=deltas,
+)
 def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
     tightest = dp.account(plan)
     least_epsilon, least_delta = tightest.epsilon(delta), tightest.delta(epsilon)
