@@ -215,7 +215,8 @@ DEFAULTS: Values = {
 
 def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...]) -> None:
     missing = [name for name in needs if name not in values]
-    by_epochs = "epochs" in values and not steps_are_known(values)
+    several = _number(values.get("epochs")) > 1 or "sampling_probability" in values
+    by_epochs = "epochs" in values and several and not steps_are_known(values)
     if by_epochs:
         missing.append("steps")
     chosen = [name for name in one_of if name in values]
