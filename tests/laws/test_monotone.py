@@ -180,5 +180,7 @@ def test_the_guarantee_is_the_curve_s_answer(plan, delta):
     found = curve.guarantee(delta=delta)
     assert (found.epsilon, found.delta) == (curve.epsilon(delta), delta)
     assert found.mechanism == plan
+    if found.notion == "split":
+        return  # not a method on its own
     again = dp.account(plan, notion=found.notion).epsilon(delta)
     assert again == pytest.approx(found.epsilon, rel=1e-6)

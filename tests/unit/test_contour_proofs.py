@@ -350,11 +350,12 @@ def test_changes_in_the_unsafe_direction_are_refused(headline, tmp_path):
         (("claim", "unit"), "2 records"),
         (("claim", "mechanism", "count"), 1001),
         ((*STEP, "sampling_probability"), 0.010001),
-        (("claim", "notion"), "gaussian"),
         (("proof", "delta_at_most"), 9.9999e-6),
         (("proof", "delta_at_most"), 1.1e-5),
     ):
         assert verified(changed(headline, path, value), tmp_path).exit_code == 4, path
+    # another method does not fit the stated theorem
+    assert verified(changed(headline, ("claim", "notion"), "gaussian"), tmp_path).exit_code == 2
 
 
 @pytest.mark.parametrize(
