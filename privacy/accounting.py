@@ -264,24 +264,21 @@ def _cells(
 def _tightest(
     mechanism: Mechanism, relation: NeighboringRelation, *, whole: bool = False
 ) -> "TightestCurve":
-    """Return the tightest curve; its members are the methods that may give the smallest bound.
+    """Return the tightest curve. A `whole` mechanism is not split into groups of parts.
 
-    "pld" is a member only where the contour integral has no answer or converges slowly: it is
-    slower. A `whole` mechanism is not split into groups of parts.
+    "contour" and "pld" both compose all losses. Only the faster one is a member: the contour
+    integral, except for losses with atoms and nearly no noise.
     """
-    members: list[Curve] = []
     refusals: list[UnsupportedMechanism] = []
+    members: dict[str, Curve] = {}
     for curve in _curves(mechanism, relation, refusals):
-        if curve.notion == "pld" and members:
-            contour = members[-1].notion == "contour"
-            if whole or (contour and not getattr(curve, "kinked", False)):
-                continue
-            if contour:
-                members.pop()  # it converges slowly if the losses have atoms
-        members.append(curve)
+        members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
-    found = TightestCurve(relation, mechanism=mechanism, members=tuple(members), whole=whole)
+    if "contour" in members and "pld" in members:
+        del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
+    asked = tuple(members.values())
+    found = TightestCurve(relation, mechanism=mechanism, members=asked, whole=whole)
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
     return found
@@ -403,10 +400,7 @@ class TightestCurve(Curve):
 
     @cached_property
     def resolution(self) -> float:  # type: ignore[override]
-        notions = {member.notion for member in self.members}
-        main = [m for m in self.members if m.notion != "pld" or "contour" not in notions]
-        used = main if any(member.exact for member in self.members) else self._all
-        return max(curve.resolution for curve in used)
+        return max(curve.resolution for curve in (self.members if self.exact else self._all))
 
     @property
     def _all(self) -> tuple[Curve, ...]:
@@ -415,30 +409,28 @@ class TightestCurve(Curve):
     def _smallest(self, ask: Callable[[Curve, float], Answer], nothing: float) -> Answer:
         """Return the smallest answer, `nothing` being the trivial bound.
 
-        Members after an exact one are used only where that one fails. Its error bound then stays in
-        the answer, unless a later exact one is tight.
+        The members are asked in order until an exact one has a tight answer; without one, the
+        simpler bounds are asked as well.
         """
-        best, error = Answer(nothing, notion=(self.members or self._all)[0].notion), 0.0
-        composed = tight = False
+        answers: list[Answer] = []
+        error, hint, composed = 0.0, None, False
         for member in self.members:
-            answer = ask(member, best.value)
-            if answer.value < best.value or not best.theorem:
-                best = answer
+            answer = ask(member, nothing)
+            answers.append(answer)
+            hint = answer.hint
             composed |= member.notion in ("contour", "pld") and answer.error < 1
-            best = best._replace(hint=answer.hint)
-            tight = member.exact and answer.error < _TIGHT and best.value < nothing
-            if tight:
-                break
             if member.exact:
-                error = max(error, answer.error)
-        if not tight or error:
+                error = answer.error  # it bounds the error of a smaller answer as well
+            tight = member.exact and error < _TIGHT and answer.value < nothing
+            if tight or answer.value == -math.inf:
+                break
+        else:
             # a sum of losses is never above a sum over groups of them
             for other in self.others if composed else self.others + self.splits:
-                other_answer = ask(other, best.value)
-                if other_answer.value < best.value or not best.theorem:
-                    best = other_answer._replace(hint=best.hint)
-        # a tight answer of an exact method bounds the error of every smaller one
-        return best._replace(error=answer.error if tight else max(error, best.error))
+                least = min((answer.value for answer in answers), default=nothing)
+                answers.append(ask(other, least))
+        best = min(answers, key=lambda answer: answer.value)
+        return best._replace(error=max(error, best.error), hint=hint)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         def ask(curve: Curve, limit: float) -> Answer:
@@ -464,9 +456,7 @@ class TightestCurve(Curve):
     @cached_property
     def _quick(self) -> tuple[Curve, ...]:
         """The members in the order for many epsilons: those that share work first."""
-        return tuple(
-            sorted(self.members or self._all, key=lambda one: not (one.exact and one.vectorized))
-        )
+        return tuple(sorted(self.members or self._all, key=lambda one: not one.vectorized))
 
     @property
     def vectorized(self) -> bool:  # type: ignore[override]

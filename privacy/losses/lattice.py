@@ -9,6 +9,7 @@ derivation.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ _STEEPEST = 1e4  # largest tilt
 _BESIDE = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])  # distances of other tilts, in 1 / std
 _ASIDE = np.array([-16.0, -8.0, -4.0, -2.0, 2.0, 4.0, 8.0, 16.0])
 _BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts, relative to the saddle point
+_UNDERFLOW = 746.0  # exponent of a factor that is 0 in floats
 _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
 
@@ -64,32 +66,51 @@ class GridLoss:
         """The loss of each mass."""
         return self.start + self.step * np.arange(self.mass.size)
 
+    @cached_property
+    def _atoms(self) -> tuple[Array, Array]:
+        """The places and masses of the cells that are not empty; atoms leave most cells empty."""
+        place = np.flatnonzero(self.mass)
+        return place.astype(float), self.mass[place]
+
+    def _weights(self, t: float) -> tuple[Array, Array, float]:
+        """Return mass e^(t loss), normalized, where it is not 0: place, weight, log of its sum."""
+        place, mass = self._atoms
+        last = self.mass.size - 1
+        if t * self.step > 0:  # smaller weights underflow
+            first = int(place.searchsorted(last - _UNDERFLOW / (t * self.step)))
+            place, mass = place[first:], mass[first:]
+        weight = place - last if t > 0 else place.copy()
+        weight *= t * self.step
+        np.exp(weight, out=weight)
+        weight *= mass
+        total = float(weight.sum())
+        if not total > 0:
+            return place, np.zeros_like(mass), -math.inf
+        top = t * (self.start + (self.step * last if t > 0 else 0.0))
+        weight /= total
+        return place, weight, top + math.log(total)
+
     def cumulants(self, t: float) -> tuple[float, float, float]:
         """Return log sum mass e^(t loss), and the mean and variance of the tilted loss."""
-        tilted, log_moment = self.tilted(t)
-        place = np.arange(self.mass.size)
-        mean = float(tilted @ place)
-        variance = float(tilted @ (place - mean) ** 2)
+        place, weight, log_moment = self._weights(t)
+        mean = float(weight @ place)
+        variance = float(weight @ (place - mean) ** 2)
         return log_moment, self.start + mean * self.step, variance * self.step**2
 
     def tilted(self, t: float) -> tuple[Array, float]:
         """Return mass e^(t loss), normalized, and the log of its sum."""
-        weight = np.arange(self.mass.size, dtype=float)
-        if t > 0:
-            weight -= self.mass.size - 1
-        weight *= t * self.step
-        np.exp(weight, out=weight)
-        weight *= self.mass
-        total = float(weight.sum())
-        if not total > 0:
-            return np.zeros_like(self.mass), -math.inf
-        top = t * (self.start + (self.step * (self.mass.size - 1) if t > 0 else 0.0))
-        weight /= total
-        return weight, top + math.log(total)
+        place, weight, log_moment = self._weights(t)
+        whole = np.zeros_like(self.mass)
+        whole[place.astype(np.intp)] = weight
+        return whole, log_moment
+
+    def log_moment(self, t: float) -> float:
+        """Return log sum mass e^(t loss)."""
+        return self._weights(t)[2]
 
     def log_moments(self, t: Array) -> Array:
         """Return log sum mass e^(t loss) for each t."""
-        return np.array([self.tilted(float(each))[1] for each in t])
+        return np.array([self.log_moment(float(each)) for each in t])
 
     def trimmed(self) -> Self:
         """Return the measure without empty cells at the ends."""
@@ -441,7 +462,7 @@ class GridSum:
 
     def _bound_beyond(self, parts: _Parts, t: float, end: float) -> float:
         """Return an upper bound on the normalized tilted mass beyond one end of the window."""
-        growth = math.fsum(n * part.tilted(t)[1] for part, n in parts) - self.log_size
+        growth = math.fsum(n * part.log_moment(t) for part, n in parts) - self.log_size
         return math.exp(min(growth - (t - self.tilt) * end + 1e-6, 0.0))
 
     def _transform(self, parts: _Parts) -> None:
@@ -519,7 +540,7 @@ class GridSum:
             _, _, variance = _cumulants(self._parts, self.tilt)
             away = _ASIDE / math.sqrt(variance + self.step**2)
             for t in self.tilt + away:
-                growth = math.fsum(n * part.tilted(float(t))[1] for part, n in self._parts)
+                growth = math.fsum(n * part.log_moment(float(t)) for part, n in self._parts)
                 log_mass = np.minimum(log_mass, growth - t * loss + 1e-9)
         mass = np.exp(np.minimum(log_mass, 0.0))
         mass = mass[: round((self._top - self._start) / self.step) + 1]

@@ -164,7 +164,7 @@ class LossesOnGrid:
             step, log_tail = min(step, _COARSE * wanted), min(log_tail, tail)
         else:
             raise OverflowError("no grid was found")
-        floors = [(grid.tilted(at)[1] - _CUT - math.log(count)) / at for grid, _ in grids]
+        floors = [(grid.log_moment(at) - _CUT - math.log(count)) / at for grid, _ in grids]
         return self._fine(min(step, wanted), log_tail, floors, tilt, epsilon)
 
     def _fine(

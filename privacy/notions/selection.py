@@ -25,6 +25,7 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint
 from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.mechanisms.selection import BestOf
 from privacy.numerics.rounding import exp_up, round_up
+from privacy.numerics.solve import golden
 
 _STEPS = 12  # deltas of one run that are tried for k
 
@@ -74,23 +75,14 @@ class BestOfCurve(Curve):
             value = epsilon + math.log1p(odds * delta * math.exp(-epsilon))
             return round_up(value, 1e-14) + 1e-15
 
-        pure = self.one.epsilon(0.0)
-        best = min(pure, logarithm(math.log(gamma) - 40))
-        low, high = math.log(gamma) - 25, -1e-9
-        golden = 0.5 * (math.sqrt(5) - 1)
-        x, y = high - golden * (high - low), low + golden * (high - low)
-        at_x, at_y = logarithm(x), logarithm(y)
-        for _ in range(_STEPS):  # every delta is valid; the search only looks for a small k
-            best = min(best, at_x, at_y)
-            if at_x < at_y:
-                high, y, at_y = y, x, at_x
-                x = high - golden * (high - low)
-                at_x = logarithm(x)
-            else:
-                low, x, at_x = x, y, at_y
-                y = low + golden * (high - low)
-                at_y = logarithm(y)
-        return round_up(power * min(best, at_x, at_y), 1e-15)
+        found = [self.one.epsilon(0.0), logarithm(math.log(gamma) - 40)]
+
+        def tried(log_delta: float) -> float:
+            found.append(logarithm(log_delta))
+            return found[-1]
+
+        golden(tried, math.log(gamma) - 25, -1e-9, _STEPS)  # every delta is valid
+        return round_up(power * min(found), 1e-15)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         left = epsilon - self._shift

@@ -6,16 +6,19 @@ They serve plans that no single accounting method supports well.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Self
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint
 from privacy.numerics.rounding import U
-from privacy.numerics.solve import golden
+from privacy.numerics.solve import golden, safe_root
 
-_LOGITS = (-30.0, -9.0, -4.0, -1.5, 0.0, 1.5, 4.0, 9.0, 30.0)
-_LARGE = 1e300  # an epsilon above that of all claims
-_ACCURACY = 1e-2  # of the logit of the best share, where the bound is flat
+_INTERVALS = 8  # of the grid between the ends of a search
+_STEPS = 10  # of the search between two points of the grid; the bound is flat at the best share
+_ROUGH = 1e-3  # relative accuracy of the epsilon at which two deltas are equal
+_TYPICAL = -12.0  # log delta at which groups are compared
+_FAR = 30.0  # logit of the largest share
+
+_Groups = tuple[Curve, Curve]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,105 +50,144 @@ class SplitCurve(_Combined):
     notion: ClassVar[str] = "split"
     theorem: ClassVar[str] = "Dwork and Roth 2014, Theorem 3.16: basic composition"
     resolution: ClassVar[float] = 1e-5
-    groups: tuple[tuple[Curve, Curve], ...]
+    groups: tuple[_Groups, ...]
 
-    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT, limit: float = math.inf) -> Answer:
-        def at(groups: _Groups, share: float) -> Answer:
-            first = max(0.0, math.nextafter(epsilon * (1 - share), 0.0))
-            found = self._log_deltas(groups, first, epsilon - first)
-            flat = groups[0]._at_epsilon(first)
-            if flat.notion != "approximate" or not flat.value < 0:
-                return found
-            # claims may reach the same delta at a smaller epsilon
-            reached = groups[0]._at_delta(groups[0]._delta(flat.value)).value
-            if reached >= first:
-                return found
-            return _least([found, self._log_deltas(groups, reached, epsilon - reached)])
+    def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT, limit: float = 0.0) -> Answer:
+        best = self._answer(0.0)
+        delta = math.exp(min(limit, _TYPICAL))
+        for _, groups in self._ordered(delta):
+            found = self._shared_epsilon(groups, epsilon, min(limit, best.value))
+            best = _least([best, *found])
+        return best
 
-        lowest = [self._log_deltas(groups, epsilon, epsilon) for groups in self.groups]
-        return self._best(at, lowest, limit)
+    def _ordered(self, delta: float) -> list[tuple[list[float], _Groups]]:
+        """Return both epsilons if each group had all of `delta`, and the groups, best first."""
+        each = [
+            ([curve._at_delta(delta).value for curve in groups], groups) for groups in self.groups
+        ]
+        return sorted(each, key=lambda pair: sum(pair[0]))
 
-    def _log_deltas(self, groups: "_Groups", first: float, rest: float) -> Answer:
-        """Return the log of the sum of both deltas, at these two epsilons, `rest` rounded down."""
-        rest = max(0.0, math.nextafter(rest, 0.0))
-        both = groups[0]._at_epsilon(first), groups[1]._at_epsilon(rest)
-        small, value = sorted(answer.value for answer in both)
-        if value > -math.inf:
-            value += math.log1p(math.exp(small - value))
-            value = min(0.0, value + 4 * U * (1 + abs(value)))
-        return self._of(both, value, f"epsilon = {first:.3g} and {rest:.3g}")
+    def _shared_epsilon(self, groups: _Groups, epsilon: float, limit: float) -> list[Answer]:
+        """Return bounds on log delta for shares of epsilon, none if all are above `limit`."""
+        one, other = groups
+
+        def split(first: float) -> Answer:
+            rest = max(0.0, math.nextafter(epsilon - first, 0.0))
+            both = one._at_epsilon(first), other._at_epsilon(rest)
+            small, value = sorted(answer.value for answer in both)
+            if value > -math.inf:
+                value += math.log1p(math.exp(small - value))
+                value = min(0.0, value + 4 * U * (1 + abs(value)))
+            return self._of(both, value, f"epsilon = {first:.3g} and {rest:.3g}")
+
+        def excess(first: float) -> float:
+            """Return by how much the log delta of the first group is above that of the second."""
+            value = one._at_epsilon(first).value
+            return value if value == -math.inf else value - other._at_epsilon(epsilon - first).value
+
+        def ends(limit: float) -> tuple[float, float]:
+            """Return the least and largest epsilon of the first group with deltas below a limit."""
+            if limit >= 0:
+                return 0.0, epsilon
+            delta = one._delta(limit)
+            return one._at_delta(delta).value, epsilon - other._at_delta(delta).value
+
+        low, high = ends(limit)
+        if not low <= high:
+            return []
+        # the best choice is at most twice as good as that of equal deltas
+        at_low, at_high = excess(low), excess(high)
+        equal = low if at_low <= 0 else high
+        if at_low > 0 >= at_high:
+            equal = safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=_ROUGH)
+        found = split(equal)
+        low, high = ends(min(limit, found.value))
+        if not low <= high:
+            return [found]
+        # a bounded loss has the same delta at the smallest bound
+        high = min(high, one._at_delta(one._delta(one._at_epsilon(high).value)).value)
+        return [found, *_searched(split, low, high)]
 
     def _at_delta(self, delta: float, limit: float = math.inf) -> Answer:
-        def at(groups: _Groups, share: float) -> Answer:
-            rest = share * delta
-            first = math.nextafter(delta - rest, 0.0)
-            return self._epsilons(groups, first, rest)
+        best = self._answer(math.inf)
+        for epsilons, groups in self._ordered(delta):
+            if sum(epsilons) < min(limit, best.value):
+                found = self._shared_delta(groups, delta, min(limit, best.value), *epsilons)
+                best = _least([best, *found])
+        return best
 
-        surest = _least(self._surest(groups, delta) for groups in self.groups)
+    def _shared_delta(
+        self, groups: _Groups, delta: float, limit: float, first_least: float, rest_least: float
+    ) -> list[Answer]:
+        """Return bounds on epsilon for shares of delta.
+
+        `first_least` and `rest_least` are the epsilons of both groups if each had all of delta.
+        """
+        one, other = groups
+
+        def split(first: float) -> Answer:
+            rest = max(0.0, math.nextafter(delta - first, 0.0))
+            both = one._at_delta(first), other._at_delta(rest)
+            value = sum(answer.value for answer in both)
+            if value:
+                value = math.nextafter(value, math.inf)
+            return self._of(both, value, f"delta = {first:.3g} and {rest:.3g}")
+
+        def delta_of(curve: Curve, epsilon: float) -> float:
+            return curve._delta(curve._at_epsilon(epsilon).value)
+
         if delta == 0:
-            return surest
-        lowest = [self._epsilons(groups, delta, delta) for groups in self.groups]
-        return _least([surest, self._best(at, lowest, min(limit, surest.value))])
-
-    def _surest(self, groups: "_Groups", delta: float) -> Answer:
-        """Return the answer if the first group gets the smallest delta of its claims."""
-        first = 0.0
-        if delta and groups[0]._at_delta(delta).notion == "approximate":
-            log_mass = groups[0]._at_epsilon(_LARGE).value
-            first = groups[0]._delta(log_mass) if log_mass > -math.inf else 0.0
-        rest = math.nextafter(delta - first, 0.0) if first else delta
-        return self._epsilons(groups, min(first, delta), max(rest, 0.0))
-
-    def _epsilons(self, groups: "_Groups", first: float, rest: float) -> Answer:
-        """Return the sum of both epsilons, at these two deltas."""
-        both = [groups[0]._at_delta(first)]
-        both += [groups[1]._at_delta(rest)] if both[0].value < math.inf else both
-        value = sum(answer.value for answer in both)
-        if value:
-            value = math.nextafter(value, math.inf)
-        return self._of(both, value, f"delta = {first:.3g} and {rest:.3g}")
+            return [split(0.0)]
+        # half of it, or hardly more than the mass at infinity of the first group
+        found = _least(
+            split(min(first, delta)) for first in (delta / 2, delta_of(one, 2 * first_least + 1))
+        )
+        limit = min(limit, found.value)
+        if limit == math.inf:
+            return [found]
+        low = delta_of(one, limit - rest_least)
+        high = delta - delta_of(other, limit - first_least)
+        if not low <= high:
+            return [found]
+        return [
+            found,
+            split(low),
+            *_searched(
+                lambda logit: split(delta / (1 + math.exp(-logit))),
+                _logit(low / delta),
+                _logit(high / delta),
+            ),
+        ]
 
     def _of(self, both: Sequence[Answer], value: float, shares: str) -> Answer:
         methods = " and ".join(answer.notion for answer in both)
         theorem = f"{self.theorem} of the parts by {methods}, at {shares}"
         return self._answer(value, max(answer.error for answer in both))._replace(theorem=theorem)
 
-    def _best(
-        self, at: "Callable[[_Groups, float], Answer]", lowest: Sequence[Answer], limit: float
-    ) -> Answer:
-        """Return the smallest answer over groups and shares, if one is below `limit`.
-
-        `lowest` has a lower bound on the answers of each split.
-        """
-        found = self._answer(math.inf)
-        for bound, groups in sorted(zip(lowest, self.groups, strict=True), key=_value):
-            if bound.value < min(limit, found.value):
-                found = _least([found, _over_shares(partial(at, groups))])
-        return found
-
     def _least_delta(self) -> float:
         return min(max(a._least_delta(), b._least_delta()) for a, b in self.groups)
 
 
-_Groups = tuple[Curve, Curve]
+def _logit(share: float) -> float:
+    if not 0 < share < 1:
+        return math.copysign(_FAR, share - 0.5)
+    return min(max(math.log(share / (1 - share)), -_FAR), _FAR)
 
 
-def _value(pair: tuple[Answer, _Groups]) -> float:
-    return pair[0].value
-
-
-def _over_shares(at: Callable[[float], Answer]) -> Answer:
-    """Return the smallest answer over the shares of the second group, from a grid of logits."""
+def _searched(at: Callable[[float], Answer], low: float, high: float) -> Iterable[Answer]:
+    """Return the answers on a grid from `low` to `high`, and near the smallest one of them."""
     answers: dict[float, Answer] = {}
 
-    def value(logit: float) -> float:
-        if logit not in answers:
-            answers[logit] = at(1 / (1 + math.exp(-logit)))
-        return answers[logit].value
+    def value(point: float) -> float:
+        if point not in answers:
+            answers[point] = at(point)
+        return answers[point].value
 
-    k = min(range(len(_LOGITS)), key=lambda i: value(_LOGITS[i]))
-    golden(value, _LOGITS[max(k - 1, 0)], _LOGITS[min(k + 1, len(_LOGITS) - 1)], _ACCURACY)
-    return _least(answers.values())
+    points = [low + (high - low) * k / _INTERVALS for k in range(_INTERVALS)] + [high]
+    k = min(range(len(points)), key=lambda i: value(points[i]))
+    near = points[max(k - 1, 0)], points[min(k + 1, _INTERVALS)]
+    golden(value, *near, _STEPS)
+    return answers.values()
 
 
 def _least(answers: Iterable[Answer]) -> Answer:

@@ -126,12 +126,15 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
     return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=rtol)
 
 
-def golden(function: Callable[[float], float], low: float, high: float, atol: float) -> float:
-    """Return an approximate minimizer of a unimodal function by golden-section search."""
+def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
+    """Return an approximate minimizer of a unimodal function by golden-section search.
+
+    It evaluates the function `steps` + 2 times and divides the interval by 1.618^`steps`.
+    """
     share = (math.sqrt(5) - 1) / 2
     left, right = high - share * (high - low), low + share * (high - low)
     at_left, at_right = function(left), function(right)
-    while high - low > atol:
+    for _ in range(steps):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - share * (high - low)

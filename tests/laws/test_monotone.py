@@ -121,20 +121,21 @@ def test_answers_are_in_their_domain(tree, relation, epsilon, delta):
         assert str(curve.guarantee(delta=delta))
 
 
-def is_split(plan):
-    """Return whether the plan has parts known by moments only; `test_tightest` covers those."""
-    return "ZeroConcentratedDP" in repr(plan)
+def slack(error):
+    """Return by which factor an exact delta may be exceeded; above 1e-4 every method is asked."""
+    return 1 + error if error < 1e-4 else 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(
-    plan=plans(st.one_of(parts, claims(), responses)).filter(lambda plan: not is_split(plan)),
+    plan=plans(st.one_of(parts, claims(), responses)),
     epsilon=epsilons,
     delta=deltas,
 )
 def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
     tightest = dp.account(plan)
-    least_epsilon, least_delta = tightest.epsilon(delta), tightest.delta(epsilon)
+    least_epsilon, off, *_ = tightest.answer(delta=delta)
+    least_delta, excess, *_ = tightest.answer(epsilon=epsilon)
     answered = []
     used = {member.notion for member in tightest.members}
     for notion in NOTION_MODULES:
@@ -145,8 +146,8 @@ def test_tightest_is_no_worse_than_any_notion(plan, epsilon, delta):
         except dp.UnsupportedMechanism:
             continue
         answered.append(notion)
-        assert least_epsilon <= curve.epsilon(delta) * ROUNDING
-        assert least_delta <= curve.delta(epsilon) * (1 + 1e-9)
+        assert least_epsilon <= curve.epsilon(delta / slack(off)) * ROUNDING
+        assert least_delta <= curve.delta(epsilon) * (1 + 1e-9) * slack(excess)
     assert tightest.guarantee(delta=delta).notion in (*answered, "split")
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 
 import privacy as dp
+from privacy.accounting import TightestCurve
 from privacy.losses.laplace import LaplacePair
 from privacy.losses.worst import dominates
 from privacy.numerics.solve import golden
@@ -128,6 +129,27 @@ class TestSplits:
         # valid: at least the cost of the group with a known pair
         assert found.epsilon >= other.epsilon(delta)
 
+    def test_a_split_asks_few_questions(self, monkeypatch):
+        asked = []
+        for name in ("_at_delta", "_at_epsilon"):
+            query = getattr(TightestCurve, name)
+
+            def counted(curve, level, *args, query=query):
+                if curve.whole:
+                    asked.append(level)
+                return query(curve, level, *args)
+
+            monkeypatch.setattr(TightestCurve, name, counted)
+        noise = sampled(1.1, 0.01, 500)
+        plan = dp.account(
+            dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.2, 1e-7), noise)
+        )
+        epsilon = plan.epsilon(1e-5)
+        assert 0 < len(asked) <= 80
+        asked.clear()
+        plan.delta(epsilon)
+        assert 0 < len(asked) <= 160
+
     def test_splits_name_their_methods_and_deltas(self):
         plan = dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.5, 1e-6))
         found = dp.account(plan).guarantee(delta=1e-5)
@@ -155,7 +177,7 @@ def test_never_above_the_answer_without_sampling():
 
 
 def test_golden_section():
-    assert golden(lambda x: (x - 2) ** 2, -1.0, 7.0, 1e-6) == pytest.approx(2, abs=1e-6)
+    assert golden(lambda x: (x - 2) ** 2, -1.0, 7.0, 35) == pytest.approx(2, abs=1e-6)
 
 
 def test_an_approximate_filter_takes_sampled_claims():
