@@ -51,6 +51,7 @@ NOTION_MODULES = {
     "zcdp": "privacy.notions.zcdp",
     "rdp": "privacy.notions.renyi",
 }
+_COMPOSING = {"contour", "pld"}  # the methods that compose all losses; they agree
 _TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
 
 
@@ -275,7 +276,7 @@ def _tightest(
         members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
-    if "contour" in members and "pld" in members:
+    if members.keys() >= _COMPOSING:
         del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
     asked = tuple(members.values())
     found = TightestCurve(relation, mechanism=mechanism, members=asked, whole=whole)
@@ -418,7 +419,7 @@ class TightestCurve(Curve):
             answer = ask(member, nothing)
             answers.append(answer)
             hint = answer.hint
-            composed |= member.notion in ("contour", "pld") and answer.error < 1
+            composed |= member.notion in _COMPOSING and answer.error < 1
             if member.exact:
                 error = answer.error  # it bounds the error of a smaller answer as well
             tight = member.exact and error < _TIGHT and answer.value < nothing
@@ -502,6 +503,8 @@ class TightestCurve(Curve):
         groups = [member.group(size) for member in self.members or self._all]
         if not groups[-1].exact:  # a method omitted for one record may be the tightest for a group
             known = {member.notion for member in self.members}
+            if known & _COMPOSING:
+                known |= _COMPOSING
             others = _curves(self._known, self.relation, [])
             groups += [other.group(size) for other in others if other.notion not in known]
         return _TightestGroup(self.relation, self, size, tuple(groups))

@@ -403,19 +403,23 @@ class GroupCurve(Curve):
         return self.one.notion
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
+        return self._over_shares(epsilon, self.one._at_epsilon)
+
+    def _over_shares(self, epsilon: float, ask: Callable[[float], Answer]) -> Answer:
+        """Return the smallest bound, `ask` being the profile of one record."""
         each = epsilon / self.size
         if self.size * Fraction(each) > epsilon:
             each = math.nextafter(each, 0.0)
-        found = min((self._bound(share * each) for share in _SHARES), key=lambda a: a.value)
+        found = min((self._bound(share * each, ask) for share in _SHARES), key=lambda a: a.value)
         return self._answer(min(found.value, 0.0), found.error)
 
-    def _bound(self, each: float) -> Answer:
+    def _bound(self, each: float, ask: Callable[[float], Answer]) -> Answer:
         """Return the log of the bound from delta(each), rounded up."""
         gain, k, last = math.log(self.size), self.size, 0.0
         if each > 0:
             last = math.log(-math.expm1(-each))  # both logs are large if `each` is tiny
             gain = (k - 1) * each + math.log(-math.expm1(-k * each)) - last
-        found = self.one._at_epsilon(each)
+        found = ask(each)
         rounding = 1e-15 * (4 + abs(gain) + k * each + abs(last))
         return found._replace(value=found.value + gain + rounding)
 
@@ -425,7 +429,20 @@ class GroupCurve(Curve):
     def _at_delta(self, delta: float) -> Answer:
         if delta == 0:
             return self._answer(sum_up([self.size * self.one._at_delta(0).value]))
-        return super()._at_delta(delta)
+        import numpy as np
+
+        profile = self.one._profile()  # many epsilons of one record share work
+
+        def ask(epsilon: float) -> Answer:
+            (value,), (error,) = profile(np.array([epsilon]))
+            return self._answer(float(value), float(error))
+
+        def bound(epsilon: float) -> Answer:
+            return self._over_shares(epsilon, ask)
+
+        found = invert(lambda epsilon: bound(epsilon).value, math.log(delta))
+        last = bound(found) if math.isfinite(found) else self._answer(found)
+        return last._replace(value=found)
 
     def _plus(self, others: Sequence[Curve]) -> Self:
         raise self._last()

@@ -124,7 +124,10 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
     """Narrow the interval around each minimum: a parabola through three points, and beside it."""
     for spread in _SPREADS:
         rise = np.maximum(value[0], value[2]) - value[1]
-        open_ = np.flatnonzero(rise > np.minimum(_CLOSE, _CLOSE_RELATIVE * value[1]))
+        # at the rate 0, h is delta, which has no smallest value > 0
+        least = np.where(rates > 0, 0.0, _NEGLIGIBLE)
+        close = np.maximum(np.minimum(_CLOSE, _CLOSE_RELATIVE * value[1]), least)
+        open_ = np.flatnonzero(rise > close)
         if not open_.size:
             return
         at = point[:, open_]

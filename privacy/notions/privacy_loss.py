@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,16 @@ from privacy.numerics.rounding import U, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
+if TYPE_CHECKING:
+    from privacy.tradeoffs import LogDeltas
+
 _ACCURACY = 1e-5  # relative error of delta by the grid that is aimed at
 _WINDOW = 2**17  # most cells of a window
 _ROUGH_WINDOW = 2**14  # of a sum whose parts were merged
 _OWN = 2**18  # most cells of the sum of equal discrete pairs
 _CUT = 30.0  # log(delta / mass that is moved to infinity)
 _COARSE = 30.0  # step of the first grids, which only find the tilt, relative to the last one
+_SHARED, _KEPT = 3e-5, 15  # largest relative error of sums used for other epsilons; most of them
 _LOOSE = 1e-3  # relative error above which another tilt is tried
 _WIDEST = 100.0  # largest step of a grid
 _LARGE = 50.0  # loss of an atom above which the contour integral is used as well
@@ -404,6 +408,27 @@ class LossCurve(Curve):
             return self._answer(math.inf, math.inf)
         return self._answer(largest, error)
 
+    def _profile(self) -> "LogDeltas":
+        if self._closed_form is not None:
+            return super()._profile()
+        kept: dict[Direction, list[Sums]] = {losses.direction: [] for losses in self._sums}
+
+        def at(epsilon: float) -> tuple[float, float]:
+            try:
+                brackets = [
+                    _shared(losses, kept[losses.direction], epsilon) for losses in self._sums
+                ]
+            except OverflowError:
+                return 0.0, math.inf
+            lower, upper = (max(ends) for ends in zip(*brackets, strict=True))
+            return upper, _excess(Bracket(lower, upper))
+
+        def log_deltas(epsilons: Array) -> tuple[Array, Array]:
+            found = np.array([at(epsilon) for epsilon in epsilons.tolist()], dtype=float)
+            return found[:, 0], found[:, 1]
+
+        return log_deltas
+
     @property
     def _supremum(self) -> float:
         if self.mu_squared:
@@ -429,6 +454,18 @@ class LossCurve(Curve):
             largest = max(self.mu_squared, other.mu_squared)
             return LossCurve(self.relation, self.parts, largest)
         return super()._worst_of(other)
+
+
+def _shared(losses: LossesOnGrid, kept: list[Sums], epsilon: float) -> Bracket:
+    """Return bounds by the sums of a nearby epsilon, or by new ones, which are kept."""
+    if kept:
+        found = min(kept, key=lambda sums: abs(sums.epsilon - epsilon)).bracket(epsilon)
+        if _excess(found) <= _SHARED:
+            return found
+    new = losses.near(epsilon)
+    assert new is not None  # only a given `enough` gives None
+    kept[:] = [*kept[-_KEPT:], new]
+    return new.bracket(epsilon)
 
 
 def _inverted(sums: Sums, log_delta: float) -> tuple[float, float]:

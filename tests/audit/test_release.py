@@ -8,7 +8,7 @@ from scipy.special import betaincinv
 
 import privacy as dp
 
-RUNS = 2500
+RUNS = 1200
 
 
 def outputs(rows, mechanism, generator):

@@ -53,7 +53,7 @@ def tables(draw, *, rows=4, columns=5, cells=None):
     return np.array(draw(st.lists(row, min_size=shape[0], max_size=shape[0])))
 
 
-@settings(max_examples=10_000)
+@settings(max_examples=2000)
 @given(
     st.one_of(*(st.lists(cells, min_size=1, max_size=6) for cells in (ANY, LEVEL))), BOUND, NORMS
 )
