@@ -2,7 +2,10 @@
 
 import os
 
+import pytest
 from hypothesis import settings
+
+NUMBERS = ("laws", "reference", "crosscheck")  # folders whose tests only check computed numbers
 
 # Without COLUMNS, messages are not wrapped.
 os.environ.pop("COLUMNS", None)
@@ -10,3 +13,10 @@ os.environ.pop("COLUMNS", None)
 # Reproducible failures: the same draws on every machine, and no time limit.
 settings.register_profile("dpcalib", deadline=None, derandomize=True)
 settings.load_profile("dpcalib")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need not run again where only the installation differs."""
+    for item in items:
+        if item.path.parent.name in NUMBERS or item.path.name == "test_mutants.py":
+            item.add_marker("slow")

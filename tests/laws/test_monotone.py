@@ -35,28 +35,28 @@ def run(sigma, q, count):
 
 @settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
-def test_noise(sigma, q, count, delta, factor):
+def test_more_noise_costs_no_more(sigma, q, count, delta, factor):
     less, more = (dp.account(run(s, q, count)) for s in (sigma, sigma * factor))
     assert more.epsilon(delta) <= less.epsilon(delta) * ROUNDING
 
 
 @settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
-def test_steps(sigma, q, count, delta, factor):
+def test_more_steps_cost_no_less(sigma, q, count, delta, factor):
     fewer, more = (dp.account(run(sigma, q, n)) for n in (count, math.ceil(count * factor)))
     assert fewer.epsilon(delta) <= more.epsilon(delta) * ROUNDING
 
 
 @settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
-def test_sampling(sigma, q, count, delta, factor):
+def test_rarer_sampling_costs_no_more_by_rdp(sigma, q, count, delta, factor):
     often, rarely = (dp.account(run(sigma, p, count), notion="rdp") for p in (q, q / factor))
     assert rarely.epsilon(delta) <= often.epsilon(delta) * ROUNDING
 
 
 @settings(max_examples=25)
 @given(noise_multipliers, sampling_probabilities, relations, deltas, larger)
-def test_sampling_one_release(sigma, q, relation, delta, factor):
+def test_rarer_sampling_of_one_release_costs_no_more(sigma, q, relation, delta, factor):
     mechanisms = (run(sigma, p, 1) for p in (q, q / factor))
     often, rarely = (dp.account(m, relation=relation).epsilon(delta) for m in mechanisms)
     assert rarely <= often * ROUNDING
@@ -64,14 +64,14 @@ def test_sampling_one_release(sigma, q, relation, delta, factor):
 
 @settings(max_examples=30)
 @given(plan=plans(), delta=deltas, factor=larger)
-def test_delta(plan, delta, factor):
+def test_a_larger_delta_has_no_larger_epsilon(plan, delta, factor):
     curve = dp.account(plan)
     assert curve.epsilon(min(delta * factor, 0.999)) <= curve.epsilon(delta) * ROUNDING
 
 
 @settings(max_examples=30)
 @given(plan=plans(), epsilon=epsilons, factor=larger)
-def test_epsilon(plan, epsilon, factor):
+def test_a_larger_epsilon_has_no_larger_delta(plan, epsilon, factor):
     curve = dp.account(plan)
     assert curve.delta(epsilon * factor) <= curve.delta(epsilon) * ROUNDING
 
@@ -176,7 +176,7 @@ def test_sampling_never_costs_more_than_all_records(part, q, count, delta):
 
 @settings(max_examples=30)
 @given(plan=plans(), delta=deltas)
-def test_the_guarantee_is_the_curve_s_answer(plan, delta):
+def test_the_guarantee_states_the_answer_of_its_method(plan, delta):
     curve = dp.account(plan)
     found = curve.guarantee(delta=delta)
     assert (found.epsilon, found.delta) == (curve.epsilon(delta), delta)
