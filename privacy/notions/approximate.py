@@ -116,11 +116,10 @@ class ApproximateCurve(Curve):
         losses = self._losses()
         if not losses:
             return -math.inf
+        if math.isinf(sum(n * loss for loss, n in losses)):
+            return 0.0
         if self._equal():
             return optimal_sum(losses[0][0], self._total(), epsilon)
-        total = sum(n * loss for loss, n in losses)
-        if math.isinf(total):
-            return ClaimPair(total).profile.log_delta(epsilon)
         total = math.fsum(n * loss for loss, n in losses)
         basic = ClaimPair(round_up(total, 4 * U)).profile.log_delta(epsilon)
         lattice = 0.0 if self._lattice is None else self._lattice(epsilon)
