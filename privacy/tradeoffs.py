@@ -261,11 +261,15 @@ def dominating_gaussian(log_deltas: LogDeltas, end: float, remainder: float) -> 
     from scipy.special import ndtr, ndtri
 
     epsilons = np.linspace(0.0, min(max(end, 1e-9), _FAR), 1000)
+    # at `end` this profile may exceed the remainder by its error bound
+    epsilons = np.append(epsilons, epsilons[-1] * (1 + np.geomspace(1e-12, 1e-3, 10)))
     delta = np.exp(np.minimum(log_deltas(epsilons)[0], 0.0)) * (1 + 32 * ULP)
-    x = np.exp(epsilons) * (1 + 4 * ULP)  # the line of a slightly larger epsilon holds too
     delta = np.minimum(np.minimum.accumulate(delta), 1.0)
-    if not delta[-1] <= remainder * (1 + 1e-9):
+    if not delta[-1] <= remainder:
         return np.inf, np.inf
+    last = 999 + int((delta[999:] <= remainder).argmax())
+    epsilons, delta = np.append(epsilons[:999], epsilons[last]), np.append(delta[:999], delta[last])
+    x = np.exp(epsilons) * (1 + 4 * ULP)  # the line of a slightly larger epsilon holds too
     keep = _lower_hull(x, delta)
     x, delta = x[keep], delta[keep]
     corner = -np.diff(delta) / np.diff(x)

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import privacy as dp
+from privacy.tradeoffs import dominating_gaussian
 
 REFERENCE = json.loads(
     (Path(__file__).parents[1] / "reference" / "risk_reference.json").read_text(encoding="utf-8")
@@ -220,6 +221,21 @@ def test_the_gaussian_bound_of_a_gaussian_is_itself():
     assert 2 <= found.mu <= 2.001
     with pytest.raises(ValueError, match="Expected remainder="):
         dp.account(dp.ApproximateDP(1, 1e-5)).gaussian_bound(1e-6)
+
+
+def test_a_gaussian_bound_leaves_out_at_most_the_remainder():
+    rest = 1e-6
+
+    def barely_more(epsilons):  # delta(epsilon) tends to a little more than the remainder
+        delta = np.maximum(np.exp(-epsilons) / 2, rest * (1 + 5e-10))
+        return np.log(delta), np.zeros_like(epsilons)
+
+    assert dominating_gaussian(barely_more, 14.0, rest) == (np.inf, np.inf)
+    # this profile exceeds the remainder at the epsilon of the remainder, by its error
+    noise = dp.account(dp.repeat(dp.Laplace(1.0), 30))
+    found = noise.gaussian_bound(rest)
+    assert found.mu < 4.8
+    assert 1 - ndtr(-ndtri(1e-9) - found.mu) + rest >= noise.true_positive_rate(1e-9)
 
 
 TARGETS = [
