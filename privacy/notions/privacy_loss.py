@@ -133,8 +133,10 @@ class LossesOnGrid:
                 grids = self._grids(step, log_tail, at, upper=True)
                 start = math.fsum(n * grid.start for grid, n in grids)
                 end = start + math.fsum(n * (grid.mass.size - 1) for grid, n in grids) * step
-                infinite = math.fsum(n * grid.infinite for grid, n in grids)
-                if least >= end and enough > -math.inf and infinite <= math.exp(enough):
+                off = math.fsum(n * grid.absolute for grid, n in grids) + 8 * U * (abs(end) + 1)
+                infinite = math.fsum(n * grid.infinite * (1 + grid.relative) for grid, n in grids)
+                infinite *= 1 + 8 * U * (1 + abs(enough))
+                if least >= end + off and enough > -math.inf and infinite <= math.exp(enough):
                     return None  # all finite losses are smaller
                 wished = place(grids)
                 epsilon = min(wished, end - 2 * step)

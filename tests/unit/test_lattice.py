@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,6 +75,14 @@ def test_a_halved_step_reduces_both_errors():
     fine = _bounds(pair, count, 0.5, 2e-4, "remove")
     assert coarse[1] < fine[1] < exact < fine[0] < coarse[0]
     assert fine[0] - exact < 0.4 * (coarse[0] - exact)
+
+
+def test_the_bound_of_a_tilt_includes_the_errors_of_masses_and_losses():
+    pair = dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.01).loss(ADD_OR_REMOVE_ONE)
+    grid = on_grid(pair, "remove", 1e-3, -60.0, 5.0, -math.inf, upper=True)
+    exact = choose_tilt([(grid, 300)], 0.5)
+    rough = choose_tilt([(replace(grid, relative=1e-3, absolute=1e-5), 300)], 0.5)
+    assert rough.bound >= exact.bound + 300 * (1e-3 + exact.tilt * 1e-5) * 0.99
 
 
 def test_a_profile_gives_a_dominating_grid():
