@@ -473,6 +473,9 @@ class TightestCurve(Curve):
         """Whether the first member for many epsilons is."""
         return self._quick[0].vectorized
 
+    def _rate_alone(self, rate: float) -> float | None:
+        return self.members[0]._rate_alone(rate) if len(self.members) == 1 else None
+
     def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
         if len(self.members) == 1:
             return self.members[0]._true_positive_rates(rates)

@@ -223,6 +223,19 @@ def test_the_gaussian_bound_of_a_gaussian_is_itself():
         dp.account(dp.ApproximateDP(1, 1e-5)).gaussian_bound(1e-6)
 
 
+@pytest.mark.parametrize("mu", [1e-3, 0.7, 3.0, 40.0])
+def test_one_rate_of_a_gaussian_agrees_with_the_exact_one(mu):
+    curve = dp.account(dp.Gaussian(1 / mu))
+    for rate in (0.0, 1e-30, 1e-12, 0.01, 0.5, 0.9, 1 - 1e-15, 1.0):
+        found = curve.true_positive_rate(rate)
+        assert isinstance(found, float)
+        with mpmath.workdps(60):
+            x = mpmath.mpf(min(rate, 1 - rate)) * 2
+            place = mpmath.erfinv(1 - x) * mpmath.sqrt(2) * (1 if rate > 0.5 else -1) if x else 0
+            exact = mpmath.ncdf(place + 1 / mpmath.mpf(1 / mu)) if x else rate
+            assert exact <= found <= min(exact * (1 + 1e-10), 1)
+
+
 def test_a_gaussian_bound_leaves_out_at_most_the_remainder():
     rest = 1e-6
 
