@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -217,9 +217,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
-    read: Callable[[Loss, NeighboringRelation], Curve | None]
-    read = import_module(NOTION_MODULES[notion]).curve
-    curve = read(node.loss(relation), relation)
+    curve = _reader(notion)(node.loss(relation), relation)
     if curve is None:
         raise UnsupportedMechanism(
             f"Accounting method {notion!r} has no bound for {brief(node)}.",
@@ -227,6 +225,14 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
             notion=notion,
         )
     return curve
+
+
+@cache
+def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
+    """Return the function of an accounting method that turns a loss into a curve."""
+    read: Callable[[Loss, NeighboringRelation], Curve | None]
+    read = import_module(NOTION_MODULES[notion]).curve
+    return read
 
 
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
@@ -280,6 +286,8 @@ def _tightest(
                 members.pop()  # it converges slowly if the losses have atoms
         members.append(curve)
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
+            break
+        if getattr(curve, "beats_moments", False):
             break
     found = TightestCurve(relation, mechanism=mechanism, members=tuple(members), whole=whole)
     if not members and not found._all:
