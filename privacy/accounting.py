@@ -315,7 +315,8 @@ def _splits(mechanism: Mechanism, relation: NeighboringRelation) -> Iterator[Spl
         joined.append([part for part in pairs if _supports("rdp", part, relation)])
     groups = []
     for some in joined:
-        rest = [part for part in pairs if part not in some]
+        chosen = set(some)
+        rest = [part for part in pairs if part not in chosen]
         if rest and (moments or some):
             with suppress(UnsupportedMechanism):
                 several = (rest, [*moments, *some])
