@@ -68,7 +68,7 @@ def true_positive_rates(
     signed, values, errors = _scan(profile, np.unique([rates.min(), rates.max()]), supremum)
     if rates.size > 1:
         count = _FINEST if only_scan else _GRID if rates.size <= _FEW else _FINE
-        signed = np.linspace(signed[0], signed[-1], 2 * count + 1)
+        signed = _both_sides(float(signed[-1]), count)
         values, errors = profile.bounds(signed[None, :], rates[:, None])
     best = values.argmin(axis=1).clip(1, signed.size - 2)
     rows, beside = np.arange(rates.size)[:, None], best[:, None] + np.array([-1, 0, 1])
@@ -106,7 +106,7 @@ def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Ar
     far = min(_FAR, max(supremum, 1e-15))
     end, least = min(1.0, far), _LEAST
     while True:
-        signed = np.linspace(-end, end, 2 * _GRID + 1)
+        signed = _both_sides(end, _GRID)
         values, errors = profile.bounds(signed[None, :], rates[:, None])
         rest = values[:, 1:-1].min(axis=1)
         gains = np.minimum(values[:, 0], values[:, -1]) <= rest * (1 + 64 * ULP)
@@ -118,6 +118,12 @@ def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Ar
             end /= 16
         else:
             return signed, values, errors
+
+
+def _both_sides(end: float, count: int) -> Array:
+    """Return an even grid from -end to end, exactly symmetric: each |s| is asked once."""
+    positive = np.linspace(0.0, end, count + 1)
+    return np.concatenate([-positive[:0:-1], positive])
 
 
 def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error: Array) -> None:
@@ -222,7 +228,11 @@ class _Profile:
         return float(self._last[0][np.searchsorted(self._last[1], epsilon)])
 
     def _deltas(self, epsilons: Array) -> tuple[Array, Array]:
-        asked, where = np.unique(epsilons, return_inverse=True)
+        if epsilons.size <= _FEW:  # np.unique is slower
+            order = epsilons.ravel().argsort()
+            asked, where = epsilons.ravel()[order], order.argsort()
+        else:
+            asked, where = np.unique(epsilons, return_inverse=True)
         log_delta, error = self._log_deltas(asked)
         log_delta = np.minimum(log_delta, 0.0)
         rounding = ULP * (16 + np.abs(np.maximum(log_delta, -750.0)))

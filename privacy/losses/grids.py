@@ -73,7 +73,12 @@ class Noise:
 
 
 def supports(pair: LossPair) -> bool:
-    """Return whether a pair is discrete or has a loss that is monotone in a real noise."""
+    """Return whether a pair is discrete or has a loss that is monotone in a real noise.
+
+    Or has its own `on_grid`.
+    """
+    if pair.gridded:
+        return True
     if isinstance(pair, LaplacePair | SampledLaplacePair):
         return pair.distance < _LARGEST
     if isinstance(pair, GaussianPair):
@@ -94,6 +99,8 @@ def on_grid(
     upper: bool,
 ) -> GridLoss:
     """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`."""
+    if pair.gridded:
+        return pair.on_grid(direction, step, log_tail, tilt, floor, upper=upper)
     if isinstance(pair, DiscretePair):
         return _discrete(pair.directed(direction), pair.infinite(direction), step, upper=upper)
     return _continuous(_noise(pair, direction, log_tail), step, tilt, floor, upper=upper)
