@@ -29,7 +29,8 @@ def trade_offs() -> Figure:
                 dp.repeat(dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=0.01), 1000)
             )
             for sigma in (0.6, 0.8, 1.0, 2.0)
-        }
+        },
+        title="DP-SGD: q = 0.01, 1,000 steps, ADD_OR_REMOVE_ONE",
     )
 
 
@@ -42,7 +43,8 @@ def privacy_profiles() -> Figure:
             "contour": dp.account(run, notion="contour"),
             "rdp": dp.account(run, notion="rdp"),
             "contour, half the steps": dp.account(dp.repeat(step, 500), notion="contour"),
-        }
+        },
+        title="DP-SGD: sigma = 1, q = 0.01, 1,000 steps",
     )
 
 
