@@ -51,6 +51,7 @@ class Risk:
         def delta(self, epsilon: float) -> float: ...
         def epsilon(self, delta: float) -> float: ...
         def _profile(self) -> LogDeltas: ...
+        def _least_delta(self) -> float: ...
 
     @overload
     def tradeoff(self, false_positive_rate: float) -> float: ...
@@ -137,9 +138,8 @@ class Risk:
         """Return bounds on 1 - f at rates of shape (n,); the lower ones for an exact profile."""
         from privacy.tradeoffs import true_positive_rates
 
-        return true_positive_rates(
-            self._profile(), rates, fast=self.vectorized, supremum=self.epsilon(0.0)
-        )
+        supremum = math.inf if self._least_delta() else self.epsilon(0.0)
+        return true_positive_rates(self._profile(), rates, fast=self.vectorized, supremum=supremum)
 
     def advantage(self) -> float:
         """Return the largest difference of true and false positive rate: delta(0).

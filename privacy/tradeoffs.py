@@ -34,6 +34,7 @@ _FINEST = 400  # epsilons of the scan if the profile is slow and there are many 
 _MANY = 32  # rates from which a slow profile is only scanned
 # of the interval of s, in each round; at a kink, where a parabola does not help, it is halved
 _SPREADS = (0.1, 0.03, 0.01, 0.01, 0.01, *(0.0,) * 36)
+_BESIDE = np.array([[-1], [0], [1]])
 _CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-9  # differences of h at which the search ends
 _LEAST = 1e-12  # of the largest s of a scan
 _FAR = 700.0  # largest s; e^s is finite
@@ -138,8 +139,9 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
         found, off = profile.bounds(candidates, rates[open_])
         at = np.concatenate([at, candidates])
         order = at.argsort(axis=0, kind="stable")
+        columns = np.arange(open_.size)
         sorted_ = [
-            np.take_along_axis(both, order, axis=0)
+            both[order, columns]
             for both in (
                 at,
                 np.concatenate([value[:, open_], found]),
@@ -148,7 +150,7 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
         ]
         best = sorted_[1].argmin(axis=0).clip(1, 4)
         for array, known in zip((point, value, error), sorted_, strict=True):
-            array[:, open_] = np.take_along_axis(known, best + np.array([[-1], [0], [1]]), axis=0)
+            array[:, open_] = known[best + _BESIDE, columns]
 
 
 def _candidates(point: Array, value: Array, spread: float) -> Array:

@@ -90,7 +90,7 @@ def log_tail(x: float) -> float:
 
 
 def quantile(p: float) -> float:
-    """Return x with Phi(x) = p for 0 < p < 1, up to 32 units in the last place of 1 + |x|.
+    """Return x with Phi(x) = p for 0 < p < 1, up to 8 units in the last place of 1 + |x|.
 
     Newton's method for the log of the upper tail, which is concave, so that the iterates decrease.
     """
@@ -101,7 +101,7 @@ def quantile(p: float) -> float:
         value = log_tail(x)
         density = math.exp(-0.5 * x * x - _LOG_SQRT_2PI - value)
         smaller = x + (value - log_rest) / density
-        if not smaller < x - 1e-15:
+        if not smaller < x:
             break
         x = smaller
     return x if p > 0.5 else -x
