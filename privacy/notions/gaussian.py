@@ -72,7 +72,7 @@ class GaussianCurve(Curve):
         if not 0 < rate < 1 or not self.mu_squared:
             return float(rate)
         quantile_up = quantile(rate)
-        quantile_up += 16 * U * (1 + abs(quantile_up))
+        quantile_up += 8 * U * (1 + abs(quantile_up))
         x = math.nextafter(self.mu + quantile_up, math.inf)
         log_rate = log_tail(-x)
         return max(rate, min(exp_up(log_rate, 4 * U * (1 + x * x)), 1.0))
