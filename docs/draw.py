@@ -29,7 +29,8 @@ def trade_offs() -> Figure:
                 dp.repeat(dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=0.01), 1000)
             )
             for sigma in (0.6, 0.8, 1.0, 2.0)
-        }
+        },
+        title="DP-SGD: q = 0.01, 1,000 steps, ADD_OR_REMOVE_ONE",
     )
 
 
@@ -42,7 +43,8 @@ def privacy_profiles() -> Figure:
             "contour": dp.account(run, notion="contour"),
             "rdp": dp.account(run, notion="rdp"),
             "contour, half the steps": dp.account(dp.repeat(step, 500), notion="contour"),
-        }
+        },
+        title="DP-SGD: sigma = 1, q = 0.01, 1,000 steps",
     )
 
 
@@ -69,12 +71,13 @@ def flow() -> Figure:
     read = {
         "mu": "gaussian",
         "profile": "approximate",
-        "nodes": "contour",
         "supremum over orders": "zcdp",
+        "nodes": "contour",
+        "grid of losses": "pld",
         "divergences": "rdp",
     }
-    heights = range(5, 0, -1)
-    middle = 3
+    heights = range(6, 0, -1)
+    middle = 3.5
     columns = [
         [("Mechanism\n(what ran)", middle)],
         [("Dominating pair\n(one application)", middle)],
@@ -83,15 +86,18 @@ def flow() -> Figure:
         [("Answer", middle)],
         [("Guarantee", middle)],
     ]
-    figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="none")
+    figure = Figure(figsize=(10, 4.2), layout="constrained", facecolor="none")
     axes: Any = figure.add_subplot()
     axes.set_axis_off()
     axes.set_xlim(-0.6, 10.6)
-    axes.set_ylim(0.4, 5.6)
-    style = {"boxstyle": "round,pad=0.4", "facecolor": "#eef3f8", "edgecolor": "#45617d"}
+    axes.set_ylim(0.4, 6.6)
+    ink = "#808080"  # legible on white and on black
+    box = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": ink}
     boxes = [
         [
-            axes.text(2 * k, height, text, ha="center", va="center", fontsize=8, bbox=style)
+            axes.text(
+                2 * k, height, text, ha="center", va="center", fontsize=8, color=ink, bbox=box
+            )
             for text, height in column
         ]
         for k, column in enumerate(columns)
@@ -105,7 +111,7 @@ def flow() -> Figure:
                 xycoords=end.get_bbox_patch(),
                 xytext=(1, 0.5),
                 textcoords=start.get_bbox_patch(),
-                arrowprops={"arrowstyle": "->", "color": "#45617d"},
+                arrowprops={"arrowstyle": "->", "color": ink},
             )
     return figure
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -218,9 +218,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
-    read: Callable[[Loss, NeighboringRelation], Curve | None]
-    read = import_module(NOTION_MODULES[notion]).curve
-    curve = read(node.loss(relation), relation)
+    curve = _reader(notion)(node.loss(relation), relation)
     if curve is None:
         raise UnsupportedMechanism(
             f"Accounting method {notion!r} has no bound for {brief(node)}.",
@@ -228,6 +226,14 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
             notion=notion,
         )
     return curve
+
+
+@cache
+def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
+    """Return the function of an accounting method that turns a loss into a curve."""
+    read: Callable[[Loss, NeighboringRelation], Curve | None]
+    read = import_module(NOTION_MODULES[notion]).curve
+    return read
 
 
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
@@ -276,6 +282,8 @@ def _tightest(
         members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
+        if getattr(curve, "beats_moments", False):
+            break
     if members.keys() >= _COMPOSING:
         del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
     asked = tuple(members.values())
@@ -305,7 +313,8 @@ def _splits(mechanism: Mechanism, relation: NeighboringRelation) -> Iterator[Spl
         joined.append([part for part in pairs if _supports("rdp", part, relation)])
     groups = []
     for some in joined:
-        rest = [part for part in pairs if part not in some]
+        chosen = set(some)
+        rest = [part for part in pairs if part not in chosen]
         if rest and (moments or some):
             with suppress(UnsupportedMechanism):
                 several = (rest, [*moments, *some])
@@ -463,6 +472,9 @@ class TightestCurve(Curve):
     def vectorized(self) -> bool:  # type: ignore[override]
         """Whether the first member for many epsilons is."""
         return self._quick[0].vectorized
+
+    def _rate_alone(self, rate: float) -> float | None:
+        return self.members[0]._rate_alone(rate) if len(self.members) == 1 else None
 
     def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
         if len(self.members) == 1:

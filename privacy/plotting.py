@@ -9,11 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privacy import checks
+from privacy.accounting import account
+from privacy.calibration import noise_multiplier
+from privacy.mechanisms import compose, repeat
+from privacy.mechanisms.base import brief
+from privacy.relations import ADD_OR_REMOVE_ONE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from privacy.accounting import Notion
+    from privacy.budget.plan import Plan
     from privacy.curves import Curve
+    from privacy.mechanisms import Mechanism
+    from privacy.relations import NeighboringRelation
     from privacy.running_sums.factorizations import Factorization
     from privacy.running_sums.participation import Participation
 
@@ -77,7 +86,10 @@ def finish(axes: Any) -> "Figure":
 
 
 def plot_privacy_profiles(
-    curves: Mapping[str, "Curve"], *, epsilons: Iterable[float] | None = None
+    curves: Mapping[str, "Curve"],
+    *,
+    epsilons: Iterable[float] | None = None,
+    title: str | None = None,
 ) -> "Figure":
     """Plot privacy profiles: delta as a function of epsilon, on a log scale.
 
@@ -87,6 +99,8 @@ def plot_privacy_profiles(
         The curves to compare, by label.
     epsilons
         Values of epsilon, each >= 0. By default from 0 to where delta is 1e-10.
+    title
+        The parameters. By default the mechanism, if all curves have the same one.
 
     Returns
     -------
@@ -106,7 +120,8 @@ def plot_privacy_profiles(
     asked = list(epsilons)
     whose = {name: f"{curve.relation}, {curve.unit}" for name, curve in curves.items()}
     same = len(set(whose.values())) == 1
-    axes = new_axes("epsilon", f"delta ({next(iter(whose.values()))})" if same else "delta")
+    up = f"delta ({next(iter(whose.values()))})" if same else "delta"
+    axes = new_axes("epsilon", up, title=_title(title, curves.values()))
     for number, (name, curve) in enumerate(curves.items()):
         deltas = [curve.delta(epsilon) for epsilon in asked]
         label = name if same else f"{name} ({whose[name]})"
@@ -118,7 +133,10 @@ def plot_privacy_profiles(
 
 
 def plot_running_sums(
-    factorizations: Iterable["Factorization"], *, participation: "Participation | None" = None
+    factorizations: Iterable["Factorization"],
+    *,
+    participation: "Participation | None" = None,
+    title: str | None = None,
 ) -> "Figure":
     """Plot the noise of each prefix sum, divided by that of one release at the same privacy.
 
@@ -128,6 +146,8 @@ def plot_running_sums(
         The factorizations to compare, labeled by their names.
     participation
         The releases in which a record participates; by default one of them.
+    title
+        The parameters. By default the number of releases and the participation.
 
     Returns
     -------
@@ -138,7 +158,12 @@ def plot_running_sums(
     if not compared:
         remedy = "Pass factorizations, such as [Factorization.square_root(100)]."
         raise ValueError(checks.expected("factorizations", compared, "at least one", remedy))
-    axes = new_axes("release k", "noise of the k-th sum / noise of one release")
+    if title is None:
+        releases = sorted({one.releases for one in compared})
+        numbers = " or ".join(f"{number:,}" for number in releases)
+        whose = "participation in one release" if participation is None else str(participation)
+        title = f"{numbers} releases, {whose}"
+    axes = new_axes("release k", "noise of the k-th sum / noise of one release", title=title)
     for number, factorization in enumerate(compared):
         noise = factorization.sensitivity(participation) * factorization.noise_std()
         at = range(1, factorization.releases + 1)
@@ -152,6 +177,8 @@ def plot_tradeoff(
     curves: "Curve | Mapping[str, Curve]",
     scores_0: ArrayLike | None = None,
     scores_1: ArrayLike | None = None,
+    *,
+    title: str | None = None,
 ) -> "Figure":
     """Plot the trade-off between both error rates, and the empirical one of an attack.
 
@@ -162,6 +189,8 @@ def plot_tradeoff(
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios of outputs on the two data sets. Pass both or
         none.
+    title
+        The parameters. By default the relation, the unit, and the mechanism if there is one.
 
     Returns
     -------
@@ -178,7 +207,9 @@ def plot_tradeoff(
     seen = None
     if scores_0 is not None or scores_1 is not None:
         seen = _seen([] if scores_0 is None else scores_0, [] if scores_1 is None else scores_1)
-    axes = new_axes("false positive rate", "false negative rate", size=(5, 5.4))
+    whose = dict.fromkeys(f"{curve.relation}, {curve.unit}" for curve in named.values())
+    shown = _title(title, named.values(), *(whose if len(whose) == 1 else ()), width=54)
+    axes = new_axes("false positive rate", "false negative rate", title=shown, size=(5, 5.6))
     axes.plot([0, 1], [1, 0], ":", color=_INK, label="no information")
     rates = np.concatenate([[0], np.geomspace(1e-4, 0.01, 20), np.linspace(0.01, 1, _POINTS)[1:]])
     for number, (name, curve) in enumerate(named.items()):
@@ -219,18 +250,13 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
     shown = {name: value for name, value in given.items() if name not in ("relation", "name")}
     if "sigma" in shown:  # the same noise, in two units
         shown.pop("noise_multiplier", None)
-    parameters = [
-        f"{name.replace('_', ' ')} = {value:g}"
-        if isinstance(value, int | float)
-        else f"{name.replace('_', ' ')}: {value}"
-        for name, value in shown.items()
-    ]
-    title = textwrap.fill(", ".join([*parameters, given["relation"]]), 74)
-    labels = (_LABELS.get(found[axis], found[axis].replace("_", " ")) for axis in ("across", "up"))
-    axes = new_axes(*labels, title=title)
+    parameters = [f"{_name(name)} {_value(value)}" for name, value in shown.items()]
+    if "relation" in given:
+        parameters.append(given["relation"])
+    axes = new_axes(*map(_label, (found["across"], found["up"])), title=_joined(parameters))
+    stepped = {"drawstyle": "steps-post", "marker": "o"} if found["kind"] == "plan" else {}
     for number, (name, values) in enumerate(found["series"].items()):
-        finite = [math.nan if value == "inf" else value for value in values]
-        stepped = {"drawstyle": "steps-post", "marker": "o"} if found["kind"] == "plan" else {}
+        finite = [math.nan if value in ("inf", None) else value for value in values]
         axes.plot(found["values"], finite, label=name, **style(number), **stepped)
     if found["kind"].startswith("sigma_against"):
         axes.set_xscale("log")
@@ -239,14 +265,219 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    if "parts" in found:
-        axes.set_xticks(found["values"], found["parts"], rotation=30, ha="right")
+    if found["kind"] == "plan":
+        names = found.get("parts", found["values"])
+        turned = {"rotation": 30, "ha": "right"} if "parts" in found else {}
+        axes.set_xticks(found["values"], names, **turned)
     return finish(axes)
+
+
+def plot_epsilon_against_steps(
+    mechanisms: Mapping[str, "Mechanism"],
+    steps: Iterable[int],
+    *,
+    delta: float,
+    notion: "Notion" = "tightest",
+    relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
+) -> "Figure":
+    """Plot epsilon of n runs of each mechanism against n.
+
+    Parameters
+    ----------
+    mechanisms
+        One step of each run, by label.
+    steps
+        Numbers of runs.
+    delta
+        As in `Curve.epsilon`.
+    notion, relation
+        As in `privacy.account`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    counts = list(steps)
+    return plot_curve(
+        {
+            "kind": "epsilon_against_steps",
+            "across": "steps",
+            "up": "epsilon",
+            "values": counts,
+            "series": {
+                name: [
+                    account(repeat(step, n), notion=notion, relation=relation).epsilon(delta)
+                    for n in counts
+                ]
+                for name, step in mechanisms.items()
+            },
+            "given": {"delta": delta, "notion": notion, "relation": str(relation)},
+        }
+    )
+
+
+def plot_noise_against_epsilon(
+    epsilons: Iterable[float],
+    *,
+    delta: float,
+    sampling_probability: float = 1.0,
+    steps: int = 1,
+    notions: Iterable["Notion"] = ("tightest",),
+    relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
+) -> "Figure":
+    """Plot the smallest noise multiplier of a run against its epsilon.
+
+    Parameters
+    ----------
+    epsilons
+        Values of epsilon, each > 0.
+    delta, sampling_probability, steps, relation
+        As in `privacy.noise_multiplier`.
+    notions
+        The accounting methods to compare.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    given = {"delta": delta, "sampling_probability": sampling_probability, "steps": steps}
+    return _noise("epsilon", list(epsilons), given, notions, relation)
+
+
+def plot_noise_against_sampling_probability(
+    sampling_probabilities: Iterable[float],
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int = 1,
+    notions: Iterable["Notion"] = ("tightest",),
+    relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
+) -> "Figure":
+    """Plot the smallest noise multiplier of a run against its sampling probability.
+
+    Parameters
+    ----------
+    sampling_probabilities
+        Probabilities in (0, 1].
+    epsilon, delta, steps, relation
+        As in `privacy.noise_multiplier`.
+    notions
+        The accounting methods to compare.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    given = {"epsilon": epsilon, "delta": delta, "steps": steps}
+    return _noise("sampling_probability", list(sampling_probabilities), given, notions, relation)
+
+
+def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
+    """Plot epsilon of the first k parts of each plan against k, and the budgets.
+
+    Parameters
+    ----------
+    plans
+        The plans to compare, by label. Each has its own delta, relation and accounting method.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`. The names of the parts are below the axis if the plans share
+        them.
+    """
+    series: dict[str, list[float]] = {}
+    for label, plan in plans.items():
+        parts = [part for _, part in plan.parts]
+        series[label] = [
+            account(compose(*parts[: k + 1]), notion=plan.notion, relation=plan.relation).epsilon(
+                plan.delta
+            )
+            for k in range(len(parts))
+        ]
+        if plan.epsilon is not None:
+            series[f"{label}: budget"] = [plan.epsilon] * len(parts)
+    longest = max(map(len, series.values()), default=0)
+    names = {tuple(name for name, _ in plan.parts) for plan in plans.values()}
+    drawn: dict[str, Any] = {
+        "kind": "plan",
+        "across": "parts",
+        "up": "epsilon",
+        "values": list(range(1, longest + 1)),
+        "series": {
+            label: [*values, *[None] * (longest - len(values))] for label, values in series.items()
+        },
+        "given": {
+            name: values.pop()
+            for name, values in (
+                ("delta", {plan.delta for plan in plans.values()}),
+                ("relation", {str(plan.relation) for plan in plans.values()}),
+            )
+            if len(values) == 1
+        },
+    }
+    if len(names) == 1:
+        drawn["parts"] = list(names.pop())
+    return plot_curve(drawn)
+
+
+def _noise(
+    across: str,
+    values: list[float],
+    given: Mapping[str, Any],
+    notions: Iterable["Notion"],
+    relation: "NeighboringRelation",
+) -> "Figure":
+    return plot_curve(
+        {
+            "kind": f"sigma_against_{across}",
+            "across": across,
+            "up": "noise_multiplier",
+            "values": values,
+            "series": {
+                notion: [
+                    noise_multiplier(**{**given, across: x, "notion": notion, "relation": relation})
+                    for x in values
+                ]
+                for notion in notions
+            },
+            "given": {**given, "relation": str(relation)},
+        }
+    )
+
+
+def _title(title: str | None, curves: "Iterable[Curve]", *parameters: str, width: int = 74) -> str:
+    """Return the given title, or the parameters and the mechanism that all curves share."""
+    if title is not None:
+        return title
+    mechanisms = {curve.mechanism for curve in curves}
+    same = mechanisms.pop() if len(mechanisms) == 1 else None
+    return _joined([*parameters, *([] if same is None else [brief(same)])], width)
+
+
+def _joined(parameters: Iterable[str], width: int = 74) -> str:
+    return textwrap.fill(", ".join(parameters), width)
+
+
+def _name(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    return f"= {value:g}" if isinstance(value, int | float) else f"= {value}"
+
+
+def _label(axis: str) -> str:
+    return _LABELS.get(axis, _name(axis))
 
 
 _LABELS = {
     "steps": "steps (releases)",
     "sigma": "sigma (in the unit of the clip norm)",
+    "noise_multiplier": "noise multiplier (sigma / clip norm)",
     "sampling_probability": "sampling probability q",
     "parts": "parts of the plan so far",
 }

@@ -51,6 +51,7 @@ class Risk:
         def delta(self, epsilon: float) -> float: ...
         def epsilon(self, delta: float) -> float: ...
         def _profile(self) -> LogDeltas: ...
+        def _least_delta(self) -> float: ...
 
     @overload
     def tradeoff(self, false_positive_rate: float) -> float: ...
@@ -121,17 +122,24 @@ class Risk:
         float or numpy.ndarray
             The same shape; an upper bound.
         """
+        if isinstance(false_positive_rate, int | float) and 0 <= false_positive_rate <= 1:
+            alone = self._rate_alone(false_positive_rate)
+            if alone is not None:
+                return alone
         rates = rates_of("false_positive_rate", false_positive_rate)
         found = self._true_positive_rates(rates.ravel())[1].reshape(rates.shape)
         return float(found) if found.ndim == 0 else found
+
+    def _rate_alone(self, rate: float) -> float | None:
+        """Return an upper bound on 1 - f at one rate from a closed form without numpy, or None."""
+        return None
 
     def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
         """Return bounds on 1 - f at rates of shape (n,); the lower ones for an exact profile."""
         from privacy.tradeoffs import true_positive_rates
 
-        return true_positive_rates(
-            self._profile(), rates, fast=self.vectorized, supremum=self.epsilon(0.0)
-        )
+        supremum = math.inf if self._least_delta() else self.epsilon(0.0)
+        return true_positive_rates(self._profile(), rates, fast=self.vectorized, supremum=supremum)
 
     def advantage(self) -> float:
         """Return the largest difference of true and false positive rate: delta(0).

@@ -34,6 +34,7 @@ _FINEST = 400  # epsilons of the scan if the profile is slow and there are many 
 _MANY = 32  # rates from which a slow profile is only scanned
 # of the interval of s, in each round; at a kink, where a parabola does not help, it is halved
 _SPREADS = (0.1, 0.03, 0.01, 0.01, 0.01, *(0.0,) * 36)
+_BESIDE = np.array([[-1], [0], [1]])
 _CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-9  # differences of h at which the search ends
 _LEAST = 1e-12  # of the largest s of a scan
 _FAR = 700.0  # largest s; e^s is finite
@@ -68,7 +69,7 @@ def true_positive_rates(
     signed, values, errors = _scan(profile, np.unique([rates.min(), rates.max()]), supremum)
     if rates.size > 1:
         count = _FINEST if only_scan else _GRID if rates.size <= _FEW else _FINE
-        signed = np.linspace(signed[0], signed[-1], 2 * count + 1)
+        signed = _both_sides(float(signed[-1]), count)
         values, errors = profile.bounds(signed[None, :], rates[:, None])
     best = values.argmin(axis=1).clip(1, signed.size - 2)
     rows, beside = np.arange(rates.size)[:, None], best[:, None] + np.array([-1, 0, 1])
@@ -106,7 +107,7 @@ def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Ar
     far = min(_FAR, max(supremum, 1e-15))
     end, least = min(1.0, far), _LEAST
     while True:
-        signed = np.linspace(-end, end, 2 * _GRID + 1)
+        signed = _both_sides(end, _GRID)
         values, errors = profile.bounds(signed[None, :], rates[:, None])
         rest = values[:, 1:-1].min(axis=1)
         gains = np.minimum(values[:, 0], values[:, -1]) <= rest * (1 + 64 * ULP)
@@ -118,6 +119,12 @@ def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Ar
             end /= 16
         else:
             return signed, values, errors
+
+
+def _both_sides(end: float, count: int) -> Array:
+    """Return an even grid from -end to end, exactly symmetric: each |s| is asked once."""
+    positive = np.linspace(0.0, end, count + 1)
+    return np.concatenate([-positive[:0:-1], positive])
 
 
 def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error: Array) -> None:
@@ -135,8 +142,9 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
         found, off = profile.bounds(candidates, rates[open_])
         at = np.concatenate([at, candidates])
         order = at.argsort(axis=0, kind="stable")
+        columns = np.arange(open_.size)
         sorted_ = [
-            np.take_along_axis(both, order, axis=0)
+            both[order, columns]
             for both in (
                 at,
                 np.concatenate([value[:, open_], found]),
@@ -145,7 +153,7 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
         ]
         best = sorted_[1].argmin(axis=0).clip(1, 4)
         for array, known in zip((point, value, error), sorted_, strict=True):
-            array[:, open_] = np.take_along_axis(known, best + np.array([[-1], [0], [1]]), axis=0)
+            array[:, open_] = known[best + _BESIDE, columns]
 
 
 def _candidates(point: Array, value: Array, spread: float) -> Array:
@@ -225,7 +233,11 @@ class _Profile:
         return float(self._last[0][np.searchsorted(self._last[1], epsilon)])
 
     def _deltas(self, epsilons: Array) -> tuple[Array, Array]:
-        asked, where = np.unique(epsilons, return_inverse=True)
+        if epsilons.size <= _FEW:  # np.unique is slower
+            order = epsilons.ravel().argsort()
+            asked, where = epsilons.ravel()[order], order.argsort()
+        else:
+            asked, where = np.unique(epsilons, return_inverse=True)
         log_delta, error = self._log_deltas(asked)
         log_delta = np.minimum(log_delta, 0.0)
         rounding = ULP * (16 + np.abs(np.maximum(log_delta, -750.0)))
@@ -264,11 +276,15 @@ def dominating_gaussian(log_deltas: LogDeltas, end: float, remainder: float) -> 
     from scipy.special import ndtr, ndtri
 
     epsilons = np.linspace(0.0, min(max(end, 1e-9), _FAR), 1000)
+    # at `end` this profile may exceed the remainder by its error bound
+    epsilons = np.append(epsilons, epsilons[-1] * (1 + np.geomspace(1e-12, 1e-3, 10)))
     delta = np.exp(np.minimum(log_deltas(epsilons)[0], 0.0)) * (1 + 32 * ULP)
-    x = np.exp(epsilons) * (1 + 4 * ULP)  # the line of a slightly larger epsilon holds too
     delta = np.minimum(np.minimum.accumulate(delta), 1.0)
-    if not delta[-1] <= remainder * (1 + 1e-9):
+    if not delta[-1] <= remainder:
         return np.inf, np.inf
+    last = 999 + int((delta[999:] <= remainder).argmax())
+    epsilons, delta = np.append(epsilons[:999], epsilons[last]), np.append(delta[:999], delta[last])
+    x = np.exp(epsilons) * (1 + 4 * ULP)  # the line of a slightly larger epsilon holds too
     keep = _lower_hull(x, delta)
     x, delta = x[keep], delta[keep]
     corner = -np.diff(delta) / np.diff(x)

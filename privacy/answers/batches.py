@@ -24,7 +24,7 @@ WITHOUT_STEPS = (
 OPTIONS = ("sampler", "batch_size", "max_batch_size", "records", "epochs")
 
 
-def by_batches(values: Values, takes: Iterable[str]) -> Values:
+def by_batches(values: Values, takes: Iterable[str], *, participations: bool = False) -> Values:
     """Return the options with sampling probability and steps computed from the batch size.
 
     Parameters
@@ -33,6 +33,8 @@ def by_batches(values: Values, takes: Iterable[str]) -> Values:
         Checked options, without defaults.
     takes
         The options of the command. Without ``"sampler"``, nothing changes.
+    participations
+        Whether ``epochs`` also bounds the participations of a record.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def by_batches(values: Values, takes: Iterable[str]) -> Values:
         remedy = "Run dpcalib epsilon with several --epochs."
         rule = f"one of {', '.join(name for name in SAMPLERS if name not in _BY_EPOCH)}"
         raise ValueError(checks.expected("sampler", sampler, rule, remedy))
-    _refuse_unused(values, sampler)
+    _refuse_unused(values, sampler, participations=participations)
     missing = [name for name in _NEEDS.get(sampler, ()) if name not in values]
     if sampler == "truncated-poisson" and "sampling_probability" not in values:
         missing += [name for name in ("batch_size",) if name not in values]
@@ -85,11 +87,14 @@ def _sized(values: Values, size: int, records: int) -> Values:
     return values
 
 
-def _refuse_unused(values: Values, sampler: str) -> None:
+def _refuse_unused(values: Values, sampler: str, *, participations: bool) -> None:
     unused = set()
+    sized = {"batch_size", "records"} <= values.keys()
+    if "steps" in values and "poisson" in sampler and not (sized or participations):
+        unused.add("epochs")
     if sampler != "truncated-poisson":
         unused.add("max_batch_size")
-    if sampler in {"fixed-size", *_BY_EPOCH} or {"batch_size", "records"} <= values.keys():
+    if sampler in {"fixed-size", *_BY_EPOCH} or sized:
         unused.add("sampling_probability")
     if sampler in _BY_EPOCH:
         unused.add("steps")

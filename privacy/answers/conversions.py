@@ -7,7 +7,7 @@ from typing import Any
 import privacy as dp
 from privacy.answers.options import Asked, Values
 from privacy.answers.records import Record, record
-from privacy.answers.runs import sigma_of
+from privacy.answers.units import sigma_of
 from privacy.relations import NeighboringRelation
 
 SOURCES = ("epsilon", "rho", "mu", "sigma", "noise_multiplier")

@@ -163,54 +163,72 @@ _ASK: dict[str, Callable[[Values, float], float]] = {
 }
 
 
-def budget_over_time(plan: Mapping[str, Any] | dp.Plan, *, track: Track = iter) -> Record:
+def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -> Record:
     """Compute epsilon of the first k parts of a plan, for every k.
 
     Parameters
     ----------
-    plan
-        A mapping that `privacy.plan_from_json` reads, or a plan.
+    plans
+        Mappings that `privacy.plan_from_json` reads, or plans.
     track
         As in `curve`.
 
     Returns
     -------
     dict
-        As in `curve`, with the name of each part in ``parts``.
+        As in `curve`. For one plan, ``parts`` has the name of each part. For several, each has its
+        own series, with None after its last part.
 
     Raises
     ------
     ValueError, TypeError
-        The mapping is not a valid plan.
+        A mapping is not a valid plan.
     UnsupportedMechanism
         The plan's accounting method does not support it.
     """
-    plan = plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan)
-    parts = [part for _, part in plan.parts]
-    numbers = list(range(1, len(parts) + 1))
-    spent = [
-        dp.account(
-            dp.compose(*parts[: int(k)]), notion=plan.notion, relation=plan.relation
-        ).epsilon(plan.delta)
-        for k in track(numbers)
-    ]
-    series: dict[str, list[float]] = {plan.notion: spent}
-    if plan.epsilon is not None:
-        series["budget"] = [plan.epsilon] * len(parts)
-    return record(
-        "curve",
-        {
-            "kind": "plan",
-            "across": "parts",
-            "up": "epsilon",
-            "values": numbers,
-            "series": series,
-            "parts": [name for name, _ in plan.parts],
-            "given": {
-                "delta": plan.delta,
-                "relation": str(plan.relation),
-                "unit": plan.unit,
-                "name": plan.name,
-            },
-        },
-    )
+    if not plans:
+        raise ValueError(checks.expected("plans", plans, "at least one plan", "Pass a plan."))
+    read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]
+    longest = max(len(plan.parts) for plan in read)
+    numbers = list(range(1, longest + 1))
+    spent: list[list[float | None]] = [[] for _ in read]
+    for k in track(numbers):
+        for plan, found in zip(read, spent, strict=True):
+            parts = [part for _, part in plan.parts]
+            first = dp.compose(*parts[: int(k)])
+            found.append(_spent(plan, first) if k <= len(parts) else None)
+    given: dict[str, set[Any]] = {
+        "delta": {plan.delta for plan in read},
+        "relation": {str(plan.relation) for plan in read},
+        "unit": {plan.unit for plan in read},
+        "name": {plan.name for plan in read},
+    }
+    shared = {name: values.pop() for name, values in given.items() if len(values) == 1}
+    series: dict[str, Any] = {}
+    for number, (plan, found) in enumerate(zip(read, spent, strict=True), 1):
+        several = len(read) > 1
+        series[f"{number}: {_described(plan, shared)}" if several else plan.notion] = found
+        if plan.epsilon is not None:
+            series[f"{number}: budget" if several else "budget"] = [plan.epsilon] * longest
+    answer = {
+        "kind": "plan",
+        "across": "parts",
+        "up": "epsilon",
+        "values": numbers,
+        "series": series,
+        "given": shared,
+    }
+    if len(read) == 1:
+        answer["parts"] = [name for name, _ in read[0].parts]
+    return record("curve", answer)
+
+
+def _spent(plan: dp.Plan, mechanism: dp.Mechanism) -> float:
+    return dp.account(mechanism, notion=plan.notion, relation=plan.relation).epsilon(plan.delta)
+
+
+def _described(plan: dp.Plan, shared: Mapping[str, Any]) -> str:
+    """Return the name of a plan, and what it does not share with the others."""
+    own = {"delta": f"delta = {plan.delta:g}", "relation": str(plan.relation), "unit": plan.unit}
+    told = [text for name, text in own.items() if name not in shared]
+    return f"{plan.name} ({', '.join(told)})" if told else plan.name

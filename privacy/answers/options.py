@@ -36,11 +36,14 @@ class Asked:
         Options of which exactly one must be given.
     needs, takes
         Options that must, or can, be given. `settled` fills in defaults.
+    participations
+        Whether ``epochs`` also bounds the participations of a record.
     """
 
     one_of: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
+    participations: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +57,7 @@ class Asked:
         _refuse_missing(values, self.needs, self.one_of)
         checked = {name: RULES[name](value) for name, value in values.items()}
         defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
-        checked = defaults | by_batches(checked, self.takes)
+        checked = defaults | by_batches(checked, self.takes, participations=self.participations)
         if checked.get("epsilon") == 0 and "delta" in self.names:
             remedy = "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1."
             raise ValueError(checks.expected("epsilon", 0, "> 0", remedy))

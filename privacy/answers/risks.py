@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import privacy as dp
+from privacy.answers.batches import run_of
 from privacy.answers.options import Asked, Values, flags, named
 from privacy.answers.records import Record, record
+from privacy.answers.units import sigma_of
 
 KINDS = (("advantage",), ("true_positive_rate", "false_positive_rate"), ("bayes_risk", "prior"))
 RISKS = tuple(name for kind in KINDS for name in kind)
@@ -46,9 +48,6 @@ def risks_of(curve: dp.Curve, values: Values) -> Record:
 
 def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise that meets a target for attacks."""
-    from privacy.answers.batches import run_of
-    from privacy.answers.runs import sigma_of
-
     target = {name: values[name] for name in RISKS if name in values}
     noise = dp.calibrate(
         lambda noise: run_of(values | {"noise_multiplier": noise}),

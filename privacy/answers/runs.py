@@ -11,7 +11,7 @@ from privacy.answers.options import Asked, Values
 from privacy.answers.records import Record, record
 from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
-from privacy.answers.units import sigma_from_noise_multiplier
+from privacy.answers.units import sigma_of
 from privacy.certification import QUICK, as_proven, can_prove, proven_delta
 from privacy.relations import NeighboringRelation
 
@@ -278,10 +278,3 @@ def verify(certificate: Mapping[str, Any]) -> Record:
     from privacy.certification.certificates import verify as verified
 
     return record("verify", verified(certificate).to_json())
-
-
-def sigma_of(values: Values) -> float:
-    """Return the given sigma, or noise_multiplier * clip_norm rounded up."""
-    if "sigma" in values:
-        return float(values["sigma"])
-    return sigma_from_noise_multiplier(values["noise_multiplier"], values["clip_norm"])

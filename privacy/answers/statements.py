@@ -43,7 +43,9 @@ contributions, scaling between clipping and noise.
 _RATE = 0.01
 """False positive rate of the attack in the statement."""
 
-EXPLAIN = Asked(one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, *REST))
+EXPLAIN = Asked(
+    one_of=("epsilon", *NOISE), needs=("delta",), takes=(*SAMPLING, *REST), participations=True
+)
 
 
 def explain(options: Mapping[str, Any]) -> Record:

@@ -1,6 +1,8 @@
 """Convert between noise multiplier and sigma, rounding conservatively."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def noise_multiplier_from_sigma(sigma: float, clip_norm: float) -> float:
@@ -15,6 +17,13 @@ def sigma_from_noise_multiplier(noise_multiplier: float, clip_norm: float) -> fl
     return (
         math.nextafter(sigma, math.inf) if _exceeds(noise_multiplier, clip_norm, sigma) else sigma
     )
+
+
+def sigma_of(values: Mapping[str, Any]) -> float:
+    """Return the given sigma, or noise_multiplier * clip_norm rounded up."""
+    if "sigma" in values:
+        return float(values["sigma"])
+    return sigma_from_noise_multiplier(values["noise_multiplier"], values["clip_norm"])
 
 
 def _exceeds(a: float, b: float, product: float) -> bool:

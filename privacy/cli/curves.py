@@ -37,7 +37,7 @@ def _track(values: Sequence[float]) -> Iterable[float]:
 
 def _curve(
     *,
-    file: Path | None,
+    files: tuple[Path, ...],
     tradeoff: bool,
     notion: tuple[str, ...],
     points: int | None,
@@ -50,24 +50,25 @@ def _curve(
 
     Pass one of --epsilon-against, --delta-against, --sigma-against, --tradeoff
     and --plan. The option of the horizontal axis, such as --steps, is its
-    largest value. Repeat --notion to compare accounting methods.
+    largest value. Repeat --notion to compare accounting methods, and --plan to
+    compare plans.
 
     \b
     dpcalib curve --epsilon-against steps -q 0.01 --sigma 1 --delta 1e-5
     """
     against = {name: typed.pop(name) for name in _AGAINST}
     kinds = [f"{name}_{value}".replace("-", "_") for name, value in against.items() if value]
-    kinds += ["tradeoff"] * tradeoff + ["plan"] * (file is not None)
+    kinds += ["tradeoff"] * tradeoff + ["plan"] * bool(files)
     with refusals():
         if len(kinds) != 1:
             ways = "--epsilon-against, --delta-against, --sigma-against, --tradeoff, --plan"
             raise ValueError(f"Expected exactly one curve. Pass one of {ways}.")
         if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
             raise ValueError(f"Expected --plot {plot} to end with .png, .svg or .pdf. Rename it.")
-        if file is not None:
+        if files:
             if given := [name for name, value in typed.items() if value is not None]:
                 raise ValueError(f"Remove {flags(given)}: the plan has all parameters.")
-            found = answers.budget_over_time(dp.load_plan(file), track=_track)
+            found = answers.budget_over_time(*map(dp.load_plan, files), track=_track)
         else:
             asked = {"kind": kinds[0], "notions": list(notion), "points": points, **typed}
             found = answers.curve(asked, track=_track)
@@ -95,7 +96,10 @@ def _show(found: Record) -> None:
     down = found["up"] == "false_negative_rate"
     shown = partial(output.shown, found["up"], up=not down)
     rows = [
-        (f"{value:.6g}", *(shown(each[k]) for each in found["series"].values()))
+        (
+            f"{value:.6g}",
+            *("" if each[k] is None else shown(each[k]) for each in found["series"].values()),
+        )
         for k, value in enumerate(found["values"])
     ]
     if sys.stdout.isatty():
@@ -111,7 +115,7 @@ def text_plot(found: Record) -> str:
         (float(x), float(y), mark)
         for mark, each in zip("*o+x#%@&", found["series"].values(), strict=False)
         for x, y in zip(found["values"], each, strict=True)
-        if y != "inf"
+        if y not in ("inf", None)
     ]
     if not finite:
         return ""
@@ -142,9 +146,10 @@ curve = Command(
         *(_choice(name, values) for name, values in _AGAINST.items()),
         click.Option(["--tradeoff"], is_flag=True, help="False negative against positive rate."),
         click.Option(
-            ["--plan", "file"],
+            ["--plan", "files"],
+            multiple=True,
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Epsilon after each part of a plan (TOML).",
+            help="Epsilon after each part of a plan (TOML); may be repeated.",
         ),
         *(options.OPTIONS[name] for name in answers.NAMES),
         click.Option(["--notion"], multiple=True, help="Accounting method; may be repeated."),

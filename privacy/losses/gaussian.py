@@ -190,10 +190,7 @@ class AllocationPair(LossPair):
         """False: the distribution is rounded to a grid."""
         return False
 
-    @property
-    def gridded(self) -> bool:
-        """True."""
-        return True
+    gridded = True
 
     def on_grid(
         self,

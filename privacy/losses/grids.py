@@ -24,11 +24,12 @@ from privacy.losses.trapezoid import NormalMixtures
 from privacy.numerics.rounding import U
 
 _WIDEST = 0.05  # of a panel, in standard deviations or scales
+_TURN = 0.3  # largest width of a panel times the slope of the log density of a component
 _NARROW = 0.02  # width, relative to the default one, below which two nodes are enough
 _MOST_PANELS = 2**16  # of the default width
 _LARGEST = 1e5  # largest distance of two noises, in standard deviations or scales
 _LONGEST = 10_000  # largest number of steps of the own lattice of a discrete pair
-_QUADRATURE = 1e-12  # relative error of four nodes on such a panel
+_LOOSEST = 1e-6  # largest relative error of the nodes of a panel
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -46,6 +47,8 @@ class Noise:
         The range of z that is divided.
     width
         Largest width of a panel.
+    slope
+        A bound on the slope of the log density of every component of P and Q in that range.
     atoms
         Atoms, each a probability under P and a loss.
     below, above
@@ -61,6 +64,7 @@ class Noise:
     low: float
     high: float
     width: float
+    slope: float
     atoms: tuple[tuple[float, float], ...] = ()
     below: float = 0.0
     above: float = 0.0
@@ -69,7 +73,12 @@ class Noise:
 
 
 def supports(pair: LossPair) -> bool:
-    """Return whether a pair is discrete or has a loss that is monotone in a real noise."""
+    """Return whether a pair is discrete or has a loss that is monotone in a real noise.
+
+    Or has its own `on_grid`.
+    """
+    if pair.gridded:
+        return True
     if isinstance(pair, LaplacePair | SampledLaplacePair):
         return pair.distance < _LARGEST
     if isinstance(pair, GaussianPair):
@@ -90,6 +99,8 @@ def on_grid(
     upper: bool,
 ) -> GridLoss:
     """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`."""
+    if pair.gridded:
+        return pair.on_grid(direction, step, log_tail, tilt, floor, upper=upper)
     if isinstance(pair, DiscretePair):
         return _discrete(pair.directed(direction), pair.infinite(direction), step, upper=upper)
     return _continuous(_noise(pair, direction, log_tail), step, tilt, floor, upper=upper)
@@ -168,7 +179,8 @@ def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noi
     low, high = -away, away + (span if rising else 0.0)
 
     away_lost = math.exp(-0.5 * away * away) * (1 + 1e-12) + model.lost(direction)
-    width = _WIDEST / max(1.0, shift)
+    slope = max(-low, high) + span
+    width = min(_WIDEST / max(1.0, shift), _TURN / slope)
     side = 1 if direction == "remove" else -1
 
     def loss(z: Array) -> Array:
@@ -190,6 +202,7 @@ def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noi
         low,
         high,
         width,
+        slope,
         below=away_lost,
         above=away_lost,
         supremum=model.supremum(direction),
@@ -225,7 +238,7 @@ def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> No
     log_mass = np.array([0.0, -d]) - math.log(2)
     mass = np.exp(log_mass + ends if side > 0 else log_mass)
     atoms = tuple(zip(mass.tolist(), (side * ends).tolist(), strict=True))
-    return Noise(loss, log_density, 0.0, d, _WIDEST, atoms, inverse=inverse)
+    return Noise(loss, log_density, 0.0, d, _WIDEST, 1.0, atoms, inverse=inverse)
 
 
 def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: bool) -> GridLoss:
@@ -237,11 +250,13 @@ def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: 
     first = math.floor((bottom - start) / step * (1 + 4 * U)) - 1
     start += first * step
     edges, index = _edges(noise, start, step, rising=rising)
-    log_p, parts = 0.0, []
-    wide = np.diff(edges) > _NARROW * noise.width
+    log_p, quadrature, parts = 0.0, 0.0, []
+    width = np.diff(edges)
+    wide = width > _NARROW * noise.width
     for some, count in ((wide, 4), (~wide, 2)):
         if not some.any():
             continue
+        quadrature = max(quadrature, _quadrature_error(count, width[some].max(), noise.slope))
         weight, loss, depth = _panels(noise, edges[:-1][some], edges[1:][some], count)
         cell = index[some]
         low = cell < 0  # raised to the floor, or omitted
@@ -251,8 +266,11 @@ def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: 
             cell = np.maximum(cell, 0)
         log_p = max(log_p, depth)
         parts.append((weight, loss, cell))
-    relative = _QUADRATURE + 16 * U * (4 + log_p)
-    grids = [from_cells(parts, step, start, upper=upper, tilt=tilt, relative=relative)]
+    refuse_beyond(1, quadrature / _LOOSEST)
+    relative = quadrature + 16 * U * (4 + log_p)
+    cells = from_cells(parts, step, start, upper=upper, tilt=tilt, relative=relative)
+    # masses under P and Q that are off by this much change the log of their ratio by twice as much
+    grids = [replace(cells, absolute=cells.absolute + 2 * quadrature)]
     extra = [atom for atom in noise.atoms if atom[0] > 0]
     infinite = 0.0
     if upper:
@@ -348,6 +366,22 @@ def _panels(noise: Noise, low: Array, high: Array, count: int) -> tuple[Array, A
     log_p = noise.log_density(z, loss)
     depth = float(np.abs(log_p).max())
     return half * weight * np.exp(log_p).reshape(half.size, count), loss.reshape(-1, count), depth
+
+
+def _quadrature_error(count: int, width: float, slope: float) -> float:
+    """Return a bound on the relative error of Gauss-Legendre nodes on a panel.
+
+    The integrand is a sum of densities exp(-(z - c)^2 / 2) or exp(+-z), each with a log of at most
+    this slope. On a circle of radius r a density grows by at most exp(slope r + r^2 / 2), which
+    bounds its derivative of order 2 count by Cauchy's inequality. On the panel it falls by at most
+    exp(width slope).
+    """
+    order = 2 * count
+    radius = min(order / slope, 1.0)
+    exponent = slope * (radius + width) + 0.5 * radius * radius
+    exponent += order * math.log(width / radius)
+    exponent += 4 * math.lgamma(count + 1) - 2 * math.lgamma(order + 1) - math.log(order + 1)
+    return math.exp(min(exponent, 700.0)) * (1 + 1e-9)
 
 
 @lru_cache(maxsize=2)

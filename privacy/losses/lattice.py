@@ -344,6 +344,19 @@ def _cumulants(parts: _Parts, t: float) -> tuple[float, float, float]:
     return value, mean, variance
 
 
+def _growth(parts: _Parts, t: float) -> float:
+    """Return an upper bound on K(t), up to the errors of the masses and losses."""
+    each = [(part, part.log_moment(t), n) for part, n in parts]
+    off = math.fsum(n * _rounding(part, t, log_moment) for part, log_moment, n in each)
+    return math.fsum(n * log_moment for _, log_moment, n in each) + off
+
+
+def _rounding(part: GridLoss, t: float, log_moment: float) -> float:
+    """Return the rounding error of log sum mass e^(t loss), and of one tilted mass."""
+    largest = max(abs(part.start), abs(part.start + part.step * (part.mass.size - 1)))
+    return 4 * U * (abs(log_moment) + abs(t) * largest + 4)
+
+
 def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
     """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t), which is convex."""
     low, high, t = 0.0, math.inf, near
@@ -382,8 +395,10 @@ def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
     growth = sum((n * part.log_moments(t) for part, n in parts), start=np.zeros(t.size))
     excess = growth - t * epsilon - log_delta
     # delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t)
-    bound = value - at * epsilon + at * math.log(at) - (1 + at) * math.log1p(at) + 1e-6
-    infinite = math.fsum(n * part.infinite for part, n in parts)
+    off = math.fsum(n * (part.relative + at * part.absolute) for part, n in parts)
+    bound = _growth(parts, at) - at * epsilon + at * math.log(at) - (1 + at) * math.log1p(at)
+    bound += off + 8 * U * (1 + abs(bound) + at * abs(epsilon))
+    infinite = math.fsum(n * part.infinite * (1 + part.relative) for part, n in parts)
     bound = math.log(math.exp(min(bound, 0.0)) + infinite) + 1e-6 if infinite else bound
     best: Tilt | None = None
     for k in np.flatnonzero((t > 0.25 * at) & (t <= at))[::-1]:
@@ -462,8 +477,8 @@ class GridSum:
 
     def _bound_beyond(self, parts: _Parts, t: float, end: float) -> float:
         """Return an upper bound on the normalized tilted mass beyond one end of the window."""
-        growth = math.fsum(n * part.log_moment(t) for part, n in parts) - self.log_size
-        return math.exp(min(growth - (t - self.tilt) * end + 1e-6, 0.0))
+        growth = _growth(parts, t) - self.log_size
+        return math.exp(min(growth - (t - self.tilt) * end + self.relative, 0.0))
 
     def _transform(self, parts: _Parts) -> None:
         size = self._cells
@@ -473,8 +488,7 @@ class GridSum:
         levels = 8 * U * (math.log2(size) + 2)
         for part, count in parts:
             tilted, log_moment = part.tilted(self.tilt)
-            rough = 4 * U * (abs(log_moment) + self.tilt * float(np.abs(part.loss).max()) + 4)
-            self.relative += count * rough
+            self.relative += count * _rounding(part, self.tilt, log_moment)
             self.log_size += count * log_moment
             one = np.fft.rfft(_folded(tilted, size))
             modulus = np.abs(one)
@@ -540,8 +554,9 @@ class GridSum:
             _, _, variance = _cumulants(self._parts, self.tilt)
             away = _ASIDE / math.sqrt(variance + self.step**2)
             for t in self.tilt + away:
-                growth = math.fsum(n * part.log_moment(float(t)) for part, n in self._parts)
-                log_mass = np.minimum(log_mass, growth - t * loss + 1e-9)
+                growth = _growth(self._parts, float(t))
+                off = 8 * U * (abs(growth) + np.abs(t * loss))
+                log_mass = np.minimum(log_mass, growth - t * loss + off)
         mass = np.exp(np.minimum(log_mass, 0.0))
         mass = mass[: round((self._top - self._start) / self.step) + 1]
         relative = self.relative + 8 * U * float(

@@ -71,12 +71,8 @@ class LossPair(Loss):
         """Whether `model` is that of this pair, not of a slightly worse one."""
         return True
 
-    @property
-    def gridded(self) -> bool:
-        """Whether `on_grid` supports the pair."""
-        from privacy.losses.grids import supports
-
-        return supports(self)
+    gridded = False
+    """Whether the pair has its own `on_grid`; `losses.grids` supports others."""
 
     def on_grid(
         self,
@@ -99,9 +95,7 @@ class LossPair(Loss):
         floor
             Losses below may be raised to it (or omitted).
         """
-        from privacy.losses.grids import on_grid
-
-        return on_grid(self, direction, step, log_tail, tilt, floor, upper=upper)
+        raise NotImplementedError
 
     def sampled(self, sampling_probability: float) -> "LossPair | None":
         """Return ((1 - q) Q + q P, Q) when removing and (P, (1 - q) P + q Q) when adding."""

@@ -257,7 +257,7 @@ def nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes |
     return _nodes_up_to(model, 2.0 ** max(math.ceil(math.log2(t)), -30), direction)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # two for each of the parts of a large sum
 def _nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
     if t < 16 and (wider := _nodes_up_to(model, 16.0, direction)) is not None:
         return wider

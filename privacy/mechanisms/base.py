@@ -53,6 +53,9 @@ class Mechanism:
     as under ADD_OR_REMOVE_ONE.
     """
 
+    fixed_count: ClassVar[bool] = False
+    """Whether the bound is proven only for a fixed, public number of records."""
+
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the dominating pair of one application, or bounds on its moments.
 

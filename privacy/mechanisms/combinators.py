@@ -4,8 +4,8 @@
 node classes are for pattern matching and JSON.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import ClassVar, Literal, TypeVar
 
@@ -18,6 +18,7 @@ from privacy.mechanisms.base import (
     brief,
     checked,
     register_mechanism,
+    unproven,
 )
 from privacy.names import suggests_names
 from privacy.relations import (
@@ -104,6 +105,15 @@ class Parallel(Mechanism):
             the record can leave, which a claim proven for one relation does not cover.
         """
         parts = dict.fromkeys(self.parts)
+        if self.cells == "by_record":
+            for part in _nested(self):
+                if part.fixed_count:
+                    raise unproven(
+                        part,
+                        relation,
+                        "It needs a fixed number of records, and records choose their cell. "
+                        'If cells are fixed by public data, pass cells="by_public_index".',
+                    )
         answers = [ask(part, relation) for part in parts]
         left = {}
         for part in parts:
@@ -120,6 +130,16 @@ class Parallel(Mechanism):
                     notion=refusal.notion,
                 ) from refusal
         return answers, left
+
+
+def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
+    """Yield a mechanism and all mechanisms in it."""
+    yield mechanism
+    for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
+        value = getattr(mechanism, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Mechanism):
+                yield from _nested(part)
 
 
 @suggests_names

@@ -1,6 +1,7 @@
 """Local reports that a trusted shuffler permutes."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privacy import checks
 from privacy.losses.pair import LossPair
@@ -17,7 +18,7 @@ class ShuffledReports(Mechanism):
     All users apply the same epsilon-DP randomizer to their record. If the randomizers differ or
     depend on earlier reports, shuffle the records before they are randomized. The guarantee holds
     under every relation if an absent or null record is also reported through the randomizer, so
-    that n is public.
+    that n is public. In cells of `parallel`, n is public only with ``cells="by_public_index"``.
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ class ShuffledReports(Mechanism):
             categories = checks.count("categories", categories, remedy)
             checks.real("categories", categories, remedy, at_least=2)
         freeze(self, epsilon=epsilon, reports=reports, categories=categories)
+
+    fixed_count: ClassVar[bool] = True
 
     def loss(self, relation: NeighboringRelation) -> LossPair:
         """Return the shuffled reports for two values of one user's record."""

@@ -6,6 +6,7 @@ than all rounding errors (toward 1, for a lower bound).
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -24,6 +25,8 @@ _MOST = 4000  # points of a table, or losses of a grid
 _LARGEST_LOSS = 700.0  # e^loss is a float
 _OUTWARD = Fraction(1, 2**50)  # 8 times the rounding error of a float
 _TOLERANCE = Fraction(1, 10**9)  # of a distribution function
+# largest probabilities that a float may show as 0: of a tail, and of 1 minus a probability
+_UNDERFLOW, _ABSORBED = Fraction(sys.float_info.min), Fraction(1, 2**53)
 _Masses = list[tuple[Fraction, Fraction]]
 
 
@@ -116,11 +119,12 @@ def from_cdfs(
 
     Notes
     -----
-    The values are taken as exact. Upper: what lies between two losses is divided between them so
-    that its probabilities under P and Q are kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower:
-    what lies between two losses is one output, which is post-processing. `account` rounds up the
-    epsilon of either pair; ``account(lower, notion="pld").bracket(epsilon)`` also bounds its
-    delta from below.
+    The values are taken as exact, except that a float does not show the smallest probabilities: an
+    upper bound adds 2^-53 (2^-1022 with `p_above`) to the probability of an infinite loss. Upper:
+    what lies between two losses is divided between them so that its probabilities under P and Q are
+    kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower: what lies between two losses is one
+    output, which is post-processing. `account` rounds up the epsilon of either pair;
+    ``account(lower, notion="pld").bracket(epsilon)`` also bounds its delta from below.
 
     Examples
     --------
@@ -156,7 +160,8 @@ def from_cdfs(
     # P- and Q-mass of each ratio; first that of ratio 0, which P does not have
     under_q = [Fraction(0)] * len(ratios)
     extra: _Masses = []
-    beyond_p, beyond_q = Fraction(0), Fraction(0)
+    # a tail of 0 may be a rounded one
+    beyond_p, beyond_q = _ABSORBED if p_above is None else _UNDERFLOW, _UNDERFLOW
     for k, (mass_p, mass_q) in enumerate(zip(cells_p, cells_q, strict=True)):
         low = ratios[k - 1] if k > 0 else Fraction(0)
         if k == len(ratios):

@@ -24,9 +24,10 @@ from privacy.notions.claim_sums import (
     LatticeSum,
     advanced_epsilon,
     advanced_sum,
+    mean_and_norm,
     optimal_sum,
 )
-from privacy.numerics.rounding import U, least, round_up
+from privacy.numerics.rounding import U, least, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
@@ -58,11 +59,12 @@ class ApproximateCurve(Curve):
     @property
     def exact(self) -> bool:
         """Whether it is one exact profile, or claims of one epsilon."""
-        return self.known and (self._total() == 1 or self._equal())
+        return self.known and (self._total() == 1 or self._equal)
 
     def _total(self) -> int:
         return sum(self.parts.values())
 
+    @cached_property
     def _equal(self) -> bool:
         """Whether all parts are binary claims of one epsilon, few enough to sum."""
         epsilons = {_binary_epsilon(pair) for pair in self.parts}
@@ -113,28 +115,35 @@ class ApproximateCurve(Curve):
 
     def _log_finite(self, epsilon: float) -> float:
         """Return log delta of the claims without their masses at infinity."""
-        losses = self._losses()
+        losses, total = self._losses, self._largest_sum
         if not losses:
             return -math.inf
-        if self._equal():
-            return optimal_sum(losses[0][0], self._total(), epsilon)
-        total = sum(n * loss for loss, n in losses)
         if math.isinf(total):
-            return ClaimPair(total).profile.log_delta(epsilon)
-        total = math.fsum(n * loss for loss, n in losses)
+            return 0.0
+        if self._equal:
+            return optimal_sum(losses[0][0], self._total(), epsilon)
         basic = ClaimPair(round_up(total, 4 * U)).profile.log_delta(epsilon)
         lattice = 0.0 if self._lattice is None else self._lattice(epsilon)
-        return min(basic, lattice, advanced_sum(losses, epsilon))
+        return min(basic, lattice, advanced_sum(self._moments, epsilon))
 
+    @cached_property
+    def _largest_sum(self) -> float:
+        """The sum of the claims' epsilons; infinite if it is not a float."""
+        return sum_up(n * loss for loss, n in self._losses)
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        return mean_and_norm(self._losses)
+
+    @cached_property
     def _losses(self) -> tuple[tuple[float, int], ...]:
         claims = ((p.claim[0], n) for p, n in self.parts.items())
         return tuple(merged(claim for claim in claims if claim[0] > 0).items())
 
     @cached_property
     def _lattice(self) -> LatticeSum | None:
-        total = sum(n * loss for loss, n in self._losses())
-        few = self._total() <= LARGEST_LATTICE and 1e-290 < total < math.inf
-        return LatticeSum(self._losses()) if few else None
+        few = self._total() <= LARGEST_LATTICE and 1e-290 < self._largest_sum < math.inf
+        return LatticeSum(self._losses) if few else None
 
     def epsilon(self, delta: float, *, composition: Composition = "optimal") -> float:
         """Return the smallest epsilon proven for `delta`.
@@ -163,10 +172,12 @@ class ApproximateCurve(Curve):
         if composition == "basic" or mass == delta:
             return basic
         rest = (delta - mass) / (1 - mass) * (1 - 16 * U)  # 1 - (1 - delta) / prod(1 - delta_i)
-        return min(basic, advanced_epsilon(self._claimed(), rest) if rest > 0 else basic)
+        if rest <= 0:
+            return basic
+        return min(basic, advanced_epsilon(mean_and_norm(self._claimed()), rest))
 
     def _claimed(self) -> tuple[tuple[float, int], ...]:
-        return ApproximateCurve(self.relation, self._claims())._losses()
+        return ApproximateCurve(self.relation, self._claims())._losses
 
     def gap(self, delta: float) -> float:
         """Return an upper bound on the excess of `epsilon` over exact optimal composition.
@@ -175,11 +186,11 @@ class ApproximateCurve(Curve):
         every epsilon rounded down to the lattice, or `epsilon` itself if there are too many claims.
         """
         found = self.epsilon(delta)
-        if self._total() == 1 or self._equal() or found == 0:
+        if self._total() == 1 or self._equal or found == 0:
             return 0.0
         if self._lattice is None:
             return found
-        below = LatticeSum(self._losses(), rounded_up=False)
+        below = LatticeSum(self._losses, rounded_up=False)
         mass = self._mass
         rest = (delta - mass) / (1 - mass)
         return found if rest <= 0 else found - min(found, invert(below, math.log(rest)))

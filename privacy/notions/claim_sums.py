@@ -55,24 +55,24 @@ def _rounding(count: int, loss: float) -> float:
     return U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
 
 
-def advanced_epsilon(losses: _Losses, delta: float) -> float:
+def advanced_epsilon(moments: tuple[float, float], delta: float) -> float:
     """Return sum e tanh(e / 2) + sqrt(2 log(1 / delta) sum e^2), rounded up.
 
-    Kairouz, Oh and Viswanath 2015, Theorem 3.5.
+    Kairouz, Oh and Viswanath 2015, Theorem 3.5. `moments` is from `mean_and_norm`.
     """
-    mean, norm = _mean_and_norm(losses)
+    mean, norm = moments
     return round_up(mean + math.sqrt(-2 * math.log(delta)) * norm, 16 * U)
 
 
-def advanced_sum(losses: _Losses, epsilon: float) -> float:
+def advanced_sum(moments: tuple[float, float], epsilon: float) -> float:
     """Return the log delta at which `advanced_epsilon` is epsilon, rounded up."""
-    mean, norm = _mean_and_norm(losses)
+    mean, norm = moments
     gap = epsilon - mean * (1 + 16 * U)
     distance = max(gap, 0.0) / norm
     return -0.5 * distance * distance * (1 - 16 * U)
 
 
-def _mean_and_norm(losses: _Losses) -> tuple[float, float]:
+def mean_and_norm(losses: _Losses) -> tuple[float, float]:
     """Return sum e tanh(e / 2) and sqrt(sum e^2), scaled so that no square underflows."""
     top = max(loss for loss, _ in losses)
     mean = math.fsum(n * (loss / top) * math.tanh(0.5 * loss) for loss, n in losses)

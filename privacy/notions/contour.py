@@ -25,7 +25,7 @@ from privacy.losses.worst import dominates
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
-from privacy.notions.loss_sums import LossSum, clustered
+from privacy.notions.loss_sums import LossSum, clustered, narrow
 from privacy.notions.selection import BestOfCurve
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
@@ -68,6 +68,13 @@ class ContourCurve(Curve):
     def exact(self) -> bool:
         """Whether the nodes of each part are those of its pair, not of a slightly worse one."""
         return len(self.parts) <= _MOST_PARTS and all(pair.exact_model for pair in self.parts)
+
+    @cached_property
+    def beats_moments(self) -> bool:
+        """Whether the nodes are of pairs so near that no bound from moments is smaller."""
+        return len(self.parts) > _MOST_PARTS and narrow(
+            tuple((_model(pair), count) for pair, count in self.parts.items()), _FEWER_PARTS
+        )
 
     @property
     def refusal(self) -> str:
@@ -190,13 +197,17 @@ class ContourCurve(Curve):
             return one
         return min(0.0, one + math.log(count) + 8 * U * (abs(one) + math.log(count)))
 
-    @cached_property
-    def _total_variation(self) -> float:
-        """An upper bound on delta(0): total variation distances add up."""
-        each = [(count, pair.profile.log_delta(0.0)) for pair, count in self.parts.items()]
+    def _total_variation_within(self, delta: float) -> bool:
+        """Return whether delta(0) is at most `delta`: total variation distances add up."""
+        pairs = list(self.parts.items())
         if self.mu_squared:
-            each.append((1, GaussianPair(self.mu_squared).profile.log_delta(0.0)))
-        return sum_up(count * exp_up(log_delta) for count, log_delta in each)
+            pairs.append((GaussianPair(self.mu_squared), 1))
+        total = 0.0
+        for pair, count in pairs:
+            total = round_up(total + count * exp_up(pair.profile.log_delta(0.0)))
+            if total > delta:
+                return False
+        return True
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -214,7 +225,7 @@ class ContourCurve(Curve):
         if self._closed_form is not None:
             found = super()._at_delta(delta)
             return found._replace(value=min(found.value, self._supremum))
-        if self._total_variation <= delta or (
+        if self._total_variation_within(delta) or (
             delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
         ):
             return self._answer(0.0)

@@ -15,6 +15,7 @@ docs/theory/contour.md has the derivation.
 
 import math
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,7 @@ class Line:
             reach, self._dummy = self._reach(total, variance, fewer)
             self.limited = fewer < _MOST_NODES
             fewer = self._evaluate(total, math.ceil(reach / self.step) + 2)
+        self._lost_up_to: dict[float, float] = {}
         self._kinked = self._dummy > 0 and not total.mu_squared
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
@@ -204,11 +206,7 @@ class Line:
         """Return upper bounds on log delta at several epsilons, and their relative error bounds."""
         total, slope = self._sums(self.mean - epsilons)
         slope = slope / np.maximum(total, 1e-300)
-        size = np.abs(self._terms)
-        phase = 4 * ULP * (abs(self.mean) + float(epsilons.max())) * self.frequency
-        rounding = (64 + 2 * math.isqrt(size.size)) * ULP  # of the powers and of the sums
-        off_by = size * np.expm1(np.minimum(self._error + phase + rounding, 700.0))
-        lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
+        lost = self._lost(2.0 ** math.ceil(math.log2(max(float(epsilons.max()), 1.0))))
         exponent = self.value - self.c * epsilons
         off = self.value_error + 4 * ULP * (self.value + self.c * epsilons + 1)
         beside = self._alias_bound - self._beside * epsilons[:, None]
@@ -222,21 +220,38 @@ class Line:
         bound = exponent + off + np.log(np.maximum(total, 0.0) + lost)
         return np.minimum(bound, 0.0), np.where(total > lost, error, math.inf)
 
+    def _lost(self, largest: float) -> float:
+        """Return the error of `_sums` for epsilons up to `largest`."""
+        if largest not in self._lost_up_to:
+            size = np.abs(self._terms)
+            phase = 4 * ULP * (abs(self.mean) + largest) * self.frequency
+            rounding = (64 + 2 * math.isqrt(size.size)) * ULP  # of the powers and of the sums
+            off_by = size * np.expm1(np.minimum(self._error + phase + rounding, 700.0))
+            lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
+            self._lost_up_to[largest] = lost
+        return self._lost_up_to[largest]
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array, Complex]:
+        """The exponents of both tables of powers, and the terms as two matrices."""
+        count = self.frequency.size
+        block = math.isqrt(count - 1) + 1
+        rows = -(-count // block)
+        terms = np.zeros((2, rows * block), dtype=complex)
+        terms[:, :count] = self._terms, self._terms * self._t
+        both = terms.reshape(2, rows, block)
+        return self.step * np.arange(block), self.step * block * np.arange(rows), both
+
     def _sums(self, drift: Array) -> tuple[Array, Array]:
         """Return the real sums over k of T_k z^k and t_k T_k z^k, with z = exp(i drift step).
 
         The nodes form a matrix with indices k = block * row + column, so that two small tables of
         powers and a matrix product replace one exponential per node.
         """
-        count = self.frequency.size
-        block = math.isqrt(count - 1) + 1
-        rows = -(-count // block)
-        terms = np.zeros((2, rows * block), dtype=complex)
-        terms[:, :count] = self._terms, self._terms * self._t
-        turn = drift[:, None] * self.step
-        column = np.exp(1j * (turn * np.arange(block)))
-        row = np.exp(1j * (turn * (block * np.arange(rows))))
-        found = [((row @ each) * column).real.sum(axis=1) for each in terms.reshape(2, rows, block)]
+        columns, rows, terms = self._table
+        column = np.exp(1j * np.multiply.outer(drift, columns))
+        row = np.exp(1j * np.multiply.outer(drift, rows))
+        found = [((row @ each) * column).real.sum(axis=1) for each in terms]
         return found[0], found[1]
 
 

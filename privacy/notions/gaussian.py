@@ -16,7 +16,8 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint
 from privacy.losses.claims import NO_LOSS
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import Loss
-from privacy.numerics.rounding import U, least, ratio_up, round_up, sum_up
+from privacy.numerics.normal import log_tail, quantile
+from privacy.numerics.rounding import U, exp_up, least, ratio_up, round_up, sum_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 from privacy.risk import GaussianBound, remainder_of
 
@@ -65,6 +66,16 @@ class GaussianCurve(Curve):
         from privacy.tradeoffs import gaussian_rates
 
         return gaussian_rates(self.mu, rates)
+
+    def _rate_alone(self, rate: float) -> float:
+        """Return Phi(Phi^-1(a) + mu), rounded up."""
+        if not 0 < rate < 1 or not self.mu_squared:
+            return float(rate)
+        quantile_up = quantile(rate)
+        quantile_up += 8 * U * (1 + abs(quantile_up))
+        x = math.nextafter(self.mu + quantile_up, math.inf)
+        log_rate = log_tail(-x)
+        return max(rate, min(exp_up(log_rate, 4 * U * (1 + x * x)), 1.0))
 
     def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
         """Return mu itself, with no regret and no remainder."""

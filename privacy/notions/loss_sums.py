@@ -19,6 +19,7 @@ from privacy.losses.quadrature import (
 )
 from privacy.numerics.rounding import ULP, sum_up
 
+_NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
 _MOST_SOUGHT = 48  # different parts in the search for a saddle point
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
@@ -189,21 +190,35 @@ def clustered(parts: _Parts, most: int) -> _Parts:
     return tuple(found)
 
 
+def narrow(parts: _Parts, most: int) -> bool:
+    """Return whether all parts are sampled Gaussians that `clustered` changes by at most 1 %."""
+    if not all(isinstance(model, SampledGaussian) for model, _ in parts):
+        return False
+    logs, cells = _logs([model for model, _ in parts], most)
+    return bool(np.ptp(logs, axis=0).max() <= _NARROW * cells)
+
+
+def _logs(models: list[LossModel], most: int) -> tuple[Array, int]:
+    """Return the logs of the parameters of each model, and the number of cells on each axis."""
+    names = [field.name for field in fields(models[0])]  # type: ignore[arg-type]  # a dataclass
+    logs = np.log(np.array([[getattr(model, name) for name in names] for model in models]))
+    axes = max(int((np.ptp(logs, axis=0) > 0).sum()), 1)
+    return logs, int(most ** (1 / axes))
+
+
 def _cells(several: list[tuple[LossModel, int]], most: int) -> list[tuple[LossModel, int]]:
     """Return one part for each cell of a grid of sampling probabilities and noise."""
     first = several[0][0]
     names = [field.name for field in fields(first)]  # type: ignore[arg-type]  # a dataclass
-    values = np.array([[getattr(model, name) for name in names] for model, _ in several])
-    logs = np.log(values)
+    values = [[getattr(model, name) for name in names] for model, _ in several]
+    logs, cells = _logs([model for model, _ in several], most)
     width = np.ptp(logs, axis=0)
-    axes = max(int((width > 0).sum()), 1)
-    cells = int(most ** (1 / axes))
     place = ((logs - logs.min(axis=0)) / np.maximum(width, 1e-300) * cells).astype(int)
     rank = np.minimum(place, cells - 1) @ np.array([cells, 1])
     q, noise, count = (dict[int, float]() for _ in range(3))
     for cell, (one_q, one_noise), (_, n) in zip(rank.tolist(), values, several, strict=True):
-        q[cell] = max(q.get(cell, 0.0), float(one_q))
-        noise[cell] = min(noise.get(cell, math.inf), float(one_noise))
+        q[cell] = max(q.get(cell, 0.0), one_q)
+        noise[cell] = min(noise.get(cell, math.inf), one_noise)
         count[cell] = count.get(cell, 0) + n
     return [
         (replace(first, **dict(zip(names, (q[cell], noise[cell]), strict=True))), int(count[cell]))  # type: ignore[type-var]

@@ -17,7 +17,7 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, SampledGaussianPair
-from privacy.losses.grids import own_lattice, spacing
+from privacy.losses.grids import on_grid, own_lattice, spacing, supports
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms, no_tilt
 from privacy.losses.pair import Loss, LossPair
@@ -137,8 +137,10 @@ class LossesOnGrid:
                 grids = self._grids(step, log_tail, at, upper=True)
                 start = math.fsum(n * grid.start for grid, n in grids)
                 end = start + math.fsum(n * (grid.mass.size - 1) for grid, n in grids) * step
-                infinite = math.fsum(n * grid.infinite for grid, n in grids)
-                if least >= end and enough > -math.inf and infinite <= math.exp(enough):
+                off = math.fsum(n * grid.absolute for grid, n in grids) + 8 * U * (abs(end) + 1)
+                infinite = math.fsum(n * grid.infinite * (1 + grid.relative) for grid, n in grids)
+                infinite *= 1 + 8 * U * (1 + abs(enough))
+                if least >= end + off and enough > -math.inf and infinite <= math.exp(enough):
                     return None  # all finite losses are smaller
                 wished = place(grids)
                 epsilon = min(wished, end - 2 * step)
@@ -223,7 +225,7 @@ class LossesOnGrid:
         for k, (pair, count) in enumerate(self._sides[upper]):
             if pair not in self._own:
                 floor = -math.inf if floors is None else floors[k]
-                one = pair.on_grid(self.direction, step, log_tail, tilt, floor, upper=upper)
+                one = on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper)
                 grids.append((one, count))
                 continue
             lattice = self._own[pair][0 if upper else 1]
@@ -489,6 +491,6 @@ def curve(loss: Loss, relation: NeighboringRelation) -> LossCurve | None:
         return LossCurve(relation, {})
     if isinstance(loss, GaussianPair):
         return LossCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
-    if not isinstance(loss, LossPair) or not loss.gridded:
+    if not isinstance(loss, LossPair) or not supports(loss):
         return None
     return LossCurve(relation, {loss: 1})

@@ -43,7 +43,8 @@ def _default_orders() -> Array:
 DEFAULT_ORDERS = _default_orders()
 _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
 _NEAREST = 1e-3  # smallest order - 1 that is searched
-_AROUND = np.array([0.9995, 1.0, 1.0005])
+_AROUND, _ABOUT = np.array([0.9995, 1.0, 1.0005]), np.array([0.99, 1.0, 1.01])
+_MANY = 64  # different parts from twice which a sample of them finds the order
 _STACK = 128  # divergences computed at once
 _SIXTHS = np.arange(1, 6) / 6
 _Objective = Callable[[Array, Array], Array]
@@ -118,16 +119,28 @@ class RenyiCurve(Curve):
             values = objective(given, self._worst(given))
             best = int(values.argmin())
             return float(values[best]), float(given[best])
+        around = _AROUND
+        if near is None and self._some is not self:
+            near, around = self._some._search(objective, unit)[1], _ABOUT
         tried = _Tried(lambda orders: objective(orders, self._worst(orders)), unit)
         if near is None:
             tried.add(_MIDDLE)
         else:
             tried.whole = False
-            tried.add(1 + np.maximum((near - 1) * _AROUND, _NEAREST))
+            tried.add(1 + np.maximum((near - 1) * around, _NEAREST))
         if math.isfinite(tried.values.min()):
             tried.widen()
             tried.narrow()
         return float(tried.values.min()), tried.best()
+
+    @cached_property
+    def _some(self) -> "RenyiCurve":
+        """Every k-th part k times, whose best order is near, if there are many parts."""
+        every = len(self.parts) // _MANY
+        if every < 2:
+            return self
+        some = dict(list(self.parts.items())[every // 2 :: every])
+        return RenyiCurve(self.relation, {part: n * every for part, n in some.items()})
 
     @cached_property
     def _log_total_variation(self) -> float:
@@ -182,7 +195,8 @@ class RenyiCurve(Curve):
             return self._answer(0.0)
         if delta == 0:
             return self._answer(math.inf)
-        if conversion == "optimal" and self._log_total_variation <= math.log(delta):
+        few = self._some._log_total_variation - 1 <= math.log(delta)  # else it is far from enough
+        if conversion == "optimal" and few and self._log_total_variation <= math.log(delta):
             return self._at_epsilon(0.0)._replace(value=0.0)
         convert = _epsilons if conversion == "optimal" else _classic_epsilons
         value, order = self._search(lambda orders, worst: convert(worst, delta, orders))

@@ -87,3 +87,21 @@ def log_tail(x: float) -> float:
     if x < 0:
         return math.log(0.5 * math.erfc(x * _SQRT_HALF))
     return -0.5 * x * x - _LOG_SQRT_2PI + math.log(mills_ratio(x))
+
+
+def quantile(p: float) -> float:
+    """Return x with Phi(x) = p for 0 < p < 1, up to 8 units in the last place of 1 + |x|.
+
+    Newton's method for the log of the upper tail, which is concave, so that the iterates decrease.
+    """
+    rest = min(p, 1 - p)
+    log_rest = math.log(rest)
+    x = math.sqrt(-2 * log_rest)
+    while True:
+        value = log_tail(x)
+        density = math.exp(-0.5 * x * x - _LOG_SQRT_2PI - value)
+        smaller = x + (value - log_rest) / density
+        if not smaller < x:
+            break
+        x = smaller
+    return x if p > 0.5 else -x

@@ -322,6 +322,7 @@ class TestSamplers:
             (("--sampler", "truncated-poisson", "-q", 0.1), "Missing --max-batch-size and --rec"),
             (("--sampler", "shuffle"), "Missing --epochs."),
             (("--epochs", 15), "--sampler shuffle"),
+            (("-q", 0.1, "--steps", 9, "--epochs", 3), "does not use --epochs. Remove --epochs."),
             (("-q", 0.1, *LOADER), "Remove --sampling-probability."),
             (("--max-batch-size", 9, *LOADER), "Remove --max-batch-size."),
             (("--sampler", "shuffle", "--steps", 9, *LOADER), "Remove --steps."),

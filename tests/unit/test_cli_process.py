@@ -74,6 +74,8 @@ def modules_of(*args):
         ("delta", "--sigma", "2", "--epsilon", "1"),
         ("steps", "--sigma", "20", "--epsilon", "1", "--delta", "1e-5"),
         ("convert", "--rho", "0.1", "--delta", "1e-5"),
+        ("explain", "--sigma", "2", "--delta", "1e-5"),
+        ("explain", "--epsilon", "1", "--delta", "1e-5", "--relation", "replace-one"),
         ("--help",),
         ("sigma", "--help"),
     ],

@@ -67,3 +67,11 @@ def test_no_laplace_noise_at_all(q, steps):
     assert dp.account(plan, notion="rdp").epsilon(1e-6) == math.inf
     with pytest.raises(dp.UnsupportedMechanism, match="scale"):
         dp.account(plan, notion="contour")
+
+
+@pytest.mark.parametrize("notion", ["approximate", "tightest"])
+def test_claims_whose_sum_is_not_a_float_have_infinite_epsilon(notion):
+    claims = dp.repeat(dp.PureDP(1e308), 3)
+    curve = dp.account(claims, notion=notion)
+    assert curve.epsilon(1e-5) == math.inf
+    assert curve.delta(1.0) == 1.0

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,6 +75,43 @@ def test_a_halved_step_reduces_both_errors():
     fine = _bounds(pair, count, 0.5, 2e-4, "remove")
     assert coarse[1] < fine[1] < exact < fine[0] < coarse[0]
     assert fine[0] - exact < 0.4 * (coarse[0] - exact)
+
+
+@pytest.mark.parametrize("least", [5.0, 20.0, 35.0])
+def test_the_mass_far_from_the_center_is_within_its_error_bound(least):
+    pair = dp.Gaussian(1.0).loss(ADD_OR_REMOVE_ONE)
+    grid = on_grid(pair, "remove", 1.0, -800.0, 0.0, least, upper=False)
+    first = least - 1  # the grid begins one step below the smallest loss that is kept
+    exact = math.exp(log_tail(first - 0.5))  # P(L > first), L normal with mean 1/2
+    assert abs(grid.mass.sum() / exact - 1) <= grid.relative + 1e-12
+    assert grid.relative < 1e-11
+
+
+@pytest.mark.parametrize(("size", "q", "sigma"), [(30, 0.3, 1.0), (20, 0.1, 0.5)])
+def test_the_masses_of_a_group_are_within_their_error_bound(size, q, sigma):
+    group = dp.user_level(
+        dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q), max_contributions=size
+    )
+    pair = group.loss(ADD_OR_REMOVE_ONE)
+    grid = on_grid(pair, "remove", 20.0, -100.0, 0.0, -math.inf, upper=True)
+    assert grid.relative < 1e-11
+    # all of P, and all of Q: both ends of a cell keep its mass under both
+    assert grid.mass.sum() == pytest.approx(1, abs=1e-11)
+    assert (grid.mass * np.exp(-grid.loss)).sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_panels_that_are_too_wide_are_refused():
+    pair = dp.PoissonSampled(dp.Gaussian(1e-4), sampling_probability=0.1).loss(ADD_OR_REMOVE_ONE)
+    with pytest.raises(OverflowError):
+        on_grid(pair, "remove", 1e5, -40.0, 0.0, -math.inf, upper=True)
+
+
+def test_the_bound_of_a_tilt_includes_the_errors_of_masses_and_losses():
+    pair = dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.01).loss(ADD_OR_REMOVE_ONE)
+    grid = on_grid(pair, "remove", 1e-3, -60.0, 5.0, -math.inf, upper=True)
+    exact = choose_tilt([(grid, 300)], 0.5)
+    rough = choose_tilt([(replace(grid, relative=1e-3, absolute=1e-5), 300)], 0.5)
+    assert rough.bound >= exact.bound + 300 * (1e-3 + exact.tilt * 1e-5) * 0.99
 
 
 def test_a_profile_gives_a_dominating_grid():

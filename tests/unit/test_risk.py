@@ -10,6 +10,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import privacy as dp
+from privacy.tradeoffs import dominating_gaussian
 
 REFERENCE = json.loads(
     (Path(__file__).parents[1] / "reference" / "risk_reference.json").read_text(encoding="utf-8")
@@ -220,6 +221,34 @@ def test_the_gaussian_bound_of_a_gaussian_is_itself():
     assert 2 <= found.mu <= 2.001
     with pytest.raises(ValueError, match="Expected remainder="):
         dp.account(dp.ApproximateDP(1, 1e-5)).gaussian_bound(1e-6)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.7, 3.0, 40.0])
+def test_one_rate_of_a_gaussian_agrees_with_the_exact_one(mu):
+    curve = dp.account(dp.Gaussian(1 / mu))
+    for rate in (0.0, 1e-30, 1e-12, 0.01, 0.5, 0.9, 1 - 1e-15, 1.0):
+        found = curve.true_positive_rate(rate)
+        assert isinstance(found, float)
+        with mpmath.workdps(60):
+            x = mpmath.mpf(min(rate, 1 - rate)) * 2
+            place = mpmath.erfinv(1 - x) * mpmath.sqrt(2) * (1 if rate > 0.5 else -1) if x else 0
+            exact = mpmath.ncdf(place + 1 / mpmath.mpf(1 / mu)) if x else rate
+            assert exact <= found <= min(exact * (1 + 1e-10), 1)
+
+
+def test_a_gaussian_bound_leaves_out_at_most_the_remainder():
+    rest = 1e-6
+
+    def barely_more(epsilons):  # delta(epsilon) tends to a little more than the remainder
+        delta = np.maximum(np.exp(-epsilons) / 2, rest * (1 + 5e-10))
+        return np.log(delta), np.zeros_like(epsilons)
+
+    assert dominating_gaussian(barely_more, 14.0, rest) == (np.inf, np.inf)
+    # this profile exceeds the remainder at the epsilon of the remainder, by its error
+    noise = dp.account(dp.repeat(dp.Laplace(1.0), 30))
+    found = noise.gaussian_bound(rest)
+    assert found.mu < 4.8
+    assert 1 - ndtr(-ndtri(1e-9) - found.mu) + rest >= noise.true_positive_rate(1e-9)
 
 
 TARGETS = [

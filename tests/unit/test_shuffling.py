@@ -172,3 +172,14 @@ def test_bad_reports_are_refused(arguments, named):
 def test_very_many_reports_and_categories_fit_in_memory():
     found = dp.account(dp.ShuffledReports(0.5, 10**9, 10**9)).delta(0)
     assert 0 < found < 1e-9
+
+
+@pytest.mark.parametrize("relation", dp.NeighboringRelation)
+def test_records_that_choose_their_cell_change_the_number_of_reports(relation):
+    reports = dp.ShuffledReports(1.0, 1000, 4)
+    for part in (reports, dp.repeat(reports, 2)):
+        cells = dp.parallel(part, dp.Gaussian(3.0))
+        with pytest.raises(dp.UnsupportedMechanism, match="fixed number of records"):
+            dp.account(cells, relation=relation)
+    fixed = dp.parallel(reports, dp.Gaussian(3.0), cells="by_public_index")
+    assert dp.account(fixed, relation=relation).epsilon(1e-6) > 0

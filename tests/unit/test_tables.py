@@ -194,6 +194,26 @@ def test_losses_beyond_the_grid_count_as_infinite_where_needed():
     assert found.delta(50.0) == pytest.approx(exact.delta(2.0), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("last", "epsilon", "tails"),
+    [
+        (20.0, 20.0, {}),
+        (
+            45.0,
+            45.0,
+            {"p_above": lambda x: ndtr(0.5 - x), "q_above": lambda x: ndtr(-0.5 - x)},
+        ),
+    ],
+)
+def test_a_tail_that_a_float_shows_as_zero_is_not_zero(last, epsilon, tails):
+    losses = [-45.0, -3.0, -1.0, 0.0, 1.0, 3.0, last]
+    law = dp.from_cdfs(lambda x: ndtr(x - 0.5), lambda x: ndtr(x + 0.5), losses, **tails)
+    found = dp.account(law)
+    assert found.delta(epsilon) > 0  # of Gaussian noise, P(L > 20) is about 1e-85
+    assert found.epsilon(0.0) == math.inf
+    assert found.epsilon(1e-12) <= 45
+
+
 def test_distribution_functions_of_another_loss_are_refused():
     grid = np.linspace(-8, 8, 100)
     with pytest.raises(ValueError, match="Expected p and q to be of one loss"):

@@ -194,3 +194,13 @@ def test_an_approximate_filter_takes_sampled_claims():
     budget = dp.Budget(epsilon=1, delta=1e-6, notion="approximate", **zeroed)
     with pytest.raises(dp.UnsupportedMechanism, match="add/remove"):
         budget.cost(other)
+
+
+def test_thousands_of_similar_parts_need_no_moment_bound():
+    plan = dp.compose(*(sampled(1 + k / 1300, 0.01, 1) for k in range(1300)))
+    curve = dp.account(plan)
+    assert [member.notion for member in curve.members] == ["contour"]
+    assert curve.epsilon(1e-5) < dp.account(plan, notion="rdp").epsilon(1e-5)
+    # parts whose sampling probabilities differ much are replaced by much worse ones
+    wide = dp.compose(*(sampled(1.0 + k / 1300, 10 ** (-3 * k / 1300), 1) for k in range(1, 1300)))
+    assert "rdp" in [member.notion for member in dp.account(wide).members]
