@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 from flint import acb, acb_mat, arb
+from scipy.special import log_ndtr
 
 Array = npt.NDArray[np.float64]
 
@@ -96,6 +97,65 @@ _FACTORS = {
 }
 
 
+class Window(NamedTuple):
+    """A smooth indicator X(z) = Phi((z - low) / width) - Phi((z - high) / width) of [low, high].
+
+    On the real axis 0 <= X <= 1. As a convolution with a Gaussian, it is entire, and
+    |X(x + iy)| <= exp((y / width)^2 / 2) X(x).
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    width: float = math.inf
+
+    @property
+    def growth(self) -> float:
+        """Return the factor of y^2 / 2 in bounds on |phi X| at x + iy."""
+        return 1 + self.width**-2
+
+    def reach(self, tilt: float) -> float:
+        """Return a place beyond which X exp(tilt z) decreases quickly."""
+        return self.high + self.width**2 * tilt + 10 * self.width
+
+    def rough_log(self, near: Array, far: Array) -> Array:
+        """Return approximately the largest log X between places."""
+        size = np.zeros(near.size)
+        if math.isfinite(self.low):
+            size = log_ndtr((far - self.low) / self.width)
+        if math.isfinite(self.high):
+            size = np.minimum(size, log_ndtr((self.high - near) / self.width))
+        return size
+
+    def at(self, x: arb) -> arb:
+        below, above = self._tails(x, 1)
+        if not x > self.high:
+            return below - above
+        below, above = self._tails(x, -1)
+        return above - below
+
+    def _tails(self, x: arb, side: int) -> tuple[arb, arb]:
+        """Return Phi(side * (x - end) / width) for both ends."""
+        scale = -side / (arb(self.width) * arb(2).sqrt())
+        ends = self.low, self.high
+        beyond = [arb(int(side * end < 0)) for end in ends]
+        for k, end in enumerate(ends):
+            if math.isfinite(end):
+                beyond[k] = ((x - end) * scale).erfc() / 2
+        return beyond[0], beyond[1]
+
+    def log_bound(self, near: float, far: float) -> arb:
+        """Bound log X between two places, which may be infinite."""
+        size = arb(0)
+        if math.isfinite(self.low) and math.isfinite(far):
+            size = self._tails(arb(far), 1)[0].log()
+        if math.isfinite(self.high) and math.isfinite(near):
+            size = size.min(self._tails(arb(near), -1)[1].log())
+        return size
+
+
+EVERYWHERE = Window()
+
+
 class _Grid(NamedTuple):
     """Nodes at step * n for first <= n <= last."""
 
@@ -142,6 +202,7 @@ class SampledGaussian:
     mu_squared: arb
     q: float
     direction: str
+    window: Window = EVERYWHERE
 
     @cached_property
     def mu(self) -> float:
@@ -167,7 +228,7 @@ class SampledGaussian:
 
     def rough(self, c: float) -> tuple[Array, Array]:
         x = self._rough_places(c)
-        log_weight, loss = -0.5 * x * x, np.zeros_like(x)
+        log_weight, loss = self.window.rough_log(x, x) - 0.5 * x * x, np.zeros_like(x)
         for factor in self.factors:
             log_ratio = self._log_ratio(factor.side * x)
             log_weight += (factor.offset + factor.slope * c) * log_ratio
@@ -183,7 +244,10 @@ class SampledGaussian:
                 low += exponent * mu * self.q
             else:
                 high -= exponent * mu * self.q
-        count = int((high - low) / min(0.25, 0.5 / mu)) + 2
+        if math.isfinite(self.window.high):
+            tilt = sum(max(exponent, 0.0) for _, exponent in self._exponents(c)) * mu
+            high = min(high, self.window.reach(tilt))
+        count = int((high - low) / min(0.25, 0.5 / mu, 0.3 * self.window.width)) + 2
         if count > 200_000:
             raise Unproven("the loss spreads too widely")
         return np.linspace(low, high, count)
@@ -200,7 +264,7 @@ class SampledGaussian:
 
     def _rough_size(self, x: Array, c: float, y: float, frequency: float) -> float:
         """Return the log of the integral of |phi f_t(x + iy)|."""
-        log_size = -0.5 * (x * x - y * y)
+        log_size = self.window.rough_log(x, x) - 0.5 * (x * x - self.window.growth * y * y)
         for side, exponent in self._exponents(c):
             log_ratio = self._log_ratio(side * x)
             p = -np.expm1(math.log1p(-self.q) - log_ratio)
@@ -214,7 +278,7 @@ class SampledGaussian:
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> _Grid:
         x = self._rough_places(c)
         plain = self._rough_size(x, c, 0.0, 0.0)
-        low, high = self._span(x, c, plain - digits - 6 - 0.5 * shift**2)
+        low, high = self._span(x, c, plain - digits - 6 - 0.5 * self.window.growth * shift**2)
         edges = np.linspace(low, high, _CELLS + 1)
         heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
         sizes, width = sizes - plain, float(edges[1] - edges[0])
@@ -229,7 +293,7 @@ class SampledGaussian:
         return _Grid(step, math.floor(low / step), math.ceil(high / step))
 
     def _span(self, x: Array, c: float, least: float) -> tuple[float, float]:
-        log_size = -0.5 * x * x
+        log_size = self.window.rough_log(x, x) - 0.5 * x * x
         for side, exponent in self._exponents(c):
             log_size += exponent * self._log_ratio(side * x)
         kept = np.flatnonzero(log_size > least)
@@ -245,7 +309,8 @@ class SampledGaussian:
         heights: Array = np.geomspace(most, least, _LEVELS)[:, None]
         turn = self.mu * (heights + b)
         nearest = np.where(left > 0, left, np.minimum(right, 0.0))
-        log_size = 0.5 * heights**2 - 0.5 * nearest**2
+        log_size = 0.5 * self.window.growth * heights**2 - 0.5 * nearest**2
+        log_size = log_size + self.window.rough_log(left, right)
         for side, exponent in self._exponents(c):
             near, far = (left, right) if side > 0 else (-right, -left)
             log_near, log_far = self._log_ratio(near), self._log_ratio(far)
@@ -282,9 +347,12 @@ class SampledGaussian:
                 log_ratio = self._log_ratio_ball(factor.side * x)
                 log_weight += (factor.offset + factor.slope * arb(c)) * log_ratio
                 loss += factor.slope * log_ratio
-            weights.append(log_weight.exp() * grid.step / scale)
+            weights.append(log_weight.exp() * self._windowed(x) * grid.step / scale)
             losses.append(loss)
         return Nodes(weights, losses, self._error(grid, c, 0.0, frequency))
+
+    def _windowed(self, x: arb) -> arb:
+        return arb(1) if self.window == EVERYWHERE else self.window.at(x)
 
     def _error(self, grid: _Grid, c: float, b: float, frequency: float) -> arb:
         """Bound the difference between the trapezoid sum and the integral at a shift b."""
@@ -296,14 +364,15 @@ class SampledGaussian:
         heights = [float(each) for each in levels[:, 0]]
         if not (arb(b) + max(heights)) * self.mu_squared.sqrt() < arb.pi():
             return arb("inf")
-        growth = [(arb(y) * y / 2).exp() for y in heights]
+        spread = 1 + 1 / arb(self.window.width) ** 2
+        growth = [(spread * arb(y) * y / 2).exp() for y in heights]
         turns = [_turn(self.mu_squared.sqrt() * (arb(b) + y)) for y in heights]
         waves = [(rate * y).exp() for y in [*heights, 0.0]]
         exponents = self._exact_exponents(c)
         places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
         total = arb(0)
         for n, k in enumerate(stairs):
-            log_size = _log_normal(edges[n], edges[n + 1])
+            log_size = self._log_kept(edges[n], edges[n + 1])
             for (side, exponent), cells in zip(exponents, places, strict=True):
                 near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
                 log_size += _log_turned(near, far, exponent, turns[k], w)
@@ -312,7 +381,7 @@ class SampledGaussian:
         heights.append(0.0)
         foot = len(heights) - 1
         for n, both in enumerate(zip([foot, *stairs], [*stairs, foot], strict=True)):
-            log_size = _log_normal(edges[n], edges[n])
+            log_size = self._log_kept(edges[n], edges[n])
             at_end = n in (0, len(stairs))
             for k in range(min(both), max(both)):
                 size = log_size
@@ -321,7 +390,12 @@ class SampledGaussian:
                 kernel = waves[k + 1] + (1 if at_end else -1)
                 total += (arb(heights[k]) - heights[k + 1]) * growth[k] * size.exp() / kernel
         total = 2 * total + self._outside(ends, c, b)
-        return total * (arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
+        return total * (spread * arb(b) * b / 2).exp() / (2 * arb.pi()).sqrt()
+
+    def _log_kept(self, low: float, high: float) -> arb:
+        """Bound -x^2 / 2 + log X(x) between two places."""
+        nearest = arb(low if low > 0 else min(high, 0.0))
+        return self.window.log_bound(low, high) - nearest * nearest / 2
 
     def _outside(self, ends: tuple[float, float], c: float, b: float) -> arb:
         """Bound the integral of e^(-x^2/2) prod |B(+-x + ib)|^exponent beyond the ends."""
@@ -330,6 +404,9 @@ class SampledGaussian:
         turn, still = _turn(self.mu_squared.sqrt() * b), arb(0)
         rising = max(0.0, *(exponent for _, exponent in self._exponents(c))) * self.mu
         first, last = min(low, -1.0) - 6, max(high, 1.01 * rising + 1) + 6
+        cut = math.isfinite(self.window.high)
+        if cut:
+            last = max(high, 1.0, min(last, self.window.reach(1.01 * rising)))
         squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
         left = [low + (first - low) * share for share in reversed(squares)]
         right = [high + (last - high) * share for share in squares]
@@ -337,14 +414,18 @@ class SampledGaussian:
         for edges in (left, right):
             places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
             for n in range(_OUTER):
-                log_size = _log_normal(edges[n], edges[n + 1])
+                log_size = self._log_kept(edges[n], edges[n + 1])
                 for (side, exponent), cells in zip(exponents, places, strict=True):
                     near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
                     log_size += _log_turned(near, far, exponent, turn, still)
                 total += (arb(edges[n + 1]) - edges[n]) * log_size.exp()
         # beyond the last edges no other factor but B^exponent, exponent > 0, x > 0, increases
         for edge, outward in ((left[0], -1), (right[-1], 1)):
-            log_size, fall = -arb(edge) * edge / 2, abs(arb(edge))
+            beyond = (edge, math.inf) if outward > 0 else (-math.inf, edge)
+            log_size, fall = self._log_kept(*beyond), abs(arb(edge))
+            if cut and outward > 0:
+                # Phi(-v) falls at least as fast as exp(-v^2 / 2), v > 0
+                fall += ((arb(edge) - self.window.high) / arb(self.window.width) ** 2).max(arb(0))
             for side, exponent in exponents:
                 place, up = _Place.at(self, side * edge), side * outward > 0
                 if exponent > 0:
@@ -375,8 +456,9 @@ class SampledGaussian:
                 log_ratio = (log_rest + ratio * turned).log()
                 log_size += (factor.offset + factor.slope * arb(c)) * log_ratio.real
                 log_size -= w * log_ratio.imag
-            total += log_size.exp()
-        total *= (arb(b) * b / 2).exp() * grid.step / (2 * arb.pi()).sqrt()
+            total += log_size.exp() * self._windowed(x)
+        spread = 1 + 1 / arb(self.window.width) ** 2
+        total *= (spread * arb(b) * b / 2).exp() * grid.step / (2 * arb.pi()).sqrt()
         return total + self._error(grid, c, b, 0.0)
 
 
@@ -390,12 +472,6 @@ class _Place(NamedTuple):
     def at(cls, part: SampledGaussian, x: float) -> "_Place":
         excess = part.q * (part.mu_squared.sqrt() * x - part.mu_squared / 2).expm1()
         return cls(excess.log1p(), (excess + part.q) / (1 + excess))
-
-
-def _log_normal(low: float, high: float) -> arb:
-    """Return the largest -x^2 / 2 between two places."""
-    nearest = arb(low if low > 0 else min(high, 0.0))
-    return -nearest * nearest / 2
 
 
 def _turn(angle: arb) -> tuple[arb, arb]:
