@@ -20,9 +20,9 @@ The upper bound of the ball includes the rounding of the evaluation.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,15 @@ from scipy.special import log_ndtr
 Array = npt.NDArray[np.float64]
 
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
-_MOST_FREQUENCIES = 20_000
+_MOST_FREQUENCIES, _MOST_NODES = 20_000, 500_000
 _CELLS, _OUTER, _LEVELS, _STAIR = 80, 16, 48, 3
+_FINER = 3  # for cells of windows
 _BLOCK = 1000  # nodes in memory at once
+_EASY = 1_500_000  # products below which no other parameters are tried
+_WIDTHS = 0.1, 0.2, 0.35, 0.6
+# multiples of epsilon: the ends of windows, and the reciprocals of t of their bounds
+_SHARES = 2.0 ** np.arange(-8.0, 8.0, 0.25)
+_ORDERS = 2.0 ** np.arange(-1.0, 11.0)
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
@@ -52,6 +58,10 @@ class Nodes(NamedTuple):
     weights: list[arb]
     losses: list[arb]
     error: arb
+
+    def total(self) -> arb:
+        """Return an upper bound on the moment at w = 0."""
+        return sum(self.weights, self.error)
 
 
 class Part(Protocol):
@@ -204,9 +214,24 @@ class SampledGaussian:
     direction: str
     window: Window = EVERYWHERE
 
+    @property
+    def _finer(self) -> int:
+        return 1 if self.window == EVERYWHERE else _FINER
+
     @cached_property
     def mu(self) -> float:
         return float(self.mu_squared.sqrt().mid())
+
+    def within(self, low: float, high: float, width: float) -> "SampledGaussian":
+        return replace(self, window=Window(low, high, width))
+
+    def kept(self) -> tuple[arb, arb]:
+        """Return E X under P and under Q, for a window without a lower end."""
+        mu, scale = self.mu_squared.sqrt(), (2 * (1 + arb(self.window.width) ** 2)).sqrt()
+        plain, up, down = (((m - self.window.high) / scale).erfc() / 2 for m in (arb(0), mu, -mu))
+        rest = 1 - arb(self.q)
+        mixed = rest * plain + self.q * up
+        return mixed, rest * plain + self.q * down if self.direction == "replace" else plain
 
     @property
     def factors(self) -> tuple[_Factor, ...]:
@@ -228,12 +253,16 @@ class SampledGaussian:
 
     def rough(self, c: float) -> tuple[Array, Array]:
         x = self._rough_places(c)
+        log_weight, loss = self._rough_at(x, c)
+        return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
+
+    def _rough_at(self, x: Array, c: float) -> tuple[Array, Array]:
         log_weight, loss = self.window.rough_log(x, x) - 0.5 * x * x, np.zeros_like(x)
         for factor in self.factors:
             log_ratio = self._log_ratio(factor.side * x)
             log_weight += (factor.offset + factor.slope * c) * log_ratio
             loss += factor.slope * log_ratio
-        return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
+        return log_weight, loss
 
     def _rough_places(self, c: float) -> Array:
         mu, low, high = self.mu, -12.0, 12.0
@@ -251,6 +280,21 @@ class SampledGaussian:
         if count > 200_000:
             raise Unproven("the loss spreads too widely")
         return np.linspace(low, high, count)
+
+    def rough_ends(self, losses: Array) -> Array:
+        """Return approximately the places of increasing losses."""
+        x = np.linspace(-40.0, 40.0, 2001)
+        _, loss = replace(self, window=EVERYWHERE)._rough_at(x, 0.0)
+        return np.interp(losses, loss, x)
+
+    def rough_shares(
+        self, c: float, ends: Array, width: float, side: int
+    ) -> tuple[Array, float]:
+        """Return log moments below (side 1) or above (-1) the ends, and the log of M(c)."""
+        x = self._rough_places(c)
+        log_weight = self._rough_at(x, c)[0] + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
+        log_kept = log_weight + log_ndtr(side * np.subtract.outer(ends, x) / width)
+        return np.logaddexp.reduce(log_kept, axis=1), float(np.logaddexp.reduce(log_weight))
 
     def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
         x = self._rough_places(c)
@@ -278,8 +322,11 @@ class SampledGaussian:
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> _Grid:
         x = self._rough_places(c)
         plain = self._rough_size(x, c, 0.0, 0.0)
-        low, high = self._span(x, c, plain - digits - 6 - 0.5 * self.window.growth * shift**2)
-        edges = np.linspace(low, high, _CELLS + 1)
+        # the cells of a window's end are wide
+        margin = 6 * self._finer
+        least = plain - digits - margin - 0.5 * self.window.growth * shift**2
+        low, high = self._span(x, c, least)
+        edges = np.linspace(low, high, self._finer * _CELLS + 1)
         heights, sizes = self._rough_sizes(edges, c, 0.0, frequency)
         sizes, width = sizes - plain, float(edges[1] - edges[0])
         small, step = 1e-6, 4.0
@@ -290,6 +337,8 @@ class SampledGaussian:
         # few bits, so that the nodes are exact floats
         fine = 2.0 ** (math.frexp(small)[1] - 12)
         step = math.floor(small / fine) * fine
+        if high - low > _MOST_NODES * step:
+            raise Unproven("its quadrature needs too many nodes")
         return _Grid(step, math.floor(low / step), math.ceil(high / step))
 
     def _span(self, x: Array, c: float, least: float) -> tuple[float, float]:
@@ -358,7 +407,7 @@ class SampledGaussian:
         """Bound the difference between the trapezoid sum and the integral at a shift b."""
         rate, w = 2 * arb.pi() / grid.step, arb(frequency)
         ends = grid.step * (grid.first - 0.5), grid.step * (grid.last + 0.5)
-        edges = _linear(*ends, _CELLS)
+        edges = _linear(*ends, self._finer * _CELLS)
         levels, sizes = self._rough_sizes(np.array(edges), c, b, frequency)
         stairs = _path(levels, sizes, edges[1] - edges[0], grid.step)[0]
         heights = [float(each) for each in levels[:, 0]]
@@ -407,13 +456,14 @@ class SampledGaussian:
         cut = math.isfinite(self.window.high)
         if cut:
             last = max(high, 1.0, min(last, self.window.reach(1.01 * rising)))
-        squares = [(k / _OUTER) ** 2 for k in range(_OUTER + 1)]
+        cells = self._finer * _OUTER
+        squares = [(k / cells) ** 2 for k in range(cells + 1)]
         left = [low + (first - low) * share for share in reversed(squares)]
         right = [high + (last - high) * share for share in squares]
         total = arb(0)
         for edges in (left, right):
             places = [[_Place.at(self, side * x) for x in edges] for side, _ in exponents]
-            for n in range(_OUTER):
+            for n in range(len(edges) - 1):
                 log_size = self._log_kept(edges[n], edges[n + 1])
                 for (side, exponent), cells in zip(exponents, places, strict=True):
                     near, far = (cells[n], cells[n + 1]) if side > 0 else (cells[n + 1], cells[n])
@@ -561,23 +611,28 @@ class Atoms:
 
 @dataclass(frozen=True)
 class Sum:
-    """Independent losses in one direction: parts with counts, and one Gaussian."""
+    """Independent losses in one direction: parts with counts, and one Gaussian.
+
+    With `small`, one measure <= the part's or None for each part, the difference between the
+    product of all measures and the product of the small ones.
+    """
 
     parts: tuple[tuple[Part, int], ...]
     mu_squared: arb
+    small: tuple["SampledGaussian | None", ...] = ()
 
     def delta(self, epsilon: arb, least: arb, work: int) -> arb:
         """Return an upper bound on delta; one at most `least` need not be tight.
 
-        It is infinity if more than `work` frequencies times nodes are needed.
+        Raises `Unproven` if more than `work` frequencies times nodes are needed.
         """
         if self.mu_squared == 0 and self._supremum() <= epsilon:
             return arb(0)
         try:
             with np.errstate(all="ignore"):
                 return self._delta(epsilon, least, work)
-        except (Unproven, OverflowError, ValueError, ZeroDivisionError, IndexError):
-            return arb("inf")
+        except (OverflowError, ValueError, ZeroDivisionError, IndexError) as error:
+            raise Unproven("the parameters of the contour integral overflow floats") from error
 
     def _supremum(self) -> arb:
         return sum((count * part.supremum() for part, count in self.parts), arb(0))
@@ -589,8 +644,18 @@ class Sum:
             bound = self._at_real(line.best, epsilon)
             if bound <= least:
                 return bound
-        line.place(work)
-        return self._on_line(line, epsilon)
+        plain = line.place()
+        if plain <= _EASY:
+            return self._on_line(line, epsilon)
+        split = _Split(self, float(epsilon.mid()), log_least)
+        found = split.line.place() if split.line else math.inf
+        if split.line is None or plain <= found:
+            if plain > work:
+                raise Unproven(f"its {plain:.2g} products exceed {work:.2g}")
+            return self._on_line(line, epsilon)
+        if found > work:
+            raise Unproven(f"its {found:.2g} products exceed {work:.2g}")
+        return split.delta(epsilon)
 
     def _at_real(self, t: float, epsilon: arb) -> arb:
         """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
@@ -598,30 +663,160 @@ class Sum:
         Canonne, Kamath and Steinke 2020, Proposition 12.
         """
         ball = arb(t)
-        log_size = self.mu_squared * ball * (ball + 1) / 2 - ball * epsilon
+        log_size = self.log_moment(t) + ball * ball.log() - (ball + 1) * ball.log1p()
+        return _upper((log_size - ball * epsilon).exp())
+
+    def log_moment(self, t: float) -> arb:
+        total = self.mu_squared * arb(t) * (arb(t) + 1) / 2
         for part, count in self.parts:
             nodes = part.nodes(t, 0.0, part.plan(t, 0.0, _DIGITS + math.log(count)))
-            log_size += count * (sum(nodes.weights, arb(0)) + nodes.error).log()
-        log_size += ball * ball.log() - (ball + 1) * ball.log1p()
-        return _upper(log_size.exp())
+            total += count * nodes.total().log()
+        return total
 
     def _on_line(self, line: "_Line", epsilon: arb) -> arb:
         c, h, count = arb(line.c), arb(line.step), line.count
         gaussian = self.mu_squared + arb(line.dummy)
         edge = line.step * (count - 1)
-        # all terms carry exp(gaussian t (t + 1) / 2 - t epsilon)
-        values = [
-            ((gaussian * (t + 1) / 2 - epsilon) * t).exp() / (t * (t + 1))
-            for t in (acb(c, h * n) for n in range(count))
-        ]
-        size = (gaussian * (c * (c + 1) - arb(edge) ** 2) / 2 - c * epsilon).exp()
-        for (part, times), plan, shift in zip(self.parts, line.plans, line.shifts, strict=True):
+        whole, rest = [acb(1)] * count, [acb(1)] * count
+        plain, sizes = arb(1), arb(0)
+        for k, (part, times) in enumerate(self.parts):
+            small = self.small[k] if self.small else None
+            plan, shift = line.plans[k], line.shifts[k]
             nodes = part.nodes(line.c, edge, plan)
-            moments = _moments(nodes, line.step, count)
-            values = [value * moment**times for value, moment in zip(values, moments, strict=True)]
-            size *= part.decay(line.c, edge, plan, shift) ** times
-        total = values[0].real / 2 + sum((value.real for value in values[1:]), arb(0))
+            moments = [each**times for each in _moments(nodes, line.step, count)]
+            whole = [a * b for a, b in zip(whole, moments, strict=True)]
+            if not self.small:
+                plain *= part.decay(line.c, edge, plan, shift) ** times
+                continue
+            if small is not None:
+                fewer = _moments(small.nodes(line.c, edge, plan), line.step, count)
+                moments = [each**times for each in fewer]
+                beyond = _large(part, small).decay(line.c, edge, plan, shift)
+                sizes += times * beyond / nodes.total()
+            rest = [a * b for a, b in zip(rest, moments, strict=True)]
+            plain *= nodes.total() ** times
+        if self.small:
+            # |a^n - b^n| <= n |a - b| max(|a|, |b|)^(n - 1)
+            plain *= sizes
+            whole = [a - b for a, b in zip(whole, rest, strict=True)]
+        total = arb(0)
+        for n, value in enumerate(whole):
+            t = acb(c, h * n)
+            term = (((gaussian * (t + 1) / 2 - epsilon) * t).exp() / (t * (t + 1)) * value).real
+            total += term if n else term / 2
+        size = plain * (gaussian * (c * (c + 1) - arb(edge) ** 2) / 2 - c * epsilon).exp()
         return _upper(total * h / arb.pi() + size / (arb.pi() * edge))
+
+
+def _large(part: Part, small: SampledGaussian) -> SampledGaussian:
+    """Return the difference of two measures whose windows have no lower end."""
+    assert isinstance(part, SampledGaussian)
+    return part.within(small.window.high, part.window.high, small.window.width)
+
+
+class _Split:
+    """A sum without the outcomes in which all losses are small, or one is large.
+
+    Let X <= X' be windows without lower ends on the noise of each sampled Gaussian, mu its measure
+    P, and delta[m] = integral of (1 - e^(epsilon - L))_+ dm. Then delta[mu^T] is the sum of
+
+    - delta[(X mu)^T], whose losses are small: at most the real-t bound;
+    - delta[(X' mu)^T - (X mu)^T], by the contour integral of the difference of moments. The measure
+      is >= 0, so that alias terms are >= 0. Moments decay in w, since no loss is near 0;
+    - delta[mu^T - (X' mu)^T], whose losses are large. Without the positive part, the integrand is
+      a difference of probabilities under P and Q. The rest, (e^(epsilon - L) - 1)_+ <=
+      e^((1 + t)(epsilon - L)) t^t / (1 + t)^(1 + t), has a real moment bound at -1 - t.
+    """
+
+    def __init__(self, total: Sum, epsilon: float, log_delta: float) -> None:
+        self.total, self.epsilon = total, epsilon
+        self.line: _Line | None = None
+        self._cut = [
+            isinstance(part, SampledGaussian) and part.direction != "add"
+            for part, _ in total.parts
+        ]
+        most = math.inf
+        for width in _WIDTHS if any(self._cut) else ():
+            try:
+                found = self._with(width, log_delta)
+            except (Unproven, ArithmeticError, ValueError, IndexError):
+                continue
+            if found is not None and found[0] < most:
+                most, self.line, self.inner, self.below, self.above = found
+
+    def _with(self, width: float, log_delta: float) -> Any:
+        epsilon, goal = self.epsilon, log_delta - _DIGITS
+        losses = epsilon * _SHARES
+        ends = [
+            part.rough_ends(losses) if cut else losses
+            for (part, _), cut in zip(self.total.parts, self._cut, strict=True)
+        ]
+        best, above = losses.size, 0.0
+        for t in _ORDERS / epsilon:
+            bound = (1 + t) * epsilon + self._rough(-1 - t, ends, width, -1)
+            enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
+            if enough.size and enough[0] < best:
+                best, above = int(enough[0]), float(t)
+        high = [float(each[best]) if best < losses.size else math.inf for each in ends]
+        worst, below = -1, 0.0
+        for t in _ORDERS / epsilon:
+            bound = self._rough(t, ends, width, 1) - t * epsilon
+            enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
+            if enough.size and enough[-1] > worst:
+                worst, below = int(enough[-1]), float(t)
+        if worst < 0 or worst >= best:
+            return None
+        parts, small = [], []
+        for (part, count), each, top, cut in zip(
+            self.total.parts, ends, high, self._cut, strict=True
+        ):
+            parts.append((part.within(-math.inf, top, width) if cut else part, count))
+            small.append(part.within(-math.inf, float(each[worst]), width) if cut else None)
+        inner = Sum(tuple(parts), self.total.mu_squared, tuple(small))
+        line = _Line(inner, epsilon, log_delta)
+        return line.place(), line, inner, below, above
+
+    def _rough(self, t: float, ends: list[Array], width: float, side: int) -> Array:
+        """Return log moments at t of the small or large losses, for each of the ends."""
+        total = 0.5 * float(self.total.mu_squared.mid()) * t * (t + 1) + np.zeros(_SHARES.size)
+        large = np.full(_SHARES.size, -math.inf)
+        for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
+            if not cut:
+                total += count * math.log(part.rough(t)[0].sum())
+                continue
+            assert isinstance(part, SampledGaussian)
+            log_share, log_all = part.rough_shares(t, each, width, side)
+            total += count * (log_share if side > 0 else log_all)
+            large = np.logaddexp(large, math.log(count) + log_share - log_all)
+        return total if side > 0 else total + large
+
+    def delta(self, epsilon: arb) -> arb:
+        assert self.line is not None
+        inner = self.inner
+        pairs = zip(inner.parts, inner.small, strict=True)
+        parts = tuple((small or part, count) for (part, count), small in pairs)
+        small = Sum(parts, inner.mu_squared + arb(self.line.dummy))
+        total = small._at_real(self.below, epsilon) + inner._on_line(self.line, epsilon)
+        return _upper(total + self._certain(epsilon)) if self.above else total
+
+    def _certain(self, epsilon: arb) -> arb:
+        """Bound the share of outcomes with a large loss."""
+        kept, other, large = arb(1), arb(1), arb(0)
+        t = arb(self.above)
+        at = -1 - self.above
+        for (part, count), cut in zip(self.inner.parts, self._cut, strict=True):
+            if not cut:
+                continue
+            assert isinstance(part, SampledGaussian)
+            one, two = part.kept()
+            kept, other = kept * one**count, other * two**count
+            far = part.within(part.window.high, math.inf, part.window.width)
+            share = far.nodes(at, 0.0, far.plan(at, 0.0, _DIGITS)).total()
+            whole = replace(part, window=EVERYWHERE)
+            least = whole.nodes(at, 0.0, whole.plan(at, 0.0, _DIGITS))
+            large += count * share / (sum(least.weights, arb(0)) - least.error)
+        log_size = self.total.log_moment(at) + (1 + t) * epsilon + t * t.log() - (1 + t) * t.log1p()
+        return (1 - kept) - epsilon.exp() * (1 - other) + large * log_size.exp()
 
 
 def _upper(ball: arb) -> arb:
@@ -703,8 +898,11 @@ class _Line:
                 t = math.sqrt(low * high) if low > 0 else (low + high) / 2
         raise Unproven("no saddle point was found")
 
-    def place(self, work: int) -> None:
-        """Choose c, the spacing, the last frequency, and the parameters of each part."""
+    def place(self) -> int:
+        """Choose c, the spacing, the last frequency, and the parameters of each part.
+
+        Return the number of products of frequencies and nodes.
+        """
         self.c, period = self._spacing()
         # few bits: multiples of the step are exact floats
         self.step = float(np.float32(2 * math.pi / period))
@@ -725,8 +923,7 @@ class _Line:
         size = sum(
             part.size(plan) for (part, _), plan in zip(self.total.parts, self.plans, strict=True)
         )
-        if size * self.count > work:
-            raise Unproven(f"{self.count} frequencies of {size} nodes are too many")
+        return size * self.count * (2 if self.total.small else 1)
 
     def _spacing(self) -> tuple[float, float]:
         """Return c and the period 2 pi / h of the alias terms.
@@ -748,10 +945,24 @@ class _Line:
         total, shifts = -0.5 * self.gaussian * frequency**2, []
         for part, count in self.total.parts:
             depth = math.sqrt(2 * self._depth / count)
+            if self.total.small:
+                continue
             one, shift = part.rough_decay(self.c, frequency, depth)
             total += count * one
             shifts.append(shift)
-        return total, shifts
+        if not self.total.small:
+            return total, shifts
+        most = -math.inf
+        for (part, count), small in zip(self.total.parts, self.total.small, strict=True):
+            shift = 0.0
+            if small is not None:
+                large = _large(part, small)
+                depth = math.sqrt(2 * self._depth / large.window.growth)
+                one, shift = large.rough_decay(self.c, frequency, depth)
+                one += math.log(count * large.rough(self.c)[0].sum() / part.rough(self.c)[0].sum())
+                most = max(most, one)
+            shifts.append(shift)
+        return total + most, shifts
 
     def _last(self, excess: float, first: float) -> float:
         """Return a frequency beyond which the integrand is negligible, or the largest one."""
