@@ -37,7 +37,9 @@ _CELLS, _OUTER, _LEVELS, _STAIR = 80, 16, 48, 3
 _FINER = 3  # for cells of windows
 _BLOCK = 1000  # nodes in memory at once
 _EASY = 1_500_000  # products below which no other parameters are tried
-_WIDTHS = 0.1, 0.2, 0.35, 0.6
+_WIDTHS = 0.1, 0.2, 0.05
+_FAR = 10.5  # widths beyond the end at which a window is negligible
+_SMALL_CELLS = 300
 # multiples of epsilon: the ends of windows, and the reciprocals of t of their bounds
 _SHARES = 2.0 ** np.arange(-8.0, 8.0, 0.25)
 _ORDERS = 2.0 ** np.arange(-1.0, 11.0)
@@ -233,6 +235,31 @@ class SampledGaussian:
         mixed = rest * plain + self.q * up
         return mixed, rest * plain + self.q * down if self.direction == "replace" else plain
 
+    def below(self, t: float) -> arb:
+        """Bound E_P X exp(t L) on z <= `far_end`, if t > 0 and the loss increases with z."""
+        end = self.far_end
+        edges = _linear(min(-10.0, end - 1), end, _SMALL_CELLS)
+        mu, rest, half = self.mu_squared.sqrt(), 1 - arb(self.q), arb(0.5).sqrt()
+        total, before, kept = arb(0), arb(0), arb(1)
+        for x in map(arb, edges):
+            none, one = ((-x * half).erfc() / 2, ((mu - x) * half).erfc() / 2)
+            mass = rest * none + self.q * one
+            loss = sum((f.slope * self._log_ratio_ball(f.side * x) for f in self.factors), arb(0))
+            total += (mass - before) * kept * (arb(t) * loss).exp()
+            before, kept = mass, self.window.at(x)
+        return total
+
+    def spilled(self) -> arb:
+        """Bound E_P X beyond `far_end`, for a window without a lower end."""
+        end = arb(self.far_end)
+        mu, half = self.mu_squared.sqrt(), arb(0.5).sqrt()
+        none, one = (((end - mean) * half).erfc() / 2 for mean in (arb(0), mu))
+        return self.window.at(end) * ((1 - arb(self.q)) * none + self.q * one)
+
+    @property
+    def far_end(self) -> float:
+        return self.window.high + _FAR * self.window.width
+
     @property
     def factors(self) -> tuple[_Factor, ...]:
         return _FACTORS[self.direction]
@@ -287,13 +314,19 @@ class SampledGaussian:
         _, loss = replace(self, window=EVERYWHERE)._rough_at(x, 0.0)
         return np.interp(losses, loss, x)
 
-    def rough_shares(
-        self, c: float, ends: Array, width: float, side: int
-    ) -> tuple[Array, float]:
-        """Return log moments below (side 1) or above (-1) the ends, and the log of M(c)."""
-        x = self._rough_places(c)
-        log_weight = self._rough_at(x, c)[0] + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
-        log_kept = log_weight + log_ndtr(side * np.subtract.outer(ends, x) / width)
+    def rough_below(self, t: float, ends: Array, width: float) -> Array:
+        """Return approximately the log of `below` for windows with these ends."""
+        x = np.linspace(-12.0, max(ends[-1] + _FAR * width, 12.0), 800)
+        log_weight = self._rough_at(x, t)[0] + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
+        beyond = np.subtract.outer(ends, x) / width
+        log_kept = np.where(beyond > -_FAR, log_ndtr(beyond), -np.inf)
+        return np.logaddexp.reduce(log_weight + log_kept, axis=1)
+
+    def rough_above(self, t: float, ends: Array, width: float) -> tuple[Array, float]:
+        """Return log moments at t beyond the ends, and the log of M(t)."""
+        x = self._rough_places(t)
+        log_weight = self._rough_at(x, t)[0] + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
+        log_kept = log_weight + log_ndtr(np.subtract.outer(-ends, -x) / width)
         return np.logaddexp.reduce(log_kept, axis=1), float(np.logaddexp.reduce(log_weight))
 
     def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
@@ -720,7 +753,8 @@ class _Split:
     Let X <= X' be windows without lower ends on the noise of each sampled Gaussian, mu its measure
     P, and delta[m] = integral of (1 - e^(epsilon - L))_+ dm. Then delta[mu^T] is the sum of
 
-    - delta[(X mu)^T], whose losses are small: at most the real-t bound;
+    - delta[(X mu)^T], whose losses are small: at most the real-t bound of losses below `far_end`,
+      and the probability of X mu beyond it;
     - delta[(X' mu)^T - (X mu)^T], by the contour integral of the difference of moments. The measure
       is >= 0, so that alias terms are >= 0. Moments decay in w, since no loss is near 0;
     - delta[mu^T - (X' mu)^T], whose losses are large. Without the positive part, the integrand is
@@ -743,6 +777,8 @@ class _Split:
                 continue
             if found is not None and found[0] < most:
                 most, self.line, self.inner, self.below, self.above = found
+                if most <= _EASY:
+                    break
 
     def _with(self, width: float, log_delta: float) -> Any:
         epsilon, goal = self.epsilon, log_delta - _DIGITS
@@ -753,14 +789,14 @@ class _Split:
         ]
         best, above = losses.size, 0.0
         for t in _ORDERS / epsilon:
-            bound = (1 + t) * epsilon + self._rough(-1 - t, ends, width, -1)
+            bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
             enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
             if enough.size and enough[0] < best:
                 best, above = int(enough[0]), float(t)
         high = [float(each[best]) if best < losses.size else math.inf for each in ends]
         worst, below = -1, 0.0
         for t in _ORDERS / epsilon:
-            bound = self._rough(t, ends, width, 1) - t * epsilon
+            bound = self._rough_small(t, ends, width) - t * epsilon
             enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
             if enough.size and enough[-1] > worst:
                 worst, below = int(enough[-1]), float(t)
@@ -776,28 +812,51 @@ class _Split:
         line = _Line(inner, epsilon, log_delta)
         return line.place(), line, inner, below, above
 
-    def _rough(self, t: float, ends: list[Array], width: float, side: int) -> Array:
-        """Return log moments at t of the small or large losses, for each of the ends."""
-        total = 0.5 * float(self.total.mu_squared.mid()) * t * (t + 1) + np.zeros(_SHARES.size)
-        large = np.full(_SHARES.size, -math.inf)
+    def _rough_small(self, t: float, ends: list[Array], width: float) -> Array:
+        """Return the log moment at t of small losses, for each of the ends."""
+        total = self._rough_gaussian(t)
         for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
-            if not cut:
+            if cut:
+                total += count * part.rough_below(t, each, width)
+            else:
                 total += count * math.log(part.rough(t)[0].sum())
-                continue
-            assert isinstance(part, SampledGaussian)
-            log_share, log_all = part.rough_shares(t, each, width, side)
-            total += count * (log_share if side > 0 else log_all)
-            large = np.logaddexp(large, math.log(count) + log_share - log_all)
-        return total if side > 0 else total + large
+        return total
+
+    def _rough_large(self, t: float, ends: list[Array], width: float) -> Array:
+        """Return the log moment at t of outcomes with a large loss, for each of the ends."""
+        total, large = self._rough_gaussian(t), np.full(_SHARES.size, -math.inf)
+        for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
+            if cut:
+                log_share, log_all = part.rough_above(t, each, width)
+                total += count * log_all
+                large = np.logaddexp(large, math.log(count) + log_share - log_all)
+            else:
+                total += count * math.log(part.rough(t)[0].sum())
+        return total + large
+
+    def _rough_gaussian(self, t: float) -> Array:
+        return np.full(_SHARES.size, 0.5 * float(self.total.mu_squared.mid()) * t * (t + 1))
+
+    def _small(self, epsilon: arb) -> arb:
+        """Bound delta of the outcomes in which all losses are small."""
+        assert self.line is not None
+        t = arb(self.below)
+        log_size = (self.inner.mu_squared + arb(self.line.dummy)) * t * (t + 1) / 2 - t * epsilon
+        log_size += t * t.log() - (t + 1) * t.log1p()
+        spilled = arb(0)
+        for (part, count), small in zip(self.inner.parts, self.inner.small, strict=True):
+            if small is None:
+                alone = Sum(((part, count),), arb(0))
+                log_size += alone.log_moment(self.below)
+            else:
+                log_size += count * small.below(self.below).log()
+                spilled += count * small.spilled()
+        return spilled + log_size.exp()
 
     def delta(self, epsilon: arb) -> arb:
         assert self.line is not None
-        inner = self.inner
-        pairs = zip(inner.parts, inner.small, strict=True)
-        parts = tuple((small or part, count) for (part, count), small in pairs)
-        small = Sum(parts, inner.mu_squared + arb(self.line.dummy))
-        total = small._at_real(self.below, epsilon) + inner._on_line(self.line, epsilon)
-        return _upper(total + self._certain(epsilon)) if self.above else total
+        total = self._small(epsilon) + self.inner._on_line(self.line, epsilon)
+        return _upper(total + self._certain(epsilon) if self.above else total)
 
     def _certain(self, epsilon: arb) -> arb:
         """Bound the share of outcomes with a large loss."""
