@@ -29,6 +29,8 @@ import numpy.typing as npt
 from flint import acb, acb_mat, arb
 from scipy.special import log_ndtr
 
+from privacy.certification._coverage import Unproven
+
 Array = npt.NDArray[np.float64]
 
 _DIGITS = 31.0  # nats: relative size of the alias terms, of the tail and of the node errors
@@ -48,10 +50,6 @@ _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _BESIDE = np.concatenate(
     [[0.1, 0.25, 0.5, 1.0], 1 - 2.0 ** -np.arange(2, 10), 1 + 2.0 ** -np.arange(0.5, 10)]
 )
-
-
-class Unproven(ArithmeticError):
-    """No line with an acceptable number of terms was found."""
 
 
 class Nodes(NamedTuple):
@@ -684,10 +682,10 @@ class Sum:
         found = split.line.place() if split.line else math.inf
         if split.line is None or plain <= found:
             if plain > work:
-                raise Unproven(f"its {plain:.2g} products exceed {work:.2g}")
+                raise Unproven(_too_many(plain, work))
             return self._on_line(line, epsilon)
         if found > work:
-            raise Unproven(f"its {found:.2g} products exceed {work:.2g}")
+            raise Unproven(_too_many(found, work))
         return split.delta(epsilon)
 
     def _at_real(self, t: float, epsilon: arb) -> arb:
@@ -739,6 +737,10 @@ class Sum:
             total += term if n else term / 2
         size = plain * (gaussian * (c * (c + 1) - arb(edge) ** 2) / 2 - c * epsilon).exp()
         return _upper(total * h / arb.pi() + size / (arb.pi() * edge))
+
+
+def _too_many(products: float, work: int) -> str:
+    return f"the contour integral needs {products:.2g} products, more than {work:.2g}"
 
 
 def _large(part: Part, small: SampledGaussian) -> SampledGaussian:
