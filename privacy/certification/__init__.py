@@ -51,9 +51,10 @@ class Effort(NamedTuple):
     work: int
 
 
-THOROUGH = Effort((128, 256, 512, 1024), 40_000_000)
+THOROUGH = Effort((128, 256, 512, 1024), 100_000_000)
 QUICK = THOROUGH._replace(work=600_000)
-AGAIN = Effort((192, 384, 768, 1536), 80_000_000)
+"""The default of the command. The number of products is known before the first one."""
+AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 """To verify a certificate."""
 
 

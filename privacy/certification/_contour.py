@@ -22,7 +22,7 @@ The upper bound of the ball includes the rounding of the evaluation.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -318,7 +318,7 @@ class SampledGaussian:
         log_weight = self._rough_at(x, t)[0] + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
         beyond = np.subtract.outer(ends, x) / width
         log_kept = np.where(beyond > -_FAR, log_ndtr(beyond), -np.inf)
-        return np.logaddexp.reduce(log_weight + log_kept, axis=1)
+        return np.asarray(np.logaddexp.reduce(log_weight + log_kept, axis=1))
 
     def rough_above(self, t: float, ends: Array, width: float) -> tuple[Array, float]:
         """Return log moments at t beyond the ends, and the log of M(t)."""
@@ -487,8 +487,8 @@ class SampledGaussian:
         cut = math.isfinite(self.window.high)
         if cut:
             last = max(high, 1.0, min(last, self.window.reach(1.01 * rising)))
-        cells = self._finer * _OUTER
-        squares = [(k / cells) ** 2 for k in range(cells + 1)]
+        most = self._finer * _OUTER
+        squares = [(k / most) ** 2 for k in range(most + 1)]
         left = [low + (first - low) * share for share in reversed(squares)]
         right = [high + (last - high) * share for share in squares]
         total = arb(0)
@@ -768,10 +768,10 @@ class _Split:
         self.total, self.epsilon = total, epsilon
         self.line: _Line | None = None
         self._cut = [
-            isinstance(part, SampledGaussian) and part.direction != "add"
+            part if isinstance(part, SampledGaussian) and part.direction != "add" else None
             for part, _ in total.parts
         ]
-        most = math.inf
+        most: float = math.inf
         for width in _WIDTHS if any(self._cut) else ():
             try:
                 found = self._with(width, log_delta)
@@ -782,13 +782,12 @@ class _Split:
                 if most <= _EASY:
                     break
 
-    def _with(self, width: float, log_delta: float) -> Any:
+    def _with(
+        self, width: float, log_delta: float
+    ) -> tuple[int, "_Line", Sum, float, float] | None:
         epsilon, goal = self.epsilon, log_delta - _DIGITS
         losses = epsilon * _SHARES
-        ends = [
-            part.rough_ends(losses) if cut else losses
-            for (part, _), cut in zip(self.total.parts, self._cut, strict=True)
-        ]
+        ends = [cut.rough_ends(losses) if cut else losses for cut in self._cut]
         best, above = losses.size, 0.0
         for t in _ORDERS / epsilon:
             bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
@@ -808,8 +807,8 @@ class _Split:
         for (part, count), each, top, cut in zip(
             self.total.parts, ends, high, self._cut, strict=True
         ):
-            parts.append((part.within(-math.inf, top, width) if cut else part, count))
-            small.append(part.within(-math.inf, float(each[worst]), width) if cut else None)
+            parts.append((cut.within(-math.inf, top, width) if cut else part, count))
+            small.append(cut.within(-math.inf, float(each[worst]), width) if cut else None)
         inner = Sum(tuple(parts), self.total.mu_squared, tuple(small))
         line = _Line(inner, epsilon, log_delta)
         return line.place(), line, inner, below, above
@@ -819,7 +818,7 @@ class _Split:
         total = self._rough_gaussian(t)
         for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
             if cut:
-                total += count * part.rough_below(t, each, width)
+                total += count * cut.rough_below(t, each, width)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
         return total
@@ -829,12 +828,12 @@ class _Split:
         total, large = self._rough_gaussian(t), np.full(_SHARES.size, -math.inf)
         for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
             if cut:
-                log_share, log_all = part.rough_above(t, each, width)
+                log_share, log_all = cut.rough_above(t, each, width)
                 total += count * log_all
                 large = np.logaddexp(large, math.log(count) + log_share - log_all)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
-        return total + large
+        return np.asarray(total + large)
 
     def _rough_gaussian(self, t: float) -> Array:
         return np.full(_SHARES.size, 0.5 * float(self.total.mu_squared.mid()) * t * (t + 1))

@@ -64,6 +64,18 @@ def _digest(form: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _prove_again(guarantee: Guarantee, told: float) -> None:
+    try:
+        bound = proven_delta(guarantee, AGAIN)
+    except Unproven as error:
+        reason = str(error)
+    else:
+        if bound <= told <= guarantee.delta:
+            return
+        reason = f"delta is proven to be at most {bound!r}, not {told!r}"
+    raise NotCertified(f"No proof of {guarantee} from its certificate: {reason}. Compute it again.")
+
+
 def verify(form: Any) -> Guarantee:
     """Prove the claim of a certificate again, at other precisions, and return it.
 
@@ -107,12 +119,6 @@ def verify(form: Any) -> Guarantee:
         mechanism=mechanism_from_json(claim["mechanism"]),
         unit=unit,
     )
-    try:
-        bound = proven_delta(guarantee, AGAIN)
-        if not bound <= pair[2] <= guarantee.delta:
-            raise Unproven(f"delta is proven to be at most {bound!r}, not {pair[2]!r}")
-    except Unproven as error:
-        told = f"No proof of {guarantee} from its certificate: {error}. Compute it again."
-        raise NotCertified(told) from error
+    _prove_again(guarantee, pair[2])
     object.__setattr__(guarantee, "certified", True)
     return guarantee
