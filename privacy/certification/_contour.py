@@ -41,7 +41,7 @@ _BLOCK = 1000  # nodes in memory at once
 _EASY = 1_500_000  # products below which no other parameters are tried
 _WIDTHS = 0.1, 0.2, 0.05
 _FAR = 10.5  # widths beyond the end at which a window is negligible
-_SMALL_CELLS = 300
+_SMALL_CELLS, _LARGE_CELLS = 300, 800
 # multiples of epsilon: the ends of windows, and the reciprocals of t of their bounds
 _SHARES = 2.0 ** np.arange(-8.0, 8.0, 0.25)
 _ORDERS = 2.0 ** np.arange(-1.0, 11.0)
@@ -241,10 +241,32 @@ class SampledGaussian:
         total, before, kept = arb(0), arb(0), arb(1)
         for x in map(arb, edges):
             none, one = ((-x * half).erfc() / 2, ((mu - x) * half).erfc() / 2)
-            mass = rest * none + self.q * one
-            loss = sum((f.slope * self._log_ratio_ball(f.side * x) for f in self.factors), arb(0))
+            mass, loss = rest * none + self.q * one, self._loss(x)
             total += (mass - before) * kept * (arb(t) * loss).exp()
             before, kept = mass, self.window.at(x)
+        return total
+
+    def _loss(self, x: arb) -> arb:
+        return sum((f.slope * self._log_ratio_ball(f.side * x) for f in self.factors), arb(0))
+
+    def above(self, t: float, whole: arb) -> arb:
+        """Bound E_P (1 - X) exp(t L), if t < 0, the loss increases with z, and E exp(t L) <= whole.
+
+        The window has no lower end.
+        """
+        window = Window(self.window.high, math.inf, self.window.width)
+        edges = _linear(
+            window.low - 80 * window.width, window.low + 10 * window.width, _LARGE_CELLS
+        )
+        mu, rest, half = self.mu_squared.sqrt(), 1 - arb(self.q), arb(0.5).sqrt()
+        masses = [
+            (rest * (x * half).erfc() + self.q * ((x - mu) * half).erfc()) / 2
+            for x in map(arb, edges)
+        ] + [arb(0)]
+        total = whole * window.at(arb(edges[0]))
+        for n, edge in enumerate(edges):
+            kept = window.at(arb(edges[n + 1])) if n < _LARGE_CELLS else arb(1)
+            total += (masses[n] - masses[n + 1]) * kept * (arb(t) * self._loss(arb(edge))).exp()
         return total
 
     def spilled(self) -> arb:
@@ -293,7 +315,7 @@ class SampledGaussian:
         mu, low, high = self.mu, -12.0, 12.0
         for side, exponent in self._exponents(c):
             if exponent > 0:
-                high += exponent * mu
+                low, high = (low, high + exponent * mu) if side > 0 else (low - exponent * mu, high)
             elif side > 0:
                 low += exponent * mu * self.q
             else:
@@ -686,7 +708,12 @@ class Sum:
             return self._on_line(line, epsilon)
         if found > work:
             raise Unproven(_too_many(found, work))
-        return split.delta(epsilon)
+        try:
+            return split.delta(epsilon)
+        except Unproven:
+            if plain > work:
+                raise
+            return self._on_line(line, epsilon)
 
     def _at_real(self, t: float, epsilon: arb) -> arb:
         """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
@@ -862,20 +889,21 @@ class _Split:
     def _certain(self, epsilon: arb) -> arb:
         """Bound the share of outcomes with a large loss."""
         kept, other, large = arb(1), arb(1), arb(0)
-        t = arb(self.above)
-        at = -1 - self.above
-        for (part, count), cut in zip(self.inner.parts, self._cut, strict=True):
-            if not cut:
-                continue
-            assert isinstance(part, SampledGaussian)
-            one, two = part.kept()
-            kept, other = kept * one**count, other * two**count
-            far = part.within(part.window.high, math.inf, part.window.width)
-            share = far.nodes(at, 0.0, far.plan(at, 0.0, _DIGITS)).total()
-            whole = replace(part, window=EVERYWHERE)
-            least = whole.nodes(at, 0.0, whole.plan(at, 0.0, _DIGITS))
-            large += count * share / (sum(least.weights, arb(0)) - least.error)
-        log_size = self.total.log_moment(at) + (1 + t) * epsilon + t * t.log() - (1 + t) * t.log1p()
+        t, at = arb(self.above), -1 - self.above
+        log_size = self.total.mu_squared * t * (t + 1) / 2
+        log_size += (1 + t) * epsilon + t * t.log() - (1 + t) * t.log1p()
+        for (part, count), (inner, _) in zip(self.total.parts, self.inner.parts, strict=True):
+            # the antipodal pair is symmetric: its moments at -1 - t and t are equal
+            same = isinstance(part, SampledGaussian) and part.direction == "replace"
+            place = self.above if same else at
+            plan = part.plan(place, 0.0, _DIGITS + math.log(count))
+            whole = part.nodes(place, 0.0, plan).total()
+            log_size += count * whole.log()
+            if inner != part:
+                assert isinstance(inner, SampledGaussian)
+                one, two = inner.kept()
+                kept, other = kept * one**count, other * two**count
+                large += count * inner.above(at, whole) / whole
         return (1 - kept) - epsilon.exp() * (1 - other) + large * log_size.exp()
 
 
