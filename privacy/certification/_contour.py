@@ -709,11 +709,14 @@ class Sum:
         if found > work:
             raise Unproven(_too_many(found, work))
         try:
-            return split.delta(epsilon)
+            bound = split.delta(epsilon)
         except Unproven:
             if plain > work:
                 raise
-            return self._on_line(line, epsilon)
+            bound = arb("inf")
+        # float estimates of the split can be far off
+        loose = bound > 2 * least and plain <= work
+        return self._on_line(line, epsilon) if loose else bound
 
     def _at_real(self, t: float, epsilon: arb) -> arb:
         """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
