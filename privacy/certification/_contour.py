@@ -698,8 +698,10 @@ class Sum:
             if bound <= least:
                 return bound
         plain = line.place()
-        if plain <= _EASY:
+        if plain <= min(work, _EASY):
             return self._on_line(line, epsilon)
+        if work <= _EASY:  # a split alone takes longer
+            raise Unproven(_too_many(plain, work))
         split = _Split(self, float(epsilon.mid()), log_least)
         found = split.line.place() if split.line else math.inf
         if split.line is None or plain <= found:
