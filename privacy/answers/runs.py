@@ -12,7 +12,7 @@ from privacy.answers.records import Record, record
 from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.answers.units import sigma_of
-from privacy.certification import QUICK, as_proven, can_prove, proven_delta
+from privacy.certification import QUICK, Unproven, as_proven, can_prove, proven_delta
 from privacy.relations import NeighboringRelation
 
 NOISE = ("noise_multiplier", "sigma")
@@ -170,10 +170,13 @@ def proven(values: Values, solve: Callable[..., Record]) -> Record:
     notion = found["notion"]
     if notion == "rdp" or not can_prove(run, relation=values["relation"], notion=notion):
         return found
-    if proven_delta(_guaranteed(found), QUICK) is not None:
+    try:
+        proven_delta(_guaranteed(found), QUICK)
+    except Unproven:
+        if notion == "contour":
+            return found
+    else:
         return found | {"certified": True}
-    if notion == "contour":
-        return found
     try:
         return solve(certify=True)
     except dp.NotCertified:

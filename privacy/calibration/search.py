@@ -275,7 +275,7 @@ class Family:
 
     def _certified(self, value: float, *, integer: bool) -> float:
         """Make `value` more private until interval arithmetic verifies it."""
-        from privacy.certification import nudges, proves_guarantee
+        from privacy.certification import THOROUGH, Unproven, nudges, proven_delta
 
         away = 1 if self.grows else -1
         for step in nudges():
@@ -283,10 +283,15 @@ class Family:
             curve = self.account(moved)
             answer = curve._at_epsilon(self.epsilon)
             found = curve._guarantee(self.epsilon, self.delta, answer)
-            if proves_guarantee(found):
+            try:
+                proven_delta(found, THOROUGH)
+            except Unproven as error:
+                reason = error
+            else:
                 return moved
         raise NotCertified(
-            f"No proof found near {value!r} for {curve.mechanism!r} with notion={found.notion!r}. "
+            f"No proof found near {value!r} for {curve.mechanism!r} with notion={found.notion!r}: "
+            f"{reason}. "
             "Omit certify to get the float result."
         )
 

@@ -8,12 +8,12 @@ python-flint is imported by the first proof, not by this module.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from privacy import checks
-from privacy.certification._coverage import COVERS
+from privacy.certification._coverage import COVERS, Unproven
 from privacy.guarantees import Guarantee, NotCertified, records_in
 from privacy.mechanisms import Mechanism, mechanism_from_json
 from privacy.mechanisms.base import brief
@@ -22,6 +22,7 @@ from privacy.relations import NeighboringRelation
 
 __all__ = [
     "NotCertified",
+    "Unproven",
     "as_proven",
     "can_prove",
     "certified",
@@ -50,9 +51,10 @@ class Effort(NamedTuple):
     work: int
 
 
-THOROUGH = Effort((128, 256, 512, 1024), 40_000_000)
+THOROUGH = Effort((128, 256, 512, 1024), 100_000_000)
 QUICK = THOROUGH._replace(work=600_000)
-AGAIN = Effort((192, 384, 768, 1536), 80_000_000)
+"""The default of the command. The number of products is known before the first one."""
+AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 """To verify a certificate."""
 
 
@@ -146,7 +148,15 @@ def proves(
     True
     """
     claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
-    return _proven_delta(*claim, THOROUGH) is not None
+    return _is_proven(lambda: _proven_delta(*claim, THOROUGH))
+
+
+def _is_proven(prove: Callable[[], float]) -> bool:
+    try:
+        prove()
+    except Unproven:
+        return False
+    return True
 
 
 def _proven_delta(
@@ -158,19 +168,19 @@ def _proven_delta(
     order: float | None,
     size: int,
     effort: Effort,
-) -> float | None:
-    """Return an upper bound on delta that is at most the claimed delta, else None."""
+) -> float:
+    """Return an upper bound on delta that is at most the claimed delta, else raise `Unproven`."""
     size = checks.count("size", size, _SIZE)
     covered = _covered(mechanism, relation, notion)
     if covered is None:
-        return None
+        raise Unproven(f"notion={notion!r} has no proof for the mechanism under {relation}")
     if order is not None:
         order = checks.real("order", order, _ORDER, above=1)
     elif notion == "rdp":
         raise ValueError(checks.expected("order", order, "> 1 with notion='rdp'", _ORDER))
     pair = float(epsilon), float(delta)
     if pair != (epsilon, delta) or not (0 <= pair[0] < math.inf and 0 <= pair[1] <= 1):
-        return None
+        raise Unproven("epsilon or delta is not a finite float in its domain")
     try:
         from privacy.certification import _bounds
     except ImportError as error:
@@ -192,16 +202,18 @@ def proves_guarantee(guarantee: Guarantee) -> bool:
     A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3; any other
     unit is one record.
     """
-    return proven_delta(guarantee, THOROUGH) is not None
+    return _is_proven(lambda: proven_delta(guarantee, THOROUGH))
 
 
-def proven_delta(guarantee: Guarantee, effort: Effort) -> float | None:
-    """Return an upper bound on delta that proves the guarantee, else None."""
+def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
+    """Return an upper bound on delta that proves the guarantee, else raise `Unproven`."""
     size = records_in(guarantee.unit)
-    if guarantee.mechanism is None or not 1 <= size <= _LARGEST_SIZE:
-        return None
+    if guarantee.mechanism is None:
+        raise Unproven("the guarantee states no mechanism")
+    if not 1 <= size <= _LARGEST_SIZE:
+        raise Unproven(f"the unit {guarantee.unit!r} is not 1 to 2^53 records")
     if guarantee.notion == "rdp" and guarantee.order is None:
-        return None
+        raise Unproven("the guarantee states no Rényi order")
     return _proven_delta(
         guarantee.mechanism,
         guarantee.epsilon,
@@ -217,8 +229,10 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float | None:
 
 def as_proven(guarantee: Guarantee) -> Guarantee | None:
     """Return the guarantee marked as certified if it is proven, else None."""
-    if not proves_guarantee(guarantee):
-        return None
+    return _marked(guarantee) if proves_guarantee(guarantee) else None
+
+
+def _marked(guarantee: Guarantee) -> Guarantee:
     marked = replace(guarantee)
     object.__setattr__(marked, "certified", True)
     return marked
@@ -241,9 +255,12 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
     for step in nudges():
         value = getattr(guarantee, move) * (1 + step)
         candidate = replace(guarantee, **{move: min(value, 1.0) if move == "delta" else value})
-        marked = as_proven(candidate)
-        if marked is not None:
-            return marked
+        try:
+            proven_delta(candidate, THOROUGH)
+        except Unproven as error:
+            reason = error
+        else:
+            return _marked(candidate)
         if guarantee.mechanism is None or not can_prove(
             guarantee.mechanism, relation=guarantee.relation, notion=guarantee.notion
         ):
@@ -253,7 +270,7 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
     remedy = "Omit certify to get the float result."
     if others:
         remedy = f"Account for the whole mechanism with {others}."
-    raise NotCertified(f"No proof of {guarantee}{of}. {remedy}")
+    raise NotCertified(f"No proof of {guarantee}{of}: {reason}. {remedy}")
 
 
 def _provable(guarantee: Guarantee) -> str:

@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from flint import arb, ctx
 
-from privacy.certification._coverage import COVERS, record_can_move
+from privacy.certification._coverage import COVERS, Unproven, record_can_move
 from privacy.certification._sampled_gaussian import moment
 from privacy.mechanisms import (
     ApproximateDP,
@@ -32,8 +32,8 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
-def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ...]) -> float | None:
-    """Return a float between a bound and `delta`, else None."""
+def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ...]) -> float:
+    """Return a float between a bound and `delta`, else raise `Unproven`."""
     limit = arb(delta)
     for bits in precisions:
         with ctx.workprec(bits):
@@ -41,8 +41,9 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             if ball <= limit:
                 return min(math.nextafter(float(ball.upper()), 1.0), delta)
             if ball > limit:
-                return None
-    return None
+                found = f"{float(ball.upper()):.9g}"
+                raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
+    raise Unproven(f"{precisions[-1]} bits do not decide")
 
 
 def delta_bound(
@@ -99,13 +100,18 @@ def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limi
 
     Vadhan 2017, Lemma 2.2, for a chain of `size` neighboring data sets.
     """
-    bounds = []
+    bounds, failed = [], None
     for share in (1.0, 0.75, 0.5, 0.25, 0.0):
         each = share * (epsilon / size)
         if size * Fraction(each) > epsilon:
             each = math.nextafter(each, 0.0)
         gain = (size * arb(each)).expm1() / arb(each).expm1() if each else arb(size)
-        bounds.append(delta(each, limit / gain) * gain)
+        try:
+            bounds.append(delta(each, limit / gain) * gain)
+        except Unproven as error:
+            failed = failed or error
+    if failed and not bounds:
+        raise failed
     return reduce(arb.min, bounds)
 
 
@@ -210,7 +216,7 @@ def _composed_delta(
     ways = ("replace",) if relation is REPLACE_ONE else ("remove", "add") if sampled else ("both",)
     least = (limit - (1 - kept)) / kept
     if not least > 0:
-        return arb("inf")
+        raise Unproven("the deltas of its claims exceed the delta")
     worst = arb(0)
     for way in ways:
         parts = [(_contour.SampledGaussian(one, q, way), n) for one, q, n in sampled]

@@ -17,6 +17,11 @@ from privacy.mechanisms import (
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
+
+class Unproven(ArithmeticError):
+    """Why there is no proof, in words."""
+
+
 Covers = Callable[[Mechanism, NeighboringRelation], bool]
 
 

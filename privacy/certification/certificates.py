@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from privacy import checks
-from privacy.certification import AGAIN, THOROUGH, NotCertified, proven_delta
+from privacy.certification import AGAIN, THOROUGH, NotCertified, Unproven, proven_delta
 from privacy.guarantees import Guarantee, records_in
 from privacy.mechanisms import mechanism_from_json
 
@@ -38,9 +38,10 @@ def certificate(guarantee: Guarantee) -> dict[str, Any]:
     NotCertified
         The guarantee is not proven.
     """
-    bound = proven_delta(guarantee, THOROUGH)
-    if bound is None:
-        raise NotCertified(f"No proof of {guarantee}. Omit the certificate.")
+    try:
+        bound = proven_delta(guarantee, THOROUGH)
+    except Unproven as error:
+        raise NotCertified(f"No proof of {guarantee}: {error}. Omit the certificate.") from error
     told = guarantee.to_json()
     form = {
         "schema": SCHEMA,
@@ -61,6 +62,18 @@ def _digest(form: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in form.items() if name != "digest"}
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _prove_again(guarantee: Guarantee, told: float) -> None:
+    try:
+        bound = proven_delta(guarantee, AGAIN)
+    except Unproven as error:
+        reason = str(error)
+    else:
+        if bound <= told <= guarantee.delta:
+            return
+        reason = f"delta is proven to be at most {bound!r}, not {told!r}"
+    raise NotCertified(f"No proof of {guarantee} from its certificate: {reason}. Compute it again.")
 
 
 def verify(form: Any) -> Guarantee:
@@ -106,8 +119,6 @@ def verify(form: Any) -> Guarantee:
         mechanism=mechanism_from_json(claim["mechanism"]),
         unit=unit,
     )
-    bound = proven_delta(guarantee, AGAIN)
-    if bound is None or not bound <= pair[2] <= guarantee.delta:
-        raise NotCertified(f"No proof of {guarantee} from its certificate. Compute it again.")
+    _prove_again(guarantee, pair[2])
     object.__setattr__(guarantee, "certified", True)
     return guarantee

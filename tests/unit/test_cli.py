@@ -542,8 +542,11 @@ class TestExitCodes:
     def test_not_certified(self, monkeypatch):
         from privacy import certification
 
-        monkeypatch.setattr(certification, "_proven_delta", lambda *_, **__: None)
-        assert "No proof" in refusal("sigma", *TARGET, "--certify", code=4)
+        def fail(*_, **__):
+            raise certification.Unproven("the reason")
+
+        monkeypatch.setattr(certification, "_proven_delta", fail)
+        assert "the reason" in refusal("sigma", *TARGET, "--certify", code=4)
         assert answer("sigma", *TARGET)["certified"] is False
         found, code = batch("sigma", *TARGET, "--certify", lines=["{}", '{"certify": false}'])
         assert code == found[0]["exit_code"] == 4
