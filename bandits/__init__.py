@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
     from bandits.offline.intervals import Options, Privacy
     from bandits.offline.propensities import Propensities, thompson_propensities
+    from bandits.offline.reward_models import FittedRewards, fit_rewards
     from bandits.offline.simulation import Simulation, simulate
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "DataUnavailable",
     "Environment",
     "Estimate",
+    "FittedRewards",
     "ItemFeatures",
     "LinTS",
     "LinUCB",
@@ -79,6 +81,7 @@ __all__ = [
     "Ticket",
     "algorithm_from_json",
     "doubly_robust",
+    "fit_rewards",
     "ips",
     "load_jester",
     "load_movielens",
@@ -110,6 +113,7 @@ _HOMES = {
     "offline.features": "ItemFeatures private_svd_features svd_features",
     "offline.intervals": "Options Privacy",
     "offline.propensities": "Propensities thompson_propensities",
+    "offline.reward_models": "FittedRewards fit_rewards",
     "offline.simulation": "Simulation simulate",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
