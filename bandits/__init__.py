@@ -37,7 +37,14 @@ if TYPE_CHECKING:
         load_movielens,
         load_open_bandit,
     )
-    from bandits.offline.environments import Environment, RankDeficient, Replay, Synthetic
+    from bandits.offline.environments import (
+        Block,
+        Environment,
+        RankDeficient,
+        Replay,
+        Synthetic,
+        World,
+    )
     from bandits.offline.evaluation import Estimate, doubly_robust, ips, replay, snips
     from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
     from bandits.offline.intervals import Options, Privacy
@@ -57,6 +64,7 @@ __all__ = [
     "Agent",
     "Algorithm",
     "BanditLog",
+    "Block",
     "CoreSetElimination",
     "DataUnavailable",
     "Environment",
@@ -79,6 +87,7 @@ __all__ = [
     "Simulation",
     "Synthetic",
     "Ticket",
+    "World",
     "algorithm_from_json",
     "doubly_robust",
     "fit_rewards",
@@ -108,7 +117,7 @@ _HOMES = {
     "live.tickets": "Ticket",
     "offline.datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens "
     "load_open_bandit",
-    "offline.environments": "Environment RankDeficient Replay Synthetic",
+    "offline.environments": "Block Environment RankDeficient Replay Synthetic World",
     "offline.evaluation": "Estimate doubly_robust ips replay snips",
     "offline.features": "ItemFeatures private_svd_features svd_features",
     "offline.intervals": "Options Privacy",

@@ -11,7 +11,7 @@ import numpy as np
 
 from bandits import checks
 from bandits.algorithms.bases import Noise, NonPrivate, Private
-from bandits.learning.exploration import Exploration, Greedy, Thompson, UpperConfidence
+from bandits.learning.exploration import Exploration, Greedy, Repeating, Thompson, UpperConfidence
 from bandits.learning.linear_model import Model
 from bandits.learning.posterior import Estimator, NoiseAware
 from bandits.learning.rewards import Range
@@ -140,8 +140,9 @@ class _Ours(Private):
 class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
-    With changing candidates, ``width=0`` performs as well. If every round offers the same few
-    candidates, ``width=0`` may keep selecting one of them.
+    With changing candidates, ``width=0`` performs as well. While rounds repeat the same candidates,
+    it samples from the posterior instead, with scale 0.7: bounds would select one candidate in all
+    rounds of a batch.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ class PrivateUCB(_Ours):
 
     @property
     def exploration(self) -> Exploration:
-        return UpperConfidence(self.width) if self.width else Greedy()
+        return Repeating(UpperConfidence(self.width) if self.width else Greedy())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +174,13 @@ class PrivateThompson(_Ours):
     Parameters
     ----------
     scale
-        v > 0; theta is sampled from N(mean, v^2 covariance).
+        v > 0; theta is sampled from N(mean, v^2 covariance). While rounds repeat the same
+        candidates, v is at least 0.7.
     """
 
     scale: float = 0.1
 
     @property
     def exploration(self) -> Exploration:
-        return Thompson(self.scale)
+        rule = Thompson(self.scale)
+        return Repeating(rule, max(self.scale, 0.7))

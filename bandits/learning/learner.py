@@ -3,13 +3,23 @@
 Live agents run it one round at a time, simulations run many replicates by rounds or batches.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bandits.checks import Array, Indices
-from bandits.learning.exploration import ByScore, Draws, Exploration, Noise
+from bandits.learning.exploration import (
+    COMPARED,
+    ByScore,
+    Draws,
+    Exploration,
+    Noise,
+    Repeating,
+    Repeats,
+    Rounds,
+)
 from bandits.learning.linear_model import Model
 from bandits.learning.rewards import Channel
 from bandits.learning.schedules import Schedule
@@ -48,7 +58,11 @@ class Learner:
     growth: float = 0.0
 
     def __post_init__(self) -> None:
-        self._silent = not self.exploration.normals and not self.exploration.uniforms
+        rule = self.exploration
+        self._base = rule.base if isinstance(rule, Repeating) else rule
+        self._sampling = rule.sampling if isinstance(rule, Repeating) else None
+        lead = () if self.draws.live else (len(self.draws.generators[0]),)
+        self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
         self._measured = not self.schedule.lockstep
         self._length = self.schedule.length(self.batch)
@@ -74,9 +88,37 @@ class Learner:
         Pass the features of the picks to `observe`.
         """
         self.rounds += 1
-        return self.exploration.pick(
-            candidates, self.model.mean, self.model.root, self._noise(), self.batch, self.rounds
+        if self._sampling is not None:
+            self._repeats.add((candidates @ self._repeats.direction).sum(-1)[..., None])
+        return self._pick(
+            candidates, self.model.mean, self.model.root, lambda _: self._noise(), self.rounds
         )
+
+    def _pick(
+        self,
+        candidates: Array,
+        mean: Array,
+        root: Array,
+        noise: Callable[[Exploration], Noise],
+        rounds: Rounds,
+    ) -> Indices:
+        """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
+        sampling = self._repeats.sampling
+        if self._sampling is None or not sampling.any():
+            return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
+        drawn = noise(self.exploration)
+        picks = self._sampling.pick(candidates, mean, root, drawn, self.batch, rounds)
+        if sampling.all():
+            return picks
+        others = self._base.pick(candidates, mean, root, drawn, self.batch, rounds)
+        chosen = sampling.reshape(-1, *(1,) * (picks.ndim - 1))
+        return np.where(chosen, picks, others)
+
+    def _sums(self, arms: Array, offered: Indices) -> Array:
+        """Return what `Repeats.add` compares, shape (R, B)."""
+        each = (arms @ self._repeats.direction)[..., None]
+        sums: Array = gathered(each, offered[:, :COMPARED])[..., 0].sum(-1)
+        return sums
 
     def observe(self, x: Array) -> None:
         """Update the model with the features (..., d) of the last pick."""
@@ -99,18 +141,28 @@ class Learner:
         count = offered.shape[1]
         if self.model.moves:
             return self._one_by_one(gathered(arms, offered))
+        if self._sampling is not None and self.in_batch < COMPARED:
+            self._repeats.add(self._sums(arms, offered))
+        sampling = self._sampling is not None and bool(self._repeats.sampling.any())
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
         in_batch = (self._length or count) * offered.shape[-1]
-        if isinstance(self.exploration, ByScore) and arms.shape[1] <= in_batch:
+        base = self._base
+        if isinstance(base, ByScore) and not sampling and arms.shape[1] <= in_batch:
             if self._scores is None:
-                self._scores = self.exploration.scores(arms, mean, root)
+                self._scores = base.scores(arms, mean, root)
             picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
             return picks
-        noise = self.draws.noise(self.exploration, count, self.dimension)
         mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
-        return self.exploration.pick(gathered(arms, offered), mean, root, noise, self.batch, rounds)
+        candidates = gathered(arms, offered)
+        return self._pick(
+            candidates,
+            mean,
+            root,
+            lambda rule: self.draws.noise(rule, count, self.dimension),
+            rounds,
+        )
 
     def _one_by_one(self, candidates: Array) -> Indices:
         picks = np.empty(candidates.shape[:2], dtype=np.int64)
@@ -136,9 +188,11 @@ class Learner:
         self.growth = 0.0
         self._length = self.schedule.length(self.batch)
         self._scores = None
+        self._repeats.end()
 
     def _noise(self) -> Noise:
-        if self._silent:
+        sampling = self._sampling is not None and self._repeats.sampling.any()
+        if not (self._base.normals or self._base.uniforms or sampling):
             return self._nothing
         if self._next == len(self._ahead):
             if self.draws.live:
@@ -164,6 +218,7 @@ class Learner:
             "draws": self._before,
             "drawn": len(self._ahead),
             "next": self._next,
+            "repeats": self._repeats.state(),
         }
 
     def resume(self, progress: dict[str, Any]) -> None:
@@ -173,6 +228,8 @@ class Learner:
         self.draws.load(progress["draws"])
         self._before = progress["draws"]
         self._next = progress["next"]
+        # an agent saved before this was recorded continues with its base rule
+        self._repeats.load(progress.get("repeats", [0.0, 0.0, 0, None]))
         if progress["drawn"]:
             self._draw_ahead()
 

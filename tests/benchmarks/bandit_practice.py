@@ -8,6 +8,7 @@ import numpy as np
 
 import bandits
 from bandits import Options
+from tests.plain_arms import PlainArms
 
 Row = tuple[str, float, str, float | None]
 """Name, value, unit and upper limit of a figure."""
@@ -66,6 +67,57 @@ def off_policy(replicates: int = 500) -> Iterator[Row]:
             yield f"{name}, n={n}: width over Bernstein", ratio, "", 1.0
 
 
+def _successive_elimination(means: Any, rounds: int, epsilon: float, rng: Any) -> float:
+    """Return the regret of one run of Sajed and Sheffet (2019), epsilon-DP, with beta = 1 / T.
+
+    In epoch e all remaining arms are pulled R times; their means get Laplace noise 1 / (R epsilon).
+    """
+    alive, left, regret, epoch = np.arange(len(means)), rounds, 0.0, 0
+    while left:
+        epoch += 1
+        gap, arms = 0.5**epoch, len(alive)
+        log = math.log(8 * arms * epoch**2 * rounds)
+        log_noise = math.log(4 * arms * epoch**2 * rounds)
+        pulls = math.ceil(max(32 * log / gap**2, 8 * log_noise / (epsilon * gap))) + 1
+        played = np.full(arms, pulls)
+        if arms == 1 or arms * pulls > left:  # the last epoch is cut, arms in turn
+            played = left // arms + (np.arange(arms) < left % arms)
+        regret += float(((means.max() - means[alive]) * played).sum())
+        left -= int(played.sum())
+        estimate = rng.binomial(pulls, means[alive]) / pulls
+        estimate += rng.laplace(0, 1 / (pulls * epsilon), arms)
+        reach = 2 * math.sqrt(log / (2 * pulls)) + 2 * log_noise / (pulls * epsilon)
+        alive = alive[estimate >= estimate.max() - reach]
+    return regret
+
+
+def plain_arms(replicates: int = 96) -> Iterator[Row]:
+    """Yield the regret of plain arms after 10,000 rounds at epsilon 1."""
+    for arms, limit in ((5, 120.0), (20, 300.0), (100, None)):
+        options: dict[str, Any] = {"dimension": arms, "rounds": 10_000}
+        private = options | {"epsilon": 1.0, "delta": 1e-5}
+        algorithms = {
+            "PrivateUCB": bandits.PrivateUCB(**private),
+            "AdaPrivateUCB": bandits.AdaPrivateUCB(**private),
+            "CoreSetElimination": bandits.CoreSetElimination(**private),
+            "LinUCB": bandits.LinUCB(**options),
+        }
+        if arms == 100:  # updates of A in every round are slow
+            algorithms = {"PrivateUCB": algorithms["PrivateUCB"]}
+        world = PlainArms(dimension=arms)
+        found = bandits.simulate(algorithms, world, replicates=replicates, seed=1, points=1)
+        for name, (mean, error) in found.last().items():
+            most = limit if name == "PrivateUCB" else None
+            yield f"{arms} plain arms: {name}, s.e. {error:.0f}", mean, "", most
+        rng = np.random.default_rng(1)
+        means = rng.random((replicates, arms))
+        rivals = [_successive_elimination(each, 10_000, 1.0, rng) for each in means]
+        error = np.std(rivals) / math.sqrt(replicates)
+        name = f"{arms} plain arms: Sajed and Sheffet, pure DP, s.e. {error:.0f}"
+        yield name, float(np.mean(rivals)), "", None
+
+
 def figures() -> Iterator[Row]:
     """Yield all figures."""
     yield from off_policy()
+    yield from plain_arms()
