@@ -40,8 +40,12 @@ class Learner:
         Random numbers for the exploration.
     dimension
         Feature dimension d.
+    grace
+        Rounds between the end of a batch and its release.
     batch, rounds, in_batch
-        Numbers of closed batches, started rounds, and rounds of the open batch.
+        Numbers of ended batches, started rounds, and rounds of the open batch.
+    waiting
+        For each batch that ended but was not released, its rounds and the round of its release.
     growth
         Growth of log det A in the open batch, if the schedule uses it.
     """
@@ -52,12 +56,14 @@ class Learner:
     schedule: Schedule
     draws: Draws
     dimension: int
+    grace: int = 0
     batch: int = 0
     rounds: int = 0
     in_batch: int = 0
     growth: float = 0.0
 
     def __post_init__(self) -> None:
+        self.waiting: list[tuple[int, int]] = []
         rule = self.exploration
         self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
@@ -79,8 +85,26 @@ class Learner:
 
     @property
     def left(self) -> int | None:
-        """Rounds until the open batch ends; None if that depends on the features."""
-        return None if self._length is None else self._length - self.in_batch
+        """Rounds until a batch ends or is due; None if that depends on the features."""
+        if self._length is None:
+            return None
+        left = self._length - self.in_batch
+        return min(left, self.waiting[0][1] - self.rounds) if self.waiting else left
+
+    @property
+    def due(self) -> bool:
+        """Whether the oldest batch that ended must be released."""
+        return bool(self.waiting) and self.rounds >= self.waiting[0][1]
+
+    @property
+    def unreleased(self) -> int:
+        """Number of rounds whose batch was not released."""
+        return self.in_batch + sum(rounds for rounds, _ in self.waiting)
+
+    @property
+    def learned(self) -> int:
+        """Number of released batches that the model includes."""
+        return self.batch - len(self.waiting)
 
     def choose(self, candidates: Array) -> Indices:
         """Return the picks of one round from features (n, d), or (R, n, d) with the replicate axis.
@@ -173,21 +197,29 @@ class Learner:
         return picks
 
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
-        """Release the open batch and update the model with the release.
+        """Release the oldest batch, ending the open one if none waits, and update the model.
 
         Features are (..., B, d), centered rewards (..., B), and users (..., B), given only for
         user-level privacy.
         """
+        if not self.waiting:
+            self.turn()
         self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
+        """Update the model with the release of the oldest batch."""
         self.model.close(features, prefix)
+        self.waiting.pop(0)
+        self._scores = None
+
+    def turn(self) -> None:
+        """End the open batch, which is released after the grace period."""
+        self.waiting.append((self.in_batch, self.rounds + self.grace))
         self.batch += 1
         self.in_batch = 0
         self.growth = 0.0
         self._length = self.schedule.length(self.batch)
-        self._scores = None
         self._repeats.end()
 
     def _noise(self) -> Noise:
@@ -219,12 +251,14 @@ class Learner:
             "drawn": len(self._ahead),
             "next": self._next,
             "repeats": self._repeats.state(),
+            "waiting": self.waiting,
         }
 
     def resume(self, progress: dict[str, Any]) -> None:
         for name in ("batch", "rounds", "in_batch", "growth"):
             setattr(self, name, progress[name])
         self._length = self.schedule.length(self.batch)
+        self.waiting = [(rounds, due) for rounds, due in progress.get("waiting", [])]
         self.draws.load(progress["draws"])
         self._before = progress["draws"]
         self._next = progress["next"]

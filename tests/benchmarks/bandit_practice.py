@@ -1,5 +1,6 @@
 """Figures of `acceptance.py bandit-practice`: goals of a recommender in production."""
 
+import heapq
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -117,7 +118,48 @@ def plain_arms(replicates: int = 96) -> Iterator[Row]:
         yield name, float(np.mean(rivals)), "", None
 
 
+def _delayed(delay: float, seed: int, **options: Any) -> float:
+    """Return the regret of a live agent whose rewards arrive after exponential delays."""
+    rounds, rng = 20_000, np.random.default_rng([seed, 7])
+    x = rng.standard_normal((rounds, 20, 12))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    theta = rng.standard_normal(12)
+    means = 1 / (1 + np.exp(-x @ (2 * theta / np.linalg.norm(theta))))
+    luck, wait = rng.random(rounds), delay * rng.exponential(1.0, rounds)
+    algorithm = bandits.PrivateUCB(dimension=12, rounds=rounds, epsilon=2.0, delta=1e-5, **options)
+    agent = algorithm.start(simulation=True, seed=seed)
+    arriving: list[tuple[float, Any, float]] = []
+    regret = 0.0
+    for t in range(rounds):
+        while arriving and arriving[0][0] <= t:
+            _, ticket, reward = heapq.heappop(arriving)
+            agent.update(ticket, reward)
+        ticket = agent.select(x[t])
+        mean = means[t, ticket.action]
+        regret += means[t].max() - mean
+        heapq.heappush(arriving, (t + wait[t], ticket, float(luck[t] < mean)))
+    return float(regret)
+
+
+def late_rewards(replicates: int = 4) -> Iterator[Row]:
+    """Yield the regret with delayed rewards, 20 candidates, d = 12, epsilon 2, 20,000 rounds."""
+    base = 0.0
+    late: dict[str, Any] = {"late": "next"}
+    for name, options, limits in (
+        ("late='drop'", {}, (None, None, None)),
+        ("late='next'", late, (None, 150 / 129, 350 / 129)),
+        ("late='next', grace=100", late | {"grace": 100}, (None, 150 / 129, 350 / 129)),
+    ):
+        for delay, limit in zip((0, 100, 1000), limits, strict=True):
+            each = [_delayed(delay, seed, **options) for seed in range(replicates)]
+            regret = float(np.mean(each))
+            base = base or regret
+            yield f"mean delay {delay}, {name}: regret", regret, "", None
+            yield f"mean delay {delay}, {name}: over no delay", regret / base, "", limit
+
+
 def figures() -> Iterator[Row]:
     """Yield all figures."""
+    yield from late_rewards()
     yield from off_policy()
     yield from plain_arms()
