@@ -224,6 +224,7 @@ class Repeats:
     def __init__(self, lead: tuple[int, ...], dimension: int) -> None:
         self.direction = np.cos(np.arange(1.0, dimension + 1))
         self.sampling = np.ones(lead, dtype=bool)
+        self.any = True
         self.same = np.zeros(lead, dtype=np.int64)
         self.compared = 0
         self.last = np.full(lead, np.nan)
@@ -240,7 +241,8 @@ class Repeats:
     def end(self) -> None:
         """End a batch; a batch of one round leaves the decision unchanged."""
         if self.compared > 1:
-            self.sampling = 2 * self.same >= self.compared - 1
+            self.sampling = np.asarray(2 * self.same >= self.compared - 1)
+            self.any = bool(self.sampling.any())
         self.same, self.compared = np.zeros_like(self.same), 0
         self.last = np.full_like(self.last, np.nan)
 
@@ -256,6 +258,7 @@ class Repeats:
     def load(self, state: list[float | None]) -> None:
         sampling, same, compared, last = state
         self.sampling, self.same = np.array(bool(sampling)), np.array(int(same or 0))
+        self.any = bool(sampling)
         self.compared, self.last = int(compared or 0), np.array(np.nan if last is None else last)
 
 

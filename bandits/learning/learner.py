@@ -112,7 +112,7 @@ class Learner:
         Pass the features of the picks to `observe`.
         """
         self.rounds += 1
-        if self._sampling is not None:
+        if self._sampling is not None and self.in_batch < COMPARED:
             self._repeats.add((candidates @ self._repeats.direction).sum(-1)[..., None])
         return self._pick(
             candidates, self.model.mean, self.model.root, lambda _: self._noise(), self.rounds
@@ -127,11 +127,11 @@ class Learner:
         rounds: Rounds,
     ) -> Indices:
         """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
-        sampling = self._repeats.sampling
-        if self._sampling is None or not sampling.any():
+        if self._sampling is None or not self._repeats.any:
             return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
         drawn = noise(self.exploration)
         picks = self._sampling.pick(candidates, mean, root, drawn, self.batch, rounds)
+        sampling = self._repeats.sampling
         if sampling.all():
             return picks
         others = self._base.pick(candidates, mean, root, drawn, self.batch, rounds)
@@ -167,7 +167,7 @@ class Learner:
             return self._one_by_one(gathered(arms, offered))
         if self._sampling is not None and self.in_batch < COMPARED:
             self._repeats.add(self._sums(arms, offered))
-        sampling = self._sampling is not None and bool(self._repeats.sampling.any())
+        sampling = self._sampling is not None and self._repeats.any
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
@@ -223,7 +223,7 @@ class Learner:
         self._repeats.end()
 
     def _noise(self) -> Noise:
-        sampling = self._sampling is not None and self._repeats.sampling.any()
+        sampling = self._sampling is not None and self._repeats.any
         if not (self._base.normals or self._base.uniforms or sampling):
             return self._nothing
         if self._next == len(self._ahead):
