@@ -104,6 +104,9 @@ class Private(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.epsilon == math.inf:
+            remedy = "Use LinUCB or LinTS, which have no privacy."
+            raise ValueError(checks.expected("epsilon", self.epsilon, "finite", remedy))
         if self.relation not in RELATIONS:
             remedy = "Rounds are public, so choose a relation that changes only a reward."
             raise ValueError(

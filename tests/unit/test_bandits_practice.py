@@ -274,3 +274,8 @@ def test_bad_values_for_late_rewards_are_refused():
             small(**{name: value})
     with pytest.raises(TypeError, match=r"^Expected public_arrivals"):
         small(public_arrivals=1)
+
+
+def test_an_infinite_epsilon_names_the_algorithms_without_privacy():
+    with pytest.raises(ValueError, match=r"^Expected epsilon=inf to be finite\. Use LinUCB"):
+        small(epsilon=float("inf"))
