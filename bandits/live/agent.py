@@ -265,7 +265,8 @@ class Agent:
             remedy = "Rebuild stored tickets with Ticket(*values)."
             shown = type(ticket).__name__
             raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
-        value, kind = self._range.centered(reward), self._range.outside(reward)
+        value = self._range.centered(reward)
+        kind = self.algorithm.reward_range.outside(reward)
         number = int(ticket.round)
         key, lock = ticket.key, self._lock
         lock.acquire()
