@@ -145,9 +145,9 @@ class Agent:
 
     @property
     def sensitive_counts(self) -> dict[str, int]:
-        """Counts of rewards, for the operator: ``"late"``, ``"missing"`` and ``"clipped"``.
+        """The numbers of ``"late"``, ``"missing"`` and ``"clipped"`` rewards, for the operator.
 
-        They are as sensitive as the rewards: the guarantee does not cover them. A late reward
+        They are as sensitive as the rewards, because the guarantee does not cover them. A late reward
         arrived after the release of its batch, and a missing one is None or NaN.
         """
         with self._lock:
