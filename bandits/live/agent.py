@@ -147,8 +147,8 @@ class Agent:
     def sensitive_counts(self) -> dict[str, int]:
         """The numbers of ``"late"``, ``"missing"`` and ``"clipped"`` rewards, for the operator.
 
-        They are as sensitive as the rewards, because the guarantee does not cover them. A late reward
-        arrived after the release of its batch, and a missing one is None or NaN.
+        They are as sensitive as the rewards, because the guarantee does not cover them. A late
+        reward arrived after the release of its batch, and a missing one is None or NaN.
         """
         with self._lock:
             return dict(self._counts)
