@@ -37,11 +37,19 @@ if TYPE_CHECKING:
         load_movielens,
         load_open_bandit,
     )
-    from bandits.offline.environments import Environment, RankDeficient, Replay, Synthetic
+    from bandits.offline.environments import (
+        Block,
+        Environment,
+        RankDeficient,
+        Replay,
+        Synthetic,
+        World,
+    )
     from bandits.offline.evaluation import Estimate, doubly_robust, ips, replay, snips
     from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
     from bandits.offline.intervals import Options, Privacy
     from bandits.offline.propensities import Propensities, thompson_propensities
+    from bandits.offline.reward_models import FittedRewards, fit_rewards
     from bandits.offline.simulation import Simulation, simulate
 
 __all__ = [
@@ -56,10 +64,12 @@ __all__ = [
     "Agent",
     "Algorithm",
     "BanditLog",
+    "Block",
     "CoreSetElimination",
     "DataUnavailable",
     "Environment",
     "Estimate",
+    "FittedRewards",
     "ItemFeatures",
     "LinTS",
     "LinUCB",
@@ -77,8 +87,10 @@ __all__ = [
     "Simulation",
     "Synthetic",
     "Ticket",
+    "World",
     "algorithm_from_json",
     "doubly_robust",
+    "fit_rewards",
     "ips",
     "load_jester",
     "load_movielens",
@@ -105,11 +117,12 @@ _HOMES = {
     "live.tickets": "Ticket",
     "offline.datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens "
     "load_open_bandit",
-    "offline.environments": "Environment RankDeficient Replay Synthetic",
+    "offline.environments": "Block Environment RankDeficient Replay Synthetic World",
     "offline.evaluation": "Estimate doubly_robust ips replay snips",
     "offline.features": "ItemFeatures private_svd_features svd_features",
     "offline.intervals": "Options Privacy",
     "offline.propensities": "Propensities thompson_propensities",
+    "offline.reward_models": "FittedRewards fit_rewards",
     "offline.simulation": "Simulation simulate",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

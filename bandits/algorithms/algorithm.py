@@ -24,7 +24,7 @@ from bandits.checks import Array
 from bandits.learning.exploration import Draws, Exploration
 from bandits.learning.learner import Learner
 from bandits.learning.linear_model import Model
-from bandits.learning.rewards import MARGIN, Channel, Range
+from bandits.learning.rewards import MARGIN, Channel, Range, Waits
 from bandits.learning.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -164,7 +164,13 @@ class Algorithm(ABC):
             schedule=self.schedule,
             draws=Draws(seeds),
             dimension=self.features,
+            grace=self.waits.grace,
         )
+
+    @property
+    def waits(self) -> Waits:
+        """How the algorithm treats rewards that arrive late."""
+        return Waits()
 
     def start(self, *, simulation: bool = False, seed: int | None = None) -> "Agent":
         """Return a live agent.

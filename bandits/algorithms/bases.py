@@ -104,6 +104,9 @@ class Private(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.epsilon == math.inf:
+            remedy = "Use LinUCB or LinTS, which have no privacy."
+            raise ValueError(checks.expected("epsilon", self.epsilon, "finite", remedy))
         if self.relation not in RELATIONS:
             remedy = "Rounds are public, so choose a relation that changes only a reward."
             raise ValueError(
@@ -209,7 +212,9 @@ class Private(Algorithm):
         noise, so sums above 2^26 noise scales, from batches of over 10^8 rounds, are clamped.
         """
         longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
-        rounds = self.rounds if longest is None else min(longest, self.rounds)
+        if longest is None or self.waits.joins:  # any batch can get all late rewards
+            longest = self.rounds
+        rounds = min(longest, self.rounds)
         reach = rounds * max(self.clip_norm, self.reward_range.clip_norm)
         noise = self.noise_multiplier * self.clip_norm
         step = min(max(noise * 2**-31, reach * 2**-42), noise * 2**-16)

@@ -6,15 +6,16 @@ package.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from bandits import checks
 from bandits.algorithms.bases import Noise, NonPrivate, Private
-from bandits.learning.exploration import Exploration, Greedy, Thompson, UpperConfidence
+from bandits.learning.exploration import Exploration, Greedy, Repeating, Thompson, UpperConfidence
 from bandits.learning.linear_model import Model
 from bandits.learning.posterior import Estimator, NoiseAware
-from bandits.learning.rewards import Range
+from bandits.learning.rewards import Range, Waits
 from bandits.learning.schedules import Geometric, Schedule
 
 
@@ -77,6 +78,15 @@ class _Ours(Private):
         Prior variance of a coefficient; None estimates it from the releases.
     reward_variance
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
+    grace
+        Rounds between the end of a batch and its release, so that its rewards can arrive; public.
+        The rounds in between belong to later batches.
+    late
+        A reward that arrives after the release of its batch: ``"drop"`` drops it, ``"next"`` adds
+        it to the batch that is open at its arrival, for up to 65,536 rounds.
+    public_arrivals
+        Whether the times at which rewards arrive are public. If not, ``late="next"`` under
+        ``REPLACE_ONE`` charges two clip norms, as a reward may move between two batches.
     """
 
     noise: Noise = "optimized"
@@ -85,6 +95,9 @@ class _Ours(Private):
     estimator: Estimator = "all"
     prior_variance: float | None = None
     reward_variance: float | None = None
+    grace: int = 0
+    late: Literal["drop", "next"] = "drop"
+    public_arrivals: bool = False
 
     def __post_init__(self) -> None:
         remedy = "Pass a variance, or None."
@@ -94,6 +107,13 @@ class _Ours(Private):
         if self.estimator not in ("prefix", "all"):
             rule = "'prefix' or 'all'"
             raise ValueError(checks.expected("estimator", self.estimator, rule, "Choose one."))
+        remedy = "Pass a number of rounds."
+        checks.count("grace", self.grace, remedy, at_least=0, at_most=10**6)
+        if self.late not in ("drop", "next"):
+            raise ValueError(checks.expected("late", self.late, "'drop' or 'next'", "Choose one."))
+        if not isinstance(self.public_arrivals, bool):
+            shown, remedy = self.public_arrivals, "Pass True only if arrival times are public."
+            raise TypeError(checks.expected("public_arrivals", shown, "True or False", remedy))
         super().__post_init__()
         if self.estimator == "all":
             remedy = "Pass estimator='prefix'."
@@ -109,6 +129,17 @@ class _Ours(Private):
     @cached_property
     def constant(self) -> float | None:
         return 0.25 if self.bias is None and self.center is None else self.bias
+
+    @property
+    def waits(self) -> Waits:
+        return Waits(self.grace, self.late == "next")
+
+    @property
+    def replace_distance(self) -> float:
+        # If the arrival may change too, s x leaves batch j and s' x enters batch k. The columns of
+        # the factorization have norms <= 1, so this moves the releases by at most |s| + |s'|.
+        moves = self.late == "next" and not self.public_arrivals
+        return 2.0 if moves else super().replace_distance
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -140,8 +171,9 @@ class _Ours(Private):
 class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
-    With changing candidates, ``width=0`` performs as well. If every round offers the same few
-    candidates, ``width=0`` may keep selecting one of them.
+    With changing candidates, ``width=0`` performs as well. While rounds repeat the same candidates,
+    it samples from the posterior instead, with scale 0.7: bounds would select one candidate in all
+    rounds of a batch.
 
     Parameters
     ----------
@@ -163,7 +195,7 @@ class PrivateUCB(_Ours):
 
     @property
     def exploration(self) -> Exploration:
-        return UpperConfidence(self.width) if self.width else Greedy()
+        return Repeating(UpperConfidence(self.width) if self.width else Greedy())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +205,13 @@ class PrivateThompson(_Ours):
     Parameters
     ----------
     scale
-        v > 0; theta is sampled from N(mean, v^2 covariance).
+        v > 0; theta is sampled from N(mean, v^2 covariance). While rounds repeat the same
+        candidates, v is at least 0.7.
     """
 
     scale: float = 0.1
 
     @property
     def exploration(self) -> Exploration:
-        return Thompson(self.scale)
+        rule = Thompson(self.scale)
+        return Repeating(rule, max(self.scale, 0.7))

@@ -61,10 +61,11 @@ def table(setup: Setup) -> Table:
         ("The target is the mean over the logged contexts. dr uses the logging policy's model."),
         (
             f"clipped: weights up to {_CLIP:g}. private: epsilon = 1, delta = 1e-5 for a round's "
-            "reward. With clipped weights, ips and dr and their intervals estimate the clipped "
-            "mean. replay assumes a uniform logging policy; this one is not uniform."
+            "reward. With clipped weights, ips and dr estimate the clipped mean; their intervals "
+            "are of the policy's value. replay assumes a uniform logging policy; this one is not "
+            "uniform."
         ),
-        ("Intervals at 95 %. For private estimates, bernstein is Hoeffding including the noise."),
+        ("Intervals at 95 %. For private estimates, interval is Hoeffding including the noise."),
     )
     return Table("off-policy", "Off-policy evaluation", choices, tuple(rows))
 
@@ -137,7 +138,7 @@ def _rows(name: str, pairs: list[tuple[Estimate, float]]) -> list[Row]:
             float(squares.std(ddof=1) / math.sqrt(count) / (2 * root)),
         ),
     ]
-    for kind in ("bootstrap", "bernstein"):
+    for kind in ("bootstrap", "interval"):
         intervals = [getattr(estimate, kind) for estimate, _ in pairs]
         if None not in intervals:
             inside = [

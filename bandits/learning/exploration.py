@@ -180,6 +180,93 @@ class Forced:
         return np.where(forced, any_arm, picked)
 
 
+@dataclass(frozen=True)
+class Repeating:
+    """`base`, or Thompson sampling in batches whose rounds repeat one set of candidates.
+
+    A deterministic rule plays one arm in all rounds of such a batch, and contexts do not vary, so
+    exploration must be random. The learner decides for each batch: in the first one it samples, in
+    a later one if most of the previous batch's first rounds had the candidates of the round before.
+
+    Parameters
+    ----------
+    base
+        Rule for candidates that change.
+    scale
+        v of Thompson sampling; a smaller value may lock on to a wrong arm.
+    """
+
+    base: Exploration
+    scale: float = 0.7
+    normals = True
+
+    @property
+    def uniforms(self) -> int:
+        return self.base.uniforms
+
+    @property
+    def sampling(self) -> Exploration:
+        """The rule for repeated candidates."""
+        return Thompson(self.scale)
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
+    ) -> Indices:
+        return self.base.pick(candidates, mean, root, noise, batch, rounds)
+
+
+class Repeats:
+    """Whether each replicate samples, decided by comparing the first rounds of a batch.
+
+    Candidates are public, and so is the decision.
+    """
+
+    def __init__(self, lead: tuple[int, ...], dimension: int) -> None:
+        self.direction = np.cos(np.arange(1.0, dimension + 1))
+        self.sampling = np.ones(lead, dtype=bool)
+        self.any = True
+        self.same = np.zeros(lead, dtype=np.int64)
+        self.compared = 0
+        self.last = np.full(lead, np.nan)
+
+    def add(self, sums: Array) -> None:
+        """Compare rounds, given the sum of x'direction over candidates, shape (..., B)."""
+        sums = sums[..., : COMPARED - self.compared]
+        if sums.shape[-1]:
+            before = np.concatenate((self.last[..., None], sums[..., :-1]), axis=-1)
+            self.same += (np.abs(sums - before) <= _SAME).sum(-1)
+            self.last = sums[..., -1]
+            self.compared += sums.shape[-1]
+
+    def end(self) -> None:
+        """End a batch; a batch of one round leaves the decision unchanged."""
+        if self.compared > 1:
+            self.sampling = np.asarray(2 * self.same >= self.compared - 1)
+            self.any = bool(self.sampling.any())
+        self.same, self.compared = np.zeros_like(self.same), 0
+        self.last = np.full_like(self.last, np.nan)
+
+    def state(self) -> list[float | None]:
+        last = float(self.last)
+        return [
+            float(self.sampling),
+            float(self.same),
+            self.compared,
+            None if np.isnan(last) else last,
+        ]
+
+    def load(self, state: list[float | None]) -> None:
+        sampling, same, compared, last = state
+        self.sampling, self.same = np.array(bool(sampling)), np.array(int(same or 0))
+        self.any = bool(sampling)
+        self.compared, self.last = int(compared or 0), np.array(np.nan if last is None else last)
+
+
+COMPARED = 16
+"""Number of rounds of a batch that are compared."""
+_SAME = 1e-9
+
+
 def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
     """Return the stacked samples of several generators, shape (len(draws), *shape)."""
     out = np.empty((len(draws), *shape))

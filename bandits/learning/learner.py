@@ -3,13 +3,23 @@
 Live agents run it one round at a time, simulations run many replicates by rounds or batches.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bandits.checks import Array, Indices
-from bandits.learning.exploration import ByScore, Draws, Exploration, Noise
+from bandits.learning.exploration import (
+    COMPARED,
+    ByScore,
+    Draws,
+    Exploration,
+    Noise,
+    Repeating,
+    Repeats,
+    Rounds,
+)
 from bandits.learning.linear_model import Model
 from bandits.learning.rewards import Channel
 from bandits.learning.schedules import Schedule
@@ -30,8 +40,12 @@ class Learner:
         Random numbers for the exploration.
     dimension
         Feature dimension d.
+    grace
+        Rounds between the end of a batch and its release.
     batch, rounds, in_batch
-        Numbers of closed batches, started rounds, and rounds of the open batch.
+        Numbers of ended batches, started rounds, and rounds of the open batch.
+    waiting
+        For each batch that ended but was not released, its rounds and the round of its release.
     growth
         Growth of log det A in the open batch, if the schedule uses it.
     """
@@ -42,13 +56,19 @@ class Learner:
     schedule: Schedule
     draws: Draws
     dimension: int
+    grace: int = 0
     batch: int = 0
     rounds: int = 0
     in_batch: int = 0
     growth: float = 0.0
 
     def __post_init__(self) -> None:
-        self._silent = not self.exploration.normals and not self.exploration.uniforms
+        self.waiting: list[tuple[int, int]] = []
+        rule = self.exploration
+        self._base = rule.base if isinstance(rule, Repeating) else rule
+        self._sampling = rule.sampling if isinstance(rule, Repeating) else None
+        lead = () if self.draws.live else (len(self.draws.generators[0]),)
+        self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
         self._measured = not self.schedule.lockstep
         self._length = self.schedule.length(self.batch)
@@ -65,8 +85,26 @@ class Learner:
 
     @property
     def left(self) -> int | None:
-        """Rounds until the open batch ends; None if that depends on the features."""
-        return None if self._length is None else self._length - self.in_batch
+        """Rounds until a batch ends or is due; None if that depends on the features."""
+        if self._length is None:
+            return None
+        left = self._length - self.in_batch
+        return min(left, self.waiting[0][1] - self.rounds) if self.waiting else left
+
+    @property
+    def due(self) -> bool:
+        """Whether the oldest batch that ended must be released."""
+        return bool(self.waiting) and self.rounds >= self.waiting[0][1]
+
+    @property
+    def unreleased(self) -> int:
+        """Number of rounds whose batch was not released."""
+        return self.in_batch + sum(rounds for rounds, _ in self.waiting)
+
+    @property
+    def learned(self) -> int:
+        """Number of released batches that the model includes."""
+        return self.batch - len(self.waiting)
 
     def choose(self, candidates: Array) -> Indices:
         """Return the picks of one round from features (n, d), or (R, n, d) with the replicate axis.
@@ -74,9 +112,37 @@ class Learner:
         Pass the features of the picks to `observe`.
         """
         self.rounds += 1
-        return self.exploration.pick(
-            candidates, self.model.mean, self.model.root, self._noise(), self.batch, self.rounds
+        if self._sampling is not None and self.in_batch < COMPARED:
+            self._repeats.add((candidates @ self._repeats.direction).sum(-1)[..., None])
+        return self._pick(
+            candidates, self.model.mean, self.model.root, lambda _: self._noise(), self.rounds
         )
+
+    def _pick(
+        self,
+        candidates: Array,
+        mean: Array,
+        root: Array,
+        noise: Callable[[Exploration], Noise],
+        rounds: Rounds,
+    ) -> Indices:
+        """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
+        if self._sampling is None or not self._repeats.any:
+            return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
+        drawn = noise(self.exploration)
+        picks = self._sampling.pick(candidates, mean, root, drawn, self.batch, rounds)
+        sampling = self._repeats.sampling
+        if sampling.all():
+            return picks
+        others = self._base.pick(candidates, mean, root, drawn, self.batch, rounds)
+        chosen = sampling.reshape(-1, *(1,) * (picks.ndim - 1))
+        return np.where(chosen, picks, others)
+
+    def _sums(self, arms: Array, offered: Indices) -> Array:
+        """Return what `Repeats.add` compares, shape (R, B)."""
+        each = (arms @ self._repeats.direction)[..., None]
+        sums: Array = gathered(each, offered[:, :COMPARED])[..., 0].sum(-1)
+        return sums
 
     def observe(self, x: Array) -> None:
         """Update the model with the features (..., d) of the last pick."""
@@ -99,18 +165,28 @@ class Learner:
         count = offered.shape[1]
         if self.model.moves:
             return self._one_by_one(gathered(arms, offered))
+        if self._sampling is not None and self.in_batch < COMPARED:
+            self._repeats.add(self._sums(arms, offered))
+        sampling = self._sampling is not None and self._repeats.any
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
         in_batch = (self._length or count) * offered.shape[-1]
-        if isinstance(self.exploration, ByScore) and arms.shape[1] <= in_batch:
+        base = self._base
+        if isinstance(base, ByScore) and not sampling and arms.shape[1] <= in_batch:
             if self._scores is None:
-                self._scores = self.exploration.scores(arms, mean, root)
+                self._scores = base.scores(arms, mean, root)
             picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
             return picks
-        noise = self.draws.noise(self.exploration, count, self.dimension)
         mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
-        return self.exploration.pick(gathered(arms, offered), mean, root, noise, self.batch, rounds)
+        candidates = gathered(arms, offered)
+        return self._pick(
+            candidates,
+            mean,
+            root,
+            lambda rule: self.draws.noise(rule, count, self.dimension),
+            rounds,
+        )
 
     def _one_by_one(self, candidates: Array) -> Indices:
         picks = np.empty(candidates.shape[:2], dtype=np.int64)
@@ -121,24 +197,34 @@ class Learner:
         return picks
 
     def close(self, features: Array, rewards: Array, users: Any = None) -> None:
-        """Release the open batch and update the model with the release.
+        """Release the oldest batch, ending the open one if none waits, and update the model.
 
         Features are (..., B, d), centered rewards (..., B), and users (..., B), given only for
         user-level privacy.
         """
+        if not self.waiting:
+            self.turn()
         self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
     def learn(self, features: Array, prefix: Array) -> None:
+        """Update the model with the release of the oldest batch."""
         self.model.close(features, prefix)
+        self.waiting.pop(0)
+        self._scores = None
+
+    def turn(self) -> None:
+        """End the open batch, which is released after the grace period."""
+        self.waiting.append((self.in_batch, self.rounds + self.grace))
         self.batch += 1
         self.in_batch = 0
         self.growth = 0.0
         self._length = self.schedule.length(self.batch)
-        self._scores = None
+        self._repeats.end()
 
     def _noise(self) -> Noise:
-        if self._silent:
+        sampling = self._sampling is not None and self._repeats.any
+        if not (self._base.normals or self._base.uniforms or sampling):
             return self._nothing
         if self._next == len(self._ahead):
             if self.draws.live:
@@ -164,15 +250,20 @@ class Learner:
             "draws": self._before,
             "drawn": len(self._ahead),
             "next": self._next,
+            "repeats": self._repeats.state(),
+            "waiting": self.waiting,
         }
 
     def resume(self, progress: dict[str, Any]) -> None:
         for name in ("batch", "rounds", "in_batch", "growth"):
             setattr(self, name, progress[name])
         self._length = self.schedule.length(self.batch)
+        self.waiting = [(rounds, due) for rounds, due in progress.get("waiting", [])]
         self.draws.load(progress["draws"])
         self._before = progress["draws"]
         self._next = progress["next"]
+        # an agent saved before this was recorded continues with its base rule
+        self._repeats.load(progress.get("repeats", [0.0, 0.0, 0, None]))
         if progress["drawn"]:
             self._draw_ahead()
 

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,15 @@ SIMULATION_ONLY = "simulation only: this noise is reproducible and gives no priv
 REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
 REPLACE_SPECIAL = dp.NeighboringRelation.REPLACE_SPECIAL
 RELATIONS = (REPLACE_ONE, REPLACE_SPECIAL)
+
+
+class Waits(NamedTuple):
+    """How an algorithm treats rewards that arrive late."""
+
+    grace: int = 0
+    """Rounds between the end of a batch and its release."""
+    joins: bool = False
+    """Whether a reward joins the batch open at its arrival if its own was released."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,13 @@ class Range:
         if math.isnan(value):
             return 0.0
         return (self.low if value < self.low else self.high) - self.center
+
+    def outside(self, reward: Any) -> str | None:
+        """Return "clipped" or "missing" for a reward that is one of these, else None."""
+        value = _number(reward)
+        if self.low <= value <= self.high:
+            return None
+        return "missing" if math.isnan(value) else "clipped"
 
     def centered_all(self, rewards: Array) -> Array:
         """Return an array of rewards, clipped and centered; NaN becomes 0."""

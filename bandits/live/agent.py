@@ -25,7 +25,7 @@ from bandits.live import checkpoint
 from bandits.live.tickets import Missed, Ticket, is_ticket
 
 _MOST_LATE = 2**16
-"""Maximum number of rounds that wait for a late reward, without privacy."""
+"""Number of the latest rounds that can still get a late reward."""
 
 
 class _Forked:
@@ -89,7 +89,8 @@ class Agent:
         self._learner = learner
         self._range = algorithm.reward_range
         self._by_user = learner.channel.by_user
-        self._late_counts = not learner.channel.private
+        self._joins = algorithm.waits.joins
+        self._late_counts = self._joins or not learner.channel.private
         self._key = secrets.token_hex(8)
         self._pending: dict[int, str] = {}  # tickets of the open batch
         self._missed = Missed()
@@ -100,7 +101,10 @@ class Agent:
         self._users: list[User] = []
         self._same: dict[User, User] = {}  # shares one object among a user's rounds in the batch
         self._user_kind: str | None = None
-        self._late: dict[int, Array] = {}  # features of past rounds, without privacy
+        self._late: dict[int, Array] = {}  # features of past rounds that wait for a reward
+        self._closing: tuple[int, int] | None = None  # batch being released, and its rounds
+        self._joined: list[tuple[int, Array, float]] = []  # late rewards, by batch joined
+        self._counts = {"late": 0, "missing": 0, "clipped": 0}
         self._finished = False
         self._folder: Path | None = None
         self._turn = 0  # write count of the folder at this agent's last save
@@ -137,7 +141,17 @@ class Agent:
     @property
     def releases(self) -> int:
         """Number of released batches."""
-        return self._learner.batch
+        return self._learner.learned
+
+    @property
+    def sensitive_counts(self) -> dict[str, int]:
+        """The numbers of ``"late"``, ``"missing"`` and ``"clipped"`` rewards, for the operator.
+
+        They are as sensitive as the rewards, because the guarantee does not cover them. A late
+        reward arrived after the release of its batch, and a missing one is None or NaN.
+        """
+        with self._lock:
+            return dict(self._counts)
 
     @property
     def estimate(self) -> Array:
@@ -189,9 +203,13 @@ class Agent:
             if owner is not None:
                 self._check_kind(owner)
             if learner.ended:
+                learner.turn()
+            while learner.due:
                 self._close()
+            if self._closing is not None:
+                self._settle()
+            place = learner.unreleased if learner.waiting else learner.in_batch
             action = int(learner.choose(features))
-            place = learner.in_batch
             if place == len(self._rewards):
                 self._reserve(2 * place)
             # if interrupted before `observe`, the next round overwrites this place
@@ -232,9 +250,9 @@ class Agent:
     def update(self, ticket: Ticket, reward: float | None) -> None:
         """Record the reward of a round; each ticket is accepted once.
 
-        Rewards outside the range are clipped; None and NaN count as missing. A reward after the end
-        of its batch adds nothing, except that without privacy it is added if its round is one of
-        the last 65,536 waiting for a reward.
+        Rewards outside the range are clipped; None and NaN count as missing. A reward after the
+        release of its batch adds nothing, except with ``late="next"`` or without privacy: then it
+        is added if its round is one of the last 65,536.
 
         Raises
         ------
@@ -248,6 +266,7 @@ class Agent:
             shown = type(ticket).__name__
             raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
         value = self._range.centered(reward)
+        kind = self.algorithm.reward_range.outside(reward)
         number = int(ticket.round)
         key, lock = ticket.key, self._lock
         lock.acquire()
@@ -255,10 +274,15 @@ class Agent:
             if number in self._pending and self._pending[number] == key:
                 del self._pending[number]
                 self._rewards[number - self._first] = value
+                self._count(kind)
                 return
             if self._missed.take(number, key):
-                if number in self._late:
-                    self._learner.channel.add(value * self._late.pop(number))
+                self._count(kind, late=1)
+                features = self._late.pop(number, None)
+                if features is not None and self._joins:
+                    self._joined.append((self._learner.batch, features, value))
+                elif features is not None:
+                    self._learner.channel.add(value * features)
                 return
         finally:
             lock.release()
@@ -280,47 +304,82 @@ class Agent:
             if self._finished:
                 return
             if release and self._learner.in_batch:
+                self._learner.turn()
+            while release and self._learner.waiting:
                 self._close()
             self._finished = True
-            self._next_batch()
+            self._missed.add(self._pending, self._learner.rounds)
+            self._pending, self._joined = {}, []
+            self._rewards[:] = 0.0
+            self._next_batch(0)
+
+    def _count(self, kind: str | None, *, late: int = 0) -> None:
+        self._counts["late"] += late
+        if kind is not None:
+            self._counts[kind] += 1
 
     def _close(self) -> None:
-        """Release the open batch, saving the release to disk before it is used.
+        """Release the oldest batch that ended, saving the release to disk before it is used.
 
         After an interruption, an existing release is used again, so a batch is released once.
         """
         learner = self._learner
-        features, rewards = self._open_batch()
-        if learner.channel.releases == learner.batch:
+        self._settle()
+        count = learner.waiting[0][0]
+        features, rewards = self._features[:count], self._rewards[:count]
+        if learner.channel.releases == learner.learned:
             self._autosave()
-            learner.channel.release(features, rewards, self._users)
-        self._keep_late(features)
-        self._forget()  # before the batch ends, so that an interruption cannot add rewards twice
+            joined = [each for each in self._joined if each[0] == learner.learned]
+            rows = np.concatenate([features, *(x[None] for _, x, _ in joined)])
+            values = np.append(rewards, [value for _, _, value in joined])
+            learner.channel.release(rows, values, self._users[:count])
+        self._keep_late(count)
+        # before the batch ends, so that an interruption cannot add rewards twice
+        self._forget(count)
+        self._closing = learner.learned, count
         learner.learn(features, learner.channel.prefix)
-        self._next_batch()
+        self._settle()
 
-    def _open_batch(self) -> tuple[Array, Array]:
-        count = self._learner.in_batch
+    def _forget(self, count: int) -> None:
+        self._rewards[:count] = 0.0
+        self._joined = [each for each in self._joined if each[0] > self._learner.learned]
+
+    def _settle(self) -> None:
+        """Drop the rounds of a batch that the model has learned, also after an interruption."""
+        if self._closing is not None and self._learner.learned > self._closing[0]:
+            self._next_batch(self._closing[1])
+
+    def _open_rounds(self) -> tuple[Array, Array]:
+        """Return the features and rewards of all rounds whose batch was not released."""
+        count = self._learner.unreleased
         return self._features[:count], self._rewards[:count]
 
-    def _keep_late(self, features: Array) -> None:
+    def _keep_late(self, count: int) -> None:
         if not self._late_counts:
             return
         for number in self._pending:
-            self._late[number] = features[number - self._first].copy()
-        while len(self._late) > _MOST_LATE:
-            del self._late[next(iter(self._late))]  # the oldest
+            if number - self._first < count:
+                self._late[number] = self._features[number - self._first].copy()
+        # by round, because the number of waiting rounds depends on the arrivals of other rewards
+        least = self._learner.rounds - _MOST_LATE
+        for number in [number for number in self._late if number < least]:
+            del self._late[number]
 
-    def _next_batch(self) -> None:
-        self._missed.add(self._pending, self._learner.rounds)
-        self._pending = {}
-        self._first = self._learner.rounds
-        self._forget()
+    def _next_batch(self, released: int) -> None:
+        """Drop the rounds of released batches from the arrays of open rounds."""
+        rounds, left = self._learner.rounds, self._learner.unreleased
+        # an interrupted `select` leaves its round without a place, so rounds may exceed the places
+        first = self._first + released if left else rounds
+        self._missed.add((n for n in self._pending if n < first), rounds)
+        self._pending = {n: key for n, key in self._pending.items() if n >= first}
+        for array in (self._features, self._rewards):
+            array[:left] = array[released : released + left].copy()
+        self._rewards[left:] = 0.0
+        self._users = self._users[released:]
+        if not left:
+            self._users, self._same = [], {}
+        self._first, self._closing = first, None
         self._autosave()
-
-    def _forget(self) -> None:
-        self._rewards[:] = 0.0
-        self._users, self._same = [], {}
 
     def _autosave(self) -> None:
         if self._folder is not None and self._learner.channel.private:

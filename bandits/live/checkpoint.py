@@ -91,7 +91,7 @@ def save(agent: "Agent", folder: Path) -> None:
             "released twice."
         )
     learner = agent._learner
-    features, rewards = agent._open_batch()
+    features, rewards = agent._open_rounds()
     pending = np.array(list(agent._pending), dtype=np.int64)
     late = np.array(list(agent._late), dtype=np.int64)
     users, places = coded(agent._users)
@@ -106,6 +106,12 @@ def save(agent: "Agent", folder: Path) -> None:
         "late_features": np.array(list(agent._late.values())).reshape(
             len(late), agent.algorithm.features
         ),
+        "joined": np.array([batch for batch, _, _ in agent._joined], dtype=np.int64),
+        "joined_features": np.array([x for _, x, _ in agent._joined]).reshape(
+            len(agent._joined), agent.algorithm.features
+        ),
+        "joined_rewards": np.array([value for _, _, value in agent._joined]),
+        "counts": np.array(list(agent._counts.values())),
         **agent._missed.state(),
     }
     sensitive |= {f"channel_{name}": array for name, array in learner.channel.state().items()}
@@ -237,6 +243,10 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
     agent._users = [users[place] for place in found["user_places"].tolist()]
     agent._pending = dict(zip(found["pending"].tolist(), found["keys"].tolist(), strict=True))
     agent._late = dict(zip(found["late"].tolist(), found["late_features"], strict=True))
+    if "joined" in found:  # absent in folders of earlier versions
+        parts = found["joined"].tolist(), found["joined_features"], found["joined_rewards"].tolist()
+        agent._joined = list(zip(*parts, strict=True))
+        agent._counts = dict(zip(agent._counts, found["counts"].tolist(), strict=True))
     agent._missed.load(found["missed"], found["run_starts"], found["run_keys"])
     agent._missed.begin(agent.rounds, agent._key)
     prefix = "channel_"
@@ -255,12 +265,18 @@ def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> Non
     channel.sums = found
     # compute the guarantee from exactly the noise that is used
     vars(agent.algorithm)["noise_multiplier"] = found.noise_multiplier
-    ahead = found.releases - agent._learner.batch
+    learner = agent._learner
+    ahead = found.releases - learner.learned
     if ahead == 1:
-        features, rewards = agent._open_batch()
-        channel.account(features, rewards, agent._users)
-        agent._learner.learn(features, channel.prefix)
-        agent._next_batch()
+        if not learner.waiting:  # saved by an earlier version
+            learner.turn()
+        count = learner.waiting[0][0]
+        features, rewards = (array[:count] for array in agent._open_rounds())
+        channel.account(features, rewards, agent._users[:count])
+        agent._keep_late(count)
+        agent._forget(count)
+        learner.learn(features, channel.prefix)
+        agent._next_batch(count)
     elif ahead:
         remedy = "Do not mix files of different saves: a batch would be released twice."
         raise ValueError(checks.expected("releases ahead", ahead, "0 or 1", remedy))

@@ -1,14 +1,16 @@
 """Off-policy evaluation: estimates of a policy's mean reward from the log of another policy.
 
 Every estimator is a ratio, sum of (w_i r_i + c_i) over sum of d_i, with weights w that do not
-depend on rewards. So each has a bootstrap interval, an empirical Bernstein interval, an effective
-sample size, and a private form: given the weights, it is a linear query of the rewards.
+depend on rewards. So each has intervals, an effective sample size, and a private form: given the
+weights, it is a linear query of the rewards. Intervals are of the policy's value: with clipped or
+shrunk weights, the bias is bounded on both sides.
 
 An estimate from raw rewards is printed as not private; ``private=True`` adds noise.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,7 @@ import privacy as dp
 from bandits import checks
 from bandits.checks import Array, Indices
 from bandits.learning.rewards import SIMULATION_ONLY, numbers, unprotected
-from bandits.offline.intervals import Options, Privacy, Ratio, bernstein, bootstrap, hoeffding
+from bandits.offline.intervals import Options, Privacy, Ratio, betting, bootstrap, hoeffding
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,15 @@ class Estimate:
         ``"replay"``, ``"ips"``, ``"snips"`` or ``"dr"``.
     value
         The estimate.
+    interval
+        Confidence interval of the policy's value that is valid at any number of rounds, by betting
+        (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022); for a private estimate,
+        Hoeffding's including the noise, or None if no bound on the weights is known. It assumes
+        that contexts are drawn independently from one distribution; the logging policy may learn.
     bootstrap
-        Percentile bootstrap interval; None for a private estimate, because resampling rewards would
-        not be private.
-    bernstein
-        Interval that is valid at any sample size for independent rounds: empirical Bernstein
-        (Maurer and Pontil 2009), or Hoeffding including the noise for a private estimate. None if
-        no bound on the weights is known.
+        Percentile bootstrap interval of the policy's value: approximate, for independent rounds
+        and policies that play only actions that could be logged. None for a private estimate,
+        because resampling rewards would not be private.
     level
         Confidence level of both intervals, each two-sided.
     effective_sample_size
@@ -43,8 +47,10 @@ class Estimate:
     rounds
         Number of rounds in the log.
     clipped
-        Fraction of rounds whose weight was clipped. With clipping the estimand is the mean under
-        clipped weights, which for rewards >= 0 is at most the policy's mean reward.
+        Fraction of rounds whose weight was clipped.
+    removed
+        Fraction of the total weight that clipping or shrinkage removed. For rewards >= 0 it biases
+        ips downward.
     mechanism
         The mechanism to account under `relation`; None if the estimate is not private.
     is_simulation
@@ -53,12 +59,13 @@ class Estimate:
 
     method: str
     value: float
+    interval: tuple[float, float] | None
     bootstrap: tuple[float, float] | None
-    bernstein: tuple[float, float] | None
     level: float
     effective_sample_size: float
     rounds: int
     clipped: float = 0.0
+    removed: float = 0.0
     mechanism: dp.Gaussian | None = None
     relation: str = "REPLACE_ONE"
     is_simulation: bool = False
@@ -79,13 +86,24 @@ class Estimate:
         return replace(answer, unit="the reward of one round")
 
     def __str__(self) -> str:
-        interval = self.bernstein if self.bootstrap is None else self.bootstrap
-        shown = "" if interval is None else f" [{interval[0]:.4g}, {interval[1]:.4g}]"
+        shown = ""
+        if self.interval is not None:
+            shown = f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+        removed = f"{100 * self.removed:.3g} % of the weight removed, " if self.removed else ""
         spent = "private (see guarantee)" if self.private else "not private"
         return (
             f"{self.method}: {self.value:.4g}{shown}, effective sample size "
-            f"{self.effective_sample_size:.4g} of {self.rounds} rounds, {spent}"
+            f"{self.effective_sample_size:.4g} of {self.rounds} rounds, {removed}{spent}"
         )
+
+
+class _Weights(NamedTuple):
+    used: Array
+    """Weights of the estimate, clipped or shrunk; at most `base`."""
+    base: Array
+    """Weights of the interval, perhaps clipped."""
+    clipped: float
+    removed: float
 
 
 def replay(
@@ -110,9 +128,16 @@ def replay(
         remedy = "Pass one pick for each logged action."
         rule = f"(n,), as action's {action.shape}"
         raise ValueError(checks.expected("shape of chosen", chosen.shape, rule, remedy))
-    match = (action == chosen).astype(float)
-    ratio = Ratio(match, np.zeros(len(match)), match)
-    return _estimated("replay", ratio, reward, replace(options, clip=None, largest_weight=1.0), 0.0)
+    match = action == chosen
+    reward = numbers(reward)
+    if reward.shape != match.shape or match.sum() < 2:
+        rule = f"{match.shape}, with two matches at least"
+        remedy = "Pass one reward for each logged action, and a longer log."
+        raise ValueError(checks.expected("shape of reward", reward.shape, rule, remedy))
+    one = np.ones(int(match.sum()))
+    options = replace(options, clip=None, largest_weight=1.0)
+    found = _estimated("replay", _Weights(one, one, 0.0, 0.0), reward[match], options)
+    return replace(found, rounds=len(match))
 
 
 def ips(
@@ -133,12 +158,10 @@ def ips(
     >>> import numpy as np
     >>> from bandits import ips
     >>> print(ips(np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5), np.array([1.0, 0.0, 1.0, 0.0])))
-    ips: 1 [0, 2], effective sample size 2 of 4 rounds, not private
+    ips: 1 [0, 1], effective sample size 2 of 4 rounds, not private
     """
     options = options or Options()
-    weight, clipped = _weights(propensity, target, options)
-    ratio = Ratio(weight, np.zeros(len(weight)), np.ones(len(weight)))
-    return _estimated("ips", ratio, reward, options, clipped)
+    return _estimated("ips", _weights(propensity, target, options), reward, options)
 
 
 def snips(
@@ -152,9 +175,7 @@ def snips(
         As in `ips`.
     """
     options = options or Options()
-    weight, clipped = _weights(propensity, target, options)
-    ratio = Ratio(weight, np.zeros(len(weight)), weight)
-    return _estimated("snips", ratio, reward, options, clipped)
+    return _estimated("snips", _weights(propensity, target, options), reward, options)
 
 
 def doubly_robust(
@@ -164,6 +185,8 @@ def doubly_robust(
     predicted: Array,
     baseline: Array,
     options: Options | None = None,
+    *,
+    shrinkage: float | Literal["auto"] | None = None,
 ) -> Estimate:
     """Return the doubly robust estimate: the mean of baseline + w (r - predicted).
 
@@ -172,15 +195,19 @@ def doubly_robust(
     reward, propensity, target, options
         As in `ips`.
     predicted
-        A model's prediction of the reward of the logged action, shape (n,), fitted to other data
-        and clipped to the range of rewards.
+        A model's prediction of the reward of the logged action, shape (n,), in the range of
+        rewards, fitted to other data or to earlier rounds; `fit_rewards` does the latter.
     baseline
         The model's mean reward under the evaluated policy, sum over a of target(a) times
         predicted(a), shape (n,). A private estimate treats both as public.
+    shrinkage
+        l > 0 replaces w by l w / (w^2 + l) in the estimate (Su, Dimakopoulou, Krishnamurthy and
+        Dudik 2020). ``"auto"`` selects the l with the smallest estimated mean square error. The
+        interval uses the weights without shrinkage.
     """
     options = options or Options()
-    weight, clipped = _weights(propensity, target, options)
-    shape = weight.shape
+    weights = _weights(propensity, target, options)
+    shape = weights.base.shape
     remedy = "Pass one prediction for each round."
     predicted = checks.finite("predicted", predicted, shape, remedy)
     baseline = checks.finite("baseline", baseline, shape, remedy)
@@ -189,11 +216,38 @@ def doubly_robust(
             rule = f"in [{options.low:g}, {options.high:g}]"
             remedy = "Clip the model's predictions before averaging."
             raise ValueError(checks.expected(name, "...", rule, remedy))
-    ratio = Ratio(weight, baseline - weight * predicted, np.ones(len(weight)))
-    return _estimated("dr", ratio, reward, options, clipped)
+    if shrinkage is not None:
+        if shrinkage == "auto":
+            if options.private:
+                remedy = "Pass a number: a choice by the rewards is not private."
+                raise ValueError(checks.expected("shrinkage", shrinkage, "a number", remedy))
+            rewards = _checked(reward, shape, options)
+            shrinkage = _best_shrinkage(weights.base, rewards - predicted, baseline)
+        checks.real("shrinkage", shrinkage, "Pass l, such as 100, or 'auto'.", above=0)
+        used = _shrunk(weights.base, shrinkage)
+        removed = 1 - (1 - weights.removed) * float(used.sum()) / float(weights.base.sum())
+        weights = weights._replace(used=used, removed=removed)
+    return _estimated("dr", weights, reward, options, (predicted, baseline))
 
 
-def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array, float]:
+def _shrunk(weight: Array, shrinkage: float) -> Array:
+    used: Array = weight / (1 + np.square(weight) / shrinkage)
+    return used
+
+
+def _best_shrinkage(weight: Array, residual: Array, baseline: Array) -> float:
+    """Return the shrinkage with the smallest estimated variance + squared bias."""
+
+    def error(shrinkage: float) -> float:
+        used = _shrunk(weight, shrinkage)
+        bias = float(((weight - used) * residual).mean())
+        return float((baseline + used * residual).var(ddof=1)) / len(weight) + bias**2
+
+    grid = float(weight.max()) ** 2 * np.geomspace(1e-4, 1e6, 41)
+    return min(map(float, grid), key=error)
+
+
+def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
     remedy = "Pass probabilities, one for each round."
     for name, value in (("propensity", propensity), ("target", target)):
         if np.ndim(value) != 1:
@@ -211,43 +265,75 @@ def _weights(propensity: Array, target: Array, options: Options) -> tuple[Array,
     if not np.isfinite(weight).all() and options.clip is None:
         remedy = "Pass clip= to bound the weights."
         raise ValueError(checks.expected("propensity", "...", "large enough for floats", remedy))
-    if options.clip is None:
-        return weight, 0.0
-    return np.minimum(weight, options.clip), float((weight > options.clip).mean())
-
-
-def _estimated(
-    method: str, ratio: Ratio, reward: Array, options: Options, clipped: float
-) -> Estimate:
-    weight, constant, divisor = ratio
-    n = len(weight)
-    reward = numbers(reward)
-    if reward.shape != weight.shape or n < 2:
-        rule = f"{weight.shape}, two rounds at least"
-        raise ValueError(
-            checks.expected("shape of reward", reward.shape, rule, "Pass one reward per round.")
-        )
-    total = float(divisor.sum())
     largest = float(weight.max())
     if largest < 1e-100:
         remedy = "Pass a log with actions that the evaluated policy can play."
         raise ValueError(checks.expected("largest weight", largest, ">= 1e-100", remedy))
-    if options.bound is not None and largest > options.bound * (1 + 1e-9):
-        remedy = "Pass an upper bound on the weights."
-        rule = f">= the largest weight, {largest:.6g}"
-        raise ValueError(checks.expected("largest_weight", options.bound, rule, remedy))
-    rewards = options._range.centered_all(reward) + options._range.center
-    shares = weight / largest
+    bound = options.largest_weight
+    used = weight if options.clip is None else np.minimum(weight, options.clip)
+    if bound is not None:
+        if largest > bound * (1 + 1e-9):
+            remedy = "Pass an upper bound on the weights."
+            rule = f">= the largest weight, {largest:.6g}"
+            raise ValueError(checks.expected("largest_weight", bound, rule, remedy))
+        # if no weight exceeds the bound and their mean is 1, the mean of n is below this with
+        # probability at most 1e-6 (Bernstein's bound for the lower tail of nonnegative terms)
+        least = 1 - math.sqrt(2 * bound * math.log(1e6) / len(weight))
+        if weight.mean() < least:
+            remedy = "Omit it: the policy plays actions that were not logged."
+            rule = f">= {least:.6g}, if largest_weight={bound:g} holds for every action"
+            raise ValueError(checks.expected("mean weight", float(weight.mean()), rule, remedy))
+    # a clipped total of an infinite weight is a fraction 0 of it
+    removed = 1 - float(used.sum() / weight.sum()) if (used < weight).any() else 0.0
+    return _Weights(used, used, float((used < weight).mean()), removed)
+
+
+def _checked(reward: Array, shape: tuple[int, ...], options: Options) -> Array:
+    """Return rewards as floats. Errors do not show them."""
+    rewards = numbers(reward)
+    if rewards.shape != shape or rewards.size < 2:
+        rule = f"{shape}, two rounds at least"
+        raise ValueError(
+            checks.expected("shape of reward", rewards.shape, rule, "Pass one reward per round.")
+        )
+    if not options.private and not ((rewards >= options.low) & (rewards <= options.high)).all():
+        remedy = "Pass low= and high=, or clip the rewards and drop missing ones."
+        rule = f"in [{options.low:g}, {options.high:g}]"
+        raise ValueError(checks.expected("reward", "...", rule, remedy))
+    return rewards
+
+
+def _estimated(
+    method: str,
+    weights: _Weights,
+    reward: Array,
+    options: Options,
+    model: tuple[Array, Array] | None = None,
+) -> Estimate:
+    weight, n = weights.used, len(weights.used)
+    constant = np.zeros(n) if model is None else model[1] - weight * model[0]
+    ratio = Ratio(weight, constant, weight if method == "snips" else np.ones(n))
+    rewards = _checked(reward, weight.shape, options)
+    shares = weight / weight.max()
     sample = float(shares.sum() ** 2 / np.square(shares).sum())
-    known = Estimate(method, math.nan, None, None, options.level, sample, n, clipped)
+    known = Estimate(
+        method, math.nan, None, None, options.level, sample, n, weights.clipped, weights.removed
+    )
     if options.privacy is not None:
-        return _private(known, ratio, reward, options, options.privacy)
+        return _private(known, ratio, rewards, options, options.privacy)
     terms = weight * rewards + constant
+    low, high, divisor = terms, terms, ratio.divisor
+    if options.clip is not None or weights.removed:
+        # as in `betting`; the residuals of a model reach one range to each side
+        reach = options.high - options.low
+        ends = (options.low, options.high) if model is None else (-reach, reach)
+        low, high = (terms + end * (1 - weight) for end in ends)
+        divisor = np.ones(n)
     return replace(
         known,
-        value=float(terms.sum()) / total,
-        bootstrap=bootstrap(terms, divisor, options),
-        bernstein=bernstein(ratio, terms, options),
+        value=float(terms.sum() / ratio.divisor.sum()),
+        interval=betting(weights.base, rewards, model, options),
+        bootstrap=bootstrap(low, high, divisor, options),
     )
 
 
@@ -275,7 +361,7 @@ def _private(
     return replace(
         known,
         value=public + float(release.values),
-        bernstein=hoeffding(public + float(release.values), ratio, release.scale, options),
+        interval=hoeffding(public + float(release.values), ratio, release.scale, options),
         mechanism=dp.Gaussian(multiplier),
         relation=str(relation),
         is_simulation=privacy.simulation,

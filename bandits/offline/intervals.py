@@ -11,7 +11,9 @@ from bandits.checks import Array
 from bandits.learning.rewards import RELATIONS, Range
 
 _CHUNK = 1 << 22
-_GRID = 2048
+_BISECTIONS = 30
+_LONG = 30
+"""Rounds per unit of the largest weight, from which the weights' mean of 1 is used."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,14 @@ class Options:
     Parameters
     ----------
     low, high
-        Public range of rewards; rewards outside are clipped, and NaN counts as the middle.
+        Public range of rewards. A reward outside is an error. A private estimate clips it and
+        replaces NaN by the middle, because an error would reveal the reward.
     clip
-        Upper limit to which weights are clipped; None does not clip.
+        Upper limit to which weights are clipped, chosen without the log; None does not clip.
     largest_weight
-        Upper bound on every weight (1 / the logging policy's smallest probability), for the
-        Bernstein interval. `clip` is such a bound too.
+        Upper bound on every weight: 1 / the logging policy's smallest probability of an action that
+        the evaluated policy can play. It asserts that every such action could be logged, which
+        makes `Estimate.interval` narrower. A private estimate needs it or `clip` for an interval.
     level
         Confidence level of the intervals, in (0, 1).
     resamples, seed
@@ -103,12 +107,6 @@ class Options:
             raise ValueError(checks.expected("privacy", self.privacy, rule, remedy))
         object.__setattr__(self, "_range", Range.centered_on_middle(self.low, self.high))
 
-    @property
-    def bound(self) -> float | None:
-        """The smallest known upper bound on the weights, or None."""
-        bounds = [bound for bound in (self.clip, self.largest_weight) if bound is not None]
-        return min(bounds, default=None)
-
 
 class Ratio(NamedTuple):
     """sum of (weight * reward + constant) / sum of divisor."""
@@ -117,82 +115,109 @@ class Ratio(NamedTuple):
     constant: Array
     divisor: Array
 
-    def reach(self, options: "Options") -> float | None:
-        """Return the length of an interval that contains every term - v divisor, for any value v.
 
-        The terms are w (r - v) for a self-normalized estimator, and w r otherwise, to which a model
-        adds its own range.
-        """
-        bound, low, high = options.bound, options.low, options.high
-        if bound is None:
-            return None
-        if self.divisor is self.weight:
-            return bound * (high - low)
-        if self.constant.any():
-            return (1 + 2 * bound) * (high - low)
-        return bound * (max(high, 0.0) - min(low, 0.0))
-
-
-def bootstrap(terms: Array, divisor: Array, options: Options) -> tuple[float, float]:
-    """Return the percentile interval of resampled ratios."""
-    n = len(terms)
+def bootstrap(low: Array, high: Array, divisor: Array, options: Options) -> tuple[float, float]:
+    """Return the percentiles of resampled ratios, from the sums of `low` and those of `high`."""
+    n = len(low)
     rng = np.random.default_rng(options.seed)
-    found = []
+    found: list[Array] = []
     for start in range(0, options.resamples, max(1, _CHUNK // n)):
         rows = min(max(1, _CHUNK // n), options.resamples - start)
         places = rng.integers(0, n, (rows, n))
         sums = divisor[places].sum(1)
         # a resample without any weight has no ratio and is dropped
-        found.append(terms[places].sum(1)[sums > 0] / sums[sums > 0])
+        kept = np.stack([low[places].sum(1), high[places].sum(1)])[:, sums > 0]
+        found.append(kept / sums[sums > 0])
+    below, above = np.concatenate(found, axis=1)
     tail = (1 - options.level) / 2
-    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
-    return float(low), float(high)
+    return float(np.quantile(below, tail)), float(np.quantile(above, 1 - tail))
 
 
-def bernstein(ratio: Ratio, terms: Array, options: Options) -> tuple[float, float] | None:
-    """Return the values v for which the mean of terms - v divisor may be 0.
+def betting(
+    weight: Array, reward: Array, model: tuple[Array, Array] | None, options: Options
+) -> tuple[float, float]:
+    """Return an interval of the policy's value that is valid at any number of rounds.
 
-    At the true v the terms have mean 0 in each independent round, and a known range. By Maurer and
-    Pontil (2009, theorem 4), on both sides, |mean| <= sqrt(2 V L / n) + 7 range L / (3 (n - 1))
-    with probability `level`, L = log(4 / (1 - level)).
+    With rewards scaled to [0, 1] and weights that are exact or clipped, the value is at least the
+    mean of w r and at most 1 minus the mean of w (1 - r), also if the policy plays actions that
+    were never logged. Both means are of nonnegative terms, so no bound on the weights is needed.
+
+    If all weights are at most W and their mean is 1, the value is the mean of v + w (r - q) for any
+    q and v of the form of a model and its baseline. Without a model, q = v is the weighted mean of
+    the earlier rounds. This is used if the log is long enough that the bound on the bets,
+    1 / (2 (m + W)), is rarely active; the choice depends on no reward.
     """
-    reach = ratio.reach(options)
-    if reach is None:
-        return None
-    n = len(terms)
-    log = math.log(4 / (1 - options.level))
-    values = _candidates(options)
-    mean = terms.mean() - values * ratio.divisor.mean()
-    (var_t, cov), (_, var_d) = np.cov(terms, ratio.divisor)
-    variance = np.maximum(var_t - 2 * values * cov + values**2 * var_d, 0.0)
-    return _where(
-        values, np.abs(mean) <= np.sqrt(2 * variance * log / n) + 7 * reach * log / (3 * (n - 1))
+    scaled = (reward - options.low) / (options.high - options.low)
+    most, n = options.largest_weight, len(weight)
+    alpha = (1 - options.level) / 2
+    if most is not None and options.clip is None and n >= _LONG * most:
+        if model is None:
+            sums = np.cumsum([0.5, *(weight * scaled)[:-1]])
+            predicted = baseline = sums / np.cumsum([1.0, *weight[:-1]])
+            floors = baseline * (most - 1), (1 - baseline) * (most - 1)
+        else:
+            predicted, baseline = ((x - options.low) / (options.high - options.low) for x in model)
+            floors = (np.full(n, most),) * 2
+        terms = baseline + weight * (scaled - predicted)
+        complement = 1 - terms
+    else:
+        floors = (np.zeros(n),) * 2
+        terms, complement = weight * scaled, weight * (1 - scaled)
+    low, high = lower_mean(terms, floors[0], alpha), 1 - lower_mean(complement, floors[1], alpha)
+    if low > high:  # both bounds fail together with probability 1 - level at most
+        low, high = 0.0, 1.0
+    return (
+        options.low + low * (options.high - options.low),
+        options.low + high * (options.high - options.low),
     )
 
 
-def _candidates(options: Options) -> Array:
-    """Return a grid of possible means; it includes 0, because clipped weights have mean below 1."""
-    return np.linspace(min(options.low, 0.0), max(options.high, 0.0), _GRID + 1)
+def lower_mean(terms: Array, floor: Array, alpha: float) -> float:
+    """Return a lower confidence bound on the mean of terms >= -floor; 0 if none is higher.
 
+    The terms have the same mean given the earlier ones. At that mean m, and for bets b <=
+    1 / (2 (m + floor)) that depend on earlier terms, the product of 1 + b (term - m) has mean 1, so
+    it reaches 1 / alpha with probability at most alpha (Waudby-Smith and Ramdas 2024). The product
+    decreases in m: the bound is where it is 1 / alpha. The bets are the best ones for the variance
+    of the earlier terms.
+    """
+    n = len(terms)
+    counts = np.arange(2.0, n + 2)
+    means = (0.5 + np.cumsum(terms)) / counts
+    variances = (0.25 + np.cumsum(np.square(terms - means))) / counts
+    log = -math.log(alpha)
+    bets = np.sqrt(2 * log / (n * np.concatenate(([0.25], variances[:-1]))))
 
-def _where(values: Array, inside: Array) -> tuple[float, float]:
-    """Return the interval of the values inside, widened by one grid step on each side."""
-    places = np.flatnonzero(inside)
-    if not len(places):  # no value fits: return the whole range
-        return float(values[0]), float(values[-1])
-    first, last = max(places[0] - 1, 0), min(places[-1] + 1, len(values) - 1)
-    return float(values[first]), float(values[last])
+    def reached(mean: float) -> bool:
+        limited = np.minimum(bets, 0.5 / (mean + floor))
+        return float(np.log1p(limited * (terms - mean)).sum()) >= log
+
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    return low
 
 
 def hoeffding(
     value: float, ratio: Ratio, sigma: float, options: Options
 ) -> tuple[float, float] | None:
-    """Return Hoeffding's interval, with half the error probability each for rounds and noise."""
-    reach = ratio.reach(options)
-    if reach is None:
+    """Return Hoeffding's interval, with half the error probability each for rounds and noise.
+
+    As in `betting`, the value is at least the mean of low + w (r - low) and at most that of
+    high - w (high - r). The weights and the model are public.
+    """
+    bounds = [bound for bound in (options.clip, options.largest_weight) if bound is not None]
+    if not bounds:
         return None
-    n, mean = len(ratio.weight), float(ratio.divisor.mean())
+    share = float(ratio.divisor.mean())
+    mean = value * share - float(ratio.constant.mean())  # of w r
+    missing = 1 - float(ratio.weight.mean())
     log = math.log(4 / (1 - options.level))
-    half = reach * math.sqrt(log / (2 * n)) / mean + sigma * math.sqrt(2 * log)
-    candidates = _candidates(options)
-    return max(value - half, float(candidates[0])), min(value + half, float(candidates[-1]))
+    reach = min(bounds) * (options.high - options.low)
+    half = reach * math.sqrt(log / (2 * len(ratio.weight))) + sigma * share * math.sqrt(2 * log)
+    low, high = mean + options.low * missing - half, mean + options.high * missing + half
+    return (
+        min(max(low, options.low), options.high),
+        max(min(high, options.high), options.low),
+    )

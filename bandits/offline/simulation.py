@@ -230,7 +230,7 @@ def play(
     regret = np.zeros((len(group), algorithm.rounds))
     reward = np.zeros((len(group), algorithm.rounds))
     arms = algorithm.prepared(world.features)
-    batch: list[tuple[Indices, Array, Indices]] = []
+    played: list[tuple[Indices, Array, Indices]] = []
     for start in range(0, algorithm.rounds, _BLOCK):
         block = world.block(min(_BLOCK, algorithm.rounds - start))
         # an elementwise maximum of columns is 3 times as fast as max() over a short axis
@@ -239,8 +239,9 @@ def play(
         at = 0
         while at < count:
             if learner.ended:
-                _close(learner, arms, batch)
-                batch = []
+                learner.turn()
+            while learner.due:
+                played = _close(learner, arms, played)
             stop = at + 1 if learner.left is None else min(count, at + learner.left)
             offered = block.candidates[:, at:stop]
             picked = learner.play_block(arms, offered)[..., None]
@@ -248,13 +249,19 @@ def play(
             chosen = np.take_along_axis(offered, picked, -1)[..., 0]
             got = world.rewards(means, block.luck[:, at:stop])
             centered = algorithm.reward_range.centered_all(got)
-            batch.append((chosen, centered, block.users[:, at:stop]))
+            played.append((chosen, centered, block.users[:, at:stop]))
             regret[:, start + at : start + stop] = best[:, at:stop] - means
             reward[:, start + at : start + stop] = means
             at = stop
     return regret.cumsum(1)[:, marks - 1], reward.cumsum(1)[:, marks - 1]
 
 
-def _close(learner: Learner, arms: Array, batch: list[tuple[Indices, Array, Indices]]) -> None:
-    chosen, rewards, users = (np.concatenate(part, axis=1) for part in zip(*batch, strict=True))
-    learner.close(gathered(arms, chosen), rewards, users)
+def _close(
+    learner: Learner, arms: Array, played: list[tuple[Indices, Array, Indices]]
+) -> list[tuple[Indices, Array, Indices]]:
+    """Release the oldest batch of the rounds played; return the other rounds."""
+    chosen, rewards, users = (np.concatenate(part, axis=1) for part in zip(*played, strict=True))
+    count = learner.waiting[0][0]
+    learner.close(gathered(arms, chosen[:, :count]), rewards[:, :count], users[:, :count])
+    left = chosen[:, count:], rewards[:, count:], users[:, count:]
+    return [left] if left[0].shape[1] else []

@@ -251,7 +251,7 @@ class _Clicks:
         return None
 
     def ends(self, batch, rounds, growth):
-        return (self.agent._open_batch()[1] > 0.4).sum() >= 1
+        return (self.agent._open_rounds()[1] > 0.4).sum() >= 1
 
 
 def after_clicks(agent):

@@ -506,6 +506,15 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"epsilon=1 {name}: ours over the fair baseline", ratio, "", 1)
 
 
+@benchmark("bandit-practice")
+def bandit_practice(_: argparse.Namespace) -> Iterator[Figure]:
+    """Evaluate the goals of a recommender in production."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.bandit_practice import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 def million_per_second(draw: Callable[[int], Any], count: int) -> float:
     """Return million draws per CPU second, the best of three runs after a warm-up."""
     draw(1000)

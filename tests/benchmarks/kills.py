@@ -219,7 +219,7 @@ class Agent(Case):
         sums = agent._learner.channel.sums
         found["leftover files"] += self.left_over(sums, 4)
         wrong = max(0, self.kept - agent.rounds)
-        features, rewards = agent._open_batch()
+        features, rewards = agent._open_rounds()
         first = agent.rounds - len(rewards)
         for place, (x, r) in enumerate(zip(features, rewards, strict=True)):
             record = exact(first + place), reward(first + place)

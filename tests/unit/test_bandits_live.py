@@ -247,7 +247,7 @@ def test_an_interrupted_round_does_not_shift_users(at, monkeypatch):
             agent.select(np.eye(3)[1:2], user="lost")
     ticket = agent.select(np.eye(3)[2:], user="second")
     agent.update(ticket, 1.0)
-    features, rewards = agent._open_batch()
+    features, rewards = agent._open_rounds()
     np.testing.assert_array_equal(features, np.eye(3)[[0, 2]])
     np.testing.assert_array_equal(rewards, [0.0, 1.0])
     assert agent._users == ["first", "second"]
@@ -324,7 +324,7 @@ def test_all_rewards_of_a_user_move_the_sum_by_the_cap():
         agent._learner.channel.sums.step = values.append
         for user, given in [("a", reward)] * 30 + [("a\0", 0.0)] * 10:
             agent.update(agent.select([[1.0]], user=user), given)
-        agent._learner.channel.release(*agent._open_batch(), agent._users)
+        agent._learner.channel.release(*agent._open_rounds(), agent._users)
         sums.append(values[0][0])
     assert abs(sums[0] - sums[1]) == pytest.approx(1.0)
     assert abs(sums[0] - sums[1]) <= 1.0
@@ -406,7 +406,7 @@ def test_candidates_that_change_after_their_check_are_not_used(monkeypatch):
 
     monkeypatch.setattr(agent._learner, "choose", changed)
     agent.select(rows)
-    assert np.linalg.norm(agent._open_batch()[0]) == 1.0
+    assert np.linalg.norm(agent._open_rounds()[0]) == 1.0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
