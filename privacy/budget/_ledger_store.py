@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,10 @@ class Store:
                 raise ModuleNotFoundError(
                     "PostgreSQL needs psycopg. Run: pip install 'dpcalib[ledger]'", name="psycopg"
                 ) from missing
-        options = {"timeout": self.timeout}
-        engine = sa.create_engine(self.url, connect_args=options, max_overflow=-1)
+        # named parameters, as those of psycopg, for the statements of `Writer`
+        engine = sa.create_engine(
+            self.url, connect_args={"timeout": self.timeout}, max_overflow=-1, paramstyle="named"
+        )
 
         @sa.event.listens_for(engine, "connect")
         def prepare(connection: Any, _record: Any) -> None:
@@ -231,16 +234,16 @@ class Store:
     def writes(self) -> Iterator["Writer"]:
         """Yield the only writer of the ledger; its rows are kept if the block succeeds."""
         with self._clear(), self.engine.begin() as connection:
-            last = ENTRIES.c.hash.label("last")
-            joined = HEAD.outerjoin(ENTRIES, HEAD.c.sequence == ENTRIES.c.sequence)
-            row = sa.select(HEAD.c.sequence, HEAD.c.hash).with_for_update()
-            connection.execute(row)  # PostgreSQL locks the row of the head; SQLite has the file
-            head = connection.execute(sa.select(HEAD, last).select_from(joined)).one()
-            if head.sequence and head.last != head.hash:
+            writer = Writer(connection)
+            if self.path is None:  # SQLite has locked the file
+                writer.first(_LOCK)
+            head = writer.first(_HEAD)
+            if head is None or (head["sequence"] and head["last"] != head["hash"]):
                 raise LedgerError(
                     f"Ledger {str(self)!r}: its last entry was changed. Restore it from a backup."
                 )
-            yield Writer(connection, head.sequence, head.hash)
+            writer.sequence, writer.last = head["sequence"], head["hash"]
+            yield writer
 
     def budgets(self, name: str | None = None, *, most: int | None = None) -> list[Row]:
         """Return the rows of one budget or of all."""
@@ -261,29 +264,41 @@ class Store:
 class Writer:
     """The one transaction that may append to a ledger at a time."""
 
-    def __init__(self, connection: sa.Connection, sequence: int, last: str) -> None:
-        self.connection, self.sequence, self.last = connection, sequence, last
+    sequence: int
+    last: str
 
-    def append(self, **values: Any) -> dict[str, Any]:
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def _run(self, statement: sa.Executable, values: Row | list[Row]) -> sa.CursorResult[Any]:
+        return self._connection.exec_driver_sql(
+            _text(statement, self._connection.dialect), values  # type: ignore[arg-type]
+        )
+
+    def first(self, statement: sa.Executable, **values: Any) -> Row | None:
+        """Return the first row that a query finds."""
+        return self._run(statement, values).mappings().first()
+
+    def append(self, **values: Any) -> Row:
         """Append an entry, and return it with its number and hash."""
         self.sequence += 1
         row = dict.fromkeys(HASHED) | values | {"sequence": self.sequence}
         self.last = row["hash"] = chained(self.last, row)
-        self.connection.execute(ENTRIES.insert(), row)
-        self.connection.execute(HEAD.update(), {"sequence": self.sequence, "hash": self.last})
+        self._run(_APPEND, row)
+        self._run(_ADVANCE, {"sequence": self.sequence, "hash": self.last})
         return row
 
     def entry(self, key: str) -> Row | None:
         """Return the entry with a key, if there is one."""
-        return self.connection.execute(_BY_KEY, {"wanted": key}).mappings().first()
+        return self.first(_BY_KEY, wanted=key)
 
     def settlement(self, sequence: int) -> Row | None:
         """Return the entry that settles a reservation, if there is one."""
-        return self.connection.execute(_BY_SETTLED, {"wanted": sequence}).mappings().first()
+        return self.first(_BY_SETTLED, wanted=sequence)
 
     def find_budget(self, name: str) -> Row | None:
         """Return the row of a budget, if there is one."""
-        return self.connection.execute(_BY_NAME, {"wanted": name}).mappings().first()
+        return self.first(_BY_NAME, wanted=name)
 
     def budget(self, name: str) -> Row:
         """Return the row of an open budget."""
@@ -293,21 +308,38 @@ class Writer:
 
     def open(self, **values: Any) -> None:
         """Add the row of a new budget."""
-        self.connection.execute(BUDGETS.insert(), values)
+        self._run(_OPEN, values)
 
     def update(self, name: str, **values: Any) -> None:
         """Change the running totals of a budget."""
-        self.connection.execute(_UPDATE, {"wanted": name, **values})
+        self._run(_UPDATE, {"wanted": name, **values})
 
 
+def _values(*names: str) -> dict[str, sa.BindParameter[Any]]:
+    return {name: sa.bindparam(name) for name in names}
+
+
+_LOCK = sa.select(HEAD.c.one).with_for_update()
+_HEAD = sa.select(HEAD.c.sequence, HEAD.c.hash, ENTRIES.c.hash.label("last")).select_from(
+    HEAD.outerjoin(ENTRIES, HEAD.c.sequence == ENTRIES.c.sequence)
+)
 _BY_KEY = sa.select(ENTRIES).where(ENTRIES.c.key == sa.bindparam("wanted"))
 _BY_SETTLED = sa.select(ENTRIES).where(ENTRIES.c.settles == sa.bindparam("wanted"))
 _BY_NAME = sa.select(BUDGETS).where(BUDGETS.c.name == sa.bindparam("wanted"))
+_APPEND = ENTRIES.insert().values(_values(*HASHED, "hash"))
+_ADVANCE = HEAD.update().values(_values("sequence", "hash"))
+_OPEN = BUDGETS.insert().values(_values(*BUDGETS.c.keys()))
 _UPDATE = (
     BUDGETS.update()
     .where(BUDGETS.c.name == sa.bindparam("wanted"))
-    .values({name: sa.bindparam(name) for name in ("spent", "reserved", "entries")})
+    .values(_values("spent", "reserved", "entries"))
 )
+
+
+@cache
+def _text(statement: sa.Executable, dialect: sa.Dialect) -> str:
+    """Return a statement as text: compiling it again would take most of the time of a spend."""
+    return str(statement.compile(dialect=dialect))
 
 
 def chained(last: str, row: Row) -> str:

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -356,7 +356,8 @@ class Ledger:
         own = mechanism.name if isinstance(mechanism, Plan) else None
         label = checks.phrase("label", label or self._label or own, _LABEL)
         spender = self._spender_or(None)
-        key = key or self._key or secrets.token_hex(16)
+        given = key or self._key
+        key = given or secrets.token_hex(16)
         checks.phrase("key", key, "Pass text on one line, or leave it out.")
         mechanism = _mechanism(mechanism, account)
         # exact costs may take long to compute: before the lock
@@ -372,7 +373,7 @@ class Ledger:
             raise TypeError(checks.expected("shares", "<shares>", rule, remedy))
         form = json.dumps(mechanism.to_json())
         with self._store.writes() as writer:
-            if (found := writer.entry(key)) is not None:
+            if given and (found := writer.entry(key)) is not None:
                 asked = {"kind": kind, "budget": account.name, "mechanism": form}
                 return _repeated(found, writer, asked, shares)
             detail = None
@@ -581,6 +582,7 @@ def _reopened(url: str, timeout: float, *defaults: str | None) -> Ledger:
     )
 
 
+@cache
 def _login() -> str:
     try:
         return getpass.getuser()
