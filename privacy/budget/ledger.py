@@ -1,113 +1,51 @@
 """Budgets in a database that processes, machines and restarts share."""
 
 import getpass
+import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from privacy import checks
-from privacy.budget._measures import (
-    Cost,
-    Measure,
-    added,
-    cost_from_json,
-    cost_to_json,
-    down,
-    up,
-)
-from privacy.budget.filter import Budget, BudgetExceeded
+from privacy.budget.filter import Budget
 from privacy.budget.individual import IndividualBudget
-from privacy.budget.odometer import Odometer
+from privacy.budget.ledger_rows import (
+    Account,
+    AnyBudget,
+    LedgerEntry,
+    Row,
+    account_of,
+    charged,
+    check_same,
+    cost_text,
+    costs_in,
+    costs_of,
+    entry_of,
+    mechanism_of,
+    moved,
+    nothing_text,
+    repeated,
+    spent_text,
+    summary_of,
+)
 from privacy.budget.plan import Plan
-from privacy.mechanisms import Mechanism, mechanism_from_json
-from privacy.relations import NeighboringRelation
+from privacy.guarantees import ONE_RECORD
+from privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from privacy.budget._ledger_store import Writer
+    from privacy.budget.ledger_store import Writer
 
-AnyBudget = Budget | Odometer | IndividualBudget
-_OPENED = {
-    "dpcalib.budget/1": Budget,
-    "dpcalib.odometer/1": Odometer,
-    "dpcalib.individual_budget/1": IndividualBudget,
-}
+Claim = Mapping[str, str]
+ONE_USER = "one user"
 _LABEL = 'Pass text on one line, such as label="weekly counts".'
-
-
-class LedgerError(RuntimeError):
-    """The database of a ledger cannot be used, is damaged, or was changed outside the ledger."""
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """A spend or a reservation in a ledger.
-
-    As a context manager it does nothing: what was spent before the block stays spent if the block
-    fails.
-
-    Attributes
-    ----------
-    sequence
-        Number of the entry. Entries are ordered by it, not by their times.
-    key
-        The idempotency key, for a retry and for `Ledger.commit` and `Ledger.cancel`.
-    is_new
-        False if an earlier call with the same key made the entry.
-    sensitive_admitted
-        With an `IndividualBudget`: the users whose data may enter the release. Private.
-    """
-
-    sequence: int
-    key: str
-    budget: str
-    label: str
-    spender: str
-    time: str
-    is_new: bool
-    sensitive_admitted: "NDArray[np.bool_] | None" = field(default=None, repr=False, compare=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Keep the spend, also after an error."""
-
-
-@dataclass(frozen=True)
-class _Account:
-    """The unchanging part of a budget's row."""
-
-    name: str
-    parent: str | None
-    dataset: str
-    opened: AnyBudget
-
-    def at(self, spent: str) -> AnyBudget:
-        """Return the budget with the running total of its row."""
-        values = json.loads(spent)
-        if isinstance(self.opened, IndividualBudget):
-            import numpy as np
-
-            return _with_spent(self.opened, np.array(values, dtype=float))
-        return _with_spent(
-            self.opened, cost_from_json("spent", values, len(self.opened._spent))
-        )
 
 
 class Ledger:
@@ -160,11 +98,11 @@ class Ledger:
         key: str | None = None,
         timeout: float = 30.0,
     ) -> None:
-        from privacy.budget._ledger_store import Store
+        from privacy.budget.ledger_store import Store
 
         self._store = Store(url, timeout)
         self.id = self._store.open()
-        self._accounts: dict[str | None, _Account] = {}
+        self._accounts: dict[str | None, Account] = {}
         self._set(budget=budget, label=label, spender=spender, key=key)
 
     @classmethod
@@ -176,7 +114,7 @@ class Ledger:
         LedgerError
             There is a ledger already.
         """
-        from privacy.budget._ledger_store import Store
+        from privacy.budget.ledger_store import Store
 
         Store(url, timeout).create()
         return cls(url, timeout=timeout)
@@ -250,7 +188,7 @@ class Ledger:
                 raise ValueError(checks.expected("name", name, "a new name", remedy))
             about = {"kind": "open", "budget": name, "label": name, "time": _now()}
             writer.append(**about, spender=self._spender_or(None), detail=detail)
-            spent, nothing = _spent_text(budget), _nothing(budget)
+            spent, nothing = spent_text(budget), nothing_text(budget)
             row = {"name": name, "parent": parent, "dataset": dataset, "form": form}
             writer.open(**row, spent=spent, reserved=nothing, entries=0)
 
@@ -258,9 +196,9 @@ class Ledger:
         above = self._account(parent)
         remedy = "Open it without a parent."
         if not isinstance(above.opened, Budget):
-            raise ValueError(checks.expected("parent", above.name, "a Budget", remedy))
+            raise TypeError(checks.expected("parent", above.name, "a Budget", remedy))
         if isinstance(budget, IndividualBudget):
-            raise ValueError(checks.expected("parent", above.name, "None", remedy))
+            raise TypeError(checks.expected("parent", above.name, "None", remedy))
         for what, own, needed in (
             ("dataset", dataset, above.dataset),
             ("relation", str(budget.relation), str(above.opened.relation)),
@@ -280,7 +218,7 @@ class Ledger:
     def fits(self, mechanism: Mechanism | Plan, *, budget: str | None = None) -> bool:
         """Return whether `spend` would accept a mechanism or a plan now."""
         account = self._account(budget)
-        mechanism = _mechanism(mechanism, account)
+        mechanism = mechanism_of(mechanism, account)
         for each in self._chain(account):
             found = self.budget(each.name)
             if isinstance(found, IndividualBudget):
@@ -359,14 +297,14 @@ class Ledger:
         given = key or self._key
         key = given or secrets.token_hex(16)
         checks.phrase("key", key, "Pass text on one line, or leave it out.")
-        mechanism = _mechanism(mechanism, account)
+        mechanism = mechanism_of(mechanism, account)
         # exact costs may take long to compute: before the lock
         chain = self._chain(account)
         individual = isinstance(account.opened, IndividualBudget)
         if individual and kind == "reserve":
             remedy = "Spend from it: it cannot give back."
             raise TypeError(checks.expected("budget", account.name, "a Budget", remedy))
-        costs = {} if individual else _costs(mechanism, chain)
+        costs = {} if individual else costs_in(mechanism, chain)
         if (shares is not None) != individual:
             rule = "given" if individual else "None"
             remedy = "Pass shares= with an IndividualBudget, and only there."
@@ -375,19 +313,18 @@ class Ledger:
         with self._store.writes() as writer:
             if given and (found := writer.entry(key)) is not None:
                 asked = {"kind": kind, "budget": account.name, "mechanism": form}
-                return _repeated(found, writer, asked, shares)
+                settled = writer.settlement(found["sequence"])
+                return repeated(found, settled, asked, shares)
             detail = None
             for each in chain:
                 row = writer.budget(each.name)
-                after, detail = _charged(
-                    each, row["spent"], mechanism, costs.get(each.name), shares
-                )
+                after, detail = charged(each, row["spent"], mechanism, costs.get(each.name), shares)
                 reserved = row["reserved"]
                 if kind == "reserve":
-                    reserved = _moved(reserved, costs[each.name], 1)
+                    reserved = moved(reserved, costs[each.name], 1)
                 entries = row["entries"] + (each is account)
                 writer.update(
-                    each.name, spent=_spent_text(after), reserved=reserved, entries=entries
+                    each.name, spent=spent_text(after), reserved=reserved, entries=entries
                 )
             row = writer.append(
                 kind=kind,
@@ -397,10 +334,10 @@ class Ledger:
                 spender=spender,
                 time=_now(),
                 mechanism=form,
-                cost=_cost_text(costs),
+                cost=cost_text(costs),
                 detail=detail,
             )
-        return _entry(row, is_new=True)
+        return entry_of(row, is_new=True)
 
     def commit(self, key: str, *, holder: str | None = None) -> None:
         """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
@@ -420,7 +357,7 @@ class Ledger:
         with self._store.writes() as writer:
             reserved, settled = _reservation(writer, key)
             if settled is None:
-                self._settle(writer, reserved, "commit", {"holder": holder})
+                self._close(writer, reserved, "commit", {"holder": holder})
                 return
             if settled["kind"] == "cancel":
                 remedy = "Reserve again with another key."
@@ -451,19 +388,17 @@ class Ledger:
         with self._store.writes() as writer:
             reserved, settled = _reservation(writer, key)
             if settled is None:
-                self._settle(writer, reserved, "cancel", {"data_never_read": statement})
+                self._close(writer, reserved, "cancel", {"data_never_read": statement})
             elif settled["kind"] == "commit":
                 remedy = "What was committed stays spent."
                 raise ValueError(checks.expected("key", key, "not committed", remedy))
 
-    def _settle(
-        self, writer: "Writer", reserved: Mapping[str, Any], kind: str, detail: Mapping[str, Any]
-    ) -> None:
-        costs = _costs_of(reserved["cost"])
+    def _settle(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
+        costs = costs_of(reserved["cost"])
         for name, cost in costs.items():
             row = writer.budget(name)
-            spent = _moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
-            left = _moved(row["reserved"], cost, -1)
+            spent = moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
+            left = moved(row["reserved"], cost, -1)
             writer.update(name, spent=spent, reserved=left, entries=row["entries"])
         writer.append(
             kind=kind,
@@ -475,25 +410,74 @@ class Ledger:
             detail=json.dumps(dict(detail)),
         )
 
-    def _claim(self, mechanism: Mechanism, key: str, label: str) -> dict[str, str]:
-        """Reserve for a state file, which keeps the returned claim, before it is written.
+    def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
+        """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
-        A retry after a crash finds the reservation. `_settle_claim` then commits it for the
-        random holder in the file, so that one reservation pays for one state file only.
+        Parameters
+        ----------
+        mechanism
+            As in `spend`.
+        label
+            The label if the ledger has no default.
+        unit
+            The unit of the release, ``"one record"`` or ``"one user"``, if it is known. A budget of
+            the other one is refused: clipped sums of users do not bound what one record changes.
+
+        Raises
+        ------
+        ValueError
+            The default key has paid for another release.
         """
-        key = self._key or key
-        entry = self.reserve(mechanism, label=self._label or label, key=key)
-        with self._store.writes() as writer:
-            _, settled = _reservation(writer, entry.key)
-        if settled is not None:
-            rule = f"unused, but a state file of the key {key!r} was paid for before"
-            remedy = "Restore that file, or pass another key: ledger.using(key=...)."
-            raise ValueError(checks.expected("key", key, rule, remedy))
+        budget = self._account(None).opened
+        if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
+            check_same(budget, unit=unit)
+        entry = self.spend(mechanism, label=self._label or label)
+        if not entry.is_new:
+            remedy = "Pass another key: this one has paid for a release."
+            raise ValueError(checks.expected("key", entry.key, "new", remedy))
+
+    def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
+        """Reserve for a state file, which must store the returned claim before `settle`.
+
+        The key is that of the place, unless the ledger has a default key. A retry after a crash
+        finds the reservation, so it pays once. `settle` commits it for the random holder in the
+        claim, so that one reservation pays for one state, even if its file was moved.
+
+        Parameters
+        ----------
+        mechanism
+            All releases of the state together.
+        place
+            The path of the state.
+        label
+            The kind of state.
+
+        Raises
+        ------
+        ValueError
+            A state at this place was paid for before.
+        """
+        of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
+        entry = self.reserve(
+            mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
+        )
+        if entry.is_settled:
+            rule = "unused: a state that was saved under it was paid for"
+            remedy = "Restore that state, or pass another key with ledger.using(key=...)."
+            raise ValueError(checks.expected("key", entry.key, rule, remedy))
         return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
 
-    def _settle_claim(self, claim: Mapping[str, str]) -> None:
+    def settle(self, claim: Claim) -> None:
+        """Commit a claim before the first release of its state, and whenever it is restored.
+
+        Raises
+        ------
+        ValueError
+            Another ledger holds the claim, or the reservation was canceled or pays for another
+            state.
+        """
         if claim["ledger"] != self.id:
-            remedy = "Pass the ledger that paid for the state file."
+            remedy = "Pass the ledger that paid for this state."
             raise ValueError(checks.expected("ledger", self.id, repr(claim["ledger"]), remedy))
         self.commit(claim["key"], holder=claim["holder"])
 
@@ -526,7 +510,7 @@ class Ledger:
         guarantees: the guarantee is ``epsilon``, that of the whole budget, or the reading of an
         `Odometer`. Amounts of an `IndividualBudget` are private and left out.
         """
-        return [_summary(_account_of(row), row) for row in self._store.budgets()]
+        return [summary_of(account_of(row), row) for row in self._store.budgets()]
 
     def verify(self, *, head: str | None = None) -> dict[str, Any]:
         """Recompute every sum and hash, and return the number of entries and the last hash.
@@ -542,18 +526,18 @@ class Ledger:
         LedgerError
             The ledger is damaged or was changed.
         """
-        from privacy.budget._ledger_verify import verify
+        from privacy.budget.ledger_verify import verify
 
         return verify(self._store, self.id, head)
 
-    def _account(self, name: str | None) -> _Account:
+    def _account(self, name: str | None) -> Account:
         """Return a budget's unchanging part, which is read once."""
         name = name or self._budget
         if name not in self._accounts:
             self._accounts[name] = self._read(name)[0]
         return self._accounts[name]
 
-    def _read(self, name: str | None) -> tuple[_Account, Mapping[str, Any]]:
+    def _read(self, name: str | None) -> tuple[Account, Row]:
         name = name or self._budget
         rows = self._store.budgets(name, most=2)
         if len(rows) != 1:
@@ -561,9 +545,9 @@ class Ledger:
             rule = f"one of its budgets, such as {names}" if names else "an open budget"
             remedy = "Pass budget= with its name." if names else "Open it with open()."
             raise ValueError(checks.expected("budget", name, rule, remedy))
-        return _account_of(rows[0]), rows[0]
+        return account_of(rows[0]), rows[0]
 
-    def _chain(self, account: _Account) -> list[_Account]:
+    def _chain(self, account: Account) -> list[Account]:
         """Return a budget and its parents."""
         chain = [account]
         while chain[-1].parent is not None:
@@ -577,9 +561,7 @@ class Ledger:
 
 def _reopened(url: str, timeout: float, *defaults: str | None) -> Ledger:
     budget, label, spender, key = defaults
-    return Ledger(
-        url, budget=budget, label=label, spender=spender, key=key, timeout=timeout
-    )
+    return Ledger(url, budget=budget, label=label, spender=spender, key=key, timeout=timeout)
 
 
 @cache
@@ -594,185 +576,9 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-@lru_cache(maxsize=1024)
-def _opened(form: str) -> AnyBudget:
-    values = json.loads(form)
-    kind = _OPENED.get(values.get("schema"))
-    if kind is None:
-        rule = f"one of {sorted(_OPENED)}"
-        raise ValueError(checks.expected("schema", values.get("schema"), rule, "Update dpcalib."))
-    return kind.from_json(values)
-
-
-def _account_of(row: Mapping[str, Any]) -> _Account:
-    return _Account(row["name"], row["parent"], row["dataset"], _opened(row["form"]))
-
-
-def _with_spent(budget: AnyBudget, spent: Any) -> AnyBudget:
-    after = copy(budget)
-    object.__setattr__(after, "_spent", spent)
-    return after
-
-
-def _spent_text(budget: AnyBudget) -> str:
-    if isinstance(budget, IndividualBudget):
-        return json.dumps(budget._spent.tolist())
-    return json.dumps(cost_to_json(budget._spent))
-
-
-def _nothing(budget: AnyBudget) -> str:
-    """Return the text of zero reserved."""
-    if isinstance(budget, IndividualBudget):
-        return "[]"
-    return json.dumps(cost_to_json((Fraction(0),) * len(budget._spent)))
-
-
-def _moved(text: str, cost: Cost, times: int) -> str:
-    """Return the text of a sum after a cost was added, or subtracted (`times` = -1)."""
-    total = cost_from_json("sum", json.loads(text), len(cost))
-    return json.dumps(cost_to_json(added(total, tuple(times * part for part in cost))))
-
-
-def _costs(mechanism: Mechanism, chain: list[_Account]) -> dict[str, Cost]:
-    return {
-        each.name: each.opened.measure.cost(mechanism, each.opened.relation)
-        for each in chain
-        if not isinstance(each.opened, IndividualBudget)
-    }
-
-
-def _costs_of(text: str) -> dict[str, Cost]:
-    found = json.loads(text)
-    return {name: cost_from_json("cost", form, len(form)) for name, form in found.items()}
-
-
-def _cost_text(costs: Mapping[str, Cost]) -> str:
-    return json.dumps({name: cost_to_json(cost) for name, cost in costs.items()})
-
-
-def _mechanism(asked: Mechanism | Plan, account: _Account) -> Mechanism:
-    """Return what to charge; a plan must have the relation and the unit of its budget."""
-    if isinstance(asked, Mechanism):
-        return asked
-    if not isinstance(asked, Plan):
-        remedy = "Pass what runs, such as Gaussian(20.0)."
-        raise TypeError(checks.expected("mechanism", asked, "a mechanism or a Plan", remedy))
-    check_same(account.opened, relation=asked.relation, unit=asked.unit)
-    return asked.mechanism
-
-
-def check_same(
-    budget: AnyBudget, *, relation: NeighboringRelation | str | None = None, unit: str | None = None
-) -> None:
-    """Check that a guarantee of this relation and unit may be charged to a budget."""
-    for name, own, needed in (
-        ("relation", relation, str(budget.relation)),
-        ("unit", unit, budget.unit),
-    ):
-        if own is not None and str(own) != needed:
-            remedy = f"Spend from a budget of this {name}."
-            raise ValueError(checks.expected(name, str(own), f"{needed!r}, as its budget", remedy))
-
-
-def _charged(
-    account: _Account, spent: str, mechanism: Mechanism, cost: Cost | None, shares: Any
-) -> tuple[AnyBudget, str | None]:
-    """Return the budget of a row after a mechanism, and what else the entry must record."""
-    budget = account.at(spent)
-    if isinstance(budget, IndividualBudget):
-        after, admitted = budget.spend(mechanism, shares)
-        detail = {"sensitive_shares": _numbers(shares), "sensitive_admitted": admitted.tolist()}
-        return after, json.dumps(detail)
-    assert cost is not None
-    try:
-        return budget._spend(mechanism, cost), None
-    except BudgetExceeded as error:
-        told = f"Budget {account.name!r}: {error}"
-        raise BudgetExceeded(told, error.asked, error.spent, error.remaining) from None
-
-
-def _numbers(shares: Any) -> list[float]:
-    import numpy as np
-
-    found: list[float] = np.asarray(shares, dtype=float).tolist()
-    return found
-
-
-def _entry(row: Mapping[str, Any], *, is_new: bool) -> LedgerEntry:
-    names = ("sequence", "key", "budget", "label", "spender", "time")
-    admitted = None
-    if row["detail"]:
-        import numpy as np
-
-        admitted = np.array(json.loads(row["detail"])["sensitive_admitted"], dtype=bool)
-    return LedgerEntry(
-        **{name: row[name] for name in names}, is_new=is_new, sensitive_admitted=admitted
-    )
-
-
-def _repeated(
-    found: Mapping[str, Any], writer: "Writer", asked: Mapping[str, Any], shares: Any
-) -> LedgerEntry:
-    """Return the entry of an earlier call with the same key, which must have asked for the same."""
-    key = found["key"]
-    for name, value in asked.items():
-        if found[name] != value:
-            rule = f"unused: an entry of another {name} has it"
-            raise ValueError(checks.expected("key", key, rule, "Pass another key."))
-    if shares is not None and json.loads(found["detail"])["sensitive_shares"] != _numbers(shares):
-        rule = "unused: an entry of other shares has it"
-        raise ValueError(checks.expected("key", key, rule, "Pass another key."))
-    settled = writer.settlement(found["sequence"])
-    if settled is not None and settled["kind"] == "cancel":
-        raise ValueError(checks.expected("key", key, "not canceled", "Pass another key."))
-    return _entry(found, is_new=False)
-
-
-def _reservation(
-    writer: "Writer", key: str
-) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+def _reservation(writer: "Writer", key: str) -> tuple[Row, Row | None]:
     found = writer.entry(key)
     if found is None or found["kind"] != "reserve":
         remedy = "Pass the key of an entry of reserve()."
         raise ValueError(checks.expected("key", key, "that of a reservation", remedy))
     return found, writer.settlement(found["sequence"])
-
-
-def _summary(account: _Account, row: Mapping[str, Any]) -> dict[str, Any]:
-    budget = account.at(row["spent"])
-    values: dict[str, Any] = {
-        "budget": account.name,
-        "parent": account.parent,
-        "dataset": account.dataset,
-        "unit": budget.unit,
-        "relation": str(budget.relation),
-        "kind": type(budget).__name__,
-        "notion": "zcdp" if isinstance(budget, IndividualBudget) else budget.notion,
-        "epsilon": None if isinstance(budget, Odometer) else budget.epsilon,
-        "delta": budget.delta,
-        "entries": row["entries"],
-    }
-    if isinstance(budget, IndividualBudget):
-        return values
-    reserved = cost_from_json("reserved", json.loads(row["reserved"]), len(budget._spent))
-    values |= {
-        "measure": budget.measure.name,
-        "spent": list(map(up, budget._spent)),
-        "reserved": list(map(up, reserved)),
-    }
-    if isinstance(budget, Odometer):
-        return values | {"spent_epsilon": budget.epsilon}
-    left = budget._left_of(budget._limit)
-    parts = zip(budget._spent, budget._limit, strict=True)
-    values |= {
-        "limit": list(map(down, budget._limit)),
-        "left": list(map(down, left)),
-        "spent_share": max(up(spent / limit) if limit else 0.0 for spent, limit in parts),
-        "spent_epsilon": _converted(budget.measure, budget._spent, budget.delta),
-        "left_epsilon": _converted(budget.measure, left, budget.delta),
-    }
-    return values
-
-
-def _converted(measure: Measure, cost: Cost, delta: float) -> float:
-    return measure.epsilon(cost, delta) if cost[0] else 0.0

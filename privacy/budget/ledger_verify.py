@@ -2,37 +2,38 @@
 
 import json
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
 
-from privacy.budget import ledger as own
-from privacy.budget._ledger_store import BUDGETS, ENTRIES, HEAD, Row, Store, chained
-from privacy.budget._measures import Cost, added
+from privacy.budget import ledger_rows
+from privacy.budget._measures import Cost, added, cost_to_json
+from privacy.budget.filter import Budget
 from privacy.budget.individual import IndividualBudget
-from privacy.budget.ledger import LedgerError
+from privacy.budget.ledger_rows import Account, LedgerError, Row
+from privacy.budget.ledger_store import BUDGETS, ENTRIES, HEAD, Store, chained
 from privacy.mechanisms import mechanism_from_json
 
 
 class _Sums:
     """The running totals of one budget, from its entries."""
 
-    def __init__(self, account: own._Account) -> None:
+    def __init__(self, account: Account) -> None:
         self.account, self.entries = account, 0
         self.budget = account.opened
-        self.reserved: Cost = () if self.individual else (0 * self.budget._spent[0],) * self.length
+        self.reserved: Cost = (Fraction(0),) * (
+            0 if self.individual else len(account.opened._spent)
+        )
 
     @property
     def individual(self) -> bool:
         return isinstance(self.budget, IndividualBudget)
 
-    @property
-    def length(self) -> int:
-        return len(self.budget._spent)
-
     def move(self, cost: Cost, times: int) -> None:
+        assert not isinstance(self.budget, IndividualBudget)
         moved = tuple(times * part for part in cost)
-        self.budget = own._with_spent(self.budget, added(self.budget._spent, moved))
+        self.budget = ledger_rows.with_spent(self.budget, added(self.budget._spent, moved))
 
     def hold(self, cost: Cost, times: int) -> None:
         self.reserved = added(self.reserved, tuple(times * part for part in cost))
@@ -81,8 +82,8 @@ class _Check:
 
     def _open(self, row: Row) -> None:
         detail = json.loads(row["detail"])
-        form = own._opened(detail["form"])
-        account = own._Account(row["budget"], detail["parent"], detail["dataset"], form)
+        form = ledger_rows.opened(detail["form"])
+        account = Account(row["budget"], detail["parent"], detail["dataset"], form)
         if row["budget"] in self.sums:
             raise ValueError("the budget was opened twice")
         self.sums[row["budget"]] = _Sums(account)
@@ -111,11 +112,11 @@ class _Check:
         if key not in self.known:
             if len(self.known) > 100_000:
                 self.known.clear()
-            costs = own._costs_of(row["cost"])
+            costs = ledger_rows.costs_of(row["cost"])
             chain = [self.sums[row["budget"]].account]
             while chain[-1].parent is not None:
                 chain.append(self.sums[chain[-1].parent].account)
-            needed = own._costs(mechanism_from_json(json.loads(row["mechanism"])), chain)
+            needed = ledger_rows.costs_in(mechanism_from_json(json.loads(row["mechanism"])), chain)
             for name, cost in needed.items():
                 if any(a < b for a, b in zip(costs[name], cost, strict=True)):
                     raise ValueError(f"the budget {name!r} was charged less than the mechanism")
@@ -123,7 +124,7 @@ class _Check:
         return self.known[key]
 
     def _check_limit(self, sums: _Sums) -> None:
-        if isinstance(sums.budget, own.Budget) and not sums.budget._allows(sums.budget._spent):
+        if isinstance(sums.budget, Budget) and not sums.budget._allows(sums.budget._spent):
             raise ValueError(f"the budget {sums.account.name!r} is exceeded")
 
     def _reserve(self, row: Row) -> None:
@@ -142,7 +143,7 @@ class _Check:
         for name, cost in costs.items():
             self.sums[name].move(cost, -1)
 
-    def finish(self, top: Row, budgets: Mapping[str, Row]) -> None:
+    def finish(self, top: Row, budgets: Mapping[Any, Row]) -> None:
         if (top["sequence"], top["hash"]) != (self.sequence, self.last):
             raise _changed(self.store, "the last entries are missing")
         if not self.seen:
@@ -154,12 +155,12 @@ class _Check:
             expected = {
                 "parent": account.parent,
                 "dataset": account.dataset,
-                "spent": own._spent_text(sums.budget),
+                "spent": ledger_rows.spent_text(sums.budget),
                 "entries": sums.entries,
                 "form": json.dumps(account.opened.to_json()),
             }
             if not sums.individual:
-                expected["reserved"] = json.dumps(own.cost_to_json(sums.reserved))
+                expected["reserved"] = json.dumps(cost_to_json(sums.reserved))
             for column, value in expected.items():
                 if row[column] != value:
                     raise _changed(self.store, f"{column} of the budget {name!r} was changed")

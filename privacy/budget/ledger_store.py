@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ except ImportError as missing:
     ) from missing
 
 from privacy import checks
-from privacy.budget.ledger import LedgerError
+from privacy.budget.ledger_rows import LedgerError, Row
 from privacy.numerics import storage
 
 VERSION = 1
@@ -43,7 +43,7 @@ HASHED = (
     "cost",
     "detail",
 )
-Row = Mapping[str, Any]
+_Statement = sa.Select[Any] | sa.Insert | sa.Update
 _CHUNK = 1000
 _RETRY = "Retry with the same key: a retry spends once."
 
@@ -91,10 +91,10 @@ _APPEND_ONLY = {
         for verb in ("update", "delete")
     ],
     "postgresql": [
-        "CREATE FUNCTION dpcalib_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'entries are append-only'; END $$",
-        "CREATE TRIGGER dpcalib_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON "
-        "dpcalib_entries EXECUTE FUNCTION dpcalib_append_only()",
+        """CREATE FUNCTION dpcalib_append_only() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'entries are append-only'; END $$""",
+        """CREATE TRIGGER dpcalib_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON
+        dpcalib_entries EXECUTE FUNCTION dpcalib_append_only()""",
     ],
 }
 _REASONS = {
@@ -270,19 +270,17 @@ class Writer:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def _run(self, statement: sa.Executable, values: Row | list[Row]) -> sa.CursorResult[Any]:
-        return self._connection.exec_driver_sql(
-            _text(statement, self._connection.dialect), values  # type: ignore[arg-type]
-        )
+    def _run(self, statement: _Statement, values: dict[str, Any]) -> sa.CursorResult[Any]:
+        return self._connection.exec_driver_sql(_text(statement, self._connection.dialect), values)
 
-    def first(self, statement: sa.Executable, **values: Any) -> Row | None:
+    def first(self, statement: _Statement, **values: Any) -> Row | None:
         """Return the first row that a query finds."""
         return self._run(statement, values).mappings().first()
 
     def append(self, **values: Any) -> Row:
         """Append an entry, and return it with its number and hash."""
         self.sequence += 1
-        row = dict.fromkeys(HASHED) | values | {"sequence": self.sequence}
+        row: dict[str, Any] = dict.fromkeys(HASHED) | values | {"sequence": self.sequence}
         self.last = row["hash"] = chained(self.last, row)
         self._run(_APPEND, row)
         self._run(_ADVANCE, {"sequence": self.sequence, "hash": self.last})
@@ -337,7 +335,7 @@ _UPDATE = (
 
 
 @cache
-def _text(statement: sa.Executable, dialect: sa.Dialect) -> str:
+def _text(statement: _Statement, dialect: sa.Dialect) -> str:
     """Return a statement as text: compiling it again would take most of the time of a spend."""
     return str(statement.compile(dialect=dialect))
 
