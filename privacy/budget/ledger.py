@@ -393,7 +393,7 @@ class Ledger:
                 remedy = "What was committed stays spent."
                 raise ValueError(checks.expected("key", key, "not committed", remedy))
 
-    def _settle(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
+    def _close(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
         costs = costs_of(reserved["cost"])
         for name, cost in costs.items():
             row = writer.budget(name)
