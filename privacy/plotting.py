@@ -13,6 +13,7 @@ from privacy import checks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from privacy.budget.ledger import Ledger
     from privacy.curves import Curve
     from privacy.running_sums.factorizations import Factorization
     from privacy.running_sums.participation import Participation
@@ -241,6 +242,33 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
         axes.set_ylim(bottom=0)
     if "parts" in found:
         axes.set_xticks(found["values"], found["parts"], rotation=30, ha="right")
+    return finish(axes)
+
+
+def plot_ledger(ledger: "Ledger") -> "Figure":
+    """Plot the share of every `Budget` of a ledger that was spent, over time.
+
+    Parameters
+    ----------
+    ledger
+        An open ledger.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
+    for number, (name, (times, shares)) in enumerate(ledger.history().items()):
+        kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})
+        across, up = ([each[k] for k in kept] for each in (times, shares))
+        # a dollar sign would start mathematical text, and a leading underscore hides a label
+        label = " " * name.startswith("_") + name.replace("$", r"\$")
+        axes.plot(
+            across, [100 * y for y in up], label=label, drawstyle="steps-post", **style(number)
+        )
+    axes.set_ylim(0, 105)
+    axes.figure.autofmt_xdate()
     return finish(axes)
 
 

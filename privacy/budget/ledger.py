@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from privacy import checks
+from privacy.budget._measures import added, up
 from privacy.budget.filter import Budget
 from privacy.budget.individual import IndividualBudget
 from privacy.budget.ledger_rows import (
@@ -30,7 +31,9 @@ from privacy.budget.ledger_rows import (
     mechanism_of,
     moved,
     nothing_text,
+    opened,
     repeated,
+    share,
     spent_text,
     summary_of,
 )
@@ -217,16 +220,35 @@ class Ledger:
 
     def fits(self, mechanism: Mechanism | Plan, *, budget: str | None = None) -> bool:
         """Return whether `spend` would accept a mechanism or a plan now."""
+        return all(row["fits"] for row in self.check(mechanism, budget=budget))
+
+    def check(
+        self, mechanism: Mechanism | Plan, *, budget: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what a mechanism or a plan would cost each budget, and whether it fits.
+
+        One dict for the budget and each of its parents: ``asked`` and ``left`` (None for an
+        `Odometer`) in its ``measure``.
+        """
         account = self._account(budget)
         mechanism = mechanism_of(mechanism, account)
+        found = []
         for each in self._chain(account):
-            found = self.budget(each.name)
-            if isinstance(found, IndividualBudget):
+            now = self.budget(each.name)
+            if isinstance(now, IndividualBudget):
                 remedy = "It admits users one by one: spend from it."
                 raise TypeError(checks.expected("budget", each.name, "a Budget", remedy))
-            if isinstance(found, Budget) and not found.fits(mechanism):
-                return False
-        return True
+            limited = isinstance(now, Budget)
+            found.append(
+                {
+                    "budget": each.name,
+                    "measure": now.measure.name,
+                    "asked": list(map(up, now.measure.cost(mechanism, now.relation))),
+                    "left": list(now.remaining) if limited else None,
+                    "fits": now.fits(mechanism) if limited else True,
+                }
+            )
+        return found
 
     def spend(
         self,
@@ -502,6 +524,33 @@ class Ledger:
                 "relation": relation,
                 **{name: shown.get(name) for name in ("parent", "data_never_read")},
             }
+
+    def history(self) -> dict[str, tuple[list[datetime], list[float]]]:
+        """Return the share of each `Budget` that was spent after each of its entries, by time.
+
+        The clock of a spender may jump; the times of the entries in order never decrease here.
+        """
+        limits, sums, held = {}, {}, {}
+        found: dict[str, tuple[list[datetime], list[float]]] = {}
+        latest = datetime.min.replace(tzinfo=UTC)
+        for row in self._store.rows():
+            latest = max(latest, datetime.fromisoformat(row["time"]))
+            if row["kind"] == "open":
+                budget = opened(json.loads(row["detail"])["form"])
+                if isinstance(budget, Budget):
+                    limits[row["budget"]], sums[row["budget"]] = budget._limit, budget._spent
+                    found[row["budget"]] = [latest], [0.0]
+            elif row["kind"] != "commit":
+                costs, times = costs_of(row["cost"] or "{}"), 1
+                if row["kind"] == "reserve":
+                    held[row["sequence"]] = costs
+                elif row["kind"] == "cancel":
+                    costs, times = held.pop(row["settles"]), -1
+                for name in costs.keys() & limits.keys():
+                    sums[name] = added(sums[name], tuple(times * part for part in costs[name]))
+                    found[name][0].append(latest)
+                    found[name][1].append(share(sums[name], limits[name]))
+        return found
 
     def summary(self) -> list[dict[str, Any]]:
         """Return what was spent and what is left of each budget, one dict each.

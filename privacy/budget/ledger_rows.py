@@ -273,11 +273,10 @@ def summary_of(account: Account, row: Row) -> dict[str, Any]:
     if isinstance(budget, Odometer):
         return values | {"spent_epsilon": budget.epsilon}
     left = budget._left_of(budget._limit)
-    parts = zip(budget._spent, budget._limit, strict=True)
     values |= {
         "limit": list(map(down, budget._limit)),
         "left": list(map(down, left)),
-        "spent_share": max(up(spent / limit) if limit else 0.0 for spent, limit in parts),
+        "spent_share": share(budget._spent, budget._limit),
         "spent_epsilon": _converted(budget.measure, budget._spent, budget.delta),
         "left_epsilon": _converted(budget.measure, left, budget.delta),
     }
@@ -286,3 +285,9 @@ def summary_of(account: Account, row: Row) -> dict[str, Any]:
 
 def _converted(measure: Measure, cost: Cost, delta: float) -> float:
     return measure.epsilon(cost, delta) if cost[0] else 0.0
+
+
+def share(spent: Cost, limit: Cost) -> float:
+    """Return the share of a limit that was spent, rounded up."""
+    parts = zip(spent, limit, strict=True)
+    return max(up(amount / most) if most else 0.0 for amount, most in parts)
