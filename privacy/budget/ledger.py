@@ -37,6 +37,7 @@ from privacy.budget.ledger_rows import (
     spent_text,
     summary_of,
 )
+from privacy.budget.odometer import Odometer
 from privacy.budget.plan import Plan
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism
@@ -238,16 +239,15 @@ class Ledger:
             if isinstance(now, IndividualBudget):
                 remedy = "It admits users one by one: spend from it."
                 raise TypeError(checks.expected("budget", each.name, "a Budget", remedy))
-            limited = isinstance(now, Budget)
-            found.append(
-                {
-                    "budget": each.name,
-                    "measure": now.measure.name,
-                    "asked": list(map(up, now.measure.cost(mechanism, now.relation))),
-                    "left": list(now.remaining) if limited else None,
-                    "fits": now.fits(mechanism) if limited else True,
-                }
-            )
+            row: dict[str, Any] = {
+                "budget": each.name,
+                "measure": now.measure.name,
+                "asked": list(map(up, now.measure.cost(mechanism, now.relation))),
+            }
+            if isinstance(now, Odometer):
+                found.append(row | {"left": None, "fits": True})
+            else:
+                found.append(row | {"left": list(now.remaining), "fits": now.fits(mechanism)})
         return found
 
     def spend(
@@ -539,7 +539,8 @@ class Ledger:
                 budget = opened(json.loads(row["detail"])["form"])
                 if isinstance(budget, Budget):
                     limits[row["budget"]], sums[row["budget"]] = budget._limit, budget._spent
-                    found[row["budget"]] = [latest], [0.0]
+                    name = row["budget"]
+                    found[name] = [latest], [share(sums[name], limits[name])]
             elif row["kind"] != "commit":
                 costs, times = costs_of(row["cost"] or "{}"), 1
                 if row["kind"] == "reserve":
