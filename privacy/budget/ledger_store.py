@@ -7,7 +7,9 @@ turns, and appends rows whose hashes cover the row before.
 import hashlib
 import json
 import os
+import sqlite3
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -135,6 +137,7 @@ class Store:
             if self._engine is not None:
                 self._engine.dispose(close=False)
             self._engine, self._process = self._connected(), os.getpid()
+            weakref.finalize(self, _closed, self._engine, self._process)
         return self._engine
 
     def _connected(self) -> sa.Engine:
@@ -169,7 +172,7 @@ class Store:
         """Replace errors of the database by a `LedgerError` that names the remedy."""
         try:
             yield
-        except sa.exc.SQLAlchemyError as error:
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
             raise LedgerError(f"Ledger {str(self)!r}: {_reason(error)}") from error
 
     def create(self) -> None:
@@ -346,6 +349,12 @@ def chained(last: str, row: Row) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _closed(engine: sa.Engine, process: int) -> None:
+    """Close the connections of a ledger that is no longer used, unless they are a parent's."""
+    if process == os.getpid():
+        engine.dispose()
+
+
 def _url(url: Any) -> sa.URL:
     remedy = "Pass a file, or a URL such as postgresql://user@host/database."
     if isinstance(url, os.PathLike) or (isinstance(url, str) and "://" not in url):
@@ -380,11 +389,11 @@ def _exists(where: object) -> LedgerError:
     return LedgerError(checks.expected("url", str(where), "new", "Open it with Ledger(url)."))
 
 
-def _reason(error: sa.exc.SQLAlchemyError) -> str:
-    own = getattr(error, "orig", None)
+def _reason(error: Exception) -> str:
+    own = getattr(error, "orig", None) or error
     code = getattr(own, "sqlite_errorname", None) or getattr(own, "sqlstate", None) or ""
     for known, reason in _REASONS.items():
         if code.startswith(known):
             return reason
-    said = str(own or error).strip().partition("\n")[0]
+    said = str(own).strip().partition("\n")[0]
     return f"The database failed: {said}. {_RETRY}"

@@ -18,7 +18,8 @@ import privacy as dp
 SPENDS = 200
 SHARE = 0.95
 """Share of the attempted spends that the budget of `contended` allows."""
-NOISE = dp.Gaussian(100.0)
+NOISE = dp.Gaussian(128.0)
+"""Its rho, 2^-15, is exact, so the allowed spends use up the budget."""
 ROWS = 1_000_000
 
 
