@@ -27,8 +27,7 @@ from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 AnyBudget = Budget | Odometer | IndividualBudget
 Row = Mapping[Any, Any]
@@ -61,7 +60,7 @@ class LedgerEntry:
     is_settled
         True if it is a reservation that was committed.
     sensitive_admitted
-        With an `IndividualBudget`: the users whose data may enter the release. Private.
+        With an `IndividualBudget`: a mask of the users whose data may enter the release. Private.
     """
 
     sequence: int
@@ -72,7 +71,7 @@ class LedgerEntry:
     time: str
     is_new: bool
     is_settled: bool = False
-    sensitive_admitted: "NDArray[np.bool_] | None" = field(default=None, repr=False, compare=False)
+    sensitive_admitted: Any = field(default=None, repr=False, compare=False)
 
     def __enter__(self) -> Self:
         return self

@@ -209,6 +209,7 @@ def fill(ledger, rows):
 
     from privacy.budget import ledger_rows as own
     from privacy.budget.ledger import _now
+    from privacy.budget.ledger_store import _ADVANCE, _APPEND, HASHED, chained
 
     noise = dp.Gaussian(1e6)
     account = ledger._account("all")
@@ -224,7 +225,16 @@ def fill(ledger, rows):
     }
     with ledger._store.writes() as writer:
         row = writer.budget("all")
+        waiting = []
         for number in range(rows):
-            writer.append(key=f"filled-{number}", **values)
+            entry = dict.fromkeys(HASHED) | values | {"key": f"filled-{number}"}
+            writer.sequence += 1
+            entry["sequence"] = writer.sequence
+            entry["hash"] = writer.last = chained(writer.last, entry)
+            waiting.append(entry)
+            if len(waiting) == 1000 or number == rows - 1:
+                writer._run(_APPEND, waiting)
+                waiting = []
+        writer._run(_ADVANCE, {"sequence": writer.sequence, "hash": writer.last})
         spent = own.moved(row["spent"], costs["all"], rows)
         writer.update("all", spent=spent, reserved=row["reserved"], entries=rows)
