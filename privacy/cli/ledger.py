@@ -132,9 +132,9 @@ def _spend(**given: Any) -> None:
 
 
 def _reserve(**given: Any) -> None:
-    """Reserve a mechanism, which counts as spent; commit or cancel it by its key.
+    """Reserve a mechanism, which counts as spent.
 
-    The exit code is 0 if it was reserved, and 3 if it does not fit.
+    Commit or cancel it by its key. The exit code is 0 if it was reserved, and 3 if it does not fit.
     """
     _charge("reserve", **given)
 
@@ -229,7 +229,9 @@ def _cell(value: Any) -> Any:
 
 
 def _verify(*, url: str, head: str | None, as_json: bool) -> None:
-    """Recompute every sum and hash; the exit code is 2 if the ledger was changed.
+    """Recompute every sum and every hash.
+
+    The exit code is 2 if the ledger was changed.
 
     Keep the printed hash elsewhere, and pass it later as --head: then a ledger whose entries were
     replaced is refused too.
@@ -243,7 +245,10 @@ def _verify(*, url: str, head: str | None, as_json: bool) -> None:
 
 
 def _plot(*, url: str, file: Path) -> None:
-    """Draw the share of every budget that was spent over time to FILE (.png, .svg or .pdf)."""
+    """Plot the share of every budget that was spent over time.
+
+    FILE ends with .png, .svg or .pdf.
+    """
     with ledger_refusals():
         if file.suffix not in (".png", ".svg", ".pdf"):
             raise ValueError(f"Expected {file} to end with .png, .svg or .pdf. Rename it.")
@@ -280,7 +285,7 @@ _PICTURE = click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Pa
 
 ledger = click.Group(
     "ledger",
-    help="Keep budgets in a SQLite file or a PostgreSQL database.",
+    help="Keep budgets in a file or a database.",
     commands=[
         Command(name, params=[_LEDGER, *params], callback=run, help=run.__doc__)
         for name, run, params in (
