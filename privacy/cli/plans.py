@@ -61,7 +61,8 @@ def _show(answer: Record) -> None:
 def _check(*, file: Path, as_json: bool, ledger: str | None, budget: str | None) -> None:
     """Check whether a plan fits its budget.
 
-    With --ledger, check whether it fits what is left there. The exit code is 0 if it fits and 3 if not. PLAN is a TOML file whose budget has an epsilon.
+    With --ledger, check whether it fits what is left there. The exit code is 0 if it fits and 3 if
+    not. PLAN is a TOML file whose budget has an epsilon.
     """
     with ledger_refusals():
         opened = None if ledger is None else dp.Ledger(ledger)
