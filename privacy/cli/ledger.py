@@ -27,7 +27,7 @@ _SPENT = [
     click.Option(["--label"], help="What it is for.  [default: the name of the plan]"),
     click.Option(["--plan"], type=_FILE, help="Spend all parts of a plan (TOML)."),
     click.Option(
-        ["--mechanism"], help='Spend a mechanism in JSON, such as {"type": "PureDP", "epsilon": 0.1}.'
+        ["--mechanism"], help='Mechanism in JSON, such as {"type": "PureDP", "epsilon": 0.1}.'
     ),
     options.OPTIONS["noise_multiplier"],
     options.OPTIONS["sampling_probability"],
