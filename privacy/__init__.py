@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from privacy.accounting import account, support_matrix
     from privacy.budget.filter import Budget, BudgetExceeded
     from privacy.budget.individual import IndividualBudget
+    from privacy.budget.ledger import Ledger
+    from privacy.budget.ledger_rows import LedgerEntry, LedgerError
     from privacy.budget.odometer import Odometer
     from privacy.budget.plan import Plan, load_plan, plan_from_json
     from privacy.budget.shared import SharedBudget
@@ -131,6 +133,9 @@ __all__ = [
     "IndividualBudget",
     "Infeasible",
     "Laplace",
+    "Ledger",
+    "LedgerEntry",
+    "LedgerError",
     "LifetimeCap",
     "Loss",
     "LossPair",
@@ -206,6 +211,8 @@ _HOMES = {
     "accounting": "account support_matrix",
     "budget.filter": "Budget BudgetExceeded",
     "budget.individual": "IndividualBudget",
+    "budget.ledger": "Ledger",
+    "budget.ledger_rows": "LedgerEntry LedgerError",
     "budget.odometer": "Odometer",
     "budget.plan": "Plan load_plan plan_from_json",
     "budget.shared": "SharedBudget",

@@ -127,6 +127,28 @@ def unit(value: Any) -> str:
     return phrase("unit", value, 'Pass the unit of privacy, such as "one user".')
 
 
+def ledger(value: Any, *, simulation: bool) -> Any:
+    """Check a `Ledger` to spend from; the layers below it only call it."""
+    if not hasattr(value, "claim"):
+        remedy = "Open it with Ledger(url)."
+        raise TypeError(expected("ledger", value, "a Ledger", remedy))
+    if simulation:
+        rule = "None with simulation=True"
+        raise ValueError(expected("ledger", value, rule, "Leave it out: a simulation is free."))
+    return value
+
+
+def paid(value: Any, claim: Any) -> Any:
+    """Check the ledger that a saved state is restored with, given the claim in the state."""
+    if value is None:
+        rule = "the ledger that paid for this state"
+        raise ValueError(expected("ledger", None, rule, "Pass ledger=Ledger(url)."))
+    if claim is None:
+        remedy = "Leave it out: this state was not paid from a ledger."
+        raise ValueError(expected("ledger", value, "None", remedy))
+    return ledger(value, simulation=False)
+
+
 def orders(value: Any) -> tuple[float, ...]:
     """Check Rényi orders: at least one, each > 1."""
     remedy = "Pass Rényi orders, such as range(2, 65)."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from privacy.accounting import Notion
+    from privacy.budget.ledger import Ledger
     from privacy.budget.plan import Plan
     from privacy.curves import Curve
     from privacy.mechanisms import Mechanism
@@ -478,6 +479,41 @@ _LABELS = {
     "steps": "steps (releases)",
     "sigma": "sigma (in the unit of the clip norm)",
     "noise_multiplier": "noise multiplier (sigma / clip norm)",
+    "sampling_probability": "sampling probability q",
+    "parts": "parts of the plan so far",
+}
+
+
+def plot_ledger(ledger: "Ledger") -> "Figure":
+    """Plot the share of every `Budget` of a ledger that was spent, over time.
+
+    Parameters
+    ----------
+    ledger
+        An open ledger.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
+    for number, (name, (times, shares)) in enumerate(ledger.history().items()):
+        kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})
+        across, up = ([each[k] for k in kept] for each in (times, shares))
+        # a dollar sign would start mathematical text, and a leading underscore hides a label
+        label = " " * name.startswith("_") + name.replace("$", r"\$")
+        axes.plot(
+            across, [100 * y for y in up], label=label, drawstyle="steps-post", **style(number)
+        )
+    axes.set_ylim(0, 105)
+    axes.figure.autofmt_xdate()
+    return finish(axes)
+
+
+_LABELS = {
+    "steps": "steps (releases)",
+    "sigma": "sigma (in the unit of the clip norm)",
     "sampling_probability": "sampling probability q",
     "parts": "parts of the plan so far",
 }

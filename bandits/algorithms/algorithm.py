@@ -172,7 +172,14 @@ class Algorithm(ABC):
         """How the algorithm treats rewards that arrive late."""
         return Waits()
 
-    def start(self, *, simulation: bool = False, seed: int | None = None) -> "Agent":
+    def start(
+        self,
+        *,
+        simulation: bool = False,
+        seed: int | None = None,
+        folder: str | PathLike[str] | None = None,
+        ledger: dp.Ledger | None = None,
+    ) -> "Agent":
         """Return a live agent.
 
         Parameters
@@ -182,13 +189,22 @@ class Algorithm(ABC):
             privacy. False draws noise from the operating system's random generator.
         seed
             Random seed; requires ``simulation=True``.
+        folder
+            Save the agent to this folder, as `Agent.save`.
+        ledger
+            Spend the mechanism of all releases from a budget of the same relation and unit. With a
+            `folder`, a crash during the start neither loses nor repeats the payment: start again
+            with the same folder, or restore it with the same ledger.
         """
-        return runner().start(self, simulation=simulation, seed=seed)
+        return runner().start(self, simulation=simulation, seed=seed, folder=folder, ledger=ledger)
 
     @staticmethod
-    def restore(folder: str | PathLike[str]) -> "Agent":
-        """Return the agent that `Agent.save` wrote to a folder."""
-        return runner().restore(folder)
+    def restore(folder: str | PathLike[str], *, ledger: dp.Ledger | None = None) -> "Agent":
+        """Return the agent that `Agent.save` wrote to a folder.
+
+        Pass the `ledger` that the agent was started with.
+        """
+        return runner().restore(folder, ledger=ledger)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-serializable mapping that `algorithm_from_json` reads."""

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import privacy as dp
     from bandits.algorithms.algorithm import Algorithm
     from bandits.live.agent import Agent
 
@@ -15,10 +16,18 @@ if TYPE_CHECKING:
 class Runner(Protocol):
     """Factory of live agents."""
 
-    def start(self, algorithm: "Algorithm", *, simulation: bool, seed: int | None) -> "Agent":
+    def start(
+        self,
+        algorithm: "Algorithm",
+        *,
+        simulation: bool,
+        seed: int | None,
+        folder: str | PathLike[str] | None,
+        ledger: "dp.Ledger | None",
+    ) -> "Agent":
         """Return a new agent."""
 
-    def restore(self, folder: str | PathLike[str]) -> "Agent":
+    def restore(self, folder: str | PathLike[str], *, ledger: "dp.Ledger | None") -> "Agent":
         """Return a saved agent."""
 
 

@@ -7,6 +7,7 @@ most once, in the batch of its round.
 import os
 import secrets
 import threading
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -107,11 +108,18 @@ class Agent:
         self._counts = {"late": 0, "missing": 0, "clipped": 0}
         self._finished = False
         self._folder: Path | None = None
+        self._paid: Mapping[str, str] | None = None  # the claim on a ledger
         self._turn = 0  # write count of the folder at this agent's last save
 
     @classmethod
     def start(
-        cls, algorithm: Algorithm, *, simulation: bool = False, seed: int | None = None
+        cls,
+        algorithm: Algorithm,
+        *,
+        simulation: bool = False,
+        seed: int | None = None,
+        folder: str | PathLike[str] | None = None,
+        ledger: dp.Ledger | None = None,
     ) -> "Agent":
         """Return a new agent; see `Algorithm.start`."""
         if seed is not None and not simulation:
@@ -119,12 +127,14 @@ class Agent:
             raise ValueError(checks.expected("seed", seed, "None unless simulation=True", remedy))
         explore, noise = np.random.SeedSequence(seed).spawn(2)
         rng = np.random.default_rng(noise) if simulation else None
-        return cls(algorithm, algorithm.learner(explore, rng), simulation=simulation)
+        agent = cls(algorithm, algorithm.learner(explore, rng), simulation=simulation)
+        checkpoint.begin(agent, folder, ledger)
+        return agent
 
     @classmethod
-    def restore(cls, folder: str | PathLike[str]) -> "Agent":
-        """Return the agent that `save` wrote to a folder."""
-        return checkpoint.restore(cls, folder)
+    def restore(cls, folder: str | PathLike[str], *, ledger: dp.Ledger | None = None) -> "Agent":
+        """Return the agent that `save` wrote to a folder, with the ledger of its start."""
+        return checkpoint.restore(cls, folder, ledger)
 
     def __repr__(self) -> str:
         kind = type(self.algorithm).__name__

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _KIND = "bandit-agent 2"
 """Format version of the folder; `format_1` reads that of version 0.1."""
 _SUMS = "sums.npz"
+_LABEL = "bandit agent"
 _SETTINGS = (
     "noise_multiplier",
     "clip_norm",
@@ -74,6 +75,43 @@ _DAMAGES = (
 )
 _AT_LEAST = ("noise_multiplier", "replace_distance")
 """Settings that may be larger than expected, because a larger value is conservative."""
+
+
+def begin(agent: "Agent", folder: str | os.PathLike[str] | None, ledger: dp.Ledger | None) -> None:
+    """Spend for a new agent and save it.
+
+    The reservation counts as spent before the folder exists; the folder stores the claim; then the
+    reservation is committed for this folder. A crash in between is continued by another start, or
+    by `restore`.
+    """
+    if ledger is not None:
+        mechanism = _spent_by(agent, ledger)
+        if folder is None:
+            ledger.pay(mechanism, label=_LABEL)
+        else:
+            agent._paid = ledger.claim(mechanism, folder, label=_LABEL)
+    if folder is not None:
+        save(agent, Path(folder))
+    if ledger is not None and agent._paid is not None:
+        ledger.settle(agent._paid)
+
+
+def _spent_by(agent: "Agent", ledger: dp.Ledger) -> dp.Mechanism:
+    if not isinstance(ledger, dp.Ledger):
+        remedy = "Open it with privacy.Ledger(url)."
+        raise TypeError(checks.expected("ledger", ledger, "a privacy.Ledger", remedy))
+    found: dp.Mechanism | None = getattr(agent.algorithm, "mechanism", None)
+    if agent.simulation or found is None:
+        remedy = "Leave it out: a simulation or an agent without privacy spends nothing."
+        raise ValueError(checks.expected("ledger", ledger, "None", remedy))
+    budget = ledger.budget()
+    guarantee = agent.algorithm.guarantee(budget.delta or 1e-9)
+    for name in ("relation", "unit"):
+        own, needed = str(getattr(guarantee, name)), str(getattr(budget, name))
+        if own != needed:
+            remedy = f"Open a budget with {name}={own!r}."
+            raise ValueError(checks.expected(f"{name} of the budget", needed, repr(own), remedy))
+    return found
 
 
 def save(agent: "Agent", folder: Path) -> None:
@@ -127,6 +165,7 @@ def save(agent: "Agent", folder: Path) -> None:
         "simulation": agent.simulation,
         "user_kind": agent._user_kind,
         "finished": agent._finished,
+        "paid": agent._paid,
         "first": agent._first,
         "progress": learner.progress(),
     }
@@ -193,7 +232,9 @@ def _read(path: Path) -> dict[str, Any]:
         return {name: members[name] for name in members.files}
 
 
-def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
+def restore(
+    kind: "type[Agent]", folder: str | os.PathLike[str], ledger: dp.Ledger | None
+) -> "Agent":
     """Return the agent of a kind that `save` wrote, in exactly the saved state."""
     folder = Path(folder).resolve()
     if _is_unfinished(folder):
@@ -206,6 +247,12 @@ def restore(kind: "type[Agent]", folder: str | os.PathLike[str]) -> "Agent":
         raise ValueError(
             checks.expected("folder", str(folder), "that of a saved agent", remedy)
         ) from error
+    if (ledger is None) != (agent._paid is None):
+        rule = "the ledger of the start" if ledger is None else "None, as at the start"
+        remedy = "Pass the ledger that paid for this agent, if any."
+        raise ValueError(checks.expected("ledger", ledger, rule, remedy))
+    if ledger is not None and agent._paid is not None:
+        ledger.settle(agent._paid)
     channel = agent._learner.channel
     if isinstance(channel, Released):
         _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
@@ -224,6 +271,7 @@ def _restored(kind: "type[Agent]", folder: Path) -> "Agent":
     learner.resume(header["progress"])
     agent = kind(algorithm, learner, simulation=header["simulation"])
     agent._folder, agent._turn = folder, header["turn"]
+    agent._paid = header.get("paid")
     agent._finished, agent._first = header["finished"], header["first"]
     sensitive = _read(folder / header["files"]["sensitive"])
     if header["kind"] == format_1.KIND:

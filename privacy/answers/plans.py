@@ -57,13 +57,20 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
     )
 
 
-def check_plan(plan: Mapping[str, Any] | dp.Plan) -> Record:
+def check_plan(
+    plan: Mapping[str, Any] | dp.Plan,
+    *,
+    ledger: dp.Ledger | None = None,
+    budget: str | None = None,
+) -> Record:
     """Check whether a plan fits its budget: ``fits`` of the returned dict.
 
     Parameters
     ----------
     plan
-        As in `account_plan`. Its budget must have an epsilon.
+        As in `account_plan`. Its budget must have an epsilon, unless a ledger is given.
+    ledger, budget
+        Check what is left in this budget of a ledger and its parents instead.
 
     Raises
     ------
@@ -71,6 +78,18 @@ def check_plan(plan: Mapping[str, Any] | dp.Plan) -> Record:
         The plan's accounting method does not support it.
     """
     plan = _checked(plan)
+    if ledger is not None:
+        checked = ledger.check(plan, budget=budget)
+        return record(
+            "check",
+            {
+                "name": plan.name,
+                "fits": all(row["fits"] for row in checked),
+                "relation": str(plan.relation),
+                "unit": plan.unit,
+                "budgets": checked,
+            },
+        )
     if plan.epsilon is None:
         remedy = "Add the epsilon of the budget under [budget], such as epsilon = 1.0."
         raise ValueError(checks.expected("budget.epsilon", None, "given", remedy))

@@ -196,7 +196,9 @@ class Budget:
         UnsupportedMechanism
             The accounting method has no rule for the mechanism.
         """
-        cost = self.measure.cost(mechanism, self.relation)
+        return self._spend(mechanism, self.measure.cost(mechanism, self.relation))
+
+    def _spend(self, mechanism: Mechanism, cost: Cost) -> "Budget":
         total = added(self._spent, cost)
         if not self._allows(total):
             asked, left = tuple(map(up, cost)), self.remaining

@@ -104,7 +104,8 @@ class Odometer:
             object.__setattr__(self, name, value)
 
     @property
-    def _measure(self) -> Measure:
+    def measure(self) -> Measure:
+        """What adds up."""
         assert isinstance(self.orders, tuple)
         return Divergence(self.orders) if self.orders else EpsilonDelta()
 
@@ -113,8 +114,11 @@ class Odometer:
 
         Call it before the mechanism reads the data. If the mechanism then fails, it stays spent.
         """
+        return self._spend(mechanism, self.measure.cost(mechanism, self.relation))
+
+    def _spend(self, mechanism: Mechanism, cost: Cost) -> "Odometer":
         after = copy(self)
-        after._set(_spent=added(self._spent, self._measure.cost(mechanism, self.relation)))
+        after._set(_spent=added(self._spent, cost))
         return after
 
     @property

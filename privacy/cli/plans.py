@@ -7,8 +7,10 @@ import click
 import privacy as dp
 from privacy.answers.plans import account_plan, check_plan
 from privacy.answers.records import Record
+from privacy.budget._measures import shown
 from privacy.cli import options, output
 from privacy.cli.help import Command
+from privacy.cli.ledger import ledger_refusals, safe
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 
 _FILE = click.Argument(
@@ -56,14 +58,17 @@ def _show(answer: Record) -> None:
     output.columns("each part alone", ("part", "epsilon", "notion", *adds_up), parts)
 
 
-def _check(*, file: Path, as_json: bool) -> None:
+def _check(*, file: Path, as_json: bool, ledger: str | None, budget: str | None) -> None:
     """Check whether a plan fits its budget.
 
-    The exit code is 0 if it fits and 3 if not. PLAN is a TOML file whose budget has an epsilon.
+    With --ledger, check whether it fits what is left there. The exit code is 0 if it fits and 3 if
+    not. PLAN is a TOML file whose budget has an epsilon.
     """
-    with refusals():
-        answer = check_plan(dp.load_plan(file))
-    told = output.to_json(answer) if as_json else output.filled(_told(answer), output.width())
+    with ledger_refusals():
+        opened = None if ledger is None else dp.Ledger(ledger)
+        answer = check_plan(dp.load_plan(file), ledger=opened, budget=budget)
+    words = _told if ledger is None else _told_by_ledger
+    told = output.to_json(answer) if as_json else output.filled(words(answer), output.width())
     click.echo(told)
     if not answer["fits"]:
         click.get_current_context().exit(INFEASIBLE)
@@ -80,10 +85,23 @@ def _told(answer: Record) -> str:
     )
 
 
+def _told_by_ledger(answer: Record) -> str:
+    lines = [f"{'Within' if answer['fits'] else 'Over'} budget:"]
+    for row in answer["budgets"]:
+        costs = f"{row['measure']} {shown(row['asked'])}"
+        left = "an odometer" if row["left"] is None else f"{shown(row['left'])} is left"
+        lines.append(f"- {safe(row['budget'])}: costs {costs}, {left}")
+    return "\n".join(lines)
+
+
 account = Command(
     "account",
     params=[_FILE, options.OPTIONS["delta"], JSON],
     callback=_account,
     help=_account.__doc__,
 )
-check = Command("check", params=[_FILE, JSON], callback=_check, help=_check.__doc__)
+_LEDGER = click.Option(["--ledger"], metavar="LEDGER", help="File or URL of a ledger.")
+_BUDGET = click.Option(["--budget"], help="Name of the budget in the ledger.")
+check = Command(
+    "check", params=[_FILE, _LEDGER, _BUDGET, JSON], callback=_check, help=_check.__doc__
+)

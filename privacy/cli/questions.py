@@ -44,7 +44,7 @@ _SOURCES = (
 
 
 def _exit_code(error: Exception) -> int:
-    if isinstance(error, dp.Infeasible):
+    if isinstance(error, dp.Infeasible | dp.BudgetExceeded):
         return INFEASIBLE
     return NOT_CERTIFIED if isinstance(error, dp.NotCertified) else USAGE
 

@@ -3,16 +3,20 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privacy import checks
+from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from privacy.release._laws import Law, draw
 from privacy.release.clipping import Contributions
 from privacy.release.noise import LARGEST_SCALE, random_source
+
+if TYPE_CHECKING:
+    from privacy.budget.ledger import Ledger
 
 _LARGEST_INTEGER = 2**62
 Noise = Gaussian | Laplace | DiscreteGaussian | DiscreteLaplace
@@ -61,6 +65,7 @@ def release_sum(
     resolution: float = 2.0**30,
     rng: Any = None,
     simulation: bool = False,
+    ledger: "Ledger | None" = None,
 ) -> Release:
     """Release the sum of clipped contributions with exactly drawn noise.
 
@@ -87,6 +92,10 @@ def release_sum(
         discrete noise.
     rng, simulation
         As in `discrete_gaussian`.
+    ledger
+        Spend the mechanism from this ledger before noise is drawn. Every call spends, also under
+        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would be
+        a second release for one payment.
 
     Examples
     --------
@@ -115,6 +124,9 @@ def release_sum(
         raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
     is_gaussian = isinstance(mechanism, Gaussian | DiscreteGaussian)
     law = Law(scale / step, is_gaussian, is_rounded=not is_discrete)
+    if ledger is not None:
+        unit = "one user" if contributions.unit == "user" else ONE_RECORD
+        checks.ledger(ledger, simulation=simulation).pay(mechanism, label="release_sum", unit=unit)
     # before noise is drawn: a retry after an error is a second release
     has_cap_right = contributions.has_cap_right if simulation else contributions.use_cap_right()
     total = _sum(quantized(contributions.values, exponent), math.ceil(bound / step))

@@ -2,10 +2,11 @@
 
 import math
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -22,7 +23,11 @@ from privacy.running_sums.memory import Array
 from privacy.running_sums.participation import Participation
 from privacy.running_sums.scales import scales
 
+if TYPE_CHECKING:
+    from privacy.budget.ledger import Ledger
+
 Noise = Literal["rounded", "discrete"]
+_LABEL = "running sum"
 
 
 class RunningSum:
@@ -57,6 +62,10 @@ class RunningSum:
     path
         A new state file, written before a release is returned. It contains the raw sums of this
         block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
+    ledger
+        Spend `mechanism`, which covers all releases, from this ledger. With a `path`, a crash
+        during the construction neither loses nor repeats the payment: construct the sum again with
+        the same path, or restore it with the same ledger.
 
     Attributes
     ----------
@@ -104,7 +113,10 @@ class RunningSum:
         simulation: bool = False,
         rng: Any = None,
         path: str | PathLike[str] | None = None,
+        ledger: "Ledger | None" = None,
     ) -> None:
+        if ledger is not None:
+            checks.ledger(ledger, simulation=simulation)
         if not isinstance(factorization, Factorization):
             remedy = "Pass one, such as Factorization.square_root(100)."
             raise TypeError(
@@ -150,12 +162,19 @@ class RunningSum:
         self._claim, self._process = Claim(), os.getpid()
         self._left: storage.Stamp | None = None
         self._parts: list[str] = []
+        self._paid: Mapping[str, str] | None = None
+        if ledger is not None and path is None:
+            ledger.pay(self.mechanism, label=_LABEL)
         if path is not None:
             self._path = Path(path).resolve()
             if self._path.exists():
                 remedy = "Continue from it with RunningSum.restore(path)."
                 raise ValueError(checks.expected("path", str(path), "a new file", remedy))
+            if ledger is not None:  # counts as spent, whether the file is written or not
+                self._paid = ledger.claim(self.mechanism, self._path, label=_LABEL)
             self._write(self._path)
+            if ledger is not None and self._paid is not None:
+                ledger.settle(self._paid)
 
     def _start_block(self) -> None:
         size = math.prod(self.shape)
@@ -355,18 +374,18 @@ class RunningSum:
             self._left, self._parts = written, digests
 
     @classmethod
-    def restore(cls, path: str | PathLike[str]) -> "RunningSum":
+    def restore(cls, path: str | PathLike[str], *, ledger: "Ledger | None" = None) -> "RunningSum":
         """Continue from a state file, to which later releases are saved.
 
         `prefix` is the last release. A crash may have come after it was saved and before you used
-        it.
+        it. Pass the `ledger` that the sum was constructed with.
 
         Raises
         ------
         ValueError
-            The file is damaged or was changed, or its parts do not match.
+            The file is damaged or was changed, its parts do not match, or another ledger paid.
         """
-        return state_file.restored(cls, Path(path))
+        return state_file.restored(cls, Path(path), ledger)
 
 
 def _numbers(name: str, values: Any) -> Array:

@@ -14,6 +14,7 @@ from privacy.running_sums.memory import History
 from privacy.running_sums.participation import Participation, from_json, to_json
 
 if TYPE_CHECKING:
+    from privacy.budget.ledger import Ledger
     from privacy.running_sums.running_sum import RunningSum
 
 _KIND = "running-sum"
@@ -57,6 +58,8 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
         "releases": sums.releases,
         "generator": sums._generator and sums._generator.bit_generator.state,
     }
+    if sums._paid is not None:
+        header["paid"] = sums._paid
     arrays: storage.Arrays = {
         f"C_{name}": array for name, array in sums.factorization.arrays().items()
     }
@@ -122,7 +125,7 @@ def _join(path: Path, digests: list[str], arrays: storage.Arrays) -> None:
             arrays[name] = np.concatenate([*(part[name] for part in found), arrays[name]])
 
 
-def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
+def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "RunningSum":
     """Return the running sum of a state file, which continues with that file."""
     path = path.resolve()  # later releases replace the file itself, not a link to it
     with storage.alone_in(path.parent):
@@ -150,6 +153,8 @@ def restored(own: "type[RunningSum]", path: Path) -> "RunningSum":
             rule = "of a running sum whose parts match"
             raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
         storage.clean(path, parts)
+    if sums._paid is not None or ledger is not None:
+        checks.paid(ledger, sums._paid).settle(sums._paid)
     sums._path, sums._left, sums._parts = path, left, parts
     return sums
 
@@ -190,6 +195,7 @@ def _rebuilt(
         )
         raise ValueError(checks.expected("releases", releases, f"<= {most}", remedy))
     sums.releases = releases
+    sums._paid = header.get("paid")
     in_block = (releases - 1) % most + 1 if releases else 0
     sums._prefix = arrays["prefix"]
     sums._memory.restore(arrays["memory"], in_block)

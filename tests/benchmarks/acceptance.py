@@ -759,6 +759,15 @@ def anything(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(seed=options.seed))
 
 
+@benchmark("ledger")
+def ledger(options: argparse.Namespace) -> Iterator[Figure]:
+    """Spend from one ledger in many processes, kill spending processes, and fill a long ledger."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.ledger import figures
+
+    yield from itertools.starmap(Figure, figures(options.writers, options.kills))
+
+
 def mechanisms_peers() -> Iterator[Figure]:
     """Compare random compositions of dp-accounting's events with its smallest epsilon."""
     sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.crosscheck
@@ -779,6 +788,8 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=2026, help="seed of `bandit-regret`, `corners`, `anything`"
     )
+    parser.add_argument("--writers", type=int, default=64, help="processes of `ledger`")
+    parser.add_argument("--kills", type=int, default=1000, help="killed processes of `ledger`")
     options = parser.parse_args()
     names = list(BENCHMARKS) if options.name == "all" else [options.name]
     short = 0

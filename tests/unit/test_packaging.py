@@ -42,6 +42,9 @@ PUBLIC_NAMES = [
     "IndividualBudget",
     "Infeasible",
     "Laplace",
+    "Ledger",
+    "LedgerEntry",
+    "LedgerError",
     "LifetimeCap",
     "Loss",
     "LossPair",
@@ -123,7 +126,9 @@ BEYOND_NUMPY_AND_SCIPY = (
     "matplotlib",
     "mpmath",
     "prv_accountant",
+    "psycopg",
     "rich",
+    "sqlalchemy",
 )
 
 BLOCK = f"""

@@ -1,0 +1,634 @@
+"""Budgets in a database that processes, machines and restarts share."""
+
+import getpass
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from copy import copy
+from datetime import UTC, datetime
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from privacy import checks
+from privacy.budget._measures import added, up
+from privacy.budget.filter import Budget
+from privacy.budget.individual import IndividualBudget
+from privacy.budget.ledger_rows import (
+    Account,
+    AnyBudget,
+    LedgerEntry,
+    Row,
+    account_of,
+    charged,
+    check_same,
+    cost_text,
+    costs_in,
+    costs_of,
+    entry_of,
+    mechanism_of,
+    moved,
+    nothing_text,
+    opened,
+    repeated,
+    share,
+    spent_text,
+    summary_of,
+)
+from privacy.budget.odometer import Odometer
+from privacy.budget.plan import Plan
+from privacy.guarantees import ONE_RECORD
+from privacy.mechanisms import Mechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from privacy.budget.ledger_store import Writer
+
+Claim = Mapping[str, str]
+ONE_USER = "one user"
+_LABEL = 'Pass text on one line, such as label="weekly counts".'
+
+
+class Ledger:
+    """Budgets in a SQLite file or a PostgreSQL database, shared by processes.
+
+    Each spend is one atomic transaction: concurrent processes never exceed a budget, and a process
+    that is killed at any moment leaves a consistent ledger. Accounting is that of `Budget`,
+    `Odometer` and `IndividualBudget`. Threads and forked processes can share a Ledger.
+
+    Parameters
+    ----------
+    url
+        A file, or a URL of PostgreSQL such as ``"postgresql://user@host/database"``. Create it with
+        `Ledger.create`. SQLite requires a local disk; use PostgreSQL across machines.
+    budget
+        Name of the budget to spend from. Default: the only one.
+    label, spender
+        Defaults for entries: what is spent for, and by whom. The default spender is the login name.
+    key
+        Default idempotency key of one entry.
+    timeout
+        Seconds to wait for other writers.
+
+    Attributes
+    ----------
+    id
+        Identifier of the ledger, which its copies and backups share.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import privacy as dp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = dp.Ledger.create(pathlib.Path(folder.name) / "budgets.db")
+    >>> ledger.open("salaries", dp.Budget(epsilon=1, delta=1e-6), dataset="salaries-2026")
+    >>> with ledger.spend(dp.Gaussian(20.0), label="mean by age"):
+    ...     pass  # run the mechanism here
+    >>> ledger.budget().spent
+    (0.00125,)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        url: str | PathLike[str],
+        *,
+        budget: str | None = None,
+        label: str | None = None,
+        spender: str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        from privacy.budget.ledger_store import Store
+
+        self._store = Store(url, timeout)
+        self.id = self._store.open()
+        self._accounts: dict[str | None, Account] = {}
+        self._set(budget=budget, label=label, spender=spender, key=key)
+
+    @classmethod
+    def create(cls, url: str | PathLike[str], *, timeout: float = 30.0) -> "Ledger":
+        """Create an empty ledger; the file is readable by its owner only.
+
+        Raises
+        ------
+        LedgerError
+            There is a ledger already.
+        """
+        from privacy.budget.ledger_store import Store
+
+        Store(url, timeout).create()
+        return cls(url, timeout=timeout)
+
+    def using(
+        self,
+        *,
+        budget: str | None = None,
+        label: str | None = None,
+        spender: str | None = None,
+        key: str | None = None,
+    ) -> "Ledger":
+        """Return the same ledger with other defaults, such as for one ``ledger=`` argument."""
+        other = copy(self)
+        other._set(
+            budget=budget or self._budget,
+            label=label or self._label,
+            spender=spender or self._spender,
+            key=key,
+        )
+        return other
+
+    def _set(
+        self, *, budget: str | None, label: str | None, spender: str | None, key: str | None
+    ) -> None:
+        self._budget, self._label, self._spender, self._key = budget, label, spender, key
+
+    def __repr__(self) -> str:
+        return f"<Ledger {str(self._store)!r}>"
+
+    def __reduce__(self) -> Any:
+        defaults = (self._budget, self._label, self._spender, self._key)
+        url = self._store.url.render_as_string(hide_password=False)
+        return _reopened, (url, self._store.timeout, *defaults)
+
+    def open(
+        self, name: str, budget: AnyBudget, *, dataset: str, parent: str | None = None
+    ) -> None:
+        """Add a budget.
+
+        Parameters
+        ----------
+        name
+            Name of the budget, such as a team or a quarter.
+        budget
+            A `Budget`, an `Odometer` or an `IndividualBudget`, with its relation and unit.
+        dataset
+            The data that the budget protects.
+        parent
+            A `Budget` of the same data, relation and unit, which every spend is charged to as well.
+            Children of one parent may be given more than it has; a spend must fit all of them.
+
+        Raises
+        ------
+        ValueError
+            The name is in use, or the parent differs in its data, relation or unit.
+        """
+        name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
+        dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')
+        if not isinstance(budget, AnyBudget):
+            rule = "a Budget, an Odometer or an IndividualBudget"
+            remedy = "Pass one, such as Budget(epsilon=1, delta=1e-6)."
+            raise TypeError(checks.expected("budget", budget, rule, remedy))
+        form = json.dumps(budget.to_json())
+        detail = json.dumps({"dataset": dataset, "parent": parent, "form": form})
+        if parent is not None:
+            self._check_parent(parent, budget, dataset)
+        with self._store.writes() as writer:
+            if writer.find_budget(name) is not None:
+                remedy = "Choose another name."
+                raise ValueError(checks.expected("name", name, "a new name", remedy))
+            about = {"kind": "open", "budget": name, "label": name, "time": _now()}
+            writer.append(**about, spender=self._spender_or(None), detail=detail)
+            spent, nothing = spent_text(budget), nothing_text(budget)
+            row = {"name": name, "parent": parent, "dataset": dataset, "form": form}
+            writer.open(**row, spent=spent, reserved=nothing, entries=0)
+
+    def _check_parent(self, parent: str, budget: AnyBudget, dataset: str) -> None:
+        above = self._account(parent)
+        remedy = "Open it without a parent."
+        if not isinstance(above.opened, Budget):
+            raise TypeError(checks.expected("parent", above.name, "a Budget", remedy))
+        if isinstance(budget, IndividualBudget):
+            raise TypeError(checks.expected("parent", above.name, "None", remedy))
+        for what, own, needed in (
+            ("dataset", dataset, above.dataset),
+            ("relation", str(budget.relation), str(above.opened.relation)),
+            ("unit", budget.unit, above.opened.unit),
+        ):
+            if own != needed:
+                raise ValueError(checks.expected(what, own, f"{needed!r}, as its parent", remedy))
+        if any(budget._spent):
+            remedy = "Spend after opening: its parent must be charged too."
+            raise ValueError(checks.expected("budget", budget, "unspent", remedy))
+
+    def budget(self, name: str | None = None) -> AnyBudget:
+        """Return a budget as it is now, to read. Another process may spend meanwhile."""
+        account, row = self._read(name)
+        return account.at(row["spent"])
+
+    def fits(self, mechanism: Mechanism | Plan, *, budget: str | None = None) -> bool:
+        """Return whether `spend` would accept a mechanism or a plan now."""
+        return all(row["fits"] for row in self.check(mechanism, budget=budget))
+
+    def check(
+        self, mechanism: Mechanism | Plan, *, budget: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what a mechanism or a plan would cost each budget, and whether it fits.
+
+        One dict for the budget and each of its parents: ``asked`` and ``left`` (None for an
+        `Odometer`) in its ``measure``.
+        """
+        account = self._account(budget)
+        mechanism = mechanism_of(mechanism, account)
+        found = []
+        for each in self._chain(account):
+            now = self.budget(each.name)
+            if isinstance(now, IndividualBudget):
+                remedy = "It admits users one by one: spend from it."
+                raise TypeError(checks.expected("budget", each.name, "a Budget", remedy))
+            row: dict[str, Any] = {
+                "budget": each.name,
+                "measure": now.measure.name,
+                "asked": list(map(up, now.measure.cost(mechanism, now.relation))),
+            }
+            if isinstance(now, Odometer):
+                found.append(row | {"left": None, "fits": True})
+            else:
+                found.append(row | {"left": list(now.remaining), "fits": now.fits(mechanism)})
+        return found
+
+    def spend(
+        self,
+        mechanism: Mechanism | Plan,
+        *,
+        label: str | None = None,
+        budget: str | None = None,
+        key: str | None = None,
+        shares: "ArrayLike | None" = None,
+    ) -> LedgerEntry:
+        """Spend a mechanism, which may depend on earlier outputs, and return the entry.
+
+        Call it before the mechanism reads the data, and run the mechanism only if it returns. If
+        the mechanism then fails, its cost stays spent.
+
+        Parameters
+        ----------
+        mechanism
+            A mechanism, or a `Plan` of the budget's relation and unit.
+        label
+            What it is spent for, one line of text. Default: that of the ledger or the plan.
+        budget
+            Name of the budget.
+        key
+            Idempotency key: a retry with the same key, mechanism and budget spends once. After
+            a retry, run the mechanism only if no output of the first attempt is used.
+        shares
+            Only with an `IndividualBudget`: as in its `spend`.
+
+        Raises
+        ------
+        BudgetExceeded
+            The mechanism costs more than what is left of the budget or of a parent. Nothing was
+            spent.
+        LedgerError
+            The database failed. A retry with the same key spends once.
+        """
+        return self._charge("spend", mechanism, label, budget, key, shares)
+
+    def reserve(
+        self,
+        mechanism: Mechanism | Plan,
+        *,
+        label: str | None = None,
+        budget: str | None = None,
+        key: str | None = None,
+    ) -> LedgerEntry:
+        """Reserve a mechanism, which counts as spent; `commit` or `cancel` it by its key later.
+
+        Parameters and errors are those of `spend`. There are no reservations from an
+        `IndividualBudget`.
+        """
+        return self._charge("reserve", mechanism, label, budget, key, None)
+
+    def _charge(
+        self,
+        kind: Literal["spend", "reserve"],
+        mechanism: Mechanism | Plan,
+        label: str | None,
+        budget: str | None,
+        key: str | None,
+        shares: Any,
+    ) -> LedgerEntry:
+        account = self._account(budget)
+        own = mechanism.name if isinstance(mechanism, Plan) else None
+        label = checks.phrase("label", label or self._label or own, _LABEL)
+        spender = self._spender_or(None)
+        given = key or self._key
+        key = given or secrets.token_hex(16)
+        checks.phrase("key", key, "Pass text on one line, or leave it out.")
+        mechanism = mechanism_of(mechanism, account)
+        # exact costs may take long to compute: before the lock
+        chain = self._chain(account)
+        individual = isinstance(account.opened, IndividualBudget)
+        if individual and kind == "reserve":
+            remedy = "Spend from it: it cannot give back."
+            raise TypeError(checks.expected("budget", account.name, "a Budget", remedy))
+        costs = {} if individual else costs_in(mechanism, chain)
+        if (shares is not None) != individual:
+            rule = "given" if individual else "None"
+            remedy = "Pass shares= with an IndividualBudget, and only there."
+            raise TypeError(checks.expected("shares", "<shares>", rule, remedy))
+        form = json.dumps(mechanism.to_json())
+        with self._store.writes() as writer:
+            if given and (found := writer.entry(key)) is not None:
+                asked = {"kind": kind, "budget": account.name, "mechanism": form}
+                settled = writer.settlement(found["sequence"])
+                return repeated(found, settled, asked, shares)
+            detail = None
+            for each in chain:
+                row = writer.budget(each.name)
+                after, detail = charged(each, row["spent"], mechanism, costs.get(each.name), shares)
+                reserved = row["reserved"]
+                if kind == "reserve":
+                    reserved = moved(reserved, costs[each.name], 1)
+                entries = row["entries"] + (each is account)
+                writer.update(
+                    each.name, spent=spent_text(after), reserved=reserved, entries=entries
+                )
+            row = writer.append(
+                kind=kind,
+                budget=account.name,
+                key=key,
+                label=label,
+                spender=spender,
+                time=_now(),
+                mechanism=form,
+                cost=cost_text(costs),
+                detail=detail,
+            )
+        return entry_of(row, is_new=True)
+
+    def commit(self, key: str, *, holder: str | None = None) -> None:
+        """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
+
+        Parameters
+        ----------
+        key
+            The key of the reservation.
+        holder
+            Identifies the one who committed: another one is refused.
+
+        Raises
+        ------
+        ValueError
+            There is no such reservation, it was canceled, or another holder committed it.
+        """
+        with self._store.writes() as writer:
+            reserved, settled = _reservation(writer, key)
+            if settled is None:
+                self._close(writer, reserved, "commit", {"holder": holder})
+                return
+            if settled["kind"] == "cancel":
+                remedy = "Reserve again with another key."
+                raise ValueError(checks.expected("key", key, "not canceled", remedy))
+            if json.loads(settled["detail"])["holder"] != holder:
+                remedy = "Each release needs a payment of its own: reserve with another key."
+                raise ValueError(checks.expected("key", key, "committed by this holder", remedy))
+
+    def cancel(self, key: str, *, data_never_read: str) -> None:
+        """Give back a reservation whose mechanism provably never read the data.
+
+        After an error, a crash or a timeout the mechanism may have read the data: `commit` it.
+
+        Parameters
+        ----------
+        key
+            The key of the reservation. It cannot be used again.
+        data_never_read
+            Your statement of why the data were never read, which is recorded.
+
+        Raises
+        ------
+        ValueError
+            There is no such reservation, or it was committed.
+        """
+        remedy = 'State why, such as "the job was never scheduled".'
+        statement = checks.phrase("data_never_read", data_never_read, remedy)
+        with self._store.writes() as writer:
+            reserved, settled = _reservation(writer, key)
+            if settled is None:
+                self._close(writer, reserved, "cancel", {"data_never_read": statement})
+            elif settled["kind"] == "commit":
+                remedy = "What was committed stays spent."
+                raise ValueError(checks.expected("key", key, "not committed", remedy))
+
+    def _close(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
+        costs = costs_of(reserved["cost"])
+        for name, cost in costs.items():
+            row = writer.budget(name)
+            spent = moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
+            left = moved(row["reserved"], cost, -1)
+            writer.update(name, spent=spent, reserved=left, entries=row["entries"])
+        writer.append(
+            kind=kind,
+            budget=reserved["budget"],
+            settles=reserved["sequence"],
+            label=reserved["label"],
+            spender=self._spender_or(None),
+            time=_now(),
+            detail=json.dumps(dict(detail)),
+        )
+
+    def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
+        """Spend for a function with an argument ``ledger=`` that leaves no state file.
+
+        Parameters
+        ----------
+        mechanism
+            As in `spend`.
+        label
+            The label if the ledger has no default.
+        unit
+            The unit of the release, ``"one record"`` or ``"one user"``, if it is known. A budget of
+            the other one is refused: clipped sums of users do not bound what one record changes.
+
+        Raises
+        ------
+        ValueError
+            The default key has paid for another release.
+        """
+        budget = self._account(None).opened
+        if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
+            check_same(budget, unit=unit)
+        entry = self.spend(mechanism, label=self._label or label)
+        if not entry.is_new:
+            remedy = "Pass another key: this one has paid for a release."
+            raise ValueError(checks.expected("key", entry.key, "new", remedy))
+
+    def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
+        """Reserve for a state file, which must store the returned claim before `settle`.
+
+        The key is that of the place, unless the ledger has a default key. A retry after a crash
+        finds the reservation, so it pays once. `settle` commits it for the random holder in the
+        claim, so that one reservation pays for one state, even if its file was moved.
+
+        Parameters
+        ----------
+        mechanism
+            All releases of the state together.
+        place
+            The path of the state.
+        label
+            The kind of state.
+
+        Raises
+        ------
+        ValueError
+            A state at this place was paid for before.
+        """
+        of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
+        entry = self.reserve(
+            mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
+        )
+        if entry.is_settled:
+            rule = "unused: a state that was saved under it was paid for"
+            remedy = "Restore that state, or pass another key with ledger.using(key=...)."
+            raise ValueError(checks.expected("key", entry.key, rule, remedy))
+        return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
+
+    def settle(self, claim: Claim) -> None:
+        """Commit a claim before the first release of its state, and whenever it is restored.
+
+        Raises
+        ------
+        ValueError
+            Another ledger holds the claim, or the reservation was canceled or pays for another
+            state.
+        """
+        if claim["ledger"] != self.id:
+            remedy = "Pass the ledger that paid for this state."
+            raise ValueError(checks.expected("ledger", self.id, repr(claim["ledger"]), remedy))
+        self.commit(claim["key"], holder=claim["holder"])
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield all entries in order, with the data set, unit and relation of their budgets.
+
+        Contributions of users (`IndividualBudget`) are left out.
+        """
+        budgets: dict[str, tuple[str, str, str]] = {}
+        for row in self._store.rows():
+            detail = json.loads(row["detail"]) if row["detail"] else {}
+            if row["kind"] == "open":
+                form = json.loads(detail.pop("form"))
+                budgets[row["budget"]] = detail["dataset"], form["unit"], form["relation"]
+            dataset, unit, relation = budgets[row["budget"]]
+            shown = {name: value for name, value in detail.items() if "sensitive" not in name}
+            yield {
+                **{name: value for name, value in row.items() if name not in ("detail", "cost")},
+                "mechanism": json.loads(row["mechanism"]) if row["mechanism"] else None,
+                "dataset": dataset,
+                "unit": unit,
+                "relation": relation,
+                **{name: shown.get(name) for name in ("parent", "data_never_read")},
+            }
+
+    def history(self) -> dict[str, tuple[list[datetime], list[float]]]:
+        """Return the share of each `Budget` that was spent after each of its entries, by time.
+
+        The clock of a spender may jump; the times of the entries in order never decrease here.
+        """
+        limits, sums, held = {}, {}, {}
+        found: dict[str, tuple[list[datetime], list[float]]] = {}
+        latest = datetime.min.replace(tzinfo=UTC)
+        for row in self._store.rows():
+            latest = max(latest, datetime.fromisoformat(row["time"]))
+            if row["kind"] == "open":
+                budget = opened(json.loads(row["detail"])["form"])
+                if isinstance(budget, Budget):
+                    limits[row["budget"]], sums[row["budget"]] = budget._limit, budget._spent
+                    name = row["budget"]
+                    found[name] = [latest], [share(sums[name], limits[name])]
+            elif row["kind"] != "commit":
+                costs, times = costs_of(row["cost"] or "{}"), 1
+                if row["kind"] == "reserve":
+                    held[row["sequence"]] = costs
+                elif row["kind"] == "cancel":
+                    costs, times = held.pop(row["settles"]), -1
+                for name in costs.keys() & limits.keys():
+                    sums[name] = added(sums[name], tuple(times * part for part in costs[name]))
+                    found[name][0].append(latest)
+                    found[name][1].append(share(sums[name], limits[name]))
+        return found
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return what was spent and what is left of each budget, one dict each.
+
+        ``spent_epsilon`` and ``left_epsilon`` convert sums at the budget's delta. They are no
+        guarantees: the guarantee is ``epsilon``, that of the whole budget, or the reading of an
+        `Odometer`. Amounts of an `IndividualBudget` are private and left out.
+        """
+        return [summary_of(account_of(row), row) for row in self._store.budgets()]
+
+    def verify(self, *, head: str | None = None) -> dict[str, Any]:
+        """Recompute every sum and hash, and return the number of entries and the last hash.
+
+        Parameters
+        ----------
+        head
+            The last hash of an earlier call, kept elsewhere: whoever can write to the database can
+            replace all entries by a consistent chain, but not one with this hash.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is damaged or was changed.
+        """
+        from privacy.budget.ledger_verify import verify
+
+        return verify(self._store, self.id, head)
+
+    def _account(self, name: str | None) -> Account:
+        """Return a budget's unchanging part, which is read once."""
+        name = name or self._budget
+        if name not in self._accounts:
+            self._accounts[name] = self._read(name)[0]
+        return self._accounts[name]
+
+    def _read(self, name: str | None) -> tuple[Account, Row]:
+        name = name or self._budget
+        rows = self._store.budgets(name, most=2)
+        if len(rows) != 1:
+            names = [row["name"] for row in rows]
+            rule = f"one of its budgets, such as {names}" if names else "an open budget"
+            remedy = "Pass budget= with its name." if names else "Open it with open()."
+            raise ValueError(checks.expected("budget", name, rule, remedy))
+        return account_of(rows[0]), rows[0]
+
+    def _chain(self, account: Account) -> list[Account]:
+        """Return a budget and its parents."""
+        chain = [account]
+        while chain[-1].parent is not None:
+            chain.append(self._account(chain[-1].parent))
+        return chain
+
+    def _spender_or(self, spender: str | None) -> str:
+        remedy = 'Pass who spends, such as spender="team a".'
+        return checks.phrase("spender", spender or self._spender or _login(), remedy)
+
+
+def _reopened(url: str, timeout: float, *defaults: str | None) -> Ledger:
+    budget, label, spender, key = defaults
+    return Ledger(url, budget=budget, label=label, spender=spender, key=key, timeout=timeout)
+
+
+@cache
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        return "unknown"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _reservation(writer: "Writer", key: str) -> tuple[Row, Row | None]:
+    found = writer.entry(key)
+    if found is None or found["kind"] != "reserve":
+        remedy = "Pass the key of an entry of reserve()."
+        raise ValueError(checks.expected("key", key, "that of a reservation", remedy))
+    return found, writer.settlement(found["sequence"])

@@ -1,0 +1,292 @@
+"""Rows of a ledger as budgets, costs, entries and summaries, without the database."""
+
+import json
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from privacy import checks
+from privacy.budget._measures import (
+    Cost,
+    Measure,
+    added,
+    cost_from_json,
+    cost_to_json,
+    down,
+    up,
+)
+from privacy.budget.filter import Budget, BudgetExceeded
+from privacy.budget.individual import IndividualBudget
+from privacy.budget.odometer import Odometer
+from privacy.budget.plan import Plan
+from privacy.mechanisms import Mechanism
+from privacy.relations import NeighboringRelation
+
+if TYPE_CHECKING:
+    pass
+
+AnyBudget = Budget | Odometer | IndividualBudget
+Row = Mapping[Any, Any]
+_KINDS: dict[Any, type[Budget] | type[Odometer] | type[IndividualBudget]] = {
+    "dpcalib.budget/1": Budget,
+    "dpcalib.odometer/1": Odometer,
+    "dpcalib.individual_budget/1": IndividualBudget,
+}
+
+
+class LedgerError(RuntimeError):
+    """The database of a ledger cannot be used, is damaged, or was changed outside the ledger."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """A spend or a reservation in a ledger.
+
+    As a context manager it does nothing: what was spent before the block stays spent if the block
+    fails.
+
+    Attributes
+    ----------
+    sequence
+        Number of the entry. Entries are ordered by it, not by their times.
+    key
+        The idempotency key, for a retry and for `Ledger.commit` and `Ledger.cancel`.
+    is_new
+        False if an earlier call with the same key made the entry.
+    is_settled
+        True if it is a reservation that was committed.
+    sensitive_admitted
+        With an `IndividualBudget`: a mask of the users whose data may enter the release. Private.
+    """
+
+    sequence: int
+    key: str
+    budget: str
+    label: str
+    spender: str
+    time: str
+    is_new: bool
+    is_settled: bool = False
+    sensitive_admitted: Any = field(default=None, repr=False, compare=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep the spend, also after an error."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The unchanging part of a budget's row."""
+
+    name: str
+    parent: str | None
+    dataset: str
+    opened: AnyBudget
+
+    def at(self, spent: str) -> AnyBudget:
+        """Return the budget with the running total of its row."""
+        values = json.loads(spent)
+        if isinstance(self.opened, IndividualBudget):
+            import numpy as np
+
+            return with_spent(self.opened, np.array(values, dtype=float))
+        return with_spent(self.opened, cost_from_json("spent", values, len(self.opened._spent)))
+
+
+@lru_cache(maxsize=1024)
+def opened(form: str) -> AnyBudget:
+    """Return the budget of a row as it was opened."""
+    values = json.loads(form)
+    kind = _KINDS.get(values.get("schema"))
+    if kind is None:
+        rule = f"one of {sorted(_KINDS)}"
+        raise ValueError(checks.expected("schema", values.get("schema"), rule, "Update dpcalib."))
+    return kind.from_json(values)
+
+
+def account_of(row: Row) -> Account:
+    """Return the unchanging part of a budget's row."""
+    return Account(row["name"], row["parent"], row["dataset"], opened(row["form"]))
+
+
+def with_spent(budget: AnyBudget, spent: Any) -> AnyBudget:
+    """Return a budget with another running total."""
+    after = copy(budget)
+    object.__setattr__(after, "_spent", spent)
+    return after
+
+
+def spent_text(budget: AnyBudget) -> str:
+    """Return the exact running total as JSON."""
+    if isinstance(budget, IndividualBudget):
+        return json.dumps(budget._spent.tolist())
+    return json.dumps(cost_to_json(budget._spent))
+
+
+def nothing_text(budget: AnyBudget) -> str:
+    """Return the text of zero reserved."""
+    if isinstance(budget, IndividualBudget):
+        return "[]"
+    return json.dumps(cost_to_json((Fraction(0),) * len(budget._spent)))
+
+
+def moved(text: str, cost: Cost, times: int) -> str:
+    """Return the text of a sum after a cost was added, or subtracted (`times` = -1)."""
+    total = cost_from_json("sum", json.loads(text), len(cost))
+    return json.dumps(cost_to_json(added(total, tuple(times * part for part in cost))))
+
+
+def costs_in(mechanism: Mechanism, chain: list[Account]) -> dict[str, Cost]:
+    """Return the cost of a mechanism in each budget, by name."""
+    return {
+        each.name: each.opened.measure.cost(mechanism, each.opened.relation)
+        for each in chain
+        if not isinstance(each.opened, IndividualBudget)
+    }
+
+
+def costs_of(text: str) -> dict[str, Cost]:
+    """Return the costs that `cost_text` wrote."""
+    found = json.loads(text)
+    return {name: cost_from_json("cost", form, len(form)) for name, form in found.items()}
+
+
+def cost_text(costs: Mapping[str, Cost]) -> str:
+    """Return the costs of an entry as JSON."""
+    return json.dumps({name: cost_to_json(cost) for name, cost in costs.items()})
+
+
+def mechanism_of(asked: Mechanism | Plan, account: Account) -> Mechanism:
+    """Return what to charge; a plan must have the relation and the unit of its budget."""
+    if isinstance(asked, Mechanism):
+        return asked
+    if not isinstance(asked, Plan):
+        remedy = "Pass what runs, such as Gaussian(20.0)."
+        raise TypeError(checks.expected("mechanism", asked, "a mechanism or a Plan", remedy))
+    check_same(account.opened, relation=asked.relation, unit=asked.unit)
+    return asked.mechanism
+
+
+def check_same(
+    budget: AnyBudget, *, relation: NeighboringRelation | str | None = None, unit: str | None = None
+) -> None:
+    """Check that a guarantee of this relation and unit may be charged to a budget."""
+    for name, own, needed in (
+        ("relation", relation, str(budget.relation)),
+        ("unit", unit, budget.unit),
+    ):
+        if own is not None and str(own) != needed:
+            remedy = f"Spend from a budget of this {name}."
+            raise ValueError(checks.expected(name, str(own), f"{needed!r}, as its budget", remedy))
+
+
+def charged(
+    account: Account, spent: str, mechanism: Mechanism, cost: Cost | None, shares: Any
+) -> tuple[AnyBudget, str | None]:
+    """Return the budget of a row after a mechanism, and what else the entry must record."""
+    budget = account.at(spent)
+    if isinstance(budget, IndividualBudget):
+        after, admitted = budget.spend(mechanism, shares)
+        detail = {"sensitive_shares": _numbers(shares), "sensitive_admitted": admitted.tolist()}
+        return after, json.dumps(detail)
+    assert cost is not None
+    try:
+        return budget._spend(mechanism, cost), None
+    except BudgetExceeded as error:
+        told = f"Budget {account.name!r}: {error}"
+        raise BudgetExceeded(told, error.asked, error.spent, error.remaining) from None
+
+
+def _numbers(shares: Any) -> list[float]:
+    import numpy as np
+
+    found: list[float] = np.asarray(shares, dtype=float).tolist()
+    return found
+
+
+def entry_of(row: Row, *, is_new: bool, is_settled: bool = False) -> LedgerEntry:
+    """Return the row of a spend or a reservation as an entry."""
+    names = ("sequence", "key", "budget", "label", "spender", "time")
+    admitted = None
+    if row["detail"]:
+        import numpy as np
+
+        admitted = np.array(json.loads(row["detail"])["sensitive_admitted"], dtype=bool)
+    return LedgerEntry(
+        **{name: row[name] for name in names},
+        is_new=is_new,
+        is_settled=is_settled,
+        sensitive_admitted=admitted,
+    )
+
+
+def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> LedgerEntry:
+    """Return the entry of an earlier call with the same key, which must have asked for the same."""
+    key = found["key"]
+    for name, value in asked.items():
+        if found[name] != value:
+            rule = f"unused: an entry of another {name} has it"
+            raise ValueError(checks.expected("key", key, rule, "Pass another key."))
+    if shares is not None and json.loads(found["detail"])["sensitive_shares"] != _numbers(shares):
+        rule = "unused: an entry of other shares has it"
+        raise ValueError(checks.expected("key", key, rule, "Pass another key."))
+    if settled is not None and settled["kind"] == "cancel":
+        raise ValueError(checks.expected("key", key, "not canceled", "Pass another key."))
+    return entry_of(found, is_new=False, is_settled=settled is not None)
+
+
+def summary_of(account: Account, row: Row) -> dict[str, Any]:
+    """Return one dict of `Ledger.summary`."""
+    budget = account.at(row["spent"])
+    values: dict[str, Any] = {
+        "budget": account.name,
+        "parent": account.parent,
+        "dataset": account.dataset,
+        "unit": budget.unit,
+        "relation": str(budget.relation),
+        "kind": type(budget).__name__,
+        "notion": "zcdp" if isinstance(budget, IndividualBudget) else budget.notion,
+        "epsilon": None if isinstance(budget, Odometer) else budget.epsilon,
+        "delta": budget.delta,
+        "entries": row["entries"],
+    }
+    if isinstance(budget, IndividualBudget):
+        return values
+    reserved = cost_from_json("reserved", json.loads(row["reserved"]), len(budget._spent))
+    values |= {
+        "measure": budget.measure.name,
+        "spent": list(map(up, budget._spent)),
+        "reserved": list(map(up, reserved)),
+    }
+    if isinstance(budget, Odometer):
+        return values | {"spent_epsilon": budget.epsilon}
+    left = budget._left_of(budget._limit)
+    values |= {
+        "limit": list(map(down, budget._limit)),
+        "left": list(map(down, left)),
+        "spent_share": share(budget._spent, budget._limit),
+        "spent_epsilon": _converted(budget.measure, budget._spent, budget.delta),
+        "left_epsilon": _converted(budget.measure, left, budget.delta),
+    }
+    return values
+
+
+def _converted(measure: Measure, cost: Cost, delta: float) -> float:
+    return measure.epsilon(cost, delta) if cost[0] else 0.0
+
+
+def share(spent: Cost, limit: Cost) -> float:
+    """Return the share of a limit that was spent, rounded up."""
+    parts = zip(spent, limit, strict=True)
+    return max(up(amount / most) if most else 0.0 for amount, most in parts)
