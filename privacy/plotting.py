@@ -509,11 +509,3 @@ def plot_ledger(ledger: "Ledger") -> "Figure":
     axes.set_ylim(0, 105)
     axes.figure.autofmt_xdate()
     return finish(axes)
-
-
-_LABELS = {
-    "steps": "steps (releases)",
-    "sigma": "sigma (in the unit of the clip norm)",
-    "sampling_probability": "sampling probability q",
-    "parts": "parts of the plan so far",
-}
