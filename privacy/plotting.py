@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from privacy import checks
 from privacy.accounting import account
 from privacy.calibration import noise_multiplier
-from privacy.mechanisms import compose, repeat
+from privacy.mechanisms import repeat
 from privacy.mechanisms.base import brief
 from privacy.relations import ADD_OR_REMOVE_ONE
 
@@ -258,7 +258,7 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
     stepped = {"drawstyle": "steps-post", "marker": "o"} if found["kind"] == "plan" else {}
     for number, (name, values) in enumerate(found["series"].items()):
         finite = [math.nan if value in ("inf", None) else value for value in values]
-        axes.plot(found["values"], finite, label=name, **style(number), **stepped)
+        axes.plot(found["values"][: len(finite)], finite, label=name, **style(number), **stepped)
     if found["kind"].startswith("sigma_against"):
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -392,37 +392,52 @@ def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
     """
     series: dict[str, list[float]] = {}
     for label, plan in plans.items():
-        parts = [part for _, part in plan.parts]
-        series[label] = [
-            account(compose(*parts[: k + 1]), notion=plan.notion, relation=plan.relation).epsilon(
-                plan.delta
-            )
-            for k in range(len(parts))
-        ]
+        series[label] = list(plan.spending())
         if plan.epsilon is not None:
-            series[f"{label}: budget"] = [plan.epsilon] * len(parts)
-    longest = max(map(len, series.values()), default=0)
-    names = {tuple(name for name, _ in plan.parts) for plan in plans.values()}
-    drawn: dict[str, Any] = {
-        "kind": "plan",
-        "across": "parts",
-        "up": "epsilon",
-        "values": list(range(1, longest + 1)),
-        "series": {
-            label: [*values, *[None] * (longest - len(values))] for label, values in series.items()
-        },
-        "given": {
-            name: values.pop()
-            for name, values in (
-                ("delta", {plan.delta for plan in plans.values()}),
-                ("relation", {str(plan.relation) for plan in plans.values()}),
-            )
-            if len(values) == 1
-        },
+            series[f"{label}: budget"] = [plan.epsilon] * len(plan.parts)
+    given: dict[str, set[Any]] = {
+        "delta": {plan.delta for plan in plans.values()},
+        "relation": {str(plan.relation) for plan in plans.values()},
     }
-    if len(names) == 1:
-        drawn["parts"] = list(names.pop())
-    return plot_curve(drawn)
+    names = {tuple(name for name, _ in plan.parts) for plan in plans.values()}
+    return plot_curve(
+        {
+            "kind": "plan",
+            "across": "parts",
+            "up": "epsilon",
+            "values": range(1, max(map(len, series.values()), default=0) + 1),
+            "series": series,
+            "given": {name: found.pop() for name, found in given.items() if len(found) == 1},
+            **({"parts": names.pop()} if len(names) == 1 else {}),
+        }
+    )
+
+
+def plot_ledger(ledger: "Ledger") -> "Figure":
+    """Plot the share of every `Budget` of a ledger that was spent, over time.
+
+    Parameters
+    ----------
+    ledger
+        An open ledger.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_privacy_profiles`.
+    """
+    axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
+    for number, (name, (times, shares)) in enumerate(ledger.history().items()):
+        kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})
+        across, up = ([each[k] for k in kept] for each in (times, shares))
+        # a dollar sign would start mathematical text, and a leading underscore hides a label
+        label = " " * name.startswith("_") + name.replace("$", r"\$")
+        axes.plot(
+            across, [100 * y for y in up], label=label, drawstyle="steps-post", **style(number)
+        )
+    axes.set_ylim(0, 105)
+    axes.figure.autofmt_xdate()
+    return finish(axes)
 
 
 def _noise(
@@ -482,30 +497,3 @@ _LABELS = {
     "sampling_probability": "sampling probability q",
     "parts": "parts of the plan so far",
 }
-
-
-def plot_ledger(ledger: "Ledger") -> "Figure":
-    """Plot the share of every `Budget` of a ledger that was spent, over time.
-
-    Parameters
-    ----------
-    ledger
-        An open ledger.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
-    """
-    axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
-    for number, (name, (times, shares)) in enumerate(ledger.history().items()):
-        kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})
-        across, up = ([each[k] for k in kept] for each in (times, shares))
-        # a dollar sign would start mathematical text, and a leading underscore hides a label
-        label = " " * name.startswith("_") + name.replace("$", r"\$")
-        axes.plot(
-            across, [100 * y for y in up], label=label, drawstyle="steps-post", **style(number)
-        )
-    axes.set_ylim(0, 105)
-    axes.figure.autofmt_xdate()
-    return finish(axes)

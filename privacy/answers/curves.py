@@ -191,12 +191,11 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]
     longest = max(len(plan.parts) for plan in read)
     numbers = list(range(1, longest + 1))
+    spending = [plan.spending() for plan in read]
     spent: list[list[float | None]] = [[] for _ in read]
-    for k in track(numbers):
-        for plan, found in zip(read, spent, strict=True):
-            parts = [part for _, part in plan.parts]
-            first = dp.compose(*parts[: int(k)])
-            found.append(_spent(plan, first) if k <= len(parts) else None)
+    for _ in track(numbers):
+        for each, found in zip(spending, spent, strict=True):
+            found.append(next(each, None))
     given: dict[str, set[Any]] = {
         "delta": {plan.delta for plan in read},
         "relation": {str(plan.relation) for plan in read},
@@ -223,12 +222,8 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     return record("curve", answer)
 
 
-def _spent(plan: dp.Plan, mechanism: dp.Mechanism) -> float:
-    return dp.account(mechanism, notion=plan.notion, relation=plan.relation).epsilon(plan.delta)
-
-
 def _described(plan: dp.Plan, shared: Mapping[str, Any]) -> str:
     """Return the name of a plan, and what it does not share with the others."""
     own = {"delta": f"delta = {plan.delta:g}", "relation": str(plan.relation), "unit": plan.unit}
-    told = [text for name, text in own.items() if name not in shared]
-    return f"{plan.name} ({', '.join(told)})" if told else plan.name
+    differs = [text for name, text in own.items() if name not in shared]
+    return f"{plan.name} ({', '.join(differs)})" if differs else plan.name

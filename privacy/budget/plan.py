@@ -6,14 +6,14 @@ A part may contain any mechanism that `mechanism_from_json` reads.
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from privacy import checks, mechanisms
-from privacy.accounting import Notion, check_notion
+from privacy.accounting import Notion, account, check_notion
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import (
     Mechanism,
@@ -115,6 +115,13 @@ class Plan:
             "budget": {"epsilon": self.epsilon, "delta": self.delta},
             "part": [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts],
         }
+
+    def spending(self) -> Iterator[float]:
+        """Yield epsilon of the first k parts at `delta`, for k = 1, 2, ..."""
+        parts = [part for _, part in self.parts]
+        for k in range(1, len(parts) + 1):
+            curve = account(compose(*parts[:k]), relation=self.relation, notion=self.notion)
+            yield curve.epsilon(self.delta)
 
 
 def load_plan(path: str | PathLike[str]) -> Plan:
