@@ -715,7 +715,7 @@ def proofs(options: argparse.Namespace) -> Iterator[Figure]:
 
     rng = random.Random(options.seed)
     count = min(options.draws, 1000)
-    unproven = lower = late = asked = 0
+    unproven = lower = false = late = asked = 0
     while asked < count:
         q, steps = 10 ** rng.uniform(-4, math.log10(0.5)), round(10 ** rng.uniform(0, 5))
         noise = 10 ** rng.uniform(math.log10(0.4), math.log10(20))
@@ -732,12 +732,14 @@ def proofs(options: argparse.Namespace) -> Iterator[Figure]:
         unproven += not proven
         late += proven and not in_time
         if proven:
+            lower += proves_guarantee(replace(claim, epsilon=claim.epsilon * (1 - 1e-6)))
             # the float result may exceed the exact one by its stated error
             less = claim.epsilon * (1 - 1e-6 - 2 * error)
-            lower += proves_guarantee(replace(claim, epsilon=less))
+            false += proves_guarantee(replace(claim, epsilon=less))
     yield Figure("plans not proven", 100 * unproven / count, "%")
     yield Figure("plans not proven within 250 ms", 100 * (unproven + late) / count, "%", 1)
-    yield Figure("epsilons lowered by 1e-6 and twice their error bound, and proven", lower, "", 0)
+    yield Figure("epsilons lowered by 1e-6 and proven", lower, "", 0)
+    yield Figure("... by 1e-6 and twice their error bound, and proven", false, "", 0)
 
 
 @benchmark("corners")
