@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from privacy import checks
 from privacy.budget._measures import (
@@ -25,9 +25,6 @@ from privacy.budget.odometer import Odometer
 from privacy.budget.plan import Plan
 from privacy.mechanisms import Mechanism
 from privacy.relations import NeighboringRelation
-
-if TYPE_CHECKING:
-    pass
 
 AnyBudget = Budget | Odometer | IndividualBudget
 Row = Mapping[Any, Any]
@@ -204,8 +201,8 @@ def charged(
     try:
         return budget._spend(mechanism, cost), None
     except BudgetExceeded as error:
-        told = f"Budget {account.name!r}: {error}"
-        raise BudgetExceeded(told, error.asked, error.spent, error.remaining) from None
+        message = f"Budget {account.name!r}: {error}"
+        raise BudgetExceeded(message, error.asked, error.spent, error.remaining) from None
 
 
 def _numbers(shares: Any) -> list[float]:

@@ -64,15 +64,15 @@ def _digest(form: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _prove_again(guarantee: Guarantee, told: float) -> None:
+def _prove_again(guarantee: Guarantee, claimed: float) -> None:
     try:
         bound = proven_delta(guarantee, AGAIN)
     except Unproven as error:
         reason = str(error)
     else:
-        if bound <= told <= guarantee.delta:
+        if bound <= claimed <= guarantee.delta:
             return
-        reason = f"delta is proven to be at most {bound!r}, not {told!r}"
+        reason = f"delta is proven to be at most {bound!r}, not {claimed!r}"
     raise NotCertified(f"No proof of {guarantee} from its certificate: {reason}. Compute it again.")
 
 

@@ -67,14 +67,14 @@ def _check(*, file: Path, as_json: bool, ledger: str | None, budget: str | None)
     with ledger_refusals():
         opened = None if ledger is None else dp.Ledger(ledger)
         answer = check_plan(dp.load_plan(file), ledger=opened, budget=budget)
-    words = _told if ledger is None else _told_by_ledger
-    told = output.to_json(answer) if as_json else output.filled(words(answer), output.width())
-    click.echo(told)
+    words = _summary if ledger is None else _ledger_summary
+    text = output.to_json(answer) if as_json else output.filled(words(answer), output.width())
+    click.echo(text)
     if not answer["fits"]:
         click.get_current_context().exit(INFEASIBLE)
 
 
-def _told(answer: Record) -> str:
+def _summary(answer: Record) -> str:
     verdict = "Within" if answer["fits"] else "Over"
     spent = output.shown("epsilon", answer["epsilon"])
     return (
@@ -85,7 +85,7 @@ def _told(answer: Record) -> str:
     )
 
 
-def _told_by_ledger(answer: Record) -> str:
+def _ledger_summary(answer: Record) -> str:
     lines = [f"{'Within' if answer['fits'] else 'Over'} budget:"]
     for row in answer["budgets"]:
         costs = f"{row['measure']} {shown(row['asked'])}"

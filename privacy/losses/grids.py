@@ -73,10 +73,7 @@ class Noise:
 
 
 def supports(pair: LossPair) -> bool:
-    """Return whether a pair is discrete or has a loss that is monotone in a real noise.
-
-    Or has its own `on_grid`.
-    """
+    """Return whether a pair has its own `on_grid`, is discrete, or has a loss monotone in noise."""
     if pair.gridded:
         return True
     if isinstance(pair, LaplacePair | SampledLaplacePair):
