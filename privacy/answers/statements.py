@@ -160,7 +160,7 @@ def _assumed(answer: Record) -> str:
 
 _OTHERWISE = {
     "poisson": "Shuffled or fixed-size batches are not Poisson samples.",
-    "fixed-size": "The batches of a shuffled epoch are not drawn afresh in every step.",
+    "fixed-size": "The batches of a shuffled epoch are not drawn independently in every step.",
     "truncated-poisson": "Shuffled or fixed-size batches are not truncated Poisson samples.",
     "random-allocation": "In a shuffled epoch, the steps of the records are not independent.",
     "shuffle": "The same holds for any batches in which a record participates as often.",

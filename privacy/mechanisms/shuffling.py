@@ -13,7 +13,7 @@ from privacy.relations import NeighboringRelation
 @suggests_field_names
 @dataclass(frozen=True)
 class ShuffledReports(Mechanism):
-    """One report of each of n users, randomized locally and shuffled before anybody reads them.
+    """One report of each of n users, randomized locally and then shuffled by a trusted party.
 
     All users apply the same epsilon-DP randomizer to their record. If the randomizers differ or
     depend on earlier reports, shuffle the records before they are randomized. The guarantee holds

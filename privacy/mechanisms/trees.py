@@ -21,7 +21,7 @@ _MOST_TREES = 1000
 @suggests_field_names
 @dataclass(frozen=True)
 class TreeAggregation(Mechanism):
-    """Every node of a binary tree sums the steps below it and has Gaussian noise of its own.
+    """Every node of a binary tree sums the steps below it and adds independent Gaussian noise.
 
     All nodes of all trees may be published. After a restart, a fresh tree starts at the next step.
     The steps of a record must not depend on the values of records.
