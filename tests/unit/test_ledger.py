@@ -677,6 +677,22 @@ def test_agents_need_a_budget_of_their_relation_and_unit(ledger, path, tmp_path)
             free.start(ledger=rewards, simulation=True)
 
 
+@pytest.mark.filterwarnings("ignore:Each reward is released once")
+def test_sampled_rewards_without_a_proven_pair_of_the_budget_are_refused(path):
+    # The agent's own account uses the pair of ADD_OR_REMOVE_ONE, which a budget does not know.
+    sampled = bandits.AdaPrivateAmp(
+        dimension=2, rounds=9, epsilon=1, delta=1e-6, sampling_probability=0.5
+    )
+    made = dp.Ledger.create(path)
+    budget = dp.Budget(
+        epsilon=9, delta=1e-5, notion="rdp", order=8, relation="REPLACE_ONE", unit=sampled.unit
+    )
+    made.open("rewards", budget, dataset="rewards")
+    with pytest.raises(dp.UnsupportedMechanism, match="No proven bound"):
+        sampled.start(ledger=made)
+    assert spent(made) == (0,)
+
+
 # PostgreSQL
 
 
