@@ -4,10 +4,13 @@ Every public name is imported on first use: ``import privacy`` is fast, and clos
 load numpy.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privacy.lazy import lazy
 
 if TYPE_CHECKING:
+    # fmt: off
+    # isort: off
     from privacy.accounting import account, support_matrix
     from privacy.budget.filter import Budget, BudgetExceeded
     from privacy.budget.individual import IndividualBudget
@@ -17,79 +20,35 @@ if TYPE_CHECKING:
     from privacy.budget.plan import Plan, load_plan, plan_from_json
     from privacy.budget.shared import SharedBudget
     from privacy.calibration import (
-        Infeasible,
-        calibrate,
-        max_sampling_probability,
-        max_steps,
-        noise_multiplier,
-        recalibrate,
+        Infeasible, calibrate, max_sampling_probability, max_steps, noise_multiplier, recalibrate,
     )
     from privacy.curves import Answer, Curve
     from privacy.guarantees import Guarantee, NotCertified
     from privacy.losses.discrete import Atoms, DiscretePair
     from privacy.losses.pair import Loss, LossPair
     from privacy.mechanisms import (
-        AboveThreshold,
-        ApproximateDP,
-        CyclicPoisson,
-        DiscreteGaussian,
-        DiscreteLaplace,
-        Epochs,
-        ExponentialMechanism,
-        FiniteMechanism,
-        FixedSizeSampled,
-        Gaussian,
-        Laplace,
-        Mechanism,
-        PermuteAndFlip,
-        PoissonSampled,
-        PureDP,
-        RandomAllocation,
-        RandomizedResponse,
-        ShuffledReports,
-        TreeAggregation,
-        TruncatedPoisson,
-        UnsupportedMechanism,
-        ZeroConcentratedDP,
-        best_of,
-        compose,
-        from_cdfs,
-        from_pmfs,
-        from_profile,
-        mechanism_from_json,
-        nothing,
-        parallel,
-        register_mechanism,
-        repeat,
-        user_level,
+        AboveThreshold, ApproximateDP, CyclicPoisson, DiscreteGaussian, DiscreteLaplace, Epochs,
+        ExponentialMechanism, FiniteMechanism, FixedSizeSampled, Gaussian, Laplace, Mechanism,
+        PermuteAndFlip, PoissonSampled, PureDP, RandomAllocation, RandomizedResponse,
+        ShuffledReports, TreeAggregation, TruncatedPoisson, UnsupportedMechanism,
+        ZeroConcentratedDP, best_of, compose, from_cdfs, from_pmfs, from_profile,
+        mechanism_from_json, nothing, parallel, register_mechanism, repeat, user_level,
     )
     from privacy.notions.gaussian import (
-        mu_from_noise_multiplier,
-        mu_from_rho,
-        noise_multiplier_from_mu,
+        mu_from_noise_multiplier, mu_from_rho, noise_multiplier_from_mu,
     )
     from privacy.notions.zcdp import (
-        delta_from_rho,
-        epsilon_from_rho,
-        noise_multiplier_from_rho,
-        rho_from_epsilon,
-        rho_from_mu,
+        delta_from_rho, epsilon_from_rho, noise_multiplier_from_rho, rho_from_epsilon, rho_from_mu,
         rho_from_noise_multiplier,
     )
     from privacy.relations import NeighboringRelation
     from privacy.release.choice import Choice, choose
     from privacy.release.clipping import (
-        Contributions,
-        clip_records,
-        clip_users,
-        limit_contributions,
+        Contributions, clip_records, clip_users, limit_contributions,
     )
     from privacy.release.lifetime import LifetimeCap
     from privacy.release.noise import (
-        discrete_gaussian,
-        discrete_laplace,
-        float_gaussian_for_simulation,
-        rounded_gaussian,
+        discrete_gaussian, discrete_laplace, float_gaussian_for_simulation, rounded_gaussian,
         rounded_laplace,
     )
     from privacy.release.norm_choice import ChosenNorm, choose_clip_norm
@@ -102,110 +61,34 @@ if TYPE_CHECKING:
     from privacy.running_sums.factorizations import Factorization, register_factorization
     from privacy.running_sums.participation import Participation
     from privacy.running_sums.running_sum import RunningSum
+    # isort: on
+    # fmt: on
 
 __version__ = "0.1.0"
 
+# fmt: off
 __all__ = [
-    "AboveThreshold",
-    "Answer",
-    "ApproximateDP",
-    "Atoms",
-    "BandChoice",
-    "Banded",
-    "Budget",
-    "BudgetExceeded",
-    "Choice",
-    "ChosenNorm",
-    "Contributions",
-    "Curve",
-    "CyclicPoisson",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "DiscretePair",
-    "Epochs",
-    "ExponentialMechanism",
-    "Factorization",
-    "FiniteMechanism",
-    "FixedSizeSampled",
-    "Gaussian",
-    "GaussianBound",
-    "Guarantee",
-    "IndividualBudget",
-    "Infeasible",
-    "Laplace",
-    "Ledger",
-    "LedgerEntry",
-    "LedgerError",
-    "LifetimeCap",
-    "Loss",
-    "LossPair",
-    "Mechanism",
-    "NeighboringRelation",
-    "NotCertified",
-    "Odometer",
-    "Participation",
-    "PermuteAndFlip",
-    "Plan",
-    "PoissonSampled",
-    "PureDP",
-    "RandomAllocation",
-    "RandomizedResponse",
-    "Release",
-    "RunningSum",
-    "SelectedKeys",
-    "SharedBudget",
-    "ShuffledReports",
-    "SparseVector",
-    "TreeAggregation",
-    "TruncatedPoisson",
-    "Tuned",
-    "UnsupportedMechanism",
-    "ZeroConcentratedDP",
-    "account",
-    "best_of",
-    "calibrate",
-    "choose",
-    "choose_bands",
-    "choose_clip_norm",
-    "clip_records",
-    "clip_users",
-    "compose",
-    "delta_from_rho",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "epsilon_from_rho",
-    "float_gaussian_for_simulation",
-    "from_cdfs",
-    "from_pmfs",
-    "from_profile",
-    "limit_contributions",
-    "load_plan",
-    "max_sampling_probability",
-    "max_steps",
-    "mechanism_from_json",
-    "mu_from_noise_multiplier",
-    "mu_from_rho",
-    "noise_multiplier",
-    "noise_multiplier_from_mu",
-    "noise_multiplier_from_rho",
-    "nothing",
-    "parallel",
-    "plan_from_json",
-    "recalibrate",
-    "register_factorization",
-    "register_mechanism",
-    "release_sum",
-    "repeat",
-    "rho_from_epsilon",
-    "rho_from_mu",
-    "rho_from_noise_multiplier",
-    "rounded_gaussian",
-    "rounded_laplace",
-    "select_keys",
-    "support_matrix",
-    "tune",
-    "user_level",
+    "AboveThreshold", "Answer", "ApproximateDP", "Atoms", "BandChoice", "Banded", "Budget",
+    "BudgetExceeded", "Choice", "ChosenNorm", "Contributions", "Curve", "CyclicPoisson",
+    "DiscreteGaussian", "DiscreteLaplace", "DiscretePair", "Epochs", "ExponentialMechanism",
+    "Factorization", "FiniteMechanism", "FixedSizeSampled", "Gaussian", "GaussianBound",
+    "Guarantee", "IndividualBudget", "Infeasible", "Laplace", "Ledger", "LedgerEntry",
+    "LedgerError", "LifetimeCap", "Loss", "LossPair", "Mechanism", "NeighboringRelation",
+    "NotCertified", "Odometer", "Participation", "PermuteAndFlip", "Plan", "PoissonSampled",
+    "PureDP", "RandomAllocation", "RandomizedResponse", "Release", "RunningSum", "SelectedKeys",
+    "SharedBudget", "ShuffledReports", "SparseVector", "TreeAggregation", "TruncatedPoisson",
+    "Tuned", "UnsupportedMechanism", "ZeroConcentratedDP", "account", "best_of", "calibrate",
+    "choose", "choose_bands", "choose_clip_norm", "clip_records", "clip_users", "compose",
+    "delta_from_rho", "discrete_gaussian", "discrete_laplace", "epsilon_from_rho",
+    "float_gaussian_for_simulation", "from_cdfs", "from_pmfs", "from_profile",
+    "limit_contributions", "load_plan", "max_sampling_probability", "max_steps",
+    "mechanism_from_json", "mu_from_noise_multiplier", "mu_from_rho", "noise_multiplier",
+    "noise_multiplier_from_mu", "noise_multiplier_from_rho", "nothing", "parallel",
+    "plan_from_json", "recalibrate", "register_factorization", "register_mechanism", "release_sum",
+    "repeat", "rho_from_epsilon", "rho_from_mu", "rho_from_noise_multiplier", "rounded_gaussian",
+    "rounded_laplace", "select_keys", "support_matrix", "tune", "user_level",
 ]
+# fmt: on
 
 _HOMES = {
     "accounting": "account support_matrix",
@@ -249,21 +132,5 @@ _HOMES = {
     "running_sums.participation": "Participation",
     "running_sums.running_sum": "RunningSum",
 }
-_MODULES = ("answers", "audit", "plotting")
-"""Public modules; their names are not reexported here."""
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"privacy.{name}")
-    if name not in _MODULE_OF:
-        message = f"module 'privacy' has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=import_module(__name__))
-    value = getattr(import_module(f"privacy.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+__getattr__, __dir__ = lazy(__name__, _HOMES, modules=("answers", "audit", "plotting"))

@@ -6,39 +6,29 @@ in which infinity is the string ``"inf"``. It raises ValueError or TypeError for
 missing, unknown, given twice or outside its domain.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privacy.lazy import lazy
 
 if TYPE_CHECKING:
+    # fmt: off
+    # isort: off
     from privacy.answers.conversions import convert
     from privacy.answers.curves import budget_over_time, curve
     from privacy.answers.plans import account_plan, check_plan
     from privacy.answers.runs import (
-        certificate,
-        delta,
-        epsilon,
-        sampling_probability,
-        sigma,
-        steps,
-        verify,
+        certificate, delta, epsilon, sampling_probability, sigma, steps, verify,
     )
     from privacy.answers.statements import explain
+    # isort: on
+    # fmt: on
 
+# fmt: off
 __all__ = [
-    "account_plan",
-    "budget_over_time",
-    "certificate",
-    "check_plan",
-    "convert",
-    "curve",
-    "delta",
-    "epsilon",
-    "explain",
-    "sampling_probability",
-    "sigma",
-    "steps",
-    "verify",
+    "account_plan", "budget_over_time", "certificate", "check_plan", "convert", "curve", "delta",
+    "epsilon", "explain", "sampling_probability", "sigma", "steps", "verify",
 ]
+# fmt: on
 
 _HOMES = {
     "conversions": "convert",
@@ -47,12 +37,5 @@ _HOMES = {
     "runs": "certificate delta epsilon sampling_probability sigma steps verify",
     "statements": "explain",
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> Any:
-    # Importing only the module in use makes the command start faster.
-    if name not in _MODULE_OF:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=import_module(__name__))
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -5,10 +5,13 @@ noise (`falsify_noise`), tests of outputs alone (`falsify`, `audit`), and sequen
 outputs (`SequentialAudit`). Every name is imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privacy.lazy import lazy
 
 if TYPE_CHECKING:
+    # fmt: off
+    # isort: off
     from privacy.audit.assertions import Falsified, assert_not_falsified
     from privacy.audit.bounds import epsilon_lower_bound, mu_lower_bound
     from privacy.audit.claims import audit, falsify
@@ -16,43 +19,23 @@ if TYPE_CHECKING:
     from privacy.audit.noise import falsify_noise
     from privacy.audit.one_run import falsify_one_run, one_run_epsilon_lower_bound
     from privacy.audit.replay import (
-        NoiseTape,
-        Violation,
-        assert_contribution,
-        assert_norm,
-        assert_spends,
-        spent,
+        NoiseTape, Violation, assert_contribution, assert_norm, assert_spends, spent,
     )
     from privacy.audit.scores import fit_score, gaussian_score, laplace_score
     from privacy.audit.sequential import SequentialAudit, audit_until_falsified
     from privacy.audit.strategies import Pair, edge_floats, neighboring_pairs
+    # isort: on
+    # fmt: on
 
+# fmt: off
 __all__ = [
-    "Falsified",
-    "Finding",
-    "NoiseTape",
-    "Pair",
-    "SequentialAudit",
-    "Violation",
-    "assert_contribution",
-    "assert_norm",
-    "assert_not_falsified",
-    "assert_spends",
-    "audit",
-    "audit_until_falsified",
-    "edge_floats",
-    "epsilon_lower_bound",
-    "falsify",
-    "falsify_noise",
-    "falsify_one_run",
-    "fit_score",
-    "gaussian_score",
-    "laplace_score",
-    "mu_lower_bound",
-    "neighboring_pairs",
-    "one_run_epsilon_lower_bound",
-    "spent",
+    "Falsified", "Finding", "NoiseTape", "Pair", "SequentialAudit", "Violation",
+    "assert_contribution", "assert_norm", "assert_not_falsified", "assert_spends", "audit",
+    "audit_until_falsified", "edge_floats", "epsilon_lower_bound", "falsify", "falsify_noise",
+    "falsify_one_run", "fit_score", "gaussian_score", "laplace_score", "mu_lower_bound",
+    "neighboring_pairs", "one_run_epsilon_lower_bound", "spent",
 ]
+# fmt: on
 
 _HOMES = {
     "assertions": "Falsified assert_not_falsified",
@@ -66,16 +49,5 @@ _HOMES = {
     "sequential": "SequentialAudit audit_until_falsified",
     "strategies": "Pair edge_floats neighboring_pairs",
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'privacy.audit' has no attribute {name!r}")
-    value = getattr(import_module(f"privacy.audit.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)
