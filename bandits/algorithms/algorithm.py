@@ -179,6 +179,7 @@ class Algorithm(ABC):
         seed: int | None = None,
         folder: str | PathLike[str] | None = None,
         ledger: dp.Ledger | None = None,
+        fsync: bool = False,
     ) -> "Agent":
         """Return a live agent.
 
@@ -195,8 +196,13 @@ class Algorithm(ABC):
             Spend the mechanism of all releases from a budget of the same relation and unit. With a
             `folder`, a crash during the start neither loses nor repeats the payment: start again
             with the same folder, or restore it with the same ledger.
+        fsync
+            Whether each round and reward in the folder survives a crash of the machine, at the cost
+            of a disk write each. Without it, they survive a crash of the process.
         """
-        return runner().start(self, simulation=simulation, seed=seed, folder=folder, ledger=ledger)
+        return runner().start(
+            self, simulation=simulation, seed=seed, folder=folder, ledger=ledger, fsync=fsync
+        )
 
     @staticmethod
     def restore(folder: str | PathLike[str], *, ledger: dp.Ledger | None = None) -> "Agent":

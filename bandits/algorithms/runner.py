@@ -24,6 +24,7 @@ class Runner(Protocol):
         seed: int | None,
         folder: str | PathLike[str] | None,
         ledger: "dp.Ledger | None",
+        fsync: bool,
     ) -> "Agent":
         """Return a new agent."""
 

@@ -118,6 +118,18 @@ class Learner:
             candidates, self.model.mean, self.model.root, lambda _: self._noise(), self.rounds
         )
 
+    @property
+    def compared(self) -> float:
+        """What a live learner remembers of the candidates of the last round."""
+        return float(self._repeats.last)
+
+    def repeat(self, compared: float) -> None:
+        """Repeat a round of a live learner that had `compared`; pass its features to `observe`."""
+        self.rounds += 1
+        if self._sampling is not None and self.in_batch < COMPARED:
+            self._repeats.add(np.array([compared]))
+        self._noise()
+
     def _pick(
         self,
         candidates: Array,

@@ -23,6 +23,7 @@ from bandits.learning.learner import Learner
 from bandits.learning.rewards import SIMULATION_ONLY, unprotected
 from bandits.learning.users import AS_TEXT, User, as_text, user_of
 from bandits.live import checkpoint
+from bandits.live.journal import Journal
 from bandits.live.tickets import Missed, Ticket, is_ticket
 
 _MOST_LATE = 2**16
@@ -50,6 +51,7 @@ def _new_locks() -> None:
     """Replace all locks after a fork, because the threads that held them do not exist there."""
     for agent in list(_agents):
         agent._lock = threading.RLock() if agent.simulation else _Forked()
+        agent._journal = None  # the file belongs to the process that opened it
 
 
 _agents: "WeakSet[Agent]" = WeakSet()
@@ -79,6 +81,8 @@ class Agent:
         The algorithm.
     simulation
         Whether the noise is seeded float noise, which gives no privacy.
+    fsync
+        Whether each round and reward in the folder survives a crash of the machine.
     """
 
     def __init__(self, algorithm: Algorithm, learner: Learner, *, simulation: bool) -> None:
@@ -107,7 +111,9 @@ class Agent:
         self._joined: list[tuple[int, Array, float]] = []  # late rewards, by batch joined
         self._counts = {"late": 0, "missing": 0, "clipped": 0}
         self._finished = False
+        self.fsync = False
         self._folder: Path | None = None
+        self._journal: Journal | None = None
         self._paid: Mapping[str, str] | None = None  # the claim on a ledger
         self._turn = 0  # write count of the folder at this agent's last save
 
@@ -120,6 +126,7 @@ class Agent:
         seed: int | None = None,
         folder: str | PathLike[str] | None = None,
         ledger: dp.Ledger | None = None,
+        fsync: bool = False,
     ) -> "Agent":
         """Return a new agent; see `Algorithm.start`."""
         if seed is not None and not simulation:
@@ -128,6 +135,7 @@ class Agent:
         explore, noise = np.random.SeedSequence(seed).spawn(2)
         rng = np.random.default_rng(noise) if simulation else None
         agent = cls(algorithm, algorithm.learner(explore, rng), simulation=simulation)
+        agent.fsync = fsync
         checkpoint.begin(agent, folder, ledger)
         return agent
 
@@ -214,24 +222,48 @@ class Agent:
                 self._check_kind(owner)
             if learner.ended:
                 learner.turn()
-            while learner.due:
-                self._close()
-            if self._closing is not None:
-                self._settle()
-            place = learner.unreleased if learner.waiting else learner.in_batch
+            if learner.waiting or self._closing is not None:
+                self._close_due()
+            number = self._next_number()
+            journal = self._journal
+            if journal is not None:
+                journal = self._usable(journal)
+                journal.whole = False  # until the round is in it
             action = int(learner.choose(features))
-            if place == len(self._rewards):
-                self._reserve(2 * place)
-            # if interrupted before `observe`, the next round overwrites this place
-            self._features[place] = x = features[action]
-            if owner is not None:
-                self._users[place:] = (self._same.setdefault(owner, owner),)
-            learner.observe(x)
-            number = self._first + place
-            self._pending[number] = self._key
+            x = features[action]
+            self._begin_round(number, x, owner, self._key)
+            if journal is not None:
+                journal.select(number, learner.compared, x, owner)
         finally:
             lock.release()
         return Ticket(action, number, self._key)
+
+    def _close_due(self) -> None:
+        while self._learner.due:
+            self._close()
+        if self._closing is not None:
+            self._settle()
+
+    def _next_number(self) -> int:
+        learner = self._learner
+        return self._first + (learner.unreleased if learner.waiting else learner.in_batch)
+
+    def _begin_round(self, number: int, x: Array, owner: User | None, key: str) -> None:
+        place = number - self._first
+        if place == len(self._rewards):
+            self._reserve(2 * place)
+        # if interrupted before `observe`, the next round overwrites this place
+        self._features[place] = x
+        if owner is not None:
+            self._users[place:] = (self._same.setdefault(owner, owner),)
+        self._learner.observe(x)
+        self._pending[number] = key
+
+    def _usable(self, journal: Journal) -> Journal:
+        """Save the agent if its journal is incomplete or long; return the journal to use."""
+        if not journal.usable and self._folder is not None:
+            self.save(self._folder)
+        return self._journal or journal
 
     def _owner(self, user: Any) -> User:
         if user is None or not self._by_user:
@@ -281,24 +313,35 @@ class Agent:
         key, lock = ticket.key, self._lock
         lock.acquire()
         try:
-            if number in self._pending and self._pending[number] == key:
-                del self._pending[number]
-                self._rewards[number - self._first] = value
-                self._count(kind)
-                return
-            if self._missed.take(number, key):
-                self._count(kind, late=1)
-                features = self._late.pop(number, None)
-                if features is not None and self._joins:
-                    self._joined.append((self._learner.batch, features, value))
-                elif features is not None:
-                    self._learner.channel.add(value * features)
+            if self._is_open(number, key):
+                if self._journal is not None:
+                    self._usable(self._journal).update(number, key, value, kind)
+                self._answer(number, key, value, kind)
                 return
         finally:
             lock.release()
-        remedy = "Pass one reward per ticket; a restored agent has only tickets of saved rounds."
+        remedy = "Pass one reward per ticket, to the agent that returned it or was restored."
         rule = "that of an open ticket of this agent"
         raise ValueError(checks.expected("ticket.round", number, rule, remedy))
+
+    def _is_open(self, number: int, key: str) -> bool:
+        pending = self._pending
+        return (number in pending and pending[number] == key) or self._missed.has(number, key)
+
+    def _answer(self, number: int, key: str, value: float, kind: str | None) -> None:
+        """Record the reward of an open ticket."""
+        if number in self._pending and self._pending[number] == key:
+            del self._pending[number]
+            self._rewards[number - self._first] = value
+            self._count(kind)
+            return
+        self._missed.take(number)
+        self._count(kind, late=1)
+        features = self._late.pop(number, None)
+        if features is not None and self._joins:
+            self._joined.append((self._learner.batch, features, value))
+        elif features is not None:
+            self._learner.channel.add(value * features)
 
     def finish(self, *, release: bool) -> None:
         """End the agent, and release or drop the last, partial batch.
@@ -322,6 +365,8 @@ class Agent:
             self._pending, self._joined = {}, []
             self._rewards[:] = 0.0
             self._next_batch(0)
+            if self._folder is not None:
+                self.save(self._folder)
 
     def _count(self, kind: str | None, *, late: int = 0) -> None:
         self._counts["late"] += late
@@ -402,18 +447,21 @@ class Agent:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
+            return {name: value for name, value in vars(self).items() if name != "_lock"} | {
+                "_journal": None
+            }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock())
         _agents.add(self)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the whole state to a folder, and update it at every later release.
+        """Write the whole state to a folder, and keep the folder up to date from then on.
 
-        ``agent.json`` and ``public-N.npz`` are public. ``sensitive-N.npz`` and ``sums.npz`` contain
-        raw rewards and noise, and are as sensitive as the data. Never continue from an old copy of
-        the folder: a batch would be released twice.
+        The agent saves again at every release, and adds each round and reward in between to a
+        journal. ``agent.json`` and ``public-N.npz`` are public. ``sensitive-N.npz``,
+        ``journal-N.bin`` and ``sums.npz`` contain raw rewards and noise, and are as sensitive as
+        the data. Never continue from an old copy of the folder: a batch would be released twice.
 
         Raises
         ------

@@ -4,6 +4,7 @@
 ``agent.json``          the algorithm, counters, names of the other files; public
 ``public-N.npz``        the model: released sums and their post-processing
 ``sensitive-N.npz``     raw rewards of the open batch, open tickets, users' ledgers
+``journal-N.bin``       rounds and rewards since that save
 ``sums.npz``            the running sum with its noise, written by `privacy.RunningSum`;
                         if it is long, with ``sums.npz.part-*``
 ======================= ==========================================================
@@ -35,6 +36,7 @@ from bandits.algorithms.registry import algorithm_from_json, check_registered
 from bandits.learning.rewards import MARGIN, Released
 from bandits.learning.users import coded, packed, unpacked
 from bandits.live import format_1
+from bandits.live.journal import Journal, read, repeat
 
 if TYPE_CHECKING:
     from bandits.live.agent import Agent
@@ -55,7 +57,7 @@ _SETTINGS = (
 """Attributes of a running sum that determine the guarantee."""
 _FIRST = {_SUMS, f".{_SUMS}.partial"} | {
     f"{name}{end}"
-    for name in ("public-1.npz", "sensitive-1.npz", "agent.json")
+    for name in ("public-1.npz", "sensitive-1.npz", "journal-1.bin", "agent.json")
     for end in ("", ".partial")
 }
 """Files of a first save. The header is written last, so without it the save is incomplete."""
@@ -165,17 +167,31 @@ def save(agent: "Agent", folder: Path) -> None:
         "simulation": agent.simulation,
         "user_kind": agent._user_kind,
         "finished": agent._finished,
+        "fsync": agent.fsync,
         "paid": agent._paid,
         "first": agent._first,
         "progress": learner.progress(),
     }
     text = json.dumps(header, indent=1).encode()
-    _write(folder / "agent.json", lambda file: file.write(text))
+    names["journal"] = _journal(turn)
+    journal = Journal(folder / names["journal"], fsync=agent.fsync)
+    try:
+        _write(folder / "agent.json", lambda file: file.write(text))
+    except BaseException:
+        journal.close()
+        raise
     agent._turn = turn
+    last, agent._journal = agent._journal, journal
+    if last is not None:
+        last.close()
     for kind, name in names.items():  # delete files of earlier saves
-        for old in folder.glob(f"{kind}-*.npz"):
+        for old in folder.glob(f"{kind}-*"):
             if old.name != name:
                 old.unlink()
+
+
+def _journal(turn: int) -> str:
+    return f"journal-{turn}.bin"
 
 
 def _attach(agent: "Agent", folder: Path) -> None:
@@ -235,7 +251,7 @@ def _read(path: Path) -> dict[str, Any]:
 def restore(
     kind: "type[Agent]", folder: str | os.PathLike[str], ledger: dp.Ledger | None
 ) -> "Agent":
-    """Return the agent of a kind that `save` wrote, in exactly the saved state."""
+    """Return the agent of a kind that `save` wrote, in the state of its last complete call."""
     folder = Path(folder).resolve()
     if _is_unfinished(folder):
         remedy = "Its first save was interrupted. Save another agent there."
@@ -256,6 +272,9 @@ def restore(
     channel = agent._learner.channel
     if isinstance(channel, Released):
         _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
+    repeat(agent, read(folder / _journal(agent._turn)))
+    agent._missed.begin(agent.rounds, agent._key)
+    agent._folder = folder  # only now, so that nothing is saved without the journal
     save(agent, folder)  # invalidates all other agents of the folder
     return agent
 
@@ -270,7 +289,7 @@ def _restored(kind: "type[Agent]", folder: Path) -> "Agent":
     learner.model.load(_read(folder / header["files"]["public"]))
     learner.resume(header["progress"])
     agent = kind(algorithm, learner, simulation=header["simulation"])
-    agent._folder, agent._turn = folder, header["turn"]
+    agent._turn, agent.fsync = header["turn"], header.get("fsync", False)
     agent._paid = header.get("paid")
     agent._finished, agent._first = header["finished"], header["first"]
     sensitive = _read(folder / header["files"]["sensitive"])
@@ -296,7 +315,6 @@ def _load_open_batch(agent: "Agent", found: Mapping[str, Any]) -> None:
         agent._joined = list(zip(*parts, strict=True))
         agent._counts = dict(zip(agent._counts, found["counts"].tolist(), strict=True))
     agent._missed.load(found["missed"], found["run_starts"], found["run_keys"])
-    agent._missed.begin(agent.rounds, agent._key)
     prefix = "channel_"
     agent._learner.channel.load(
         {name.removeprefix(prefix): found[name] for name in found if name.startswith(prefix)}

@@ -60,15 +60,20 @@ class Missed:
         for number in numbers:
             self._bits[number >> 3] |= 1 << (number & 7)
 
-    def take(self, number: int, key: str) -> bool:
+    @property
+    def key(self) -> str:
+        """The key of the last run."""
+        return self._keys[-1]
+
+    def has(self, number: int, key: str) -> bool:
         if not 0 <= number < 8 * len(self._bits):
             return False
-        bit = 1 << (number & 7)
         known = self._keys[bisect_right(self._starts, number) - 1]
-        if known != key or not self._bits[number >> 3] & bit:
-            return False
-        self._bits[number >> 3] ^= bit
-        return True
+        return known == key and bool(self._bits[number >> 3] & 1 << (number & 7))
+
+    def take(self, number: int) -> None:
+        """Close an open ticket."""
+        self._bits[number >> 3] ^= 1 << (number & 7)
 
     def state(self) -> dict[str, Any]:
         return {

@@ -67,7 +67,8 @@ def test_a_first_save_that_was_killed_leaves_a_folder_that_can_be_used(tmp_path,
         agent.finish(release=True)
         names = {path.name for path in folder.iterdir()}
         turn = agent._turn
-        assert names == {"agent.json", "sums.npz", f"public-{turn}.npz", f"sensitive-{turn}.npz"}
+        own = {f"public-{turn}.npz", f"sensitive-{turn}.npz", f"journal-{turn}.bin"}
+        assert names == {"agent.json", "sums.npz"} | own
         assert algorithm().restore(folder).releases == 4
     assert moments > 10
 

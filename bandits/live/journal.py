@@ -1,0 +1,125 @@
+"""Journal of an agent's folder: the rounds and rewards since the last save.
+
+`restore` repeats them, so that a crash loses none. Every save starts a new journal and deletes the
+old one. Each entry has a length and a checksum, so an entry that a crash cut off is ignored.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from bandits.checks import Array
+from bandits.learning.users import User, packed, unpacked
+
+if TYPE_CHECKING:
+    from bandits.live.agent import Agent
+
+_FRAME = Struct("<II")
+_ENTRY = Struct("<BQd")
+_KINDS = (None, "clipped", "missing")
+_SELECTED = len(_KINDS)
+_MOST = 2**24
+"""Size in bytes after which the agent is saved."""
+
+
+class Entry(NamedTuple):
+    """An entry: the start of a round, or its reward."""
+
+    kind: int
+    number: int
+    value: float
+    """The centered reward; for the start of a round, the number that `Repeats` compares."""
+    rest: bytes
+    """The ticket's key; for the start of a round, the features and the user."""
+
+
+class Journal:
+    """A new journal, readable by its owner only.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    fsync
+        Whether each entry also survives a crash of the machine. Without it, it survives a crash of
+        the process.
+    """
+
+    def __init__(self, path: Path, *, fsync: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._file = os.open(path, flags, 0o600)
+        self._fsync = fsync
+        self._size = 0
+        self.whole = True
+        """Whether the file has all rounds and rewards since the save."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another entry can be added; if not, save the agent first."""
+        return self.whole and self._size < _MOST
+
+    def select(self, number: int, compared: float, features: Array, user: User | None) -> None:
+        """Add the start of a round."""
+        owner = b"" if user is None else packed([user]).tobytes()
+        self._append(Entry(_SELECTED, number, compared, features.tobytes() + owner))
+
+    def update(self, number: int, key: str, value: float, kind: str | None) -> None:
+        """Add a reward; `kind` is that of `Range.outside`."""
+        self._append(Entry(_KINDS.index(kind), number, value, key.encode()))
+
+    def _append(self, entry: Entry) -> None:
+        self.whole = False
+        body = _ENTRY.pack(*entry[:3]) + entry.rest
+        frame = _FRAME.pack(len(body), crc32(body)) + body
+        if os.write(self._file, frame) != len(frame):
+            raise OSError("No space left for the journal of the agent.")
+        if self._fsync:
+            os.fsync(self._file)
+        self._size += len(frame)
+        self.whole = True
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the complete entries of a journal; none if it does not exist."""
+    content = path.read_bytes() if path.exists() else b""
+    start = _FRAME.size
+    while start <= len(content):
+        size, checksum = _FRAME.unpack_from(content, start - _FRAME.size)
+        body = content[start : start + size]
+        if len(body) != size or size < _ENTRY.size or crc32(body) != checksum:
+            return
+        kind, number, value = _ENTRY.unpack_from(body)
+        yield Entry(kind, number, value, body[_ENTRY.size :])
+        start += size + _FRAME.size
+
+
+def repeat(agent: "Agent", entries: Iterator[Entry]) -> None:
+    """Repeat the entries of a journal, up to the first that does not follow from the state."""
+    learner, size = agent._learner, 8 * agent.algorithm.features
+    for kind, number, value, rest in entries:
+        if kind < _SELECTED:
+            key = rest.decode()
+            if agent._is_open(number, key):
+                agent._answer(number, key, value, _KINDS[kind])
+            continue
+        if learner.ended:
+            learner.turn()
+        if learner.due and learner.channel.private:
+            return
+        agent._close_due()
+        if number != agent._next_number():
+            return
+        owner = unpacked(np.frombuffer(rest[size:], np.uint8))[0] if len(rest) > size else None
+        if owner is not None:
+            agent._check_kind(owner)
+        learner.repeat(value)
+        agent._begin_round(number, np.frombuffer(rest[:size]), owner, agent._missed.key)
