@@ -1,101 +1,12 @@
-"""The events of dp-accounting as our mechanisms, and random cases of them."""
+"""Random events of dp-accounting, and their epsilon there and here."""
 
 import math
 
 import numpy as np
 from dp_accounting import NeighboringRelation, pld, rdp
 from dp_accounting import dp_event as events
-from scipy.special import ndtr
 
-import privacy as dp
-
-
-def mixture(event):
-    """Return the pair of a mixture of Gaussians, by the distribution of its loss on a grid."""
-    sigma = event.standard_deviation
-    shifts, weights = np.array(event.sensitivities), np.array(event.sampling_probs)
-    x = np.linspace(-9 * sigma, 9 * sigma + shifts.max(), 600)[:, None]
-    loss = np.log((weights * np.exp(shifts * (2 * x - shifts) / (2 * sigma**2))).sum(axis=1))
-    kept = np.flatnonzero(np.diff(loss, prepend=-np.inf) > 1e-12)
-    x, loss = x[kept], loss[kept]
-    laws = [
-        (weights * ndtr(side * (x - center) / sigma)).sum(axis=1)
-        for side in (1, -1)
-        for center in (shifts, 0)
-    ]
-    return dp.from_cdfs(
-        lambda _: laws[0],
-        lambda _: laws[1],
-        loss,
-        p_above=lambda _: laws[2],
-        q_above=lambda _: laws[3],
-    )
-
-
-def randomized_response(event):
-    """Return the response; an answer is uniform with probability `noise_parameter`."""
-    k, p = event.num_buckets, event.noise_parameter
-    return dp.RandomizedResponse(math.log1p(k * (1 - p) / p), k)
-
-
-def fixed_size(event, relation, **options):
-    """Return the noise on a batch of fixed size."""
-    return dp.FixedSizeSampled(
-        ours(event.event, relation),
-        batch_size=event.sample_size,
-        records=event.source_dataset_size,
-        **options,
-    )
-
-
-OURS = {
-    events.GaussianDpEvent: lambda e, _: dp.Gaussian(e.noise_multiplier),
-    events.LaplaceDpEvent: lambda e, _: dp.Laplace(e.noise_multiplier),
-    events.DiscreteLaplaceDpEvent: lambda e, _: dp.DiscreteLaplace(
-        1 / e.noise_parameter, sensitivity=e.sensitivity
-    ),
-    events.RandomizedResponseDpEvent: lambda e, _: randomized_response(e),
-    events.SelfComposedDpEvent: lambda e, relation: dp.repeat(ours(e.event, relation), e.count),
-    events.ComposedDpEvent: lambda e, relation: dp.compose(
-        *(ours(part, relation) for part in e.events)
-    ),
-    events.PoissonSampledDpEvent: lambda e, relation: dp.PoissonSampled(
-        ours(e.event, relation), sampling_probability=e.sampling_probability
-    ),
-    events.SingleEpochTreeAggregationDpEvent: lambda e, _: dp.TreeAggregation(
-        e.noise_multiplier, e.step_counts
-    ),
-    events.MixtureOfGaussiansDpEvent: lambda e, _: mixture(e),
-    events.ZCDpEvent: lambda e, relation: dp.ZeroConcentratedDP(e.rho, relation),
-    events.SampledWithoutReplacementDpEvent: fixed_size,
-    events.SampledWithReplacementDpEvent: lambda e, relation: fixed_size(
-        e, relation, replacement=True
-    ),
-    events.RepeatAndSelectDpEvent: lambda e, relation: dp.best_of(
-        ours(e.event, relation),
-        mean_runs=e.mean,
-        distribution="poisson" if e.shape == math.inf else e.shape,
-    ),
-    events.TruncatedSubsampledGaussianDpEvent: lambda e, _: dp.TruncatedPoisson(
-        dp.Gaussian(e.noise_multiplier),
-        sampling_probability=e.sampling_probability,
-        max_batch_size=e.truncated_batch_size,
-        records=e.dataset_size,
-    ),
-    events.NoOpDpEvent: lambda e, _: dp.nothing(),
-}
-"""How each event is written with our constructors, under a relation."""
-
-NO_MEANING = {
-    events.NonPrivateDpEvent: "no guarantee",
-    events.UnsupportedDpEvent: "no description",
-}
-"""Events that describe no mechanism."""
-
-
-def ours(event, relation="ADD_OR_REMOVE_ONE"):
-    """Return our mechanism of an event."""
-    return OURS[type(event)](event, relation)
+from privacy.interop.dp_accounting import DpAccountant
 
 
 def random_leaf(rng, relation):
@@ -161,7 +72,7 @@ def their_epsilon(event, relation, delta=1e-5):
 def excess(rng):
     """Return by which fraction our epsilon exceeds theirs in a random case, and the case."""
     event, relation, theirs = random_case(rng)
-    found = dp.account(ours(event, relation), relation=relation).epsilon(1e-5)
+    found = DpAccountant(relation).compose(event).get_epsilon(1e-5)
     if found == theirs == 0:
         return 0.0, event
     return (found - theirs) / theirs if theirs else math.inf, event

@@ -1,0 +1,545 @@
+"""dp-accounting: its events as mechanisms, and an accountant that answers with our numbers."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import dp_accounting
+from dp_accounting import dp_event
+
+from privacy import checks, mechanisms
+from privacy.accounting import Notion, account, check_notion
+from privacy.curves import Curve
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing, repeat
+from privacy.mechanisms.base import brief
+from privacy.mechanisms.finite import from_pmfs
+from privacy.mechanisms.selection import BestOf, best_of
+from privacy.mechanisms.tables import from_cdfs
+from privacy.numerics.rounding import ratio_up, round_down, round_up
+from privacy.relations import (
+    ADD_OR_REMOVE_ONE,
+    REPLACE_ONE,
+    REPLACE_SPECIAL,
+    NeighboringRelation,
+)
+
+Event = Any
+_Read = Callable[[Event, NeighboringRelation], Mechanism]
+_Write = Callable[[Any, NeighboringRelation], tuple[str, Mapping[str, Any]]]
+_MOST_GRID = 1200  # losses of a mixture of Gaussians
+
+
+class NoGuarantee(UnsupportedMechanism):
+    """The event gives no privacy: its epsilon is infinite."""
+
+
+def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> Mechanism:
+    """Return the mechanism that an event describes.
+
+    Parameters
+    ----------
+    event
+        A `dp_accounting.DpEvent`, of the released version or of a later one.
+    relation
+        The neighboring relation to account under: ours, its name, or that of dp-accounting. Claims
+        and tables carry it, and some events have a meaning under some relations only.
+
+    Returns
+    -------
+    Mechanism
+        Pass it to `account` with the same relation.
+
+    Raises
+    ------
+    NoGuarantee
+        It has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
+    UnsupportedMechanism
+        It has no counterpart under this relation; the message names it.
+    """
+    relation = our_relation(relation)
+    if not isinstance(event, dp_event.DpEvent):
+        remedy = "Pass an event, such as GaussianDpEvent(1.0)."
+        raise TypeError(checks.expected("event", event, "a dp_accounting.DpEvent", remedy))
+    read = EVENTS.get(type(event).__name__)
+    if read is None:
+        raise _refused(event, "Describe what ran with another event, or as a mechanism.")
+    return read(event, relation)
+
+
+def to_dp_event(
+    mechanism: Mechanism, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE
+) -> Event:
+    """Return the event of dp-accounting that describes a mechanism.
+
+    Parameters
+    ----------
+    mechanism
+        What ran.
+    relation
+        The neighboring relation that the event will be accounted under.
+
+    Raises
+    ------
+    UnsupportedMechanism
+        The installed version has no event with the same meaning under this relation.
+    """
+    relation = our_relation(relation)
+    mechanism = mechanisms.checked(mechanism, "mechanism")
+    proven = getattr(mechanism, "relation", relation)
+    write = _WRITERS.get(type(mechanism))
+    if write is None and (parts := mechanism.expanded(relation)) is not mechanism:
+        return to_dp_event(parts, relation=relation)
+    if write is None or proven is not relation:
+        raise _unwritten(mechanism, relation)
+    name, values = write(mechanism, relation)
+    kind = getattr(dp_event, name, None)
+    if kind is None:
+        raise UnsupportedMechanism(
+            f"The installed dp-accounting has no {name} for {brief(mechanism)}. "
+            "Install a later version.",
+            mechanism=mechanism,
+        )
+    return kind(**values)
+
+
+def our_relation(relation: Any) -> NeighboringRelation:
+    """Return a neighboring relation of dp-accounting, or its name, as ours."""
+    if isinstance(relation, dp_accounting.NeighboringRelation):
+        relation = relation.name
+    return checks.relation(relation)
+
+
+def _refused(event: Event, reason: str) -> UnsupportedMechanism:
+    return UnsupportedMechanism(f"{event} has no counterpart. {reason}")
+
+
+def _unwritten(mechanism: Mechanism, relation: NeighboringRelation) -> UnsupportedMechanism:
+    return UnsupportedMechanism(
+        f"No event describes {brief(mechanism)} under {relation}. "
+        "Account for it with account(mechanism).",
+        mechanism=mechanism,
+    )
+
+
+def _noisy(event: Event, noise: float) -> float:
+    """Return a noise level; without noise there is no guarantee."""
+    if noise == 0:
+        raise NoGuarantee(f"{event} adds no noise. Its epsilon is infinite.")
+    return noise
+
+
+def _non_private(event: Event, _: NeighboringRelation) -> Mechanism:
+    raise NoGuarantee(f"{event} has no guarantee. Its epsilon is infinite.")
+
+
+def _unsupported(event: Event, _: NeighboringRelation) -> Mechanism:
+    raise _refused(event, "It describes no mechanism.")
+
+
+def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
+    """Return the response, whose answer is uniform with probability `noise_parameter`.
+
+    Under REPLACE_SPECIAL the answer of the special record is uniform.
+    """
+    if relation is ADD_OR_REMOVE_ONE:
+        raise _refused(event, "Its number of answers is public: pass relation=REPLACE_ONE.")
+    k = checks.count("num_buckets", event.num_buckets, "Pass the number of answers.")
+    remedy = "Pass the probability of a uniform answer."
+    p = checks.real("noise_parameter", event.noise_parameter, remedy, at_least=0, at_most=1)
+    if k == 1 or p == 1:
+        return nothing()
+    _noisy(event, p)
+    if relation is REPLACE_SPECIAL:
+        return from_pmfs([1 - p + p / k, p * (k - 1) / k], [1 / k, 1 - 1 / k], relation=relation)
+    return mechanisms.RandomizedResponse(round_up(math.log1p(k * (1 - p) / p), 1e-15), k)
+
+
+def _discrete_laplace(event: Event, _: NeighboringRelation) -> Mechanism:
+    if event.sensitivity == 0:
+        return nothing()
+    rate = _noisy(event, event.noise_parameter)
+    remedy = "Pass the decay rate of the noise."
+    rate = checks.real("noise_parameter", rate, remedy, above=0)
+    return mechanisms.DiscreteLaplace(round_down(1 / rate), sensitivity=event.sensitivity)
+
+
+def _discrete_gaussian(event: Event, relation: NeighboringRelation) -> Mechanism:
+    """Return the noise on one integer, else its zCDP (Canonne, Kamath and Steinke 2020)."""
+    if event.sensitivity == 0:
+        return nothing()
+    sigma = _noisy(event, event.sigma)
+    if event.dimension == 1 and float(event.sensitivity).is_integer():
+        return mechanisms.DiscreteGaussian(sigma, sensitivity=int(event.sensitivity))
+    remedy = "Pass the parameter of the noise."
+    sigma = checks.real("sigma", sigma, remedy, above=0)
+    moved = (2 if relation is REPLACE_ONE else 1) * event.sensitivity
+    return mechanisms.ZeroConcentratedDP(round_up(0.5 * (moved / sigma) ** 2, 1e-15), relation)
+
+
+def _sampled(event: Event, relation: NeighboringRelation) -> Mechanism:
+    if event.sampling_probability == 0:
+        return nothing()
+    return mechanisms.PoissonSampled(
+        from_dp_event(event.event, relation=relation),
+        sampling_probability=event.sampling_probability,
+    )
+
+
+def _fixed_size(event: Event, relation: NeighboringRelation) -> Mechanism:
+    if event.sample_size == 0:
+        return nothing()
+    return mechanisms.FixedSizeSampled(
+        from_dp_event(event.event, relation=relation),
+        batch_size=event.sample_size,
+        records=event.source_dataset_size,
+        replacement=type(event).__name__ == "SampledWithReplacementDpEvent",
+    )
+
+
+def _truncated(event: Event, _: NeighboringRelation) -> Mechanism:
+    if 0 in (event.sampling_probability, event.truncated_batch_size, event.dataset_size):
+        return nothing()
+    return mechanisms.TruncatedPoisson(
+        mechanisms.Gaussian(_noisy(event, event.noise_multiplier)),
+        sampling_probability=event.sampling_probability,
+        max_batch_size=event.truncated_batch_size,
+        records=event.dataset_size,
+    )
+
+
+def _tree(event: Event, relation: NeighboringRelation) -> Mechanism:
+    if relation is ADD_OR_REMOVE_ONE:
+        raise _refused(event, "An added record may move others: pass relation=REPLACE_SPECIAL.")
+    counts = event.step_counts
+    trees = [n for n in ([counts] if isinstance(counts, int) else counts) if n != 0]
+    if not trees:
+        return nothing()
+    return mechanisms.TreeAggregation(_noisy(event, event.noise_multiplier), trees)
+
+
+def _best_of(event: Event, relation: NeighboringRelation) -> Mechanism:
+    once = from_dp_event(event.event, relation=relation)
+    if event.mean == 1 and event.shape < math.inf:
+        return once
+    if event.shape == math.inf:
+        return best_of(once, mean_runs=event.mean, distribution="poisson")
+    return best_of(once, mean_runs=event.mean, distribution=event.shape)
+
+
+def _zcdp(event: Event, relation: NeighboringRelation) -> Mechanism:
+    if event.xi > 0:
+        raise _refused(event, "Only zCDP without an additive constant xi is supported.")
+    if event.rho == 0:
+        return nothing()
+    return mechanisms.ZeroConcentratedDP(event.rho, relation)
+
+
+def _claim(event: Event, relation: NeighboringRelation) -> Mechanism:
+    if event.delta >= 1:
+        raise NoGuarantee(f"{event} has a delta of 1. Its epsilon is infinite.")
+    if event.delta == 0:
+        return _epsilon(mechanisms.PureDP)(event, relation)
+    return mechanisms.ApproximateDP(event.epsilon, event.delta, relation)
+
+
+def _epsilon(kind: Callable[[float, NeighboringRelation], Mechanism]) -> _Read:
+    """Return how to read an event with one epsilon, 0 for no loss."""
+    return lambda event, relation: kind(event.epsilon, relation) if event.epsilon else nothing()
+
+
+def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
+    """Return an upper bound on a mixture of Gaussians against one of them, by its loss on a grid.
+
+    The loss increases with the output, since no sensitivity is negative.
+    """
+    import numpy as np
+    from scipy.special import log_ndtr, logsumexp
+
+    if relation is REPLACE_ONE:
+        raise _refused(event, "Its pair is known for a record that is added, removed or zeroed.")
+    remedy = "Pass sensitivities >= 0 and their probabilities."
+    shifts = [checks.real("sensitivities", x, remedy, at_least=0) for x in event.sensitivities]
+    weights = [checks.real("sampling_probs", w, remedy, at_least=0) for w in event.sampling_probs]
+    if len(weights) != len(shifts) or not abs(math.fsum(weights) - 1) <= 1e-9:
+        raise ValueError(checks.expected("sampling_probs", weights, "probabilities", remedy))
+    if not any(shift and weight for shift, weight in zip(shifts, weights, strict=True)):
+        return nothing()
+    sigma = _noisy(event, event.standard_deviation)
+    sigma = checks.real("standard_deviation", sigma, "Pass the noise.", above=0)
+    used = np.array([w > 0 for w in weights])
+    c, w = np.array(shifts)[used] / sigma, np.array(weights)[used]
+    x = np.linspace(-9, 9 + c.max(), _MOST_GRID)[:, None]
+    loss = logsumexp(c * x - c * c / 2, b=w, axis=1)
+    kept = np.flatnonzero((np.diff(loss, prepend=-np.inf) > 1e-12) & (abs(loss) <= 700))
+    x, loss = x[kept], loss[kept]
+
+    def tail(side: int, centers: Any, weights: Any) -> Callable[[Any], Any]:
+        found = (weights * np.exp(log_ndtr(side * (x - centers)))).sum(axis=1)
+        return lambda _: found
+
+    zero, one = np.zeros(1), np.ones(1)
+    return from_cdfs(
+        tail(1, c, w),
+        tail(1, zero, one),
+        loss.tolist(),
+        p_above=tail(-1, c, w),
+        q_above=tail(-1, zero, one),
+        relation=relation,
+    )
+
+
+EVENTS: dict[str, _Read] = {
+    "NoOpDpEvent": lambda *_: nothing(),
+    "NonPrivateDpEvent": _non_private,
+    "UnsupportedDpEvent": _unsupported,
+    "GaussianDpEvent": lambda e, _: mechanisms.Gaussian(_noisy(e, e.noise_multiplier)),
+    "LaplaceDpEvent": lambda e, _: mechanisms.Laplace(_noisy(e, e.noise_multiplier)),
+    "DiscreteLaplaceDpEvent": _discrete_laplace,
+    "RandomizedResponseDpEvent": _response,
+    "SelfComposedDpEvent": lambda e, relation: repeat(
+        from_dp_event(e.event, relation=relation), e.count
+    ),
+    "ComposedDpEvent": lambda e, relation: compose(
+        nothing(), *(from_dp_event(part, relation=relation) for part in e.events)
+    ),
+    "PoissonSampledDpEvent": _sampled,
+    "SampledWithReplacementDpEvent": _fixed_size,
+    "SampledWithoutReplacementDpEvent": _fixed_size,
+    "TruncatedSubsampledGaussianDpEvent": _truncated,
+    "SingleEpochTreeAggregationDpEvent": _tree,
+    "RepeatAndSelectDpEvent": _best_of,
+    "MixtureOfGaussiansDpEvent": _mixture,
+    "ZCDpEvent": _zcdp,
+    # not in version 0.6
+    "EpsilonDeltaDpEvent": _claim,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+    "ExponentialMechanismDpEvent": _epsilon(mechanisms.ExponentialMechanism),
+    "PermuteAndFlipDpEvent": _epsilon(mechanisms.PermuteAndFlip),
+    "RandomAllocationDpEvent": lambda e, relation: (
+        mechanisms.RandomAllocation(
+            from_dp_event(e.event, relation=relation), e.num_steps, e.num_selected
+        )
+        if e.num_selected
+        else nothing()
+    ),
+}
+"""How each class of events is read, by name, so that a class may be missing."""
+
+
+def _distance(mechanism: Any, relation: NeighboringRelation) -> None:
+    """Raise if a replaced record moves the query by less than two norm bounds, as events assume."""
+    whole = getattr(mechanism, "replace_distance", 2.0) == 2.0
+    if hasattr(mechanism, "replace_sensitivity"):
+        whole = mechanism.replace_sensitivity == 2 * mechanism.sensitivity
+    if relation is REPLACE_ONE and not whole:
+        raise _unwritten(mechanism, relation)
+
+
+def _write_noise(name: str, **fields: Callable[[Any], Any]) -> _Write:
+    def write(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+        _distance(m, relation)
+        return name, {field: read(m) for field, read in fields.items()}
+
+    return write
+
+
+def _write_response(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+    if relation is not REPLACE_ONE:  # events have another null record
+        raise _unwritten(m, relation)
+    share = round_down(m.categories / (math.expm1(m.epsilon) + m.categories), 1e-15)
+    return "RandomizedResponseDpEvent", {"noise_parameter": share, "num_buckets": m.categories}
+
+
+def _write_fixed_size(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+    return f"SampledWith{'' if m.replacement else 'out'}ReplacementDpEvent", {
+        "source_dataset_size": m.records,
+        "sample_size": m.batch_size,
+        "event": to_dp_event(m.mechanism, relation=relation),
+    }
+
+
+def _write_truncated(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(m.mechanism, mechanisms.Gaussian):
+        raise _unwritten(m, relation)
+    _distance(m.mechanism, relation)
+    return "TruncatedSubsampledGaussianDpEvent", {
+        "dataset_size": m.records,
+        "sampling_probability": m.sampling_probability,
+        "truncated_batch_size": m.max_batch_size,
+        "noise_multiplier": m.mechanism.noise_multiplier,
+    }
+
+
+def _write_tree(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+    _distance(m, relation)
+    if m.participations > 1 or relation is ADD_OR_REMOVE_ONE:
+        raise _unwritten(m, relation)
+    return "SingleEpochTreeAggregationDpEvent", {
+        "noise_multiplier": m.noise_multiplier,
+        "step_counts": list(m.steps),
+    }
+
+
+def _write_allocation(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
+    if m.epochs > 1:
+        raise _unwritten(m, relation)
+    return "RandomAllocationDpEvent", {
+        "event": to_dp_event(m.mechanism, relation=relation),
+        "num_selected": m.participations,
+        "num_steps": m.steps,
+    }
+
+
+def _inner(m: Any, relation: NeighboringRelation) -> dict[str, Any]:
+    return {"event": to_dp_event(m.mechanism, relation=relation)}
+
+
+_WRITERS: dict[type[Mechanism], _Write] = {
+    mechanisms.Nothing: lambda *_: ("NoOpDpEvent", {}),
+    mechanisms.Gaussian: _write_noise(
+        "GaussianDpEvent", noise_multiplier=lambda m: m.noise_multiplier
+    ),
+    mechanisms.Laplace: _write_noise("LaplaceDpEvent", noise_multiplier=lambda m: m.scale),
+    mechanisms.DiscreteLaplace: _write_noise(
+        "DiscreteLaplaceDpEvent",
+        noise_parameter=lambda m: ratio_up(1.0, m.scale),
+        sensitivity=lambda m: m.sensitivity,
+    ),
+    mechanisms.DiscreteGaussian: _write_noise(
+        "DiscreteGaussianDpEvent",
+        sigma=lambda m: m.sigma,
+        sensitivity=lambda m: m.sensitivity,
+        dimension=lambda _: 1,
+    ),
+    mechanisms.RandomizedResponse: _write_response,
+    mechanisms.ZeroConcentratedDP: lambda m, _: ("ZCDpEvent", {"rho": m.rho}),
+    mechanisms.PureDP: lambda m, _: ("EpsilonDeltaDpEvent", {"epsilon": m.epsilon, "delta": 0.0}),
+    mechanisms.ApproximateDP: lambda m, _: (
+        "EpsilonDeltaDpEvent",
+        {"epsilon": m.epsilon, "delta": m.delta},
+    ),
+    mechanisms.ExponentialMechanism: lambda m, _: (
+        "ExponentialMechanismDpEvent",
+        {"epsilon": m.epsilon},
+    ),
+    mechanisms.PermuteAndFlip: lambda m, _: ("PermuteAndFlipDpEvent", {"epsilon": m.epsilon}),
+    mechanisms.Repeated: lambda m, relation: (
+        "SelfComposedDpEvent",
+        {**_inner(m, relation), "count": m.count},
+    ),
+    mechanisms.Composed: lambda m, relation: (
+        "ComposedDpEvent",
+        {"events": [to_dp_event(part, relation=relation) for part in m.parts]},
+    ),
+    mechanisms.PoissonSampled: lambda m, relation: (
+        "PoissonSampledDpEvent",
+        {"sampling_probability": m.sampling_probability, **_inner(m, relation)},
+    ),
+    mechanisms.FixedSizeSampled: _write_fixed_size,
+    mechanisms.TruncatedPoisson: _write_truncated,
+    mechanisms.TreeAggregation: _write_tree,
+    mechanisms.RandomAllocation: _write_allocation,
+    BestOf: lambda m, relation: (
+        "RepeatAndSelectDpEvent",
+        {
+            **_inner(m, relation),
+            "mean": m.mean_runs,
+            "shape": math.inf if m.shape is None else m.shape,
+        },
+    ),
+}
+
+
+class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it has no types
+    """A `dp_accounting.PrivacyAccountant` that answers with our numbers.
+
+    Pass it wherever dp-accounting, jax-privacy or TF-Privacy take an accountant, such as
+    ``calibrate_dp_mechanism(DpAccountant, ...)``.
+
+    Parameters
+    ----------
+    neighboring_relation
+        The neighboring relation, of dp-accounting or ours.
+    notion
+        The accounting method. Default: the tightest.
+
+    Attributes
+    ----------
+    mechanism
+        What ran so far, without non-private events.
+    """
+
+    def __init__(
+        self, neighboring_relation: Any = ADD_OR_REMOVE_ONE, *, notion: Notion = "tightest"
+    ) -> None:
+        self.relation = our_relation(neighboring_relation)
+        super().__init__(dp_accounting.NeighboringRelation[self.relation.name])
+        self.notion: Notion = check_notion(notion)
+        self.mechanism: Mechanism = nothing()
+        self._private = True
+
+    def _maybe_compose(self, event: Event, count: int, do_compose: bool) -> Any:  # noqa: FBT001
+        parts: list[tuple[Event, Mechanism]] = []
+        whole, private, refused = self.mechanism, self._private, event
+        try:
+            for refused, times in _parts(event, count):
+                try:
+                    once = from_dp_event(refused, relation=self.relation)
+                except NoGuarantee:
+                    private = False
+                else:
+                    parts.append((refused, once))
+                    whole = compose(whole, repeat(once, times))
+            if not do_compose:  # it was asked before
+                refused = event
+                self._account(whole)
+        except UnsupportedMechanism as refusal:
+            for part, once in parts:
+                try:
+                    self._account(once)
+                except UnsupportedMechanism:
+                    refused = part
+                    break
+            return self.CompositionErrorDetails(invalid_event=refused, error_message=str(refusal))
+        if do_compose:
+            self.mechanism, self._private = whole, private
+        return None
+
+    def _account(self, mechanism: Mechanism) -> Curve:
+        return account(mechanism, notion=self.notion, relation=self.relation)
+
+    def curve(self) -> Curve:
+        """Return the privacy curve of what ran, for more questions.
+
+        Raises
+        ------
+        NoGuarantee
+            A non-private event was composed.
+        """
+        if not self._private:
+            raise NoGuarantee("A non-private event was composed. The epsilon is infinite.")
+        return self._account(self.mechanism)
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """Return an upper bound on epsilon; `target_delta` in [0, 1]."""
+        if not self._private:
+            return math.inf
+        return 0.0 if target_delta == 1 else self.curve().epsilon(target_delta)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """Return an upper bound on delta; `target_epsilon` >= 0, possibly infinite."""
+        if not self._private:
+            return 1.0
+        return self.curve().delta(min(target_epsilon, sys.float_info.max))
+
+
+def _parts(event: Event, count: int) -> Iterator[tuple[Event, int]]:
+    """Yield the events of nested compositions, with their counts."""
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        yield from _parts(event.event, event.count * count)
+    elif isinstance(event, dp_event.ComposedDpEvent):
+        for part in event.events:
+            yield from _parts(part, count)
+    else:
+        yield event, count
