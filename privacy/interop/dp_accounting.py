@@ -490,7 +490,8 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
                     private = False
                 else:
                     parts.append((refused, once))
-                    whole = compose(whole, repeat(once, times))
+                    # `supports` asks with a count of 0
+                    whole = compose(whole, repeat(once, times if do_compose else max(times, 1)))
             if not do_compose:  # it was asked before
                 refused = event
                 self._account(whole)
