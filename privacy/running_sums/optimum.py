@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
+from scipy.linalg import cholesky, eigh
 from threadpoolctl import threadpool_limits
 
 from privacy import checks
@@ -26,7 +26,9 @@ from privacy.running_sums.memory import Array
 
 Objective = Literal["mean-square", "max"]
 _GAP = 1e-6
-_ITERATIONS = 10_000
+_ITERATIONS = 1000
+_MEMORY = 8  # earlier points that the mixing combines
+_COARSE = 60  # side at which the search starts
 _STEPS = 500
 _DECREASE = 1e-12  # of the log variance in a quasi-Newton step
 _SMALL = 512
@@ -88,33 +90,72 @@ def _usable(matrix: Array) -> bool:
 def _optimum(counts: Array, *, move: bool) -> Array:
     """Return G; with `move`, the weights rise where the variance is above its mean.
 
-    For all weights, the minimum over G of the weighted mean is at most the minimum of the maximum,
-    so the dual bound holds for both objectives.
+    For equal weights, the problem is solved at half the side first, from `_COARSE` on.
     """
-    releases = len(counts)
-    sums = np.tri(releases)
-    v = np.ones(releases)
+    sides = [len(counts)]
+    while np.ptp(counts) == 0 and sides[-1] > _COARSE:
+        sides.append((sides[-1] + 1) // 2)
+    points: list[Array] = []
+    for side in reversed(sides):
+        start = np.log([np.ones(side), counts[:side]]) if len(points) < 2 else _finer(points, side)
+        point, gram = _search(start, move=move)
+        points.append(point)
+    return gram
+
+
+def _finer(points: Sequence[Array], side: int) -> Array:
+    """Extrapolate the logs of v and of the weights from two sides to about twice the second.
+
+    Near the ends, the change from one side to the next depends on the distance to the end alone.
+    """
+
+    def stretched(point: Array, size: int) -> Array:
+        old, new = ((np.arange(k) + 0.5) / k for k in (point.shape[1], size))
+        return np.array([np.interp(new, old, row) for row in point])
+
+    coarse, fine = points[-2:]
+    change = fine - stretched(coarse, fine.shape[1])
+    half = change.shape[1] // 2
+    found = stretched(fine, side)
+    found[:, :half] += change[:, :half]
+    found[:, -half:] += change[:, -half:]
+    return found
+
+
+def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
+    """Return the logs of v and of the weights at the optimum, and G.
+
+    Anderson mixing (1965) of the fixed-point iteration v = diag(S). For all weights, the minimum
+    over G of the weighted mean is at most the minimum of the maximum, so the dual bound holds for
+    both objectives.
+    """
+    largest = np.maximum.outer(*2 * [np.arange(point.shape[1])])
+    history: list[tuple[Array, Array]] = []
     for _ in range(_ITERATIONS):
-        target = sums.T @ (counts[:, None] * sums)
+        v, counts = np.exp(point)
+        counts /= counts.sum()
         roots = np.sqrt(v)
+        target = np.cumsum(counts[::-1])[::-1][largest]  # A'WA
         values, vectors = eigh(roots[:, None] * target * roots)
-        values = np.sqrt(np.maximum(values, 0))
-        root = (vectors * values) @ vectors.T
+        values = np.sqrt(np.maximum(values, np.finfo(float).tiny))
         bound = float(values.sum()) ** 2 / float(v.sum())
-        gram = root / np.multiply.outer(roots, roots)
-        gram /= gram.diagonal().max()
-        variances = np.einsum("ij,ji->i", sums, cho_solve(cho_factor(gram), sums.T))
+        diagonal = vectors**2 @ values
+        scale = roots * np.sqrt(diagonal / v)  # makes every entry of diag(G) 1
+        variances = np.square(np.cumsum(scale[:, None] * vectors / np.sqrt(values), axis=0)).sum(1)
         reached = float(variances.max() if move else counts @ variances)
         if reached <= bound * (1 + _GAP):
-            scale = np.sqrt(gram.diagonal())
-            best: Array = gram / np.multiply.outer(scale, scale)
-            return best
+            point -= np.log(np.mean(np.exp(point), axis=1, keepdims=True))
+            return point, (vectors * values) @ vectors.T / np.sqrt(np.outer(diagonal, diagonal))
         # twice the step of the fixed point and of the weights, which halves the iterations
-        v = np.square(root.diagonal()) / v
-        if move:
-            counts = counts * np.square(variances)
-            counts /= counts.sum()
-    raise _not_found(releases)
+        step = np.log([diagonal / v, variances**move])
+        step = 2 * (step - step.mean(axis=1, keepdims=True))
+        history = [*history[-_MEMORY:], (point, step)]
+        if len(history) > 1:
+            moved, turned = (np.diff([pair[k].ravel() for pair in history], axis=0) for k in (0, 1))
+            mix = np.linalg.lstsq(turned.T, step.ravel(), rcond=1e-10)[0]
+            step = (step.ravel() - mix @ (2 * moved + turned)).reshape(step.shape) / 2
+        point = point + step
+    raise _not_found(point.shape[1])
 
 
 def _not_found(releases: int) -> ArithmeticError:

@@ -329,9 +329,18 @@ def test_weights_of_any_size_count_by_their_ratios():
         assert F.optimized(40, weights=weights).sensitivity() == pytest.approx(1, abs=1e-12)
 
 
-def test_an_optimum_that_is_singular_is_the_error_that_is_documented():
+def test_an_optimum_that_is_not_found_is_the_error_that_is_documented(monkeypatch):
+    monkeypatch.setattr(optimum, "_ITERATIONS", 1)
     with pytest.raises(ArithmeticError, match="not found"):
-        optimum._best(np.array([1e-17, 0.5, 0.5]), "mean-square")
+        F.optimized(9)
+
+
+@pytest.mark.parametrize(("objective", "most"), [("mean-square", 3), ("max", 16)])
+def test_the_search_at_the_last_side_starts_near_the_optimum(monkeypatch, objective, most):
+    sides, eigh = [], optimum.eigh
+    monkeypatch.setattr(optimum, "eigh", lambda matrix: sides.append(len(matrix)) or eigh(matrix))
+    F.optimized(250, objective=objective)
+    assert sides.count(250) <= most
 
 
 def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):
