@@ -46,14 +46,9 @@ def real(
         number = float(value)
     except OverflowError:
         number = math.inf
-    inside = (
-        math.isfinite(number)
-        and (above is None or number > above)
-        and (at_least is None or number >= at_least)
-        and (below is None or number < below)
-        and (at_most is None or number <= at_most)
-    )
-    if not inside:
+    low = (above is None or number > above) and (at_least is None or number >= at_least)
+    high = (below is None or number < below) and (at_most is None or number <= at_most)
+    if not (low and high and math.isfinite(number)):
         raise ValueError(expected(name, value, rule, remedy))
     return number
 
@@ -64,12 +59,17 @@ def count(name: str, value: Any, remedy: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(expected(name, value, rule, remedy))
     exact = int(value) if isinstance(value, Integral) else float(value)
-    whole = isinstance(exact, int) or exact.is_integer()
-    if not whole or exact < 1:
+    if exact < 1 or not (isinstance(exact, int) or exact.is_integer()):
         raise ValueError(expected(name, value, rule, remedy))
     if exact > 2**1000:
         raise ValueError(expected(name, value, rule + " and <= 2**1000", remedy))
     return int(exact)
+
+
+def one_of(name: str, value: Any, known: tuple[str, ...], remedy: str) -> None:
+    """Check a choice among words."""
+    if value not in known:
+        raise ValueError(expected(name, value, f"one of {known}", remedy))
 
 
 def relation(value: Any) -> NeighboringRelation:
@@ -139,7 +139,7 @@ def ledger(value: Any, *, simulation: bool) -> Any:
 
 
 def paid(value: Any, claim: Any) -> Any:
-    """Check the ledger that a saved state is restored with, given the claim in the state."""
+    """Check the ledger that paid for a saved state, given the claim in the state."""
     if value is None:
         rule = "the ledger that paid for this state"
         raise ValueError(expected("ledger", None, rule, "Pass ledger=Ledger(url)."))
