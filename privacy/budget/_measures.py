@@ -3,15 +3,17 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, reduce
 from heapq import nlargest
-from typing import Any
+from typing import Any, Self
 
 from privacy import checks
 from privacy.accounting import Notion, account
+from privacy.calibration import noise_multiplier
 from privacy.losses.pair import LossPair
 from privacy.mechanisms import (
     ApproximateDP,
@@ -29,14 +31,29 @@ from privacy.mechanisms import (
     ZeroConcentratedDP,
 )
 from privacy.mechanisms.base import brief, check_relation
+from privacy.notions.gaussian import GaussianCurve
+from privacy.notions.zcdp import epsilon_from_rho, rho_from_epsilon
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 
 Cost = tuple[Fraction, ...]
 
-# Noise is a float: ten Gaussians of rho / 10 each may cost some ulp more than rho. The displayed
-# limit is lower by this fraction than the limit that an epsilon allows and that `spend` enforces.
+# Ten Gaussians of rho / 10 each may cost some ulp more than rho: the displayed limit is lower by
+# this fraction than the one that an epsilon allows and that `spend` enforces.
 GRACE = Fraction(1, 10**12)
+
+
+class Immutable:
+    """Base of the budgets: frozen dataclasses whose changes are copies."""
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _with(self, **values: object) -> Self:
+        other = copy(self)
+        other._set(**values)
+        return other
 
 
 class Measure(ABC):
@@ -118,11 +135,11 @@ class Converted(Measure):
     def holds(self, total: Cost, epsilon: float, delta: float) -> bool:
         """Return whether the conversion of a sum gives at most `epsilon`.
 
-        The search of `limit` ends below its root, so it may refuse a sum whose conversion gives
-        exactly this epsilon. The conversion is an upper bound on the true epsilon, which increases
-        with the sum: if it is at most `epsilon` for this sum or a larger one, the sum is within the
-        true limit, which is fixed in advance, so the filter theorem applies. The next floats are
-        tried too, because accounting for a plan rounds its sum up.
+        The search of `limit` ends below its root and may refuse a sum of exactly this epsilon. The
+        conversion is an upper bound, and the true epsilon increases with the sum: if the bound for
+        this sum or a larger one is at most `epsilon`, the sum is within the true limit. That limit
+        is fixed in advance, so the filter theorem applies. The next floats are tried too, because
+        accounting for a plan rounds its sum up.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
@@ -143,13 +160,9 @@ class Rho(Converted):
     theorem = "Feldman and Zrnic 2021; Whitehouse, Ramdas, Rogers and Wu 2023: rho adds adaptively"
 
     def limit(self, epsilon: float, delta: float) -> Cost:
-        from privacy.notions.zcdp import rho_from_epsilon
-
         return (Fraction(rho_from_epsilon(epsilon, delta)),)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        from privacy.notions.zcdp import epsilon_from_rho
-
         return epsilon_from_rho(up(limit[0]), delta) if limit[0] else 0.0
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
@@ -157,8 +170,7 @@ class Rho(Converted):
             return (_mu_squared(mechanism, relation) / 2,)
         if isinstance(mechanism, ZeroConcentratedDP):
             check_relation(mechanism, relation)
-            # the smaller of the float and its decimal value, so that a conversion from this rho
-            # also holds for its cost
+            # the smaller value, so that a conversion from this rho also holds for its cost
             return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
         return None
 
@@ -176,13 +188,9 @@ class MuSquared(Converted):
 
     def limit(self, epsilon: float, delta: float) -> Cost:
         """Return 1 / noise_multiplier^2 of the one Gaussian that uses the whole budget."""
-        from privacy.calibration import noise_multiplier
-
         return (1 / Fraction(noise_multiplier(epsilon=epsilon, delta=delta)) ** 2,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:
-        from privacy.notions.gaussian import GaussianCurve
-
         relation = NeighboringRelation.ADD_OR_REMOVE_ONE  # has no effect once mu is known
         return GaussianCurve(relation, up(limit[0])).epsilon(delta)
 
@@ -325,24 +333,25 @@ def _remedy(notions: Sequence[str]) -> str:
 
 
 def decimal(value: float) -> Fraction:
-    """Return the number as it prints: 0.1 becomes 1/10."""
+    """Return the number as it prints: 1/10 for 0.1."""
     return Fraction(repr(float(value)))
 
 
 def up(value: Fraction) -> float:
-    try:
-        near = float(value)
-    except OverflowError:
-        return math.inf
-    return near if Fraction(near) >= value else round_up(near)
+    near = _near(value)
+    return near if near >= value else round_up(near)
 
 
 def down(value: Fraction) -> float:
+    near = _near(value)
+    return near if near <= value else round_down(near)
+
+
+def _near(value: Fraction) -> float:
     try:
-        near = float(value)
+        return float(value)
     except OverflowError:
-        return math.nextafter(math.inf, 0.0)
-    return near if Fraction(near) <= value else round_down(near)
+        return math.inf
 
 
 def added(one: Cost, other: Cost) -> Cost:
@@ -374,8 +383,9 @@ SAVED = "Pass what to_json() wrote."
 
 
 def saved(form: Any, schema: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the values of an object that `to_json` wrote, without its schema."""
     values = dict(form) if isinstance(form, Mapping) else {}
     if values.get("schema") != schema or set(values) != {"schema", *keys}:
         rule = f"an object of schema {schema!r} with the keys {', '.join(keys)}"
         raise ValueError(checks.expected("form", sorted(map(str, values)), rule, SAVED))
-    return values
+    return {key: values[key] for key in keys}

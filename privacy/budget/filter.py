@@ -1,7 +1,6 @@
 """Privacy filters: budgets that hold when mechanisms are chosen adaptively."""
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -12,6 +11,7 @@ from privacy.budget._measures import (
     Cost,
     Divergence,
     EpsilonDelta,
+    Immutable,
     Measure,
     MuSquared,
     Rho,
@@ -42,8 +42,8 @@ class BudgetExceeded(ValueError):
     Attributes
     ----------
     asked, spent, remaining
-        The mechanism's cost, the amount spent before, and the remaining amount, in the budget's
-        measure: one number, or (epsilon, delta) with ``notion="approximate"``.
+        The mechanism's cost, the amounts spent before and remaining, in the budget's measure: one
+        number, or (epsilon, delta) with ``notion="approximate"``.
     """
 
     def __init__(
@@ -54,13 +54,11 @@ class BudgetExceeded(ValueError):
         remaining: tuple[float, ...],
     ) -> None:
         super().__init__(message)
-        self.asked = asked
-        self.spent = spent
-        self.remaining = remaining
+        self.asked, self.spent, self.remaining = asked, spent, remaining
 
 
 @dataclass(frozen=True, init=False)
-class Budget:
+class Budget(Immutable):
     """A privacy filter: a budget for adaptively chosen mechanisms.
 
     Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`.
@@ -68,21 +66,20 @@ class Budget:
     Parameters
     ----------
     epsilon, delta
-        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (delta may be 0
-        with ``notion="approximate"``).
+        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (or 0 with
+        ``notion="approximate"``).
     rho, mu
-        Instead of epsilon, which follows from it at `delta`: the limit on rho with
-        ``notion="zcdp"``, or on mu with ``notion="gaussian"``, where mu^2 adds up.
+        The limit on rho or mu, which implies epsilon at `delta`. Pass it instead of epsilon.
     notion
         ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2; Gaussians only; the default
         with `mu`), ``"rdp"`` (adds the divergence at one `order`; sampled noise too),
         ``"approximate"`` (adds epsilon and delta). Tighter methods require a plan fixed in advance.
     order
-        The Rényi order > 1 of ``notion="rdp"``, fixed before the first spend.
+        The Rényi order > 1 of ``notion="rdp"``.
     relation
         The neighboring relation.
     unit
-        The unit of privacy that one record represents, in words.
+        The unit of privacy, in words.
 
     Examples
     --------
@@ -104,10 +101,8 @@ class Budget:
     measure: Measure
     """What adds up, and the composition theorem."""
     _limit: Cost
-    _most: Cost
-    """What may be spent: `_limit` * (1 + measure.grace) if an epsilon set the limit."""
-    _of_epsilon: bool
-    """Whether epsilon and delta set the limit, not rho, mu or a split."""
+    _most: Cost  # what may be spent: `_limit` * (1 + measure.grace) if an epsilon set the limit
+    _of_epsilon: bool  # whether epsilon and delta set the limit, not rho, mu or a split
     _spent: Cost
 
     def __init__(
@@ -141,15 +136,6 @@ class Budget:
         self._set(epsilon=epsilon, delta=delta, notion=notion, measure=measure)
         self._set(relation=checks.relation(relation), unit=checks.unit(unit))
         self._set(_limit=limit, _most=most, _of_epsilon=rho is None and mu is None, _spent=nothing)
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _with(self, **values: Any) -> "Budget":
-        other = copy(self)
-        other._set(**values)
-        return other
 
     @property
     def limit(self) -> tuple[float, ...]:
@@ -186,8 +172,7 @@ class Budget:
     def spend(self, mechanism: Mechanism) -> "Budget":
         """Return the budget after a mechanism, which may depend on earlier outputs.
 
-        Call it before the mechanism reads the data. If the mechanism then fails, its cost stays
-        spent.
+        Call it before the mechanism reads the data. The cost stays spent if the mechanism fails.
 
         Raises
         ------
@@ -222,29 +207,18 @@ class Budget:
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the whole budget, which holds at any stopping time."""
-        return Guarantee(
-            self.epsilon,
-            self.delta,
-            self.relation,
-            self.notion,
-            self._order,
-            self.measure.theorem,
-            unit=self.unit,
-        )
+        basis = (self.relation, self.notion, self._order, self.measure.theorem)
+        return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
 
     def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
-        """Return budgets that together may spend the remainder of this one.
+        """Return unspent budgets whose limits add up exactly to the remainder of this one.
+
+        With ``notion="approximate"``, delta is divided too.
 
         Parameters
         ----------
         shares
             The number of equal parts, or the weight (> 0) of each part.
-
-        Returns
-        -------
-        tuple of Budget
-            Unspent. Their limits add up exactly to the remaining budget; with
-            ``notion="approximate"``, delta is divided too.
         """
         remedy = "Pass the number of parts, or a weight for each."
         if isinstance(shares, Sequence):
@@ -278,24 +252,17 @@ class Budget:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Budget":
-        """Return the budget that `to_json` wrote, with the amount spent.
+        """Return the budget that `to_json` wrote. A limit above its epsilon and delta is refused.
 
         Restore it in one process at a time: two would both spend the remainder.
-
-        Raises
-        ------
-        ValueError, TypeError
-            `form` is not an output of `to_json`, or its limit exceeds its epsilon and delta.
         """
         values = saved(form, _SCHEMA, (*_KEYS, *_SUMS))
         notion = values["notion"]
         measure = _measure(notion, values["order"])
         epsilon = checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
         delta = _delta(values["delta"], notion)
-        if not isinstance(values["of_epsilon"], bool):
-            raise TypeError(
-                checks.expected("of_epsilon", values["of_epsilon"], "true or false", SAVED)
-            )
+        if not isinstance(by := values["of_epsilon"], bool):
+            raise TypeError(checks.expected("of_epsilon", by, "true or false", SAVED))
         length = 2 if notion == "approximate" else 1
         limit, most, spent = (cost_from_json(name, values[name], length) for name in _SUMS)
         # epsilon was rounded; refuse a file whose limit was raised
@@ -307,9 +274,9 @@ class Budget:
             raise ValueError(checks.expected("most", values["most"], rule, SAVED))
         budget: Budget = cls.__new__(cls)
         budget._set(epsilon=epsilon, delta=delta, notion=notion, measure=measure)
-        budget._set(relation=checks.relation(values["relation"]))
-        budget._set(unit=checks.unit(values["unit"]), _of_epsilon=values["of_epsilon"])
-        budget._set(_limit=limit, _most=most, _spent=spent)
+        relation, unit = checks.relation(values["relation"]), checks.unit(values["unit"])
+        budget._set(relation=relation, unit=unit)
+        budget._set(_limit=limit, _most=most, _of_epsilon=by, _spent=spent)
         return budget
 
     def __str__(self) -> str:
@@ -322,10 +289,8 @@ def _delta(delta: float, notion: FilterNotion) -> float:
 
 
 def _measure(notion: FilterNotion, order: float | None) -> Measure:
-    if notion not in get_args(FilterNotion):
-        remedy = "For other methods, fix the plan in advance and use account()."
-        rule = f"one of {get_args(FilterNotion)}"
-        raise ValueError(checks.expected("notion", notion, rule, remedy))
+    remedy = "For other methods, fix the plan in advance and use account()."
+    checks.one_of("notion", notion, get_args(FilterNotion), remedy)
     if (order is not None) != (notion == "rdp"):
         remedy = 'Pass order= with notion="rdp", and only there.'
         rule = "a Rényi order" if order is None else "None"
@@ -338,10 +303,7 @@ def _measure(notion: FilterNotion, order: float | None) -> Measure:
 
 
 def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Fraction:
-    """Return the limit that a rho or mu sets: the larger of the float and its decimal value.
-
-    A claim and noise of exactly this rho or mu then both fit.
-    """
+    """Return the larger of a float and its decimal value, so that both fit the budget."""
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
     number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)
     if measure.notion != notion:
@@ -351,8 +313,5 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
 
 
 def _differ(asked: tuple[float, ...], left: tuple[float, ...], digits: int) -> bool:
-    return any(
-        shown((one,), digits) != shown((other,), digits)
-        for one, other in zip(asked, left, strict=True)
-        if one > other
-    )
+    pairs = ((a, b) for a, b in zip(asked, left, strict=True) if a > b)
+    return any(shown((a,), digits) != shown((b,), digits) for a, b in pairs)

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from privacy import checks
-from privacy.budget._measures import GRACE, SAVED, MuSquared, down, saved, up
+from privacy.budget._measures import GRACE, SAVED, Immutable, MuSquared, down, saved, up
 from privacy.guarantees import Guarantee
 from privacy.mechanisms import Mechanism, UnsupportedMechanism
 from privacy.mechanisms.base import brief
@@ -26,15 +25,13 @@ _KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndividualBudget:
+class IndividualBudget(Immutable):
     """A privacy filter for each user, charged by the norm of that user's own contributions.
 
     `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
-    Zrnic 2021, for Rényi divergences, hence for rho at every order at once).
-
-    Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`. You may
-    publish the outputs of the mechanisms and `guarantee`, but not what a user has spent, nor
-    which or how many users have an exhausted budget.
+    Zrnic 2021, for Rényi divergences, hence for rho at every order at once). You may publish the
+    outputs and `guarantee`, but not what a user has spent, nor which or how many users have
+    exhausted their budgets. Immutable, as `Budget`.
 
     Parameters
     ----------
@@ -44,7 +41,7 @@ class IndividualBudget:
         Number of users, in a fixed order.
     relation
         ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where a user whose data is dropped equals one without
-        data. Under REPLACE_ONE the replaced data would spend a different amount.
+        data. Under REPLACE_ONE, the replaced data would spend another amount.
     unit
         As in `Budget`.
 
@@ -74,16 +71,9 @@ class IndividualBudget:
             remedy = "For REPLACE_ONE use a Budget, which charges all users alike."
             raise ValueError(checks.expected("relation", str(relation), rule, remedy))
         users = checks.count("users", self.users, "Pass the number of users.")
-        checked: dict[str, Any] = {
-            "epsilon": checks.epsilon(self.epsilon),
-            "delta": checks.delta(self.delta),
-            "users": users,
-            "relation": relation,
-            "unit": checks.unit(self.unit),
-            "_spent": np.zeros(users),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._set(epsilon=checks.epsilon(self.epsilon), delta=checks.delta(self.delta))
+        self._set(users=users, relation=relation, unit=checks.unit(self.unit))
+        self._set(_spent=np.zeros(users))
 
     @property
     def limit(self) -> float:
@@ -102,10 +92,10 @@ class IndividualBudget:
     def spend(
         self, mechanism: Mechanism, shares: "ArrayLike"
     ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
-        """Return the budget after a release, and a mask of the users whose data may enter it.
+        """Return the budget after a release, and the private mask of the users who may enter it.
 
-        Call it before the mechanism reads the data. Omit the data of all other users: they spend
-        nothing. The mask is private.
+        Call it before the mechanism reads the data, and omit the data of all other users, who spend
+        nothing.
 
         Parameters
         ----------
@@ -145,22 +135,16 @@ class IndividualBudget:
             total = self._spent + np.nextafter(cost, math.inf)
         total = np.where(share > 0, np.nextafter(total, math.inf), self._spent)
         admitted = total <= self._most
-        after = copy(self)
-        object.__setattr__(after, "_spent", np.where(admitted, total, self._spent))
-        return after, admitted
+        return self._with(_spent=np.where(admitted, total, self._spent)), admitted
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of each user, the whole budget, which holds at any stopping time."""
         theorem = "Feldman and Zrnic 2021: individual divergences add adaptively"
-        return Guarantee(
-            self.epsilon, self.delta, self.relation, "zcdp", theorem=theorem, unit=self.unit
-        )
+        basis = (self.relation, "zcdp", None, theorem)
+        return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-compatible dict for `from_json`, with the rho that each user spent.
-
-        ``"sensitive_spent"`` is as private as the data.
-        """
+        """Return a JSON-compatible dict for `from_json`; its sensitive_spent is private."""
         values = (self.epsilon, self.delta, self.users, str(self.relation), self.unit)
         spent = self._spent.tolist()
         return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
@@ -172,12 +156,11 @@ class IndividualBudget:
 
         values = saved(form, _SCHEMA, _KEYS)
         given = values.pop("sensitive_spent")
-        budget = cls(**{key: value for key, value in values.items() if key != "schema"})
+        budget = cls(**values)
         numbers = isinstance(given, list) and all(type(one) in (int, float) for one in given)
         spent = np.asarray(given if numbers else [], dtype=float)
         if spent.shape != (budget.users,) or not ((spent >= 0) & np.isfinite(spent)).all():
             # the message omits the value, which is private
             rule = f"{budget.users} finite numbers >= 0"
             raise ValueError(checks.expected("sensitive_spent", "<spent>", rule, SAVED))
-        object.__setattr__(budget, "_spent", spent)
-        return budget
+        return budget._with(_spent=spent)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from copy import copy
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,28 +55,26 @@ _LABEL = 'Pass text on one line, such as label="weekly counts".'
 class Ledger:
     """Budgets in a SQLite file or a PostgreSQL database, shared by processes.
 
-    Each spend is one atomic transaction: concurrent processes never exceed a budget, and a process
-    that is killed at any moment leaves a consistent ledger. Accounting is that of `Budget`,
-    `Odometer` and `IndividualBudget`. Threads and forked processes can share a Ledger.
+    Each spend is one atomic transaction: concurrent processes never exceed a budget, and a killed
+    process leaves a consistent ledger. Threads and forked processes can share a Ledger.
 
     Parameters
     ----------
     url
-        A file, or a URL of PostgreSQL such as ``"postgresql://user@host/database"``. Create it with
-        `Ledger.create`. SQLite requires a local disk; use PostgreSQL across machines.
+        A file on a local disk, or a URL of PostgreSQL such as
+        ``"postgresql://user@host/database"``.
     budget
         Name of the budget to spend from. Default: the only one.
-    label, spender
-        Defaults for entries: what is spent for, and by whom. The default spender is the login name.
-    key
-        Default idempotency key of one entry.
+    label, spender, key
+        Defaults for entries: the purpose, who spends (default: the login name), and the idempotency
+        key of one entry.
     timeout
         Seconds to wait for other writers.
 
     Attributes
     ----------
     id
-        Identifier of the ledger, which its copies and backups share.
+        Identifier, which copies and backups share.
 
     Examples
     --------
@@ -107,7 +105,7 @@ class Ledger:
         self._store = Store(url, timeout)
         self.id = self._store.open()
         self._accounts: dict[str | None, Account] = {}
-        self._set(budget=budget, label=label, spender=spender, key=key)
+        self._budget, self._label, self._spender, self._key = budget, label, spender, key
 
     @classmethod
     def create(cls, url: str | PathLike[str], *, timeout: float = 30.0) -> "Ledger":
@@ -133,26 +131,17 @@ class Ledger:
     ) -> "Ledger":
         """Return the same ledger with other defaults, such as for one ``ledger=`` argument."""
         other = copy(self)
-        other._set(
-            budget=budget or self._budget,
-            label=label or self._label,
-            spender=spender or self._spender,
-            key=key,
-        )
+        other._budget, other._label = budget or self._budget, label or self._label
+        other._spender, other._key = spender or self._spender, key
         return other
-
-    def _set(
-        self, *, budget: str | None, label: str | None, spender: str | None, key: str | None
-    ) -> None:
-        self._budget, self._label, self._spender, self._key = budget, label, spender, key
 
     def __repr__(self) -> str:
         return f"<Ledger {str(self._store)!r}>"
 
     def __reduce__(self) -> Any:
-        defaults = (self._budget, self._label, self._spender, self._key)
         url = self._store.url.render_as_string(hide_password=False)
-        return _reopened, (url, self._store.timeout, *defaults)
+        names = {"budget": self._budget, "label": self._label, "spender": self._spender}
+        return partial(Ledger, url, **names, key=self._key, timeout=self._store.timeout), ()
 
     def open(
         self, name: str, budget: AnyBudget, *, dataset: str, parent: str | None = None
@@ -168,13 +157,13 @@ class Ledger:
         dataset
             The data that the budget protects.
         parent
-            A `Budget` of the same data, relation and unit, which every spend is charged to as well.
-            Children of one parent may be given more than it has; a spend must fit all of them.
+            A `Budget` of the same data, relation and unit, to which every spend is charged too. Its
+            children may have more than it has together; a spend must fit the child and the parent.
 
         Raises
         ------
         ValueError
-            The name is in use, or the parent differs in its data, relation or unit.
+            The name is in use, or the parent has other data, another relation or another unit.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')
@@ -215,7 +204,7 @@ class Ledger:
             raise ValueError(checks.expected("budget", budget, "unspent", remedy))
 
     def budget(self, name: str | None = None) -> AnyBudget:
-        """Return a budget as it is now, to read. Another process may spend meanwhile."""
+        """Return a copy of a budget as it is now."""
         account, row = self._read(name)
         return account.at(row["spent"])
 
@@ -228,8 +217,8 @@ class Ledger:
     ) -> list[dict[str, Any]]:
         """Return what a mechanism or a plan would cost each budget, and whether it fits.
 
-        One dict for the budget and each of its parents: ``asked`` and ``left`` (None for an
-        `Odometer`) in its ``measure``.
+        One dict for the budget and each parent: ``asked`` and ``left`` (None for an `Odometer`) in
+        its ``measure``.
         """
         account = self._account(budget)
         mechanism = mechanism_of(mechanism, account)
@@ -259,17 +248,14 @@ class Ledger:
         key: str | None = None,
         shares: "ArrayLike | None" = None,
     ) -> LedgerEntry:
-        """Spend a mechanism, which may depend on earlier outputs, and return the entry.
-
-        Call it before the mechanism reads the data, and run the mechanism only if it returns. If
-        the mechanism then fails, its cost stays spent.
+        """Spend a mechanism, as `Budget.spend`, and return the entry.
 
         Parameters
         ----------
         mechanism
             A mechanism, or a `Plan` of the budget's relation and unit.
         label
-            What it is spent for, one line of text. Default: that of the ledger or the plan.
+            The purpose, one line of text. Default: that of the ledger or the name of the plan.
         budget
             Name of the budget.
         key
@@ -281,8 +267,7 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            The mechanism costs more than what is left of the budget or of a parent. Nothing was
-            spent.
+            The mechanism exceeds what is left of the budget or of a parent. Nothing was spent.
         LedgerError
             The database failed. A retry with the same key spends once.
         """
@@ -296,10 +281,9 @@ class Ledger:
         budget: str | None = None,
         key: str | None = None,
     ) -> LedgerEntry:
-        """Reserve a mechanism, which counts as spent; `commit` or `cancel` it by its key later.
+        """Reserve a mechanism, as in `spend`. It counts as spent until you `cancel` it by its key.
 
-        Parameters and errors are those of `spend`. There are no reservations from an
-        `IndividualBudget`.
+        An `IndividualBudget` has no reservations.
         """
         return self._charge("reserve", mechanism, label, budget, key, None)
 
@@ -332,49 +316,31 @@ class Ledger:
             remedy = "Pass shares= with an IndividualBudget, and only there."
             raise TypeError(checks.expected("shares", "<shares>", rule, remedy))
         form = json.dumps(mechanism.to_json())
+        asked = {"kind": kind, "budget": account.name, "mechanism": form}
         with self._store.writes() as writer:
             if given and (found := writer.entry(key)) is not None:
-                asked = {"kind": kind, "budget": account.name, "mechanism": form}
                 settled = writer.settlement(found["sequence"])
                 return repeated(found, settled, asked, shares)
             detail = None
             for each in chain:
                 row = writer.budget(each.name)
                 after, detail = charged(each, row["spent"], mechanism, costs.get(each.name), shares)
-                reserved = row["reserved"]
-                if kind == "reserve":
-                    reserved = moved(reserved, costs[each.name], 1)
+                kept = row["reserved"]
+                reserved = moved(kept, costs[each.name], 1) if kind == "reserve" else kept
                 entries = row["entries"] + (each is account)
-                writer.update(
-                    each.name, spent=spent_text(after), reserved=reserved, entries=entries
-                )
-            row = writer.append(
-                kind=kind,
-                budget=account.name,
-                key=key,
-                label=label,
-                spender=spender,
-                time=_now(),
-                mechanism=form,
-                cost=cost_text(costs),
-                detail=detail,
-            )
+                spent = spent_text(after)
+                writer.update(each.name, spent=spent, reserved=reserved, entries=entries)
+            about = {"label": label, "spender": spender, "time": _now(), "detail": detail}
+            row = writer.append(**asked, **about, key=key, cost=cost_text(costs))
         return entry_of(row, is_new=True)
 
     def commit(self, key: str, *, holder: str | None = None) -> None:
         """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
 
-        Parameters
-        ----------
-        key
-            The key of the reservation.
-        holder
-            Identifies the one who committed: another one is refused.
-
         Raises
         ------
         ValueError
-            There is no such reservation, it was canceled, or another holder committed it.
+            There is no such reservation, it was canceled, or another `holder` committed it.
         """
         with self._store.writes() as writer:
             reserved, settled = _reservation(writer, key)
@@ -396,9 +362,9 @@ class Ledger:
         Parameters
         ----------
         key
-            The key of the reservation. It cannot be used again.
+            The key of the reservation, which cannot be used again.
         data_never_read
-            Your statement of why the data were never read, which is recorded.
+            Why the data were never read; it is recorded.
 
         Raises
         ------
@@ -422,28 +388,20 @@ class Ledger:
             spent = moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
             left = moved(row["reserved"], cost, -1)
             writer.update(name, spent=spent, reserved=left, entries=row["entries"])
-        writer.append(
-            kind=kind,
-            budget=reserved["budget"],
-            settles=reserved["sequence"],
-            label=reserved["label"],
-            spender=self._spender_or(None),
-            time=_now(),
-            detail=json.dumps(dict(detail)),
-        )
+        about = {name: reserved[name] for name in ("budget", "label")} | {"time": _now()}
+        about |= {"spender": self._spender_or(None), "detail": json.dumps(dict(detail))}
+        writer.append(**about, kind=kind, settles=reserved["sequence"])
 
     def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
         """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
         Parameters
         ----------
-        mechanism
-            As in `spend`.
-        label
-            The label if the ledger has no default.
+        mechanism, label
+            As in `spend`; the ledger's own label takes precedence.
         unit
-            The unit of the release, ``"one record"`` or ``"one user"``, if it is known. A budget of
-            the other one is refused: clipped sums of users do not bound what one record changes.
+            ``"one record"`` or ``"one user"``, if known. A budget of the other one is refused:
+            clipped sums of users do not bound what one record changes.
 
         Raises
         ------
@@ -461,18 +419,9 @@ class Ledger:
     def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
         """Reserve for a state file, which must store the returned claim before `settle`.
 
-        The key is that of the place, unless the ledger has a default key. A retry after a crash
-        finds the reservation, so it pays once. `settle` commits it for the random holder in the
-        claim, so that one reservation pays for one state, even if its file was moved.
-
-        Parameters
-        ----------
-        mechanism
-            All releases of the state together.
-        place
-            The path of the state.
-        label
-            The kind of state.
+        The key is that of the path `place`, unless the ledger has a default key, so a retry after a
+        crash pays once. `settle` commits it for the random holder in the claim: one reservation
+        pays for one state, even if its file was moved.
 
         Raises
         ------
@@ -495,8 +444,7 @@ class Ledger:
         Raises
         ------
         ValueError
-            Another ledger holds the claim, or the reservation was canceled or pays for another
-            state.
+            The claim is on another ledger, or was canceled or used for another state.
         """
         if claim["ledger"] != self.id:
             remedy = "Pass the ledger that paid for this state."
@@ -504,31 +452,24 @@ class Ledger:
         self.commit(claim["key"], holder=claim["holder"])
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield all entries in order, with the data set, unit and relation of their budgets.
-
-        Contributions of users (`IndividualBudget`) are left out.
-        """
+        """Yield all entries with data set, unit and relation, but without users' contributions."""
         budgets: dict[str, tuple[str, str, str]] = {}
         for row in self._store.rows():
             detail = json.loads(row["detail"]) if row["detail"] else {}
             if row["kind"] == "open":
                 form = json.loads(detail.pop("form"))
                 budgets[row["budget"]] = detail["dataset"], form["unit"], form["relation"]
-            dataset, unit, relation = budgets[row["budget"]]
-            shown = {name: value for name, value in detail.items() if "sensitive" not in name}
             yield {
                 **{name: value for name, value in row.items() if name not in ("detail", "cost")},
                 "mechanism": json.loads(row["mechanism"]) if row["mechanism"] else None,
-                "dataset": dataset,
-                "unit": unit,
-                "relation": relation,
-                **{name: shown.get(name) for name in ("parent", "data_never_read")},
+                **dict(zip(("dataset", "unit", "relation"), budgets[row["budget"]], strict=True)),
+                **{name: detail.get(name) for name in ("parent", "data_never_read")},
             }
 
     def history(self) -> dict[str, tuple[list[datetime], list[float]]]:
-        """Return the share of each `Budget` that was spent after each of its entries, by time.
+        """Return the times of each `Budget`'s entries and the share that was spent after each.
 
-        The clock of a spender may jump; the times of the entries in order never decrease here.
+        A time is at least that of all earlier entries, even if a spender's clock was set back.
         """
         limits, sums, held = {}, {}, {}
         found: dict[str, tuple[list[datetime], list[float]]] = {}
@@ -556,9 +497,9 @@ class Ledger:
     def summary(self) -> list[dict[str, Any]]:
         """Return what was spent and what is left of each budget, one dict each.
 
-        ``spent_epsilon`` and ``left_epsilon`` convert sums at the budget's delta. They are no
-        guarantees: the guarantee is ``epsilon``, that of the whole budget, or the reading of an
-        `Odometer`. Amounts of an `IndividualBudget` are private and left out.
+        ``spent_epsilon`` and ``left_epsilon`` convert sums at the budget's delta. The guarantee is
+        ``epsilon`` of the whole budget, or the reading of an `Odometer`. The private amounts of an
+        `IndividualBudget` are left out.
         """
         return [summary_of(account_of(row), row) for row in self._store.budgets()]
 
@@ -568,8 +509,8 @@ class Ledger:
         Parameters
         ----------
         head
-            The last hash of an earlier call, kept elsewhere: whoever can write to the database can
-            replace all entries by a consistent chain, but not one with this hash.
+            The last hash of an earlier call, kept elsewhere. It detects that all entries were
+            replaced by another consistent chain.
 
         Raises
         ------
@@ -607,11 +548,6 @@ class Ledger:
     def _spender_or(self, spender: str | None) -> str:
         remedy = 'Pass who spends, such as spender="team a".'
         return checks.phrase("spender", spender or self._spender or _login(), remedy)
-
-
-def _reopened(url: str, timeout: float, *defaults: str | None) -> Ledger:
-    budget, label, spender, key = defaults
-    return Ledger(url, budget=budget, label=label, spender=spender, key=key, timeout=timeout)
 
 
 @cache

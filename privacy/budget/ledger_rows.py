@@ -2,29 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Self
 
 from privacy import checks
-from privacy.budget._measures import (
-    Cost,
-    Measure,
-    added,
-    cost_from_json,
-    cost_to_json,
-    down,
-    up,
-)
+from privacy.budget._measures import Cost, added, cost_from_json, cost_to_json, down, up
 from privacy.budget.filter import Budget, BudgetExceeded
 from privacy.budget.individual import IndividualBudget
 from privacy.budget.odometer import Odometer
 from privacy.budget.plan import Plan
 from privacy.mechanisms import Mechanism
-from privacy.relations import NeighboringRelation
 
 AnyBudget = Budget | Odometer | IndividualBudget
 Row = Mapping[Any, Any]
@@ -43,21 +32,20 @@ class LedgerError(RuntimeError):
 class LedgerEntry:
     """A spend or a reservation in a ledger.
 
-    As a context manager it does nothing: what was spent before the block stays spent if the block
-    fails.
+    As a context manager it does nothing: the entry stays if the block fails.
 
     Attributes
     ----------
     sequence
-        Number of the entry. Entries are ordered by it, not by their times.
+        Number of the entry, which orders entries; times do not.
     key
-        The idempotency key, for a retry and for `Ledger.commit` and `Ledger.cancel`.
+        Idempotency key, for a retry and for `Ledger.commit` and `Ledger.cancel`.
     is_new
         False if an earlier call with the same key made the entry.
     is_settled
-        True if it is a reservation that was committed.
+        Whether it is a committed reservation.
     sensitive_admitted
-        With an `IndividualBudget`: a mask of the users whose data may enter the release. Private.
+        The private mask of `IndividualBudget.spend`.
     """
 
     sequence: int
@@ -73,12 +61,7 @@ class LedgerEntry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Keep the spend, also after an error."""
 
 
@@ -97,8 +80,9 @@ class Account:
         if isinstance(self.opened, IndividualBudget):
             import numpy as np
 
-            return with_spent(self.opened, np.array(values, dtype=float))
-        return with_spent(self.opened, cost_from_json("spent", values, len(self.opened._spent)))
+            return self.opened._with(_spent=np.array(values, dtype=float))
+        total = cost_from_json("spent", values, len(self.opened._spent))
+        return self.opened._with(_spent=total)
 
 
 @lru_cache(maxsize=1024)
@@ -115,13 +99,6 @@ def opened(form: str) -> AnyBudget:
 def account_of(row: Row) -> Account:
     """Return the unchanging part of a budget's row."""
     return Account(row["name"], row["parent"], row["dataset"], opened(row["form"]))
-
-
-def with_spent(budget: AnyBudget, spent: Any) -> AnyBudget:
-    """Return a budget with another running total."""
-    after = copy(budget)
-    object.__setattr__(after, "_spent", spent)
-    return after
 
 
 def spent_text(budget: AnyBudget) -> str:
@@ -165,7 +142,7 @@ def cost_text(costs: Mapping[str, Cost]) -> str:
 
 
 def mechanism_of(asked: Mechanism | Plan, account: Account) -> Mechanism:
-    """Return what to charge; a plan must have the relation and the unit of its budget."""
+    """Return what to charge; a plan must have the relation and unit of the budget."""
     if isinstance(asked, Mechanism):
         return asked
     if not isinstance(asked, Plan):
@@ -175,14 +152,10 @@ def mechanism_of(asked: Mechanism | Plan, account: Account) -> Mechanism:
     return asked.mechanism
 
 
-def check_same(
-    budget: AnyBudget, *, relation: NeighboringRelation | str | None = None, unit: str | None = None
-) -> None:
+def check_same(budget: AnyBudget, **given: Any) -> None:
     """Check that a guarantee of this relation and unit may be charged to a budget."""
-    for name, own, needed in (
-        ("relation", relation, str(budget.relation)),
-        ("unit", unit, budget.unit),
-    ):
+    for name, own in given.items():
+        needed = str(getattr(budget, name))
         if own is not None and str(own) != needed:
             remedy = f"Spend from a budget of this {name}."
             raise ValueError(checks.expected(name, str(own), f"{needed!r}, as its budget", remedy))
@@ -214,32 +187,24 @@ def _numbers(shares: Any) -> list[float]:
 
 def entry_of(row: Row, *, is_new: bool, is_settled: bool = False) -> LedgerEntry:
     """Return the row of a spend or a reservation as an entry."""
-    names = ("sequence", "key", "budget", "label", "spender", "time")
-    admitted = None
+    values = {name: row[name] for name in ("sequence", "key", "budget", "label", "spender", "time")}
     if row["detail"]:
         import numpy as np
 
-        admitted = np.array(json.loads(row["detail"])["sensitive_admitted"], dtype=bool)
-    return LedgerEntry(
-        **{name: row[name] for name in names},
-        is_new=is_new,
-        is_settled=is_settled,
-        sensitive_admitted=admitted,
-    )
+        admitted = json.loads(row["detail"])["sensitive_admitted"]
+        values["sensitive_admitted"] = np.array(admitted, dtype=bool)
+    return LedgerEntry(**values, is_new=is_new, is_settled=is_settled)
 
 
 def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> LedgerEntry:
     """Return the entry of an earlier call with the same key, which must have asked for the same."""
-    key = found["key"]
-    for name, value in asked.items():
-        if found[name] != value:
-            rule = f"unused: an entry of another {name} has it"
-            raise ValueError(checks.expected("key", key, rule, "Pass another key."))
+    differs = [f"another {name}" for name, value in asked.items() if found[name] != value]
     if shares is not None and json.loads(found["detail"])["sensitive_shares"] != _numbers(shares):
-        rule = "unused: an entry of other shares has it"
-        raise ValueError(checks.expected("key", key, rule, "Pass another key."))
-    if settled is not None and settled["kind"] == "cancel":
-        raise ValueError(checks.expected("key", key, "not canceled", "Pass another key."))
+        differs.append("other shares")
+    canceled = settled is not None and settled["kind"] == "cancel"
+    if differs or canceled:
+        rule = f"unused: an entry of {differs[0]} has it" if differs else "not canceled"
+        raise ValueError(checks.expected("key", found["key"], rule, "Pass another key."))
     return entry_of(found, is_new=False, is_settled=settled is not None)
 
 
@@ -260,27 +225,18 @@ def summary_of(account: Account, row: Row) -> dict[str, Any]:
     }
     if isinstance(budget, IndividualBudget):
         return values
-    reserved = cost_from_json("reserved", json.loads(row["reserved"]), len(budget._spent))
-    values |= {
-        "measure": budget.measure.name,
-        "spent": list(map(up, budget._spent)),
-        "reserved": list(map(up, reserved)),
-    }
+    spent, measure = budget._spent, budget.measure
+    reserved = cost_from_json("reserved", json.loads(row["reserved"]), len(spent))
+    values |= {"measure": measure.name, "spent": list(map(up, spent))}
+    values["reserved"] = list(map(up, reserved))
     if isinstance(budget, Odometer):
         return values | {"spent_epsilon": budget.epsilon}
     left = budget._left_of(budget._limit)
-    values |= {
-        "limit": list(map(down, budget._limit)),
-        "left": list(map(down, left)),
-        "spent_share": share(budget._spent, budget._limit),
-        "spent_epsilon": _converted(budget.measure, budget._spent, budget.delta),
-        "left_epsilon": _converted(budget.measure, left, budget.delta),
-    }
+    values |= {"limit": list(map(down, budget._limit)), "left": list(map(down, left))}
+    values["spent_share"] = share(spent, budget._limit)
+    for name, cost in (("spent_epsilon", spent), ("left_epsilon", left)):
+        values[name] = measure.epsilon(cost, budget.delta) if cost[0] else 0.0
     return values
-
-
-def _converted(measure: Measure, cost: Cost, delta: float) -> float:
-    return measure.epsilon(cost, delta) if cost[0] else 0.0
 
 
 def share(spent: Cost, limit: Cost) -> float:

@@ -1,7 +1,7 @@
 """Tables of a ledger on SQLite or PostgreSQL: transactions, hash chain and schema versions.
 
-Every write locks the one row of the table of heads first, so that writers of all processes take
-turns, and appends rows whose hashes cover the row before.
+Every write first locks the one row of the table of heads, so that all writers take turns. The hash
+of each entry covers the hash of the entry before.
 """
 
 import hashlib
@@ -28,23 +28,9 @@ from privacy.budget.ledger_rows import LedgerError, Row
 from privacy.numerics import storage
 
 VERSION = 1
-"""Version of the tables. A change adds a function to `MIGRATIONS` and a file of the old version to
-the tests."""
+"""Version of the tables. A change needs a migration and a file of the old version in the tests."""
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
-"""How to change the tables of each older version to the next one."""
-HASHED = (
-    "sequence",
-    "kind",
-    "budget",
-    "settles",
-    "key",
-    "label",
-    "spender",
-    "time",
-    "mechanism",
-    "cost",
-    "detail",
-)
+"""Functions that change the tables of each older version to the next one."""
 _Statement = sa.Select[Any] | sa.Insert | sa.Update
 _CHUNK = 1000
 _RETRY = "Retry with the same key: a retry spends once."
@@ -86,6 +72,8 @@ ENTRIES = sa.Table(
     sa.Column("detail", sa.Text),
     sa.Column("hash", sa.Text, nullable=False),
 )
+HASHED = tuple(ENTRIES.columns.keys())[:-1]
+"""The columns that a hash covers, in this order."""
 _APPEND_ONLY = {
     "sqlite": [
         f"CREATE TRIGGER dpcalib_no_{verb} BEFORE {verb} ON dpcalib_entries "
@@ -186,7 +174,8 @@ class Store:
                 raw.close()
             with self.engine.begin() as connection:
                 if sa.inspect(connection).has_table(HEAD.name):
-                    raise _exists(self)
+                    remedy = "Open it with Ledger(url)."
+                    raise LedgerError(checks.expected("url", str(self), "new", remedy))
                 _tables.create_all(connection)
                 for statement in _APPEND_ONLY[self.engine.dialect.name]:
                     connection.exec_driver_sql(statement)
@@ -196,17 +185,17 @@ class Store:
 
     def open(self) -> str:
         """Check the version of the tables, migrate them if they are older, and return the id."""
+        remedy = "Create it with Ledger.create(url) or dpcalib ledger init."
+        none = LedgerError(checks.expected("url", str(self), "a ledger", remedy))
         if self.path is not None:
             if not self.path.is_file():
-                remedy = "Create it with Ledger.create(url) or dpcalib ledger init."
-                raise LedgerError(checks.expected("url", str(self), "a ledger", remedy))
+                raise none
             if problem := storage.linked(self.path):
                 raise LedgerError(problem)
         with self._clear():
             with self.reads() as connection:
                 if not sa.inspect(connection).has_table(HEAD.name):
-                    remedy = "Create it with Ledger.create(url) or dpcalib ledger init."
-                    raise LedgerError(checks.expected("url", str(self), "a ledger", remedy))
+                    raise none
                 found = connection.execute(sa.select(HEAD)).one()
             if found.version > VERSION:
                 raise LedgerError(
@@ -320,21 +309,19 @@ def _values(*names: str) -> dict[str, sa.BindParameter[Any]]:
     return {name: sa.bindparam(name) for name in names}
 
 
+_WANTED: sa.BindParameter[Any] = sa.bindparam("wanted")
 _LOCK = sa.select(HEAD.c.one).with_for_update()
 _HEAD = sa.select(HEAD.c.sequence, HEAD.c.hash, ENTRIES.c.hash.label("last")).select_from(
     HEAD.outerjoin(ENTRIES, HEAD.c.sequence == ENTRIES.c.sequence)
 )
-_BY_KEY = sa.select(ENTRIES).where(ENTRIES.c.key == sa.bindparam("wanted"))
-_BY_SETTLED = sa.select(ENTRIES).where(ENTRIES.c.settles == sa.bindparam("wanted"))
-_BY_NAME = sa.select(BUDGETS).where(BUDGETS.c.name == sa.bindparam("wanted"))
+_BY_KEY = sa.select(ENTRIES).where(ENTRIES.c.key == _WANTED)
+_BY_SETTLED = sa.select(ENTRIES).where(ENTRIES.c.settles == _WANTED)
+_BY_NAME = sa.select(BUDGETS).where(BUDGETS.c.name == _WANTED)
 _APPEND = ENTRIES.insert().values(_values(*HASHED, "hash"))
 _ADVANCE = HEAD.update().values(_values("sequence", "hash"))
 _OPEN = BUDGETS.insert().values(_values(*BUDGETS.c.keys()))
-_UPDATE = (
-    BUDGETS.update()
-    .where(BUDGETS.c.name == sa.bindparam("wanted"))
-    .values(_values("spent", "reserved", "entries"))
-)
+_TOTALS = _values("spent", "reserved", "entries")
+_UPDATE = BUDGETS.update().where(BUDGETS.c.name == _WANTED).values(_TOTALS)
 
 
 @cache
@@ -383,10 +370,6 @@ def _create_file(path: Path) -> None:
     except OSError as error:
         remedy = f"It cannot be created: {error.strerror or error}."
         raise LedgerError(checks.expected("url", str(path), "a new file", remedy)) from error
-
-
-def _exists(where: object) -> LedgerError:
-    return LedgerError(checks.expected("url", str(where), "new", "Open it with Ledger(url)."))
 
 
 def _reason(error: Exception) -> str:

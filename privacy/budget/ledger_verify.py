@@ -20,11 +20,9 @@ class _Sums:
     """The running totals of one budget, from its entries."""
 
     def __init__(self, account: Account) -> None:
-        self.account, self.entries = account, 0
-        self.budget = account.opened
-        self.reserved: Cost = (Fraction(0),) * (
-            0 if self.individual else len(account.opened._spent)
-        )
+        self.account, self.budget, self.entries = account, account.opened, 0
+        length = 0 if self.individual else len(account.opened._spent)
+        self.reserved: Cost = (Fraction(0),) * length
 
     @property
     def individual(self) -> bool:
@@ -33,7 +31,7 @@ class _Sums:
     def move(self, cost: Cost, times: int) -> None:
         assert not isinstance(self.budget, IndividualBudget)
         moved = tuple(times * part for part in cost)
-        self.budget = ledger_rows.with_spent(self.budget, added(self.budget._spent, moved))
+        self.budget = self.budget._with(_spent=added(self.budget._spent, moved))
 
     def hold(self, cost: Cost, times: int) -> None:
         self.reserved = added(self.reserved, tuple(times * part for part in cost))
@@ -77,15 +75,14 @@ class _Check:
         try:
             getattr(self, f"_{row['kind']}")(row)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            problem = f"entry {self.sequence} is not valid ({error})"
-            raise _changed(self.store, problem) from error
+            raise _changed(self.store, f"entry {self.sequence} is not valid ({error})") from error
 
     def _open(self, row: Row) -> None:
         detail = json.loads(row["detail"])
         form = ledger_rows.opened(detail["form"])
-        account = Account(row["budget"], detail["parent"], detail["dataset"], form)
         if row["budget"] in self.sums:
             raise ValueError("the budget was opened twice")
+        account = Account(row["budget"], detail["parent"], detail["dataset"], form)
         self.sums[row["budget"]] = _Sums(account)
 
     def _spend(self, row: Row) -> None:
@@ -96,7 +93,9 @@ class _Check:
             return
         for name, cost in self._costs(row).items():
             self.sums[name].move(cost, 1)
-            self._check_limit(self.sums[name])
+            budget = self.sums[name].budget
+            if isinstance(budget, Budget) and not budget._allows(budget._spent):
+                raise ValueError(f"the budget {name!r} is exceeded")
 
     def _admit(self, sums: _Sums, row: Row) -> None:
         detail = json.loads(row["detail"])
@@ -122,10 +121,6 @@ class _Check:
                     raise ValueError(f"the budget {name!r} was charged less than the mechanism")
             self.known[key] = {name: costs[name] for name in needed}
         return self.known[key]
-
-    def _check_limit(self, sums: _Sums) -> None:
-        if isinstance(sums.budget, Budget) and not sums.budget._allows(sums.budget._spent):
-            raise ValueError(f"the budget {sums.account.name!r} is exceeded")
 
     def _reserve(self, row: Row) -> None:
         self._spend(row)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -12,6 +11,7 @@ from privacy.budget._measures import (
     Cost,
     Divergence,
     EpsilonDelta,
+    Immutable,
     Measure,
     added,
     cost_from_json,
@@ -38,11 +38,8 @@ _THEOREMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odometer:
+class Odometer(Immutable):
     """An upper bound on the privacy loss of adaptive releases, readable at any time.
-
-    Immutable: `spend` returns another odometer. Threads share one in a `SharedBudget`. The reading
-    is larger than the epsilon of a plan fixed in advance.
 
     With ``notion="rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
     at each order a, so that with probability 1 - delta, at all times and all J orders,
@@ -50,7 +47,8 @@ class Odometer:
         loss <= min over a of (sum of divergences of order a + log(J / delta) / (a - 1)).
 
     With ``notion="approximate"`` the reading is the sum of epsilons, as long as the deltas add up
-    to at most delta.
+    to at most delta. The reading is larger than the epsilon of a plan fixed in advance. Immutable,
+    as `Budget`.
 
     Parameters
     ----------
@@ -60,8 +58,7 @@ class Odometer:
     notion
         The accounting method, ``"rdp"`` or ``"approximate"``.
     orders
-        The Rényi orders (> 1) of ``notion="rdp"``, fixed before the first spend. Default: 2 to
-        1025.
+        The Rényi orders (> 1) of ``notion="rdp"``, by default from 2 to 1025.
     relation, unit
         As in `Budget`.
 
@@ -83,10 +80,8 @@ class Odometer:
     _spent: Cost = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.notion not in get_args(OdometerNotion):
-            remedy = "For other methods use a Budget: no odometer theorem is known for them."
-            rule = f"one of {get_args(OdometerNotion)}"
-            raise ValueError(checks.expected("notion", self.notion, rule, remedy))
+        remedy = "For other methods use a Budget: no odometer theorem is known for them."
+        checks.one_of("notion", self.notion, get_args(OdometerNotion), remedy)
         orders: tuple[float, ...] = ()
         if self.notion == "rdp":
             delta = checks.delta(self.delta)
@@ -99,10 +94,6 @@ class Odometer:
         self._set(delta=delta, orders=orders, relation=checks.relation(self.relation))
         self._set(unit=checks.unit(self.unit), _spent=nothing)
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
     @property
     def measure(self) -> Measure:
         """What adds up."""
@@ -110,16 +101,11 @@ class Odometer:
         return Divergence(self.orders) if self.orders else EpsilonDelta()
 
     def spend(self, mechanism: Mechanism) -> "Odometer":
-        """Return the odometer after a mechanism, which may depend on earlier outputs.
-
-        Call it before the mechanism reads the data. If the mechanism then fails, it stays spent.
-        """
+        """Return the odometer after a mechanism, as `Budget.spend`."""
         return self._spend(mechanism, self.measure.cost(mechanism, self.relation))
 
     def _spend(self, mechanism: Mechanism, cost: Cost) -> "Odometer":
-        after = copy(self)
-        after._set(_spent=added(self._spent, cost))
-        return after
+        return self._with(_spent=added(self._spent, cost))
 
     @property
     def epsilon(self) -> float:
@@ -145,15 +131,8 @@ class Odometer:
         It holds at any time, even one chosen from outputs.
         """
         order = min(self._readings())[1] if self.notion == "rdp" else None
-        return Guarantee(
-            self.epsilon,
-            self.delta,
-            self.relation,
-            self.notion,
-            order,
-            _THEOREMS[self.notion],
-            unit=self.unit,
-        )
+        basis = (self.relation, self.notion, order, _THEOREMS[self.notion])
+        return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `from_json`, with the amount spent."""
@@ -168,6 +147,5 @@ class Odometer:
         """Return the odometer that `to_json` wrote. Restore it in one process at a time."""
         values = saved(form, _SCHEMA, _KEYS)
         spent = values.pop("spent")
-        odometer = cls(**{key: value for key, value in values.items() if key != "schema"})
-        odometer._set(_spent=cost_from_json("spent", spent, len(odometer._spent)))
-        return odometer
+        odometer = cls(**values)
+        return odometer._with(_spent=cost_from_json("spent", spent, len(odometer._spent)))

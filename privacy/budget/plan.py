@@ -1,7 +1,4 @@
-"""Plans: named parts and the budget that they must fit, read from TOML or JSON.
-
-A part may contain any mechanism that `mechanism_from_json` reads.
-"""
+"""Plans: named parts and the budget that they must fit, read from TOML or JSON."""
 
 import re
 import tomllib
@@ -40,8 +37,8 @@ _OTHER_KEYS = {
 _LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, read in a few seconds
 _MOST_VALUES = 100_000  # values per part, and parts per plan
 _DEEPEST = 100
-# tomllib takes quadratic time for one dotted key. The lookbehind and the possessive quantifiers
-# keep this search linear.
+# tomllib takes quadratic time for a dotted key; the lookbehind and the possessive quantifiers keep
+# this search linear
 _DEEP_KEY = re.compile(
     rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}"""
 )
@@ -58,13 +55,13 @@ class Plan:
     name
         Name of the plan.
     parts
-        The name and the mechanism of each part; the names differ.
+        A name, used once, and a mechanism for each part.
     delta, epsilon
-        The budget: delta in [0, 1), and epsilon > 0 if there is one.
+        The budget: delta in [0, 1), and optionally epsilon > 0.
     relation, unit
         As in `Budget`.
     notion
-        The accounting method. Default: the tightest.
+        The accounting method.
 
     Attributes
     ----------
@@ -127,14 +124,11 @@ class Plan:
 def load_plan(path: str | PathLike[str]) -> Plan:
     """Read a plan from a TOML file.
 
-    Parameters
-    ----------
-    path
-        The file: ``schema = "dpcalib.plan/1"``, a ``name``, optionally a ``relation``, a ``notion``
-        and a ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and one
-        ``[[part]]`` for each part. A part has a ``name``, a ``type`` and the fields of that
-        mechanism. Optional: ``sampling_probability`` for Poisson samples, ``max_contributions`` if
-        one user owns several records, and ``steps`` for repeated runs.
+    It has ``schema = "dpcalib.plan/1"``, a ``name``, optionally a ``relation``, a ``notion`` and a
+    ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and a table
+    ``[[part]]`` for each part: a ``name``, a ``type`` and the fields of that mechanism, and
+    optionally ``sampling_probability`` for Poisson samples, ``max_contributions`` if one user owns
+    several records, and ``steps`` for repeated runs.
 
     Raises
     ------
@@ -163,36 +157,26 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     if form is None:
         rule = f"nested at most {_DEEPEST} deep"
         raise ValueError(checks.expected("path", str(path), rule, _FLAT))
-    return _within(f"In {path}", form)
+    try:
+        return plan_from_json(form)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"In {path}: {error}") from error
 
 
 def plan_from_json(form: Mapping[str, Any]) -> Plan:
-    """Build a plan from the output of `Plan.to_json`, or from the parsed content of a TOML plan.
-
-    Every field is checked; an error names the part.
-    """
+    """Build a plan from the output of `Plan.to_json`, or from the parsed content of a TOML plan."""
     form = _table("plan", form, "Pass what Plan.to_json() wrote.")
     # check the schema first: other schemas may have other keys
     _check_present("the plan", "schema", form, f'Write schema = "{SCHEMA}".')
     if form["schema"] != SCHEMA:
         remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
-        raise ValueError(checks.expected("schema", form.get("schema"), repr(SCHEMA), remedy))
-    _check_keys(
-        form,
-        needs=("name", "budget", "part"),
-        owner="the plan",
-        knows=("schema", "name", *_OPTIONAL, "budget", "part"),
-        hints={"name": _TITLE, "budget": _BUDGET, "part": _PARTS},
-    )
+        raise ValueError(checks.expected("schema", form["schema"], repr(SCHEMA), remedy))
+    needed = {"name": _TITLE, "budget": _BUDGET, "part": _PARTS}
+    known = ("schema", "name", *_OPTIONAL, "budget", "part")
+    _check_keys(form, "the plan", needed, needed, known)
     budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
-    _check_keys(
-        budget,
-        needs=("delta",),
-        knows=("epsilon", "delta"),
-        owner="the [budget] table",
-        prefix="budget.",
-        hints={"delta": "Pass a delta, such as 1e-6: an epsilon needs one."},
-    )
+    needed = {"delta": "Pass a delta, such as 1e-6: an epsilon needs one."}
+    _check_keys(budget, "the [budget] table", needed, needed, ("epsilon", "delta"), "budget.")
     if not isinstance(parts, list | tuple):
         raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
     if len(parts) > _MOST_VALUES:
@@ -207,13 +191,6 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
         delta=budget["delta"],
         **optional,
     )
-
-
-def _within(where: str, form: Mapping[str, Any]) -> Plan:
-    try:
-        return plan_from_json(form)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{where}: {error}") from error
 
 
 def _part(number: int, form: Any) -> tuple[str, Mechanism]:
@@ -239,10 +216,8 @@ def _check_size(values: Mapping[str, Any]) -> None:
             rule = f"nested at most {_DEEPEST} deep and to hold at most {_MOST_VALUES} values"
             raise ValueError(checks.expected("type", values.get("type"), rule, _FLAT))
         inner = (node.values() if isinstance(node, Mapping) else node for node in level)
-        level = [value for several in inner for value in several if isinstance(value, _CONTAINERS)]
-
-
-_CONTAINERS = (Mapping, list, tuple)
+        values_in = (value for several in inner for value in several)
+        level = [value for value in values_in if isinstance(value, Mapping | list | tuple)]
 
 
 def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
@@ -259,13 +234,10 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
         run["sampling_probability"] = values.pop("sampling_probability", 1)
     if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism:
         own = fields(kind)  # type: ignore[arg-type]  # every subclass is a dataclass
-        _check_keys(
-            values,
-            needs=[one.name for one in own if one.default is MISSING],
-            owner="the part",
-            knows=["type", *(one.name for one in own), *run],
-            hints=_OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own},
-        )
+        needs = [one.name for one in own if one.default is MISSING]
+        knows = ["type", *(one.name for one in own), *run]
+        hints = _OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own}
+        _check_keys(values, "the part", needs, hints, knows)
     once: Mechanism = PoissonSampled(
         mechanism_from_json(values), sampling_probability=run["sampling_probability"]
     )
@@ -280,11 +252,10 @@ def _name(value: object) -> str:
 
 def _check_keys(
     form: Mapping[str, Any],
-    *,
-    needs: Iterable[str],
-    knows: Iterable[str],
-    hints: Mapping[str, str],
     owner: str,
+    needs: Iterable[str],
+    hints: Mapping[str, str],
+    knows: Iterable[str],
     prefix: str = "",
 ) -> None:
     known = list(dict.fromkeys(knows))

@@ -21,9 +21,9 @@ _ONE_PROCESS = "Spend in one process only."
 class SharedBudget(Generic[_B]):
     """A budget that the threads of one process share.
 
-    If two threads run ``left = left.spend(mechanism)`` on one variable, both may start from the
-    same budget, and one spend is lost. A SharedBudget replaces the budget under a lock. It cannot
-    be copied, pickled or used in a forked process: each would spend the whole budget.
+    It replaces the budget under a lock: if two threads ran ``left = left.spend(mechanism)``, one
+    spend could be lost. It cannot be copied, pickled or used in a forked process: each copy would
+    spend the whole budget.
 
     Parameters
     ----------
@@ -67,10 +67,7 @@ class SharedBudget(Generic[_B]):
     def spend(self: "SharedBudget[Odometer]", mechanism: Mechanism) -> Odometer: ...
 
     def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
-        """Spend a mechanism from the shared budget, and return the result of the budget's `spend`.
-
-        Call it before the mechanism reads the data, and run the mechanism only if it returns.
-        Another thread may spend after a call of `Budget.fits`.
+        """Spend a mechanism and return the result of the budget's `spend`.
 
         Raises
         ------
@@ -84,8 +81,7 @@ class SharedBudget(Generic[_B]):
             raise RuntimeError(checks.expected("process", os.getpid(), rule, _ONE_PROCESS))
         with self._lock:
             if shares is None:
-                after = self._budget.spend(mechanism)
-                self._budget = after
+                self._budget = after = self._budget.spend(mechanism)
             else:
                 after = self._budget.spend(mechanism, shares)
                 self._budget = after[0]
