@@ -16,29 +16,24 @@ from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 
+class _Options(Target, total=False):
+    seek: Seek
+    domain: tuple[float, float]
+    notion: Notion
+    relation: NeighboringRelation
+    certify: bool
+
+
 @overload
 def calibrate(
-    make: Callable[[int], Mechanism],
-    *,
-    integer: Literal[True],
-    seek: Seek = ...,
-    domain: tuple[float, float] = ...,
-    notion: Notion = ...,
-    relation: NeighboringRelation = ...,
-    certify: bool = ...,
-    **target: Unpack[Target],
+    make: Callable[[int], Mechanism], *, integer: Literal[True], **options: Unpack[_Options]
 ) -> int: ...
 @overload
 def calibrate(
     make: Callable[[float], Mechanism],
     *,
     integer: Literal[False] = ...,
-    seek: Seek = ...,
-    domain: tuple[float, float] = ...,
-    notion: Notion = ...,
-    relation: NeighboringRelation = ...,
-    certify: bool = ...,
-    **target: Unpack[Target],
+    **options: Unpack[_Options],
 ) -> float: ...
 @suggests_names
 def calibrate(
@@ -73,8 +68,8 @@ def calibrate(
     bayes_risk, prior
         The least error probability of an attack, if a record is present with probability `prior`.
     seek
-        ``"smallest"`` if larger parameters are more private (noise), ``"largest"`` if smaller
-        ones are (sampling probability, steps).
+        ``"smallest"`` if larger parameters are more private (noise), else ``"largest"`` (sampling
+        probability, steps).
     domain
         Search interval, 0 <= low < high, finite ends other than 0 included. If every value meets
         the target, the end is returned (1e-9 in place of 0).
@@ -83,20 +78,15 @@ def calibrate(
     notion, relation
         As in `account`.
     certify
-        Verify the result with interval arithmetic (needs python-flint), making it more private by
+        Verify the result with interval arithmetic (needs python-flint), and make it more private by
         a few units in the last place if needed.
-
-    Returns
-    -------
-    float or int
-        A parameter that was evaluated and meets the target.
 
     Raises
     ------
     Infeasible
         No value in the domain meets the target.
     NotCertified
-        ``certify=True``, and no proof exists or was found.
+        ``certify=True``, and no proof was found.
     ValueError
         The family is not monotone, or an argument is outside its domain.
 
@@ -117,15 +107,8 @@ def calibrate(
         raise TypeError(checks.expected("domain", domain, "two numbers", remedy)) from None
     if not 0 <= low < high:
         raise ValueError(checks.expected("domain", domain, "0 <= low < high", remedy))
-    target = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "advantage": advantage,
-        "true_positive_rate": true_positive_rate,
-        "false_positive_rate": false_positive_rate,
-        "bayes_risk": bayes_risk,
-        "prior": prior,
-    }
+    rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
+    target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))
     family = family_for(make, target, seek, notion, relation)
     found = family.solve(low, high, None, integer=integer, certify=certify)
     family.probe(found, low, high, integer=integer)
@@ -154,16 +137,14 @@ def noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier of a (sampled, repeated) Gaussian that meets a target.
 
+    The target, `notion`, `relation` and `certify` are those of `calibrate`; delta > 0.
+
     Parameters
     ----------
-    epsilon, delta, advantage, true_positive_rate, false_positive_rate, bayes_risk, prior
-        The target, as in `calibrate`; delta > 0.
     sampling_probability
         Poisson sampling probability q in (0, 1].
     steps
         Number of releases T >= 1, each with a new sample.
-    notion, relation, certify
-        As in `calibrate`.
 
     Examples
     --------
@@ -174,39 +155,29 @@ def noise_multiplier(
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     if delta is not None:
         checks.delta(delta)
-    target = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "advantage": advantage,
-        "true_positive_rate": true_positive_rate,
-        "false_positive_rate": false_positive_rate,
-        "bayes_risk": bayes_risk,
-        "prior": prior,
-    }
+    rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
+    target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
-    start = None
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
-        return family.solve(0, math.inf, start, integer=False, certify=certify)
-    if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
-        from privacy.calibration.starts import sampled_gaussian_start
-
-        with suppress(ArithmeticError):  # without a start the search is only slower
-            start, family.order = sampled_gaussian_start(
-                family.epsilon, family.aim(1.1e-9), q, steps
-            )
-    if start is None:
+    else:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
+        if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
+            from privacy.calibration.starts import sampled_gaussian_start
+
+            near = family.epsilon, family.aim(1.1e-9)
+            with suppress(ArithmeticError):  # without this start the search is only slower
+                start, family.order = sampled_gaussian_start(*near, q, steps)
     return family.solve(0, math.inf, start, integer=False, certify=certify)
 
 
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
-    """Return an estimate to start the search: 1 / sqrt(log(1 + mu^2 / (q^2 T))).
+    """Return an estimate to start the search, 1 / sqrt(log(1 + mu^2 / (q^2 T))), to some percent.
 
     By the central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
-    Long and Su 2020, Theorem 5). The estimate is accurate to some percent.
+    Long and Su 2020, Theorem 5).
     """
 
     def excess(log_mu: float) -> float:
@@ -235,12 +206,7 @@ def max_steps(
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
-    Parameters
-    ----------
-    noise_multiplier
-        As in `Gaussian`.
-    epsilon, delta, sampling_probability, notion, relation, certify
-        As in `noise_multiplier`.
+    The parameters are those of `Gaussian` and of `privacy.noise_multiplier`.
 
     Raises
     ------
@@ -248,14 +214,8 @@ def max_steps(
         One release already exceeds the target.
     """
     one = _sampled(noise_multiplier, sampling_probability)
-    family = Family(
-        lambda steps: repeat(one, int(steps)),
-        checks.epsilon(epsilon),
-        checks.delta(delta),
-        "largest",
-        notion,
-        relation,
-    )
+    target = checks.epsilon(epsilon), checks.delta(delta)
+    family = Family(lambda steps: repeat(one, int(steps)), *target, "largest", notion, relation)
     return int(family.solve(1, math.inf, None, integer=True, certify=certify))
 
 
@@ -272,22 +232,15 @@ def max_sampling_probability(
 ) -> float:
     """Return the largest Poisson sampling probability in (0, 1] that meets the target.
 
-    Parameters
-    ----------
-    noise_multiplier
-        As in `Gaussian`.
-    epsilon, delta, steps, notion, relation, certify
-        As in `noise_multiplier`.
+    The parameters are those of `Gaussian` and of `privacy.noise_multiplier`.
     """
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    family = Family(
-        lambda q: repeat(_sampled(noise_multiplier, q), steps),
-        checks.epsilon(epsilon),
-        checks.delta(delta),
-        "largest",
-        notion,
-        relation,
-    )
+    target = checks.epsilon(epsilon), checks.delta(delta)
+
+    def make(q: float) -> Mechanism:
+        return repeat(_sampled(noise_multiplier, q), steps)
+
+    family = Family(make, *target, "largest", notion, relation)
     return family.solve(0, 1, None, integer=False, certify=certify)
 
 
@@ -322,14 +275,12 @@ def recalibrate(
     Raises
     ------
     Infeasible
-        `done` leaves too little remaining budget.
+        `done` leaves too little budget.
     """
-    return calibrate(
-        lambda value: compose(done, rest(value)),
-        epsilon=epsilon,
-        delta=delta,
-        seek=seek,
-        domain=domain,
-        notion=notion,
-        relation=relation,
-    )
+    options: _Options = {"epsilon": epsilon, "delta": delta, "seek": seek, "domain": domain}
+    options |= {"notion": notion, "relation": relation}
+
+    def both(value: float) -> Mechanism:
+        return compose(done, rest(value))
+
+    return calibrate(both, **options)

@@ -2,27 +2,25 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from privacy import checks
 from privacy.accounting import Notion, account
-from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.curves import Answer, Curve, Hint
 from privacy.guarantees import NotCertified
 from privacy.mechanisms import Mechanism
 from privacy.numerics.rounding import ULP
 from privacy.numerics.solve import safe_root
-from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
+from privacy.relations import NeighboringRelation
 
 Seek = Literal["smallest", "largest"]
 Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
-_NOISE = 1e-3
-"""Increase of log delta above which a family is not monotone."""
-_LARGE_EPSILON = 1e-3
-"""Below, a small difference in delta may be a large one in epsilon."""
-_LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200
-"""Limits of the search in an unbounded domain."""
+_NOISE = 1e-3  # increase of log delta above which a family is not monotone
+_LARGE_EPSILON = 1e-3  # below, a small difference in delta may be a large one in epsilon
+_LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded search
 
 
 class Infeasible(ValueError):
@@ -39,31 +37,26 @@ class Infeasible(ValueError):
         self.best_epsilon = best_epsilon
 
 
+@dataclass(eq=False)
 class Family:
     """A one-parameter family of mechanisms with a target (epsilon, delta), both checked."""
 
-    def __init__(
-        self,
-        make: Make,
-        epsilon: float,
-        delta: float,
-        seek: Seek = "smallest",
-        notion: Notion = "tightest",
-        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-    ) -> None:
-        if seek not in ("smallest", "largest"):
+    make: Make
+    epsilon: float
+    delta: float
+    seek: Seek
+    notion: Notion
+    relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        if self.seek not in ("smallest", "largest"):
             remedy = "Pass 'smallest' for noise, 'largest' for a number of steps."
-            raise ValueError(checks.expected("seek", seek, "'smallest' or 'largest'", remedy))
-        if not callable(make):
+            raise ValueError(checks.expected("seek", self.seek, "'smallest' or 'largest'", remedy))
+        if not callable(self.make):
             remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
             rule = "a function from the parameter to a mechanism"
-            raise TypeError(checks.expected("make", make, rule, remedy))
-        self.make = make
-        self.epsilon = epsilon
-        self.delta = delta
-        self.notion: Notion = notion
-        self.relation = relation
-        self.grows = seek == "smallest"  # privacy grows with the parameter
+            raise TypeError(checks.expected("make", self.make, rule, remedy))
+        self.grows = self.seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
         self.sure: list[tuple[float, float]] = []  # those with a tight bound
         self.order: float | None = None
@@ -72,10 +65,7 @@ class Family:
         self._asked: dict[float, tuple[Curve, Answer]] = {}
 
     def aim(self, resolution: float) -> float:
-        """Return the target log delta for a curve of this resolution.
-
-        It has a margin, since a later query may find a slightly worse order or line.
-        """
+        """Return the target log delta, less a margin for a worse order or line of a later query."""
         log_delta = math.log(self.delta)
         return log_delta - resolution * (1 - log_delta)
 
@@ -84,18 +74,16 @@ class Family:
         return account(mechanism, notion=self.notion, relation=self.relation)
 
     def asked(self, value: float) -> tuple[Curve, Answer]:
-        found = self._asked.get(value)
-        if found is None:
+        if value not in self._asked:
             curve = self.account(value)
-            hint = NO_HINT
             if self.delta > 0:
                 order = self.order if self.hints else None
                 hint = Hint(order, self.aim(curve.resolution), self.guided)
                 answer = curve._at_epsilon(self.epsilon, hint)
             else:
                 answer = curve._at_delta(0.0)
-            found = self._asked[value] = curve, answer
-        return found
+            self._asked[value] = curve, answer
+        return self._asked[value]
 
     def excess(self, value: float) -> float:
         """Return the excess over the target, on a log scale; <= 0 if the target is met."""
@@ -145,9 +133,8 @@ class Family:
     def _rechecked(self, value: float, *, integer: bool) -> float:
         """Return the value, made more private until `Curve.epsilon` meets the target too.
 
-        `Curve.epsilon` may give a looser bound than `Curve.delta`: it rounds once more, it may
-        use another integration line, and where delta hardly depends on epsilon, a small error in
-        delta is a large one in epsilon.
+        `Curve.epsilon` rounds once more than `Curve.delta`, may use another integration line, and
+        amplifies errors where delta hardly depends on epsilon.
         """
         curve, answer = self.asked(value)
         step = max(ULP, curve.resolution, min(answer.error, 1e-6))
@@ -199,16 +186,10 @@ class Family:
             point, at_point, step = beyond, at_beyond, min(aim, 8 * min(step, 16.0))
         else:
             return point
-        (safe, at_safe), (unsafe, at_unsafe) = sorted(
-            ((point, at_point), (beyond, at_beyond)), key=lambda pair: pair[1]
-        )
+        (at_safe, safe), (at_unsafe, unsafe) = sorted(((at_point, point), (at_beyond, beyond)))
+        ends, known = (math.log(safe), math.log(unsafe)), {"at_safe": at_safe, "atol": atol}
         log_safe = safe_root(
-            lambda log_value: self.excess(math.exp(log_value)),
-            math.log(safe),
-            math.log(unsafe),
-            at_safe=at_safe,
-            at_unsafe=at_unsafe,
-            atol=atol,
+            lambda log_value: self.excess(math.exp(log_value)), *ends, at_unsafe=at_unsafe, **known
         )
         return safe if log_safe == math.log(safe) else math.exp(log_safe)
 
@@ -216,10 +197,8 @@ class Family:
         """Search exponentially from the lower end for a change of sign, then bisect."""
         point, last = max(1, math.ceil(low)), int(min(high, 2**53))
         if point > last:
-            remedy = "Widen the domain, or omit integer."
-            raise ValueError(
-                checks.expected("domain", (low, high), "around a whole number >= 1", remedy)
-            )
+            rule, remedy = "around a whole number >= 1", "Widen the domain, or omit integer."
+            raise ValueError(checks.expected("domain", (low, high), rule, remedy))
         met = self.excess(point) <= 0
         if met == self.grows:
             return point if met else None
@@ -291,25 +270,15 @@ class Family:
                 return moved
         raise NotCertified(
             f"No proof found near {value!r} for {curve.mechanism!r} with notion={found.notion!r}: "
-            f"{reason}. "
-            "Omit certify to get the float result."
+            f"{reason}. Omit certify to get the float result."
         )
 
 
+@dataclass(eq=False)
 class RateFamily(Family):
-    """A family whose attacks have at most a true positive rate at a false positive rate."""
+    """A family whose attacks have at most true positive rate `delta` at false positive `rate`."""
 
-    def __init__(
-        self,
-        make: Make,
-        true_positive_rate: float,
-        false_positive_rate: float,
-        seek: Seek = "smallest",
-        notion: Notion = "tightest",
-        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-    ) -> None:
-        super().__init__(make, math.nan, true_positive_rate, seek, notion, relation)
-        self.rate = false_positive_rate
+    rate: float
 
     @property
     def mu(self) -> float:
@@ -327,7 +296,7 @@ class RateFamily(Family):
         return self._asked[value]
 
     def aim(self, resolution: float) -> float:
-        """Return the log of the largest true positive rate, with a margin for the search."""
+        """Return the log of the largest true positive rate, lowered by a margin."""
         return math.log(self.delta) - resolution
 
     def _miss(self, value: float) -> float:

@@ -1,5 +1,6 @@
 """The targets of a calibration: (epsilon, delta), or a bound on what an attacker achieves."""
 
+import math
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Any, TypedDict
@@ -23,7 +24,7 @@ class Target(TypedDict, total=False):
     prior: float
 
 
-_KINDS = (
+KINDS = (
     ("epsilon", "delta"),
     ("advantage",),
     ("true_positive_rate", "false_positive_rate"),
@@ -40,13 +41,13 @@ def family_for(
 ) -> Family:
     """Return the family with its target, checked."""
     given: dict[str, Any] = {name: value for name, value in target.items() if value is not None}
-    for kind in _KINDS:
+    for kind in KINDS:
         missing = [name for name in kind if name not in given]
         if given and missing and given.keys() <= set(kind):
             rule = f"given with {' and '.join(given)}"
             raise TypeError(checks.expected(missing[0], None, rule, "Pass both."))
-    if tuple(given) not in {order for kind in _KINDS for order in permutations(kind)}:
-        kinds = "; ".join(" and ".join(kind) for kind in _KINDS)
+    if tuple(given) not in {order for kind in KINDS for order in permutations(kind)}:
+        kinds = "; ".join(" and ".join(kind) for kind in KINDS)
         remedy = f"Pass one of: {kinds}."
         raise TypeError(checks.expected("target", sorted(given), "one target", remedy))
     if "epsilon" in given:
@@ -57,13 +58,9 @@ def family_for(
     elif "bayes_risk" in given:
         pair = bayes_target(given["bayes_risk"], given["prior"])
     else:
-        remedy = "Pass a rate, such as 0.01."
-        rare = checks.real(
-            "false_positive_rate", given["false_positive_rate"], remedy, above=0, below=1
-        )
+        low, high = "false_positive_rate", "true_positive_rate"
+        rare = checks.real(low, given[low], "Pass a rate, such as 0.01.", above=0, below=1)
         remedy = "Pass a rate above the false positive rate."
-        rate = checks.real(
-            "true_positive_rate", given["true_positive_rate"], remedy, above=rare, below=1
-        )
-        return RateFamily(make, rate, rare, seek, notion, relation)
+        rate = checks.real(high, given[high], remedy, above=rare, below=1)
+        return RateFamily(make, math.nan, rate, seek, notion, relation, rare)
     return Family(make, *pair, seek, notion, relation)
