@@ -25,28 +25,16 @@ OPTIONS = ("sampler", "batch_size", "max_batch_size", "records", "epochs")
 
 
 def by_batches(values: Values, takes: Iterable[str], *, participations: bool = False) -> Values:
-    """Return the options with sampling probability and steps computed from the batch size.
+    """Return checked options with sampling probability and steps computed from the batch size.
 
-    Parameters
-    ----------
-    values
-        Checked options, without defaults.
-    takes
-        The options of the command. Without ``"sampler"``, nothing changes.
-    participations
-        Whether ``epochs`` also bounds the participations of a record.
-
-    Raises
-    ------
-    ValueError
-        An option that the sampler needs is missing, or one that it does not use is given.
+    Without ``"sampler"`` in `takes`, the options of the command, nothing changes. `participations`
+    is that of `Asked`.
     """
     if "sampler" not in takes:
         return values
     values = {"sampler": "poisson", **values}
     sampler: str = values["sampler"]
-    solves_steps = "steps" not in takes
-    if solves_steps and sampler in _BY_EPOCH:
+    if "steps" not in takes and sampler in _BY_EPOCH:
         remedy = "Run dpcalib epsilon with several --epochs."
         rule = f"one of {', '.join(name for name in SAMPLERS if name not in _BY_EPOCH)}"
         raise ValueError(checks.expected("sampler", sampler, rule, remedy))
@@ -57,7 +45,7 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
     if sampler == "poisson" and len(values.keys() & {"batch_size", "records"}) == 1:
         missing += [name for name in ("batch_size", "records") if name not in values]
     if missing:
-        told = " and ".join(_flag(name) for name in missing)
+        told = flags(missing, " and ")
         raise ValueError(f"Missing {told}. The sampler {sampler} needs it.")
     size, records = values.get("batch_size"), values.get("records")
     if size is not None and records is not None:
@@ -75,8 +63,7 @@ def _sized(values: Values, size: int, records: int) -> Values:
     """Return the options with those that follow from the sizes."""
     sampler = values["sampler"]
     if sampler in _BY_EPOCH:
-        steps = math.ceil(records / size) * values.get("epochs", 1)
-        return values | {"steps": steps}
+        return values | {"steps": math.ceil(records / size) * values.get("epochs", 1)}
     values = {"sampling_probability": size / records, **values}
     if "epochs" in values:
         least = -(-values["epochs"] * records // size)
@@ -100,14 +87,15 @@ def _refuse_unused(values: Values, sampler: str, *, participations: bool) -> Non
         unused.add("steps")
     given = [name for name in sorted(unused) if name in values]
     if given:
-        told = " and ".join(_flag(name) for name in given)
+        told = flags(given, " and ")
         raise ValueError(
             f"The sampler {sampler}, with the other options, does not use {told}. Remove {told}."
         )
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def flags(names: Iterable[str], joint: str = ", ") -> str:
+    """Return options as long command-line flags, joined."""
+    return joint.join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def steps_are_known(values: Values) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import privacy as dp
-from privacy.answers.options import Asked, Values
+from privacy.answers.options import Asked
 from privacy.answers.records import Record, record
 from privacy.answers.units import sigma_of
 from privacy.relations import NeighboringRelation
@@ -30,7 +30,11 @@ def convert(options: Mapping[str, Any]) -> Record:
     given = next(name for name in SOURCES if name in values)
     release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
     if given == "epsilon":
-        release["rho"] = dp.rho_from_epsilon(*_loss(values), conversion=values["conversion"])
+        if "delta" not in values:
+            remedy = "Pass the delta at which epsilon holds, such as 1e-5."
+            raise ValueError(f"Missing --delta. {remedy}")
+        pair = values["epsilon"], values["delta"]
+        release["rho"] = dp.rho_from_epsilon(*pair, conversion=values["conversion"])
     # Under REPLACE_ONE, the sensitivity of a clipped sum is 2 * clip_norm: the noise doubles.
     moves = 2 if values["relation"] is NeighboringRelation.REPLACE_ONE else 1
     match release:
@@ -44,30 +48,13 @@ def convert(options: Mapping[str, Any]) -> Record:
             release["rho"] = dp.rho_from_noise_multiplier(noise / moves)
             release["mu"] = dp.mu_from_noise_multiplier(noise / moves)
     if given != "epsilon" and "delta" in values:
-        rho, delta = release["rho"], values["delta"]
-        release["epsilon"] = (
-            dp.epsilon_from_rho(rho, delta, conversion=values["conversion"])
-            if math.isfinite(rho)
-            else math.inf
-        )
-    return record(
-        "convert",
-        {
-            "given": given,
-            "epsilon": release.get("epsilon"),
-            "delta": release.get("delta"),
-            "rho": release["rho"],
-            "mu": release["mu"],
-            "noise_multiplier": release["noise_multiplier"],
-            "sigma": sigma_of(release),
-            "clip_norm": release["clip_norm"],
-            "relation": str(release["relation"]),
-            "conversion": release["conversion"] if "delta" in values else None,
-        },
-    )
-
-
-def _loss(values: Values) -> tuple[float, float]:
-    if "delta" not in values:
-        raise ValueError("Missing --delta. Pass the delta at which epsilon holds, such as 1e-5.")
-    return values["epsilon"], values["delta"]
+        release["epsilon"] = math.inf
+        if math.isfinite(rho := release["rho"]):
+            how = {"conversion": values["conversion"]}
+            release["epsilon"] = dp.epsilon_from_rho(rho, values["delta"], **how)
+    names = ("epsilon", "delta", "rho", "mu", "noise_multiplier")
+    found = {"given": given, **{name: release.get(name) for name in names}}
+    found |= {"sigma": sigma_of(release), "clip_norm": release["clip_norm"]}
+    found["relation"] = str(release["relation"])
+    found["conversion"] = release["conversion"] if "delta" in values else None
+    return record("convert", found)

@@ -5,50 +5,34 @@ from typing import Any
 
 import privacy as dp
 from privacy import checks
-from privacy.answers.batches import run_of
-from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.batches import flags, run_of
+from privacy.answers.options import Asked, Values, named
 from privacy.answers.records import Record, record
 from privacy.answers.runs import NOISE
+from privacy.answers.units import sigma_from_noise_multiplier
 
 Track = Callable[[Sequence[float]], Iterable[float]]
 """Yields the given values, and may show how many are done."""
 
-_SHARED = ("clip_norm", "relation")
-KINDS: dict[str, tuple[Asked, str, str]] = {
-    "epsilon_against_steps": (
-        Asked(NOISE, ("delta",), ("sampling_probability", "steps", *_SHARED)),
-        "steps",
-        "epsilon",
-    ),
-    "delta_against_epsilon": (
-        Asked(NOISE, (), ("epsilon", "sampling_probability", "steps", *_SHARED)),
-        "epsilon",
-        "delta",
-    ),
-    "sigma_against_epsilon": (
-        Asked((), ("delta",), ("epsilon", "sampling_probability", "steps", *_SHARED)),
-        "epsilon",
-        "sigma",
-    ),
-    "sigma_against_sampling_probability": (
-        Asked((), ("epsilon", "delta"), ("sampling_probability", "steps", *_SHARED)),
-        "sampling_probability",
-        "sigma",
-    ),
-    "tradeoff": (
-        Asked(NOISE, (), ("sampling_probability", "steps", *_SHARED)),
-        "false_positive_rate",
-        "false_negative_rate",
-    ),
+_RUN = ("sampling_probability", "steps", "clip_norm", "relation")
+KINDS = {
+    "epsilon_against_steps": Asked(NOISE, ("delta",), _RUN),
+    "delta_against_epsilon": Asked(NOISE, (), ("epsilon", *_RUN)),
+    "sigma_against_epsilon": Asked((), ("delta",), ("epsilon", *_RUN)),
+    "sigma_against_sampling_probability": Asked((), ("epsilon", "delta"), _RUN),
+    "tradeoff": Asked(NOISE, (), _RUN),
 }
-"""Each kind with its options and its axes."""
-NAMES = tuple(dict.fromkeys(name for asked, *_ in KINDS.values() for name in asked.names))
+"""The options of each kind, which names its axes."""
+NAMES = tuple(dict.fromkeys(name for asked in KINDS.values() for name in asked.names))
 _ENDS = {"steps": 1000, "epsilon": 10.0, "sampling_probability": 1.0}
 _LEAST_DELTA = 1e-10
 
 
 def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     """Compute one quantity against another.
+
+    The result has the ``values`` of the horizontal axis, and ``series`` with a list of bounds for
+    each accounting method.
 
     Parameters
     ----------
@@ -61,16 +45,8 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     track
         Wraps the values of the horizontal axis, for example to show progress.
 
-    Returns
-    -------
-    dict
-        The record that the command prints with ``--json``: the ``values`` of the horizontal axis,
-        and ``series`` with one list of bounds per accounting method.
-
     Raises
     ------
-    ValueError, TypeError
-        An option is missing, unknown, given twice or outside its domain.
     UnsupportedMechanism
         An accounting method has no proven bound.
     """
@@ -80,7 +56,10 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     if kind not in KINDS:
         remedy = "Pass the curve to compute."
         raise ValueError(checks.expected("kind", kind, f"one of {', '.join(KINDS)}", remedy))
-    asked, across, up = KINDS[kind]
+    asked = KINDS[kind]
+    up, _, across = kind.partition("_against_")
+    if kind == "tradeoff":
+        up, across = "false_negative_rate", "false_positive_rate"
     if unused := [n for n, v in given.items() if v is not None and n not in asked.names]:
         raise ValueError(f"Remove {flags(unused)}: it has no effect on this curve.")
     count = checks.count("points", 30 if points is None else points, "Pass at least 2 points.")
@@ -93,26 +72,14 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
         check_notion(notion)
     given_end = given.get(across) is not None
     at = _values(kind, across, values, given_end=given_end, count=count)
-    ask = _ASK[kind]
     series: dict[str, list[float]] = {notion: [] for notion in notions}
     for value in track(at):
         for notion, found in series.items():
-            found.append(ask(values | {"notion": notion}, value))
-    return record(
-        "curve",
-        {
-            "kind": kind,
-            "across": across,
-            "up": up,
-            "values": at,
-            "series": series,
-            "given": {
-                name: str(value) if name == "relation" else value
-                for name, value in values.items()
-                if name != across
-            },
-        },
-    )
+            found.append(_ask(kind, values | {"notion": notion}, across, value))
+    given = {name: value for name, value in values.items() if name != across}
+    given["relation"] = str(given["relation"])
+    axes = {"kind": kind, "across": across, "up": up}
+    return record("curve", {**axes, "values": at, "series": series, "given": given})
 
 
 def _values(kind: str, across: str, values: Values, *, given_end: bool, count: int) -> list[float]:
@@ -140,31 +107,24 @@ def _account(values: Values) -> dp.Curve:
 
 
 def _sigma(values: Values) -> float:
-    from privacy.answers.units import sigma_from_noise_multiplier
-
-    noise = dp.noise_multiplier(
-        **{name: values[name] for name in ("epsilon", "delta", "sampling_probability", "steps")},
-        notion=values["notion"],
-        relation=values["relation"],
-    )
+    names = ("epsilon", "delta", "sampling_probability", "steps", "notion", "relation")
+    noise = dp.noise_multiplier(**{name: values[name] for name in names})
     return sigma_from_noise_multiplier(noise, values["clip_norm"])
 
 
-_ASK: dict[str, Callable[[Values, float], float]] = {
-    "epsilon_against_steps": lambda values, x: _account(values | {"steps": x}).epsilon(
-        values["delta"]
-    ),
-    "delta_against_epsilon": lambda values, x: _account(values).delta(x),
-    "sigma_against_epsilon": lambda values, x: _sigma(values | {"epsilon": x}),
-    "sigma_against_sampling_probability": lambda values, x: _sigma(
-        values | {"sampling_probability": x}
-    ),
-    "tradeoff": lambda values, x: _account(values).tradeoff(x),
-}
+def _ask(kind: str, values: Values, across: str, x: float) -> float:
+    if kind.startswith("sigma"):
+        return _sigma(values | {across: x})
+    if kind == "epsilon_against_steps":
+        return _account(values | {"steps": x}).epsilon(values["delta"])
+    return _account(values).tradeoff(x) if kind == "tradeoff" else _account(values).delta(x)
 
 
 def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -> Record:
     """Compute epsilon of the first k parts of a plan, for every k.
+
+    The result is as in `curve`. For one plan, ``parts`` has the name of each part; several have one
+    series each, with None after the last part.
 
     Parameters
     ----------
@@ -173,16 +133,8 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     track
         As in `curve`.
 
-    Returns
-    -------
-    dict
-        As in `curve`. For one plan, ``parts`` has the name of each part. For several, each has its
-        own series, with None after its last part.
-
     Raises
     ------
-    ValueError, TypeError
-        A mapping is not a valid plan.
     UnsupportedMechanism
         The plan's accounting method does not support it.
     """
@@ -209,14 +161,8 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
         series[f"{number}: {_described(plan, shared)}" if several else plan.notion] = found
         if plan.epsilon is not None:
             series[f"{number}: budget" if several else "budget"] = [plan.epsilon] * longest
-    answer = {
-        "kind": "plan",
-        "across": "parts",
-        "up": "epsilon",
-        "values": numbers,
-        "series": series,
-        "given": shared,
-    }
+    answer: Record = {"kind": "plan", "across": "parts", "up": "epsilon", "values": numbers}
+    answer |= {"series": series, "given": shared}
     if len(read) == 1:
         answer["parts"] = [name for name, _ in read[0].parts]
     return record("curve", answer)

@@ -1,7 +1,6 @@
 """The options of `privacy.answers`: names, domains and defaults.
 
-Names are those of the public functions' parameters. Errors spell a missing or conflicting option
-as a command-line flag.
+Names are those of the public functions' parameters; errors name an option as a command-line flag.
 """
 
 import math
@@ -12,8 +11,9 @@ from numbers import Real
 from typing import Any
 
 from privacy import checks
-from privacy.answers.batches import SAMPLERS, WITHOUT_STEPS, by_batches, steps_are_known
+from privacy.answers.batches import SAMPLERS, WITHOUT_STEPS, by_batches, flags, steps_are_known
 from privacy.answers.units import noise_multiplier_from_sigma
+from privacy.calibration.targets import KINDS
 from privacy.relations import NeighboringRelation
 
 Values = dict[str, Any]
@@ -28,22 +28,14 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of one function.
-
-    Attributes
-    ----------
-    one_of
-        Options of which exactly one must be given.
-    needs, takes
-        Options that must, or can, be given. `settled` fills in defaults.
-    participations
-        Whether ``epochs`` also bounds the participations of a record.
-    """
+    """The options of one function."""
 
     one_of: tuple[str, ...] = ()
+    """Options of which exactly one must be given."""
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     participations: bool = False
+    """Whether ``epochs`` also bounds the participations of a record."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,8 +62,7 @@ class Asked:
 def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
     """Return the values with underscores for hyphens in their names; refuse unknown names."""
     spelled = {name.replace("-", "_"): value for name, value in values.items()}
-    unknown = [name for name in spelled if name not in names]
-    if unknown:
+    if unknown := [name for name in spelled if name not in names]:
         raise ValueError(f"Unknown option {', '.join(unknown)}. Use one of {', '.join(names)}.")
     return spelled
 
@@ -129,6 +120,10 @@ def _positive(name: str, remedy: str) -> Callable[[Any], float]:
     return lambda value: checks.real(name, value, remedy, above=0)
 
 
+def _count(name: str, remedy: str) -> Callable[[Any], int]:
+    return lambda value: checks.count(name, value, remedy)
+
+
 def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         known = list(names())
@@ -159,10 +154,13 @@ def _notion(value: Any) -> str:
 
 def _certify(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(
-            checks.expected("certify", value, "true or false", "Omit it for the default.")
-        )
+        remedy = "Omit it for the default."
+        raise TypeError(checks.expected("certify", value, "true or false", remedy))
     return value
+
+
+RISKS = tuple(name for kind in KINDS[1:] for name in kind)
+"""The options of a target for attacks."""
 
 
 def _rate(name: str) -> Callable[[Any], float]:
@@ -182,28 +180,16 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "sampling_probability": _sampling_probability,
     "steps": _steps,
     "sampler": _choice("sampler", lambda: SAMPLERS, "Pass what your loader does."),
-    "batch_size": lambda value: checks.count(
-        "batch_size", value, "Pass the (expected) number of records in a batch."
-    ),
-    "max_batch_size": lambda value: checks.count(
-        "max_batch_size", value, "Pass the largest number of records in a batch."
-    ),
-    "records": lambda value: checks.count(
-        "records", value, "Pass the number of records of the data set."
-    ),
-    "epochs": lambda value: checks.count(
-        "epochs", value, "Pass the number of passes over the data set."
-    ),
+    "batch_size": _count("batch_size", "Pass the (expected) number of records in a batch."),
+    "max_batch_size": _count("max_batch_size", "Pass the largest number of records in a batch."),
+    "records": _count("records", "Pass the number of records of the data set."),
+    "epochs": _count("epochs", "Pass the number of passes over the data set."),
     "clip_norm": _positive("clip_norm", "Pass the L2 norm bound of one record's contribution."),
     "relation": _relation,
     "notion": _notion,
     "conversion": _choice("conversion", lambda: CONVERSIONS, "Omit it for the optimal conversion."),
     "certify": _certify,
-    "advantage": _rate("advantage"),
-    "true_positive_rate": _rate("true_positive_rate"),
-    "false_positive_rate": _rate("false_positive_rate"),
-    "bayes_risk": _rate("bayes_risk"),
-    "prior": _rate("prior"),
+    **{name: _rate(name) for name in RISKS},
 }
 
 DEFAULTS: Values = {
@@ -236,11 +222,6 @@ def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...
     if len(chosen) > 1:
         found = flags(chosen, " and ")
         raise ValueError(f"Expected exactly one of {flags(one_of)}. Remove all but one of {found}.")
-
-
-def flags(names: Iterable[str], joint: str = ", ") -> str:
-    """Return options as long command-line flags, joined."""
-    return joint.join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def _refuse_swapped(values: Values) -> None:

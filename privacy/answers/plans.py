@@ -46,8 +46,7 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
             "name": plan.name,
             "epsilon": tightest.epsilon,
             "delta": plan.delta,
-            "relation": str(plan.relation),
-            "unit": plan.unit,
+            **_whose(plan),
             "notion": tightest.notion,
             "order": tightest.order,
             "rho": _rho(plan.mechanism, plan),
@@ -80,16 +79,8 @@ def check_plan(
     plan = _checked(plan)
     if ledger is not None:
         checked = ledger.check(plan, budget=budget)
-        return record(
-            "check",
-            {
-                "name": plan.name,
-                "fits": all(row["fits"] for row in checked),
-                "relation": str(plan.relation),
-                "unit": plan.unit,
-                "budgets": checked,
-            },
-        )
+        verdict = {"name": plan.name, "fits": all(row["fits"] for row in checked)}
+        return record("check", {**verdict, **_whose(plan), "budgets": checked})
     if plan.epsilon is None:
         remedy = "Add the epsilon of the budget under [budget], such as epsilon = 1.0."
         raise ValueError(checks.expected("budget.epsilon", None, "given", remedy))
@@ -106,12 +97,15 @@ def check_plan(
             "epsilon": found.epsilon,
             "target_epsilon": plan.epsilon,
             "delta": plan.delta,
-            "relation": str(plan.relation),
-            "unit": plan.unit,
+            **_whose(plan),
             "notion": found.notion,
             "order": found.order,
         },
     )
+
+
+def _whose(plan: dp.Plan) -> Record:
+    return {"relation": str(plan.relation), "unit": plan.unit}
 
 
 def _checked(plan: Mapping[str, Any] | dp.Plan) -> dp.Plan:

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import privacy as dp
-from privacy.answers.batches import run_of
-from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.batches import flags, run_of
+from privacy.answers.options import RISKS, Asked, Values, named
 from privacy.answers.records import Record, record
 from privacy.answers.units import sigma_of
-
-KINDS = (("advantage",), ("true_positive_rate", "false_positive_rate"), ("bayes_risk", "prior"))
-RISKS = tuple(name for kind in KINDS for name in kind)
+from privacy.calibration.targets import KINDS
+from privacy.mechanisms import Mechanism
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,13 @@ class Targeted(Asked):
             return super().settled(options)
         kind = next((kind for kind in KINDS if given == set(kind)), None)
         if kind is None:
-            kinds = "; ".join(flags(kind) for kind in (self.needs, *KINDS))
+            kinds = "; ".join(map(flags, KINDS))
             raise ValueError(f"Expected one target. Pass the options of one of: {kinds}.")
         return Asked(needs=kind, takes=self.takes).settled(options)
 
 
 def risks_of(curve: dp.Curve, values: Values) -> Record:
-    """Return what an attacker achieves at most, at the rates or the prior of a target."""
+    """Return a bound on attacks, at the rate or the prior of a target."""
     if "prior" in values:
         return {"prior": values["prior"], "bayes_risk": curve.bayes_risk(values["prior"])}
     if "false_positive_rate" in values:
@@ -49,15 +48,15 @@ def risks_of(curve: dp.Curve, values: Values) -> Record:
 def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise that meets a target for attacks."""
     target = {name: values[name] for name in RISKS if name in values}
-    noise = dp.calibrate(
-        lambda noise: run_of(values | {"noise_multiplier": noise}),
-        **target,
-        notion=values["notion"],
-        relation=values["relation"],
-        certify=values.get("certify", False),
-    )
+    how = {name: values[name] for name in ("notion", "relation")}
+    certify = values.get("certify", False)
+
+    def make(noise: float) -> Mechanism:
+        return run_of(values | {"noise_multiplier": noise})
+
+    noise = dp.calibrate(make, **target, **how, certify=certify)
     found = values | {"noise_multiplier": noise}
-    curve = dp.account(run_of(found), notion=values["notion"], relation=values["relation"])
+    curve = dp.account(run_of(found), **how)
     return record(
         name,
         {
@@ -70,7 +69,7 @@ def calibrated(name: str, values: Values) -> Record:
             "steps": values["steps"],
             "relation": str(values["relation"]),
             "notion": values["notion"],
-            "certified": values.get("certify", False),
+            "certified": certify,
         },
     )
 

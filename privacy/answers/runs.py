@@ -22,11 +22,7 @@ REST = ("clip_norm", "relation", "notion", "certify")
 SIGMA = Targeted(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
 EPSILON = Asked(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
 DELTA = Asked(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
-STEPS = Asked(
-    one_of=NOISE,
-    needs=("epsilon", "delta"),
-    takes=("sampling_probability", *OPTIONS[:-1], *REST),
-)
+STEPS = Asked(NOISE, ("epsilon", "delta"), ("sampling_probability", *OPTIONS[:-1], *REST))
 SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("steps", *REST))
 
 
@@ -47,9 +43,9 @@ def sigma(options: Mapping[str, Any]) -> Record:
     Infeasible
         No value meets the target, or no finite epsilon holds.
     NotCertified
-        ``certify`` is True and no proof exists or is found.
+        ``certify`` is True and no proof is found.
     UnsupportedMechanism
-        No proven bound exists for that accounting method and relation.
+        No bound is proven for that accounting method and relation.
     """
     values = SIGMA.settled(options)
     return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)
@@ -61,8 +57,8 @@ def epsilon(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        ``noise_multiplier`` (no unit) or ``sigma`` (in the unit of ``clip_norm``); ``delta``. Other
-        options, and exceptions, as in `privacy.answers.sigma`.
+        ``delta``; ``noise_multiplier`` or ``sigma`` (in the unit of ``clip_norm``). Other options,
+        and exceptions, as in `privacy.answers.sigma`.
     """
     values = EPSILON.settled(options)
     return proven(values, lambda certify: spent("epsilon", values, certify=certify))
@@ -91,21 +87,16 @@ def steps(options: Mapping[str, Any]) -> Record:
     values = STEPS.settled(options)
 
     def solved(*, certify: bool) -> Record:
+        target = _of(values, *_TARGET) | {"certify": certify}
         if values["sampler"] == "poisson":
-            most = dp.max_steps(
-                **_target(values),
-                noise_multiplier=values["noise_multiplier"],
-                sampling_probability=values["sampling_probability"],
-                certify=certify,
-            )
+            most = dp.max_steps(**target, **_of(values, "noise_multiplier", "sampling_probability"))
         else:
             most = dp.calibrate(
-                lambda steps: run_of(values | {"steps": steps}),
-                **_target(values),
+                lambda k: run_of(values | {"steps": k}),
                 seek="largest",
                 domain=(1, math.inf),
                 integer=True,
-                certify=certify,
+                **target,
             )
         return spent("steps", values | {"steps": most}, certify=certify)
 
@@ -123,12 +114,8 @@ def sampling_probability(options: Mapping[str, Any]) -> Record:
     values = SAMPLING_PROBABILITY.settled(options)
 
     def solved(*, certify: bool) -> Record:
-        most = dp.max_sampling_probability(
-            **_target(values),
-            noise_multiplier=values["noise_multiplier"],
-            steps=values["steps"],
-            certify=certify,
-        )
+        options = _of(values, *_TARGET, "noise_multiplier", "steps")
+        most = dp.max_sampling_probability(**options, certify=certify)
         found = values | {"sampling_probability": most}
         return spent("sampling-probability", found, certify=certify)
 
@@ -139,26 +126,21 @@ def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise that meets the target epsilon and delta."""
 
     def solved(*, certify: bool) -> Record:
+        target = _of(values, *_TARGET) | {"certify": certify}
         if values["sampler"] == "poisson":
-            noise = dp.noise_multiplier(
-                **_target(values),
-                sampling_probability=values["sampling_probability"],
-                steps=values["steps"],
-                certify=certify,
-            )
+            noise = dp.noise_multiplier(**target, **_of(values, "sampling_probability", "steps"))
         else:
-            noise = dp.calibrate(
-                lambda noise: run_of(values | {"noise_multiplier": noise}),
-                **_target(values),
-                certify=certify,
-            )
+            noise = dp.calibrate(lambda x: run_of(values | {"noise_multiplier": x}), **target)
         return spent(name, values | {"noise_multiplier": noise}, certify=certify)
 
     return proven(values, solved)
 
 
-def _target(values: Values) -> dict[str, Any]:
-    return {name: values[name] for name in ("epsilon", "delta", "relation", "notion")}
+_TARGET = ("epsilon", "delta", "relation", "notion")
+
+
+def _of(values: Values, *names: str) -> dict[str, Any]:
+    return {name: values[name] for name in names}
 
 
 def proven(values: Values, solve: Callable[..., Record]) -> Record:
@@ -235,18 +217,14 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
 
 
 def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the certificate of an answer, after proving it.
+    """Prove an answer and return its certificate, a JSON object for `privacy.answers.verify`.
+
+    It has the claim, the theorem and the proven bound on delta.
 
     Parameters
     ----------
     answer
         What `privacy.answers.sigma`, or another function that accounts for one run, returned.
-
-    Returns
-    -------
-    dict
-        A JSON object with the claim, the theorem and the proven bound on delta, for
-        `privacy.answers.verify`.
 
     Raises
     ------
@@ -259,17 +237,12 @@ def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify(certificate: Mapping[str, Any]) -> Record:
-    """Prove the claim of a certificate again, from the certificate alone.
+    """Prove the claim of a certificate again, from the certificate alone, and return it.
 
     Parameters
     ----------
     certificate
         The JSON object that ``--certificate`` writes.
-
-    Returns
-    -------
-    dict
-        The claim; its ``certified`` is True.
 
     Raises
     ------

@@ -6,17 +6,16 @@ from typing import Any
 
 
 def noise_multiplier_from_sigma(sigma: float, clip_norm: float) -> float:
-    """Return sigma / clip_norm, rounded down so that it never overstates the noise."""
+    """Return sigma / clip_norm, rounded down."""
     ratio = sigma / clip_norm
     return math.nextafter(ratio, 0) if _exceeds(ratio, clip_norm, sigma) else ratio
 
 
 def sigma_from_noise_multiplier(noise_multiplier: float, clip_norm: float) -> float:
-    """Return noise_multiplier * clip_norm, rounded up so that sigma is never too small."""
+    """Return noise_multiplier * clip_norm, rounded up."""
     sigma = noise_multiplier * clip_norm
-    return (
-        math.nextafter(sigma, math.inf) if _exceeds(noise_multiplier, clip_norm, sigma) else sigma
-    )
+    above = _exceeds(noise_multiplier, clip_norm, sigma)
+    return math.nextafter(sigma, math.inf) if above else sigma
 
 
 def sigma_of(values: Mapping[str, Any]) -> float:
