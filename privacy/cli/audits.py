@@ -16,39 +16,21 @@ from privacy.answers.records import record
 from privacy.audit._calls import REMEDY, NotFinished, called
 from privacy.audit.findings import Finding
 from privacy.cli import output
-from privacy.cli.help import Command
+from privacy.cli.help import FILE, READ, Command
 from privacy.cli.questions import INFEASIBLE, JSON, USAGE, refusals
 
-_PATH = click.Path(dir_okay=False, path_type=Path)
+_CLAIM = "TOML plan that states the privacy claim."
+_PAIR = "Two neighboring data sets.  [default: pair, in the function's module]"
+_LEVEL = "Significance level: the largest false positive rate."
+_PLOT = "Plot the observed and claimed trade-off curves to a file."
 _OPTIONS = (
     click.Argument(["function"], metavar="MODULE:FUNCTION"),
-    click.Option(
-        ["--claim"],
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        required=True,
-        help="TOML plan that states the privacy claim.",
-    ),
-    click.Option(
-        ["--pair"],
-        metavar="MODULE:NAME",
-        help="Two neighboring data sets.  [default: pair, in the function's module]",
-    ),
-    click.Option(
-        ["--runs"], type=int, default=20_000, show_default=True, help="Runs per data set."
-    ),
-    click.Option(
-        ["--significance"],
-        type=float,
-        default=1e-6,
-        show_default=True,
-        help="Significance level: the largest false positive rate.",
-    ),
-    click.Option(
-        ["--seed"], type=click.IntRange(min=0), default=0, help="Random seed.  [default: 0]"
-    ),
-    click.Option(
-        ["--plot"], type=_PATH, help="Plot the observed and claimed trade-off curves to a file."
-    ),
+    click.Option(["--claim"], type=READ, required=True, help=_CLAIM),
+    click.Option(["--pair"], metavar="MODULE:NAME", help=_PAIR),
+    click.Option(["--runs"], default=20_000, show_default=True, help="Runs per data set."),
+    click.Option(["--significance"], default=1e-6, show_default=True, help=_LEVEL),
+    click.Option(["--seed"], type=click.IntRange(min=0), default=0, help="Seed.  [default: 0]"),
+    click.Option(["--plot"], type=FILE, help=_PLOT),
     JSON,
 )
 
@@ -113,14 +95,8 @@ def _named(text: str) -> Any:
         missing = isinstance(cause, ModuleNotFoundError) and cause.name
         if missing not in (module, module.partition(".")[0]):
             raise
-        raise ValueError(
-            checks.expected(
-                "module",
-                module,
-                "importable",
-                "Run in the module's folder and pass its name without .py.",
-            )
-        ) from cause
+        remedy = "Run in the module's folder and pass its name without .py."
+        raise ValueError(checks.expected("module", module, "importable", remedy)) from cause
     try:
         return getattr(found, name)
     except AttributeError as error:
@@ -171,4 +147,4 @@ def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
         raise ValueError(checks.expected("plot", str(path), rule, remedy)) from error
 
 
-audit = Command("audit", params=list(_OPTIONS), callback=_audit, help=_audit.__doc__)
+audit = Command("audit", params=[*_OPTIONS], callback=_audit, help=_audit.__doc__)

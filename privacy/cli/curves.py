@@ -11,10 +11,10 @@ import click
 
 import privacy as dp
 from privacy.answers import curves as answers
-from privacy.answers.options import flags
+from privacy.answers.batches import flags
 from privacy.answers.records import Record
 from privacy.cli import options, output
-from privacy.cli.help import Command
+from privacy.cli.help import FILE, READ, Command
 from privacy.cli.questions import JSON, refusals
 
 _AGAINST = {
@@ -23,6 +23,8 @@ _AGAINST = {
     "sigma_against": ("epsilon", "sampling-probability"),
 }
 _LARGE, _WIDE = 15, 64
+_PLAN = "Epsilon after each part of a plan (TOML); may be repeated."
+_PLOT = "Write a picture (.png, .svg or .pdf) instead of the table."
 
 
 def _track(values: Sequence[float]) -> Iterable[float]:
@@ -93,14 +95,10 @@ def _save(found: Record, path: Path) -> None:
 
 
 def _show(found: Record) -> None:
-    down = found["up"] == "false_negative_rate"
-    shown = partial(output.shown, found["up"], up=not down)
+    shown = partial(output.shown, found["up"], up=found["up"] != "false_negative_rate")
     rows = [
-        (
-            f"{value:.6g}",
-            *("" if each[k] is None else shown(each[k]) for each in found["series"].values()),
-        )
-        for k, value in enumerate(found["values"])
+        (f"{value:.6g}", *("" if y is None else shown(y) for y in row))
+        for value, *row in zip(found["values"], *found["series"].values(), strict=True)
     ]
     if sys.stdout.isatty():
         click.echo(text_plot(found))
@@ -145,20 +143,11 @@ curve = Command(
     params=[
         *(_choice(name, values) for name, values in _AGAINST.items()),
         click.Option(["--tradeoff"], is_flag=True, help="False negative against positive rate."),
-        click.Option(
-            ["--plan", "files"],
-            multiple=True,
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Epsilon after each part of a plan (TOML); may be repeated.",
-        ),
+        click.Option(["--plan", "files"], multiple=True, type=READ, help=_PLAN),
         *(options.OPTIONS[name] for name in answers.NAMES),
         click.Option(["--notion"], multiple=True, help="Accounting method; may be repeated."),
         click.Option(["--points"], type=int, help="Number of points.  [default: 30]"),
-        click.Option(
-            ["--plot"],
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="Write a picture (.png, .svg or .pdf) instead of the table.",
-        ),
+        click.Option(["--plot"], type=FILE, help=_PLOT),
         click.Option(["--csv", "as_csv"], is_flag=True, help="Print comma-separated values."),
         JSON,
     ],

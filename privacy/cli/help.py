@@ -1,11 +1,14 @@
-"""Usage lines, and hints for option and command names of other tools."""
+"""Usage lines, file arguments, and hints for option and command names of other tools."""
 
 import textwrap
+from pathlib import Path
 
 import click
 
 from privacy.names import BATCHES, ELSEWHERE
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 GLUE = "\0"
 """Non-breaking space in a usage line."""
 

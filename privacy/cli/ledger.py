@@ -13,11 +13,10 @@ import click
 import privacy as dp
 from privacy.answers.records import record
 from privacy.cli import options, output
-from privacy.cli.help import Command
+from privacy.cli.help import FILE, READ, Command
 from privacy.cli.questions import JSON, refusals
 from privacy.numerics.display import rounded
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _LEDGER = click.Argument(["url"], metavar="LEDGER")
 _KEY = click.Argument(["key"])
@@ -25,7 +24,7 @@ _BUDGET = click.Option(["--budget"], help="Name of the budget.  [default: the on
 _SPENDER = click.Option(["--spender"], help="Who spends.  [default: the login name]")
 _SPENT = [
     click.Option(["--label"], help="What it is for.  [default: the name of the plan]"),
-    click.Option(["--plan"], type=_FILE, help="Spend all parts of a plan (TOML)."),
+    click.Option(["--plan"], type=READ, help="Spend all parts of a plan (TOML)."),
     click.Option(
         ["--mechanism"], help='Mechanism in JSON, such as {"type": "PureDP", "epsilon": 0.1}.'
     ),
@@ -56,18 +55,14 @@ def _init(
     dataset: str,
     parent: str | None,
     odometer: bool,
-    unit: str | None,
-    relation: str | None,
-    notion: str | None,
     spender: str | None,
-    **amounts: float | None,
+    **given: Any,
 ) -> None:
     """Create a ledger if there is none, and open a budget in it.
 
     LEDGER is a file, or a URL such as postgresql://user@host/database.
     """
-    given = {**amounts, "unit": unit, "relation": relation, "notion": notion}
-    values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    values = {key: value for key, value in given.items() if value is not None}
     with ledger_refusals():
         budget = dp.Odometer(**values) if odometer else dp.Budget(**values)
         try:
@@ -79,8 +74,9 @@ def _init(
 
 
 def _mechanism(
-    plan: Path | None, mechanism: str | None, noise_multiplier: float | None, q: Any, steps: Any
+    *, plan: Path | None, mechanism: str | None, noise_multiplier: float | None, **run: Any
 ) -> dp.Mechanism | dp.Plan:
+    q, steps = run["sampling_probability"], run["steps"]
     ways = "--plan, --mechanism, --noise-multiplier"
     if sum(value is not None for value in (plan, mechanism, noise_multiplier)) != 1:
         raise ValueError(f"Expected one mechanism to spend. Pass one of {ways}.")
@@ -93,26 +89,11 @@ def _mechanism(
     return dp.load_plan(plan) if plan else dp.mechanism_from_json(json.loads(mechanism or ""))
 
 
-def _charge(
-    kind: str,
-    *,
-    url: str,
-    label: str | None,
-    budget: str | None,
-    spender: str | None,
-    key: str | None,
-    as_json: bool,
-    plan: Path | None,
-    mechanism: str | None,
-    noise_multiplier: float | None,
-    sampling_probability: float | None,
-    steps: float | None,
-) -> None:
+def _charge(kind: str, *, url: str, spender: str | None, as_json: bool, **given: Any) -> None:
+    about = {name: given.pop(name) for name in ("label", "budget", "key")}
     with ledger_refusals():
-        noise = (noise_multiplier, sampling_probability, steps)
-        asked = _mechanism(plan, mechanism, *noise)
-        ledger = dp.Ledger(url, spender=spender)
-        entry = getattr(ledger, kind)(asked, label=label, budget=budget, key=key)
+        asked = _mechanism(**given)
+        entry = getattr(dp.Ledger(url, spender=spender), kind)(asked, **about)
     names = ("sequence", "key", "budget", "label", "spender", "time", "is_new")
     if as_json:
         answer = record(f"ledger.{kind}", {name: getattr(entry, name) for name in names})
@@ -165,10 +146,8 @@ def _show(*, url: str, as_json: bool) -> None:
         return
     head = ("budget", "data set", "unit", "epsilon", "delta", "spent", "left", "used", "spends")
     output.columns("budgets", head, [_row(row, depth) for row, depth in _nested(rows)])
-    click.echo(
-        "\nThe guarantee is epsilon of the whole budget. spent and left are sums, converted to "
-        "epsilon."
-    )
+    words = "spent and left are sums, converted to epsilon."
+    click.echo(f"\nThe guarantee is epsilon of the whole budget. {words}")
 
 
 def _nested(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
@@ -238,10 +217,8 @@ def _verify(*, url: str, head: str | None, as_json: bool) -> None:
     """
     with ledger_refusals():
         found = dp.Ledger(url).verify(head=head)
-    if as_json:
-        click.echo(output.to_json(record("ledger.verify", found)))
-    else:
-        click.echo(f"Verified {found['entries']} entries. Last hash: {found['head']}")
+    words = f"Verified {found['entries']} entries. Last hash: {found['head']}"
+    click.echo(output.to_json(record("ledger.verify", found)) if as_json else words)
 
 
 def _plot(*, url: str, file: Path) -> None:
@@ -281,7 +258,7 @@ _FORM = click.Option(
     ["--format", "form"], type=click.Choice(["csv", "json"]), default="csv", show_default=True
 )
 _HEAD = click.Option(["--head"], help="The last hash of an earlier verification.")
-_PICTURE = click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path))
+_PICTURE = click.Argument(["file"], type=FILE)
 
 ledger = click.Group(
     "ledger",

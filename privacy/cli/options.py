@@ -1,8 +1,4 @@
-"""The options that the commands share, as click options.
-
-Sources, of which later ones override: the ``--config`` file, the command line, a ``--batch`` line.
-`privacy.answers` checks the values.
-"""
+"""The options that the commands share, as click options; `privacy.answers` checks the values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -35,8 +31,9 @@ def _number_remedy(text: str) -> str:
         return ""
 
 
-def _number_option(*flags: str, text: str) -> click.Option:
-    return click.Option(flags, metavar="NUMBER", callback=_read_number, help=text)
+def _number_option(name: str, text: str) -> click.Option:
+    spelled = ["-q"] * (name == "sampling_probability") + ["--" + name.replace("_", "-")]
+    return click.Option(spelled, metavar="NUMBER", callback=_read_number, help=text)
 
 
 def _word_option(flag: str, words: Callable[[], Iterable[str]], text: str) -> click.Option:
@@ -46,90 +43,51 @@ def _word_option(flag: str, words: Callable[[], Iterable[str]], text: str) -> cl
     return click.Option([flag], metavar="NAME", shell_complete=complete, help=text)
 
 
-_ATTACKS = {
+_NUMBERS = {
     "advantage": "Largest true positive rate minus false positive rate of an attack.",
     "true_positive_rate": "Largest true positive rate of an attack at --false-positive-rate.",
     "false_positive_rate": "False positive rate of an attack.",
     "bayes_risk": "Least error probability of an attack at --prior.",
     "prior": "Probability that the record is present.",
+    "epsilon": TEXTS["epsilon"],
+    "delta": TEXTS["delta"],
+    "rho": "rho of zCDP.",
+    "mu": "mu of Gaussian DP.",
+    "noise_multiplier": "Noise standard deviation / clip norm (no unit).",
+    "sigma": "Noise standard deviation, in the unit of --clip-norm.",
+    "sampling_probability": "Poisson sampling probability of each record in a step.  [default: 1]",
+    "steps": TEXTS["steps"] + "  [default: 1]",
+    "batch_size": "Records per batch, expected for Poisson samples; with --records instead of -q.",
+    "max_batch_size": "Largest batch of --sampler truncated-poisson.",
+    "records": "Number of records of the data set (public).",
+    "epochs": "Passes over the data set; with --batch-size and --records instead of --steps.",
+    "clip_norm": "L2 norm bound of one record's contribution.  [default: 1]",
 }
+_SAMPLER = """How batches are drawn: poisson (default), fixed-size, truncated-poisson, \
+random-allocation or shuffle."""
+_RELATION = "add-or-remove-one (default), replace-one, or replace-special."
+_CONVERSION = """Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; \
+gaussian, exact, only for Gaussian noise."""
+_CERTIFY = """Verify the numbers with interval arithmetic, or exit with 4.  \
+[default: verify where a proof exists]"""
 
 OPTIONS: dict[str, click.Option] = {
-    **{
-        name: _number_option("--" + name.replace("_", "-"), text=text)
-        for name, text in _ATTACKS.items()
-    },
-    "epsilon": _number_option("--epsilon", text=TEXTS["epsilon"]),
-    "delta": _number_option("--delta", text=TEXTS["delta"]),
-    "rho": _number_option("--rho", text="rho of zCDP."),
-    "mu": _number_option("--mu", text="mu of Gaussian DP."),
-    "noise_multiplier": _number_option(
-        "--noise-multiplier", text="Noise standard deviation / clip norm (no unit)."
-    ),
-    "sigma": _number_option(
-        "--sigma", text="Noise standard deviation, in the unit of --clip-norm."
-    ),
-    "sampling_probability": _number_option(
-        "-q",
-        "--sampling-probability",
-        text="Poisson sampling probability of each record in a step.  [default: 1]",
-    ),
-    "steps": _number_option("--steps", text=TEXTS["steps"] + "  [default: 1]"),
-    "sampler": _word_option(
-        "--sampler",
-        lambda: SAMPLERS,
-        text="How batches are drawn: poisson (default), fixed-size, truncated-poisson, "
-        "random-allocation or shuffle.",
-    ),
-    "batch_size": _number_option(
-        "--batch-size",
-        text="Records per batch, expected for Poisson samples; with --records instead of -q.",
-    ),
-    "max_batch_size": _number_option(
-        "--max-batch-size", text="Largest batch of --sampler truncated-poisson."
-    ),
-    "records": _number_option("--records", text="Number of records of the data set (public)."),
-    "epochs": _number_option(
-        "--epochs",
-        text="Passes over the data set; with --batch-size and --records instead of --steps.",
-    ),
-    "clip_norm": _number_option(
-        "--clip-norm", text="L2 norm bound of one record's contribution.  [default: 1]"
-    ),
-    "relation": _word_option(
-        "--relation",
-        relation_names,
-        text="add-or-remove-one (default), replace-one, or replace-special.",
-    ),
+    **{name: _number_option(name, text) for name, text in _NUMBERS.items()},
+    "sampler": _word_option("--sampler", lambda: SAMPLERS, _SAMPLER),
+    "relation": _word_option("--relation", relation_names, _RELATION),
     "notion": _word_option(
-        "--notion",
-        notion_names,
-        text="Accounting method: tightest (default), or a method by name.",
+        "--notion", notion_names, "Accounting method: tightest (default), or a method by name."
     ),
-    "conversion": _word_option(
-        "--conversion",
-        lambda: CONVERSIONS,
-        text="Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; "
-        "gaussian, exact, only for Gaussian noise.",
-    ),
-    "certify": click.Option(
-        ["--certify/--no-certify"],
-        default=None,
-        help="Verify the numbers with interval arithmetic, or exit with 4.  "
-        "[default: verify where a proof exists]",
-    ),
+    "conversion": _word_option("--conversion", lambda: CONVERSIONS, _CONVERSION),
+    "certify": click.Option(["--certify/--no-certify"], default=None, help=_CERTIFY),
 }
 
 
 def merged(layers: Iterable[Mapping[str, Any]], one_of: tuple[str, ...]) -> Values:
-    """Return the values of all sources; later layers override earlier ones.
+    """Return the values of all sources: the config file, the command line, and a batch line.
 
-    Parameters
-    ----------
-    layers
-        Values by parameter name; None means not given.
-    one_of
-        Names of which exactly one must be given; a layer that gives one removes the earlier ones.
+    Later layers override earlier ones; a layer that gives one of `one_of` removes the earlier ones.
+    None means not given.
     """
     values: Values = {}
     for layer in layers:

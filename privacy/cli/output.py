@@ -1,13 +1,11 @@
-"""Print a record as one JSON object or as a table.
-
-Table numbers have six significant digits and are rounded conservatively.
-"""
+"""Print a record as one JSON object or as a table, whose numbers are rounded conservatively."""
 
 import json
 import os
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -15,38 +13,13 @@ import click
 
 from privacy.numerics.display import rounded
 
-LABELS = {
-    "noise_multiplier": "noise multiplier",
-    "sigma": "sigma",
-    "clip_norm": "clip norm",
-    "epsilon": "epsilon",
-    "unit": "unit",
-    "target_epsilon": "target epsilon",
-    "delta": "delta",
-    "target_delta": "target delta",
-    "advantage": "advantage",
-    "target_advantage": "target advantage",
-    "true_positive_rate": "true positive rate",
-    "target_true_positive_rate": "target true positive rate",
-    "false_positive_rate": "false positive rate",
-    "bayes_risk": "Bayes risk",
-    "target_bayes_risk": "target Bayes risk",
-    "prior": "prior",
-    "rho": "rho (zCDP)",
-    "mu": "mu (Gaussian DP)",
-    "sampling_probability": "sampling probability",
-    "steps": "steps",
-    "sampler": "sampler",
-    "batch_size": "batch size",
-    "max_batch_size": "largest batch size",
-    "records": "records",
-    "epochs": "epochs",
-    "relation": "relation",
-    "notion": "notion",
-    "conversion": "conversion",
-    "order": "order",
-    "certified": "certified",
-}
+_ORDER = """noise_multiplier sigma clip_norm epsilon unit target_epsilon delta target_delta
+advantage target_advantage true_positive_rate target_true_positive_rate false_positive_rate
+bayes_risk target_bayes_risk prior rho mu sampling_probability steps sampler batch_size
+max_batch_size records epochs relation notion conversion order certified"""
+LABELS = {name: name.replace("_", " ") for name in _ORDER.split()}
+LABELS |= {"bayes_risk": "Bayes risk", "target_bayes_risk": "target Bayes risk"}
+LABELS |= {"rho": "rho (zCDP)", "mu": "mu (Gaussian DP)", "max_batch_size": "largest batch size"}
 """Table label of each record key; the table omits other keys."""
 
 
@@ -55,13 +28,19 @@ def to_json(answer: Mapping[str, Any]) -> str:
     return json.dumps(answer, allow_nan=False)
 
 
+def reply(answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
+    """Print a record as JSON or with `show`."""
+    if as_json:
+        click.echo(to_json(answer))
+    else:
+        show(answer)
+
+
 def width(*, err: bool = False) -> int | None:
     """Return COLUMNS or the terminal width in columns; None for a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
-    try:
+    with suppress(KeyError, ValueError):
         return int(os.environ["COLUMNS"]) or None
-    except (KeyError, ValueError):
-        pass
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (AttributeError, OSError, ValueError):
@@ -90,10 +69,9 @@ def error(text: str) -> None:
 def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
     """Print the labeled values of a record that are not None, the requested quantity first.
 
-    Values of the keys `down` are rounded down: budgets, and a probability that is an upper limit.
-    All others are rounded up.
+    Values of the keys `down` are rounded down, all others up.
     """
-    name = _name(answer)
+    name = str(answer["schema"]).removeprefix("dpcalib.").partition("/")[0]
     asked = name.replace("-", "_")
     rows = [
         (LABELS[key], shown(key, answer[key], up=key not in down))
@@ -135,10 +113,6 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> None:
             click.echo("  ".join(cells).rstrip())
 
 
-def _name(answer: Mapping[str, Any]) -> str:
-    return str(answer["schema"]).removeprefix("dpcalib.").partition("/")[0]
-
-
 def _framed(title: str, rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ("", "")) -> None:
     # Importing rich takes half as long as importing click, so only a terminal imports it.
     from rich import box
@@ -158,6 +132,6 @@ def shown(key: str, value: Any, *, up: bool = True) -> str:
     """Return one value of a record as table text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key == "order":  # every order gives a valid bound, so rounding either way is safe
+    if key == "order":  # every order gives a valid bound
         return f"{value:.3g}"
     return rounded(value, up=up) if isinstance(value, float) else str(value)

@@ -9,13 +9,11 @@ from privacy.answers.plans import account_plan, check_plan
 from privacy.answers.records import Record
 from privacy.budget._measures import shown
 from privacy.cli import options, output
-from privacy.cli.help import Command
+from privacy.cli.help import READ, Command
 from privacy.cli.ledger import ledger_refusals, safe
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 
-_FILE = click.Argument(
-    ["file"], metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+_FILE = click.Argument(["file"], metavar="PLAN", type=READ)
 
 
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
@@ -26,36 +24,21 @@ def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
     """
     with refusals():
         answer = account_plan(dp.load_plan(file), delta=delta)
-    if as_json:
-        click.echo(output.to_json(answer))
-    else:
-        _show(answer)
+    output.reply(answer, _show, as_json=as_json)
 
 
 def _show(answer: Record) -> None:
     output.table(answer)
     click.echo()
-    notions = [
-        (
-            row["notion"],
-            output.shown("epsilon", row["epsilon"]),
-            "tightest" * (row["notion"] == answer["notion"]),
-        )
-        for row in answer["notions"]
-    ]
+    notions = []
+    for row in answer["notions"]:
+        mark = "tightest" * (row["notion"] == answer["notion"])
+        notions.append((row["notion"], output.shown("epsilon", row["epsilon"]), mark))
     output.columns("composed plan", ("notion", "epsilon", ""), notions)
     click.echo()
-    adds_up = ["rho"] if answer["rho"] is not None else []
-    parts = [
-        (
-            row["name"],
-            output.shown("epsilon", row["epsilon"]),
-            row["notion"],
-            *(output.shown(key, row[key]) for key in adds_up),
-        )
-        for row in answer["parts"]
-    ]
-    output.columns("each part alone", ("part", "epsilon", "notion", *adds_up), parts)
+    head = ("name", "epsilon", "notion", *(["rho"] if answer["rho"] is not None else []))
+    parts = [tuple(output.shown(key, row[key]) for key in head) for row in answer["parts"]]
+    output.columns("each part alone", ("part", *head[1:]), parts)
 
 
 def _check(*, file: Path, as_json: bool, ledger: str | None, budget: str | None) -> None:
@@ -94,14 +77,9 @@ def _ledger_summary(answer: Record) -> str:
     return "\n".join(lines)
 
 
-account = Command(
-    "account",
-    params=[_FILE, options.OPTIONS["delta"], JSON],
-    callback=_account,
-    help=_account.__doc__,
-)
+_OWN = [_FILE, options.OPTIONS["delta"], JSON]
+account = Command("account", params=_OWN, callback=_account, help=_account.__doc__)
 _LEDGER = click.Option(["--ledger"], metavar="LEDGER", help="File or URL of a ledger.")
 _BUDGET = click.Option(["--budget"], help="Name of the budget in the ledger.")
-check = Command(
-    "check", params=[_FILE, _LEDGER, _BUDGET, JSON], callback=_check, help=_check.__doc__
-)
+_OWN = [_FILE, _LEDGER, _BUDGET, JSON]
+check = Command("check", params=_OWN, callback=_check, help=_check.__doc__)

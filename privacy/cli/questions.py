@@ -12,10 +12,11 @@ import click
 
 import privacy as dp
 from privacy import checks
-from privacy.answers.options import Asked, Values, flags, named
+from privacy.answers.batches import flags
+from privacy.answers.options import Asked, Values, named
 from privacy.answers.records import Record, record
 from privacy.cli import options, output
-from privacy.cli.help import GLUE, Command
+from privacy.cli.help import FILE, GLUE, READ, Command
 from privacy.mechanisms import UnsupportedMechanism
 
 Answer = Callable[[Mapping[str, Any]], Record]
@@ -28,17 +29,11 @@ _LINE = 'Write the options as an object, such as {"steps": 10}.'
 
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
+_CONFIG = "TOML file of options; the command line overrides it."
+_BATCH = "Read one JSON object of options per line from stdin; print one answer per line."
 _SOURCES = (
-    click.Option(
-        ["--config"],
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="TOML file of options; the command line overrides it.",
-    ),
-    click.Option(
-        ["--batch"],
-        is_flag=True,
-        help="Read one JSON object of options per line from stdin; print one answer per line.",
-    ),
+    click.Option(["--config"], type=READ, help=_CONFIG),
+    click.Option(["--batch"], is_flag=True, help=_BATCH),
     JSON,
 )
 
@@ -57,11 +52,8 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-CERTIFICATE = click.Option(
-    ["--certificate"],
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write a certificate to, for dpcalib verify. Implies --certify.",
-)
+_CERTIFICATE = "File to write a certificate to, for dpcalib verify. Implies --certify."
+CERTIFICATE = click.Option(["--certificate"], type=FILE, help=_CERTIFICATE)
 
 
 @contextmanager
@@ -84,7 +76,7 @@ def command(
 ) -> Command:
     """Return a command for a function of `privacy.answers`.
 
-    `show` prints its record as text. `certify` returns its certificate, for ``--certificate``.
+    `show` prints its record as text; `certify` returns its certificate.
     """
 
     def reply(*layers: Mapping[str, Any]) -> Record:
@@ -100,7 +92,10 @@ def command(
     ) -> None:
         with refusals():
             if certificate is not None:
-                _check_certificate(certificate, batch=batch, certify=typed["certify"])
+                if batch or typed["certify"] is False:
+                    rule = f"without {'--batch' if batch else '--no-certify'}"
+                    remedy = "Omit --certificate or the other option."
+                    raise ValueError(checks.expected("certificate", str(certificate), rule, remedy))
                 typed["certify"] = True
             layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
             if batch:
@@ -110,44 +105,25 @@ def command(
             if certificate is not None and certify is not None:
                 proof = json.dumps(certify(answered), indent=2, allow_nan=False)
                 certificate.write_text(proof + "\n", encoding="utf-8")
-        if as_json:
-            click.echo(output.to_json(answered))
-        else:
-            show(answered)
+        output.reply(answered, show, as_json=as_json)
 
+    one_of = [f"({' | '.join(map(_flag, asked.one_of))})"] if asked.one_of else []
+    own = [options.OPTIONS[name] for name in asked.names]
     return Command(
         answer.__name__.replace("_", "-"),
-        params=[
-            *(options.OPTIONS[name] for name in asked.names),
-            *([CERTIFICATE] if certify else []),
-            *_SOURCES,
-        ],
+        params=[*own, *([CERTIFICATE] if certify else []), *_SOURCES],
         callback=run,
         help=text,
-        options_metavar=" ".join([*_usage(asked.one_of), *map(_flag, asked.needs), "[OPTIONS]"]),
+        options_metavar=" ".join([*one_of, *map(_flag, asked.needs), "[OPTIONS]"]),
     )
-
-
-def _check_certificate(path: Path, *, batch: bool, certify: bool | None) -> None:
-    remedy = "Omit --certificate or the other option."
-    if batch or certify is False:
-        other = "--batch" if batch else "--no-certify"
-        raise ValueError(checks.expected("certificate", str(path), f"without {other}", remedy))
 
 
 def _flag(name: str) -> str:
     return f"{flags([name])}{GLUE}{options.OPTIONS[name].metavar}"
 
 
-def _usage(one_of: tuple[str, ...]) -> list[str]:
-    return [f"({' | '.join(map(_flag, one_of))})"] if one_of else []
-
-
 def _from_file(path: Path | None, names: tuple[str, ...]) -> Values:
-    """Return the options of a TOML file that this command has.
-
-    Commands can share a file: options of others are ignored, unknown names are errors.
-    """
+    """Return this command's options in a TOML file, which other commands may share."""
     if path is None:
         return {}
     try:

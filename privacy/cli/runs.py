@@ -8,7 +8,7 @@ import click
 
 from privacy.answers import runs
 from privacy.cli import output
-from privacy.cli.help import Command
+from privacy.cli.help import READ, Command
 from privacy.cli.output import table
 from privacy.cli.questions import JSON, command, refusals
 
@@ -49,22 +49,8 @@ def _verify(*, file: Path, as_json: bool) -> None:
         except ValueError as error:
             raise ValueError(f"{file} is not JSON: {error}") from error
         answer = runs.verify(form)
-    if as_json:
-        click.echo(output.to_json(answer))
-    else:
-        table(answer)
+    output.reply(answer, table, as_json=as_json)
 
 
-verify = Command(
-    "verify",
-    params=[
-        click.Argument(
-            ["file"],
-            metavar="CERTIFICATE",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        ),
-        JSON,
-    ],
-    callback=_verify,
-    help=_verify.__doc__,
-)
+_FILE = click.Argument(["file"], metavar="CERTIFICATE", type=READ)
+verify = Command("verify", params=[_FILE, JSON], callback=_verify, help=_verify.__doc__)
