@@ -15,18 +15,12 @@ from privacy.running_sums.participation import Participation
 
 @dataclass(frozen=True)
 class Banded:
-    """One row of `BandChoice`: a number of bands, and the noise that it needs for the target.
-
-    Attributes
-    ----------
-    mechanism
-        All releases together; it meets the target.
-    error
-        Root mean square over the releases of the noise of a running sum, in clip norms.
-    """
+    """One row of `BandChoice`: a number of bands, and the noise that it needs for the target."""
 
     mechanism: CyclicPoisson
+    """All releases together."""
     error: float
+    """Root mean square over the releases of the noise of a running sum, in clip norms."""
 
     @property
     def bands(self) -> int:
@@ -59,15 +53,10 @@ class Banded:
 
 @dataclass(frozen=True)
 class BandChoice:
-    """The result of `choose_bands`: the noise for each number of bands. ``print`` shows a table.
-
-    Attributes
-    ----------
-    rows
-        One result for each number of bands, in increasing order.
-    """
+    """The result of `choose_bands`: the noise for each number of bands. ``print`` shows a table."""
 
     rows: tuple[Banded, ...]
+    """In increasing order of the bands."""
 
     @property
     def best(self) -> Banded:
@@ -106,20 +95,14 @@ def choose_bands(
     releases
         K, the number of steps.
     batch_size
-        Expected number of records in a batch, the same for all numbers of bands.
+        Expected number of records in a batch.
     records
-        Number of records, a public number.
-    epsilon, delta
+        Number of records (public).
+    epsilon, delta, relation
         The target for all releases together.
     bands
         Numbers of bands to compare, each at most K and records / batch_size. Default: the powers
         of two.
-    relation
-        The neighboring relation.
-
-    Returns
-    -------
-    BandChoice
 
     Examples
     --------
@@ -140,7 +123,8 @@ def choose_bands(
         if band > most:
             rule = f"<= {most}, the smaller of releases and records / batch_size"
             raise ValueError(checks.expected("bands", band, rule, "Pass fewer bands."))
-        rows.append(_banded(releases, band, batch_size / records, epsilon, delta, relation))
+        q = min(1.0, band * (batch_size / records))
+        rows.append(_banded(releases, band, q, epsilon, delta, relation))
     if not rows:
         raise ValueError(checks.expected("bands", (), "at least one number", "Leave bands out."))
     return BandChoice(tuple(rows))
@@ -149,13 +133,11 @@ def choose_bands(
 def _banded(
     releases: int,
     band: int,
-    share: float,
+    q: float,
     epsilon: float,
     delta: float,
     relation: NeighboringRelation,
 ) -> Banded:
-    q = min(1.0, band * share)
-
     def make(noise_multiplier: float) -> CyclicPoisson:
         return CyclicPoisson(Gaussian(noise_multiplier), q, releases, band)
 

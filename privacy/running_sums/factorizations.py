@@ -1,6 +1,6 @@
 """Factorizations A = B C of the running sum, which correlate the noise of its releases.
 
-A is the lower-triangular matrix of ones. The mechanism releases B (C x + z): the running sums A x
+A is the lower-triangular matrix of ones. The mechanism releases B (C x + z), the running sums A x
 with noise B z. C is lower triangular, so release k uses only inputs up to k. Privacy depends on the
 sensitivity of C x, the noise on the row norms of B.
 """
@@ -23,8 +23,7 @@ from privacy.running_sums import optimum, series, trees
 from privacy.running_sums.memory import Array, History, Memory
 from privacy.running_sums.participation import Participation
 
-DENSE_LIMIT = 4096
-"""Largest side of a dense matrix: 128 MB."""
+DENSE_LIMIT = 4096  # largest side of a dense matrix: 128 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +65,7 @@ class Factorization(ABC):
 
     @staticmethod
     def column_normalized(releases: int) -> "Factorization":
-        """Divide every column of the square root's C by its norm: equal sensitivity everywhere.
-
-        Late columns of C have small norms. After normalization, the sensitivity is the same and the
-        noise smaller.
-        """
+        """Divide each column of the square root's C by its norm: less noise, equal sensitivity."""
         releases = _size(releases)
         coefficients = series.square_root(releases)
         norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
@@ -86,10 +81,6 @@ class Factorization(ABC):
 
         Parameters
         ----------
-        releases
-            K.
-        band
-            Number of diagonals of C.
         optimized
             Whether to minimize the mean noise variance at sensitivity 1 over the coefficients
             (Choquette-Choo et al. 2023); by default they are the first ones of the square root.
@@ -105,8 +96,8 @@ class Factorization(ABC):
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
         Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
-        2024), with noise close to that of the square root. For simulations: exact integers need all
-        K vectors.
+        2024); exact integers need all K, outside simulations. The noise is close to the square
+        root's.
         """
         releases = _size(releases)
         buffers = checks.count("buffers", buffers, "Pass the number of buffers, such as 12.")
@@ -138,24 +129,16 @@ class Factorization(ABC):
     def honaker_tree(
         releases: int, *, published: Literal["nodes", "prefixes"] = "nodes"
     ) -> "Factorization":
-        """Estimate every node of a binary tree from all nodes below it.
-
-        Honaker (2015), the estimate "from below", which uses more nodes than there are releases.
-        Its factors of side K with the same noise come from the Cholesky factor of the noise
-        covariance.
+        """Estimate every node of a binary tree from all nodes below it (Honaker 2015).
 
         Parameters
         ----------
-        releases
-            K.
         published
-            The published outputs. ``"nodes"``: account for publishing every tree node, as is usual.
-            ``"prefixes"``: account for publishing only the prefix sums, which costs less.
+            ``"nodes"``: account for publishing every tree node, as is usual. ``"prefixes"``:
+            account for publishing only the prefix sums, which costs less.
         """
-        if published not in ("nodes", "prefixes"):
-            remedy = "Pass 'nodes' if you publish tree nodes, 'prefixes' if only prefix sums."
-            rule = "'nodes' or 'prefixes'"
-            raise ValueError(checks.expected("published", published, rule, remedy))
+        remedy = "Pass 'nodes' if you publish tree nodes, 'prefixes' if only prefix sums."
+        checks.one_of("published", published, ("nodes", "prefixes"), remedy)
         releases = _size(releases, DENSE_LIMIT // 4)
         matrix, rest = trees.honaker(releases)
         beside = {"beside": rest} if published == "nodes" else {}
@@ -171,6 +154,9 @@ class Factorization(ABC):
     ) -> "Factorization":
         """Return the factorization with the least noise, for records that are in one release.
 
+        Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
+        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6.
+
         Parameters
         ----------
         releases
@@ -178,8 +164,8 @@ class Factorization(ABC):
         objective
             ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
         weights
-            With ``"mean-square"``, the weight of each release's variance, > 0 and within a factor
-            of 10^6 of each other.
+            With ``"mean-square"``, a weight > 0 of each release's variance, within a factor of
+            10^6 of each other.
         cache
             A folder in which the result is stored and looked up.
 
@@ -187,12 +173,6 @@ class Factorization(ABC):
         ------
         ArithmeticError
             The duality gap did not close, or the optimum is numerically singular.
-
-        Notes
-        -----
-        Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
-        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6; C
-        is the lower-triangular factor of G.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)
@@ -243,8 +223,7 @@ class Factorization(ABC):
         `participation` is the releases that one record can take part in, by default one of them.
         """
         if participation is not None and not isinstance(participation, Participation):
-            remedy = "Pass a Participation, such as Participation.consecutive(10)."
-            rule = "a Participation"
+            rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
             raise TypeError(checks.expected("participation", participation, rule, remedy))
         return (participation or Participation.once()).sensitivity(self)
 
@@ -257,15 +236,8 @@ class Factorization(ABC):
     ) -> Gaussian:
         """Return the mechanism of all releases together, to account for a plan before it runs.
 
-        Parameters
-        ----------
-        noise_multiplier
-            Standard deviation of z / norm bound of one record's contribution to one release. That
-            of a `RunningSum` is also divided by the sensitivity of C x.
-        participation
-            The releases that one record can take part in. Default: one of them.
-        replace_distance
-            As in `Gaussian`.
+        `noise_multiplier` is the standard deviation of z / clip norm; that of a `RunningSum` is
+        also divided by the sensitivity of C x. `participation` is as in `sensitivity`.
         """
         noise = Gaussian(noise_multiplier, replace_distance)
         ratio = noise.noise_multiplier / self.sensitivity(participation)
@@ -357,20 +329,15 @@ def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
 
 
 Kind = TypeVar("Kind", bound=type[Factorization])
-KINDS: dict[str, type[Factorization]] = {}
-"""The registered classes, by their names in state files."""
+KINDS: dict[str, type[Factorization]] = {}  # by their names in state files
 
 
 def register_factorization(kind: Kind) -> Kind:
     """Register a kind of factorization by name, so that its state files can be read.
 
-    Use it as a class decorator. Import the module with the class before you restore a file.
-
-    Parameters
-    ----------
-    kind
-        A subclass of `Factorization`, whose own attribute `kind` is a name and a version, such as
-        ``"acme.decaying/1"``. Change the version when its fields change meaning. It is returned.
+    Decorate a subclass of `Factorization` whose own attribute `kind` is a name and a version, such
+    as ``"acme.decaying/1"``. Change the version when its fields change meaning. Import the module
+    with the class before you restore a file.
     """
     own: Any = kind
     if not (isinstance(own, type) and issubclass(own, Factorization)):
@@ -396,10 +363,9 @@ def registered_kind(factorization: Factorization) -> str:
     """Return the registered name of the factorization's own class, or raise."""
     kind = type(factorization)
     if not _defines_again(kind, KINDS.get(kind.kind, object)):
+        rule = "of a registered kind"
         remedy = "Decorate the class with register_factorization to save its state."
-        raise ValueError(
-            checks.expected("factorization", factorization.name, "of a registered kind", remedy)
-        )
+        raise ValueError(checks.expected("factorization", factorization.name, rule, remedy))
     return kind.kind
 
 

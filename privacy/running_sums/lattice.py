@@ -22,17 +22,12 @@ from privacy.running_sums.participation import Participation
 
 _GRAIN = 2.0**20
 _PART = 2**21
-LARGEST = 2.0**42
-"""Input coordinates are clamped to this many steps, which increases no distance."""
+LARGEST = 2.0**42  # inputs are clamped to this many steps, which increases no distance
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded(Factorization):
-    """`exact` with the entries of C rounded to 2^-20, as the lattice uses them.
-
-    The rounding of all entries of a row adds up: the noise of late releases changes by more than
-    any entry does.
-    """
+    """`exact` with the entries of C rounded to 2^-20, which changes the noise of late releases."""
 
     exact: Factorization
 
@@ -62,19 +57,7 @@ class Rounded(Factorization):
 
 
 class Lattice:
-    """The integer arithmetic of one block of a running sum.
-
-    Parameters
-    ----------
-    factorization
-        C; its entries are used as rounded to 2^-20.
-    sigma, step
-        Noise and lattice spacing in the values' unit.
-    noise
-        Distribution of the noise.
-    size
-        Length d of the vectors.
-    """
+    """The integer arithmetic of one block of a running sum of vectors of length `size`."""
 
     def __init__(
         self,
@@ -90,13 +73,10 @@ class Lattice:
         self._sigma = checks.real(  # the step is a power of two: exact
             "sigma / step", sigma / step, remedy, at_least=1, at_most=safe_noise.LARGEST_SCALE
         )
-        self._draw = (
-            safe_noise.rounded_gaussian if noise == "rounded" else safe_noise.discrete_gaussian
-        )
-        band, releases = factorization.band, factorization.releases
-        self._high = History(self._row, band, size, releases)
-        self._low = History(self._row, band, size, releases)
-        self.memory = History(self._row, band, size, releases)
+        draws = {"rounded": safe_noise.rounded_gaussian, "discrete": safe_noise.discrete_gaussian}
+        self._draw = draws[noise]
+        shape = factorization.band, size, factorization.releases
+        self._high, self._low, self.memory = (History(self._row, *shape) for _ in range(3))
 
     @staticmethod
     def widening(factorization: Factorization, participation: Participation) -> float:

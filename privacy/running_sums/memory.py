@@ -34,11 +34,7 @@ class Memory(ABC):
 
 
 class History(Memory):
-    """The last `band` - 1 vectors of length `size`, which suffice for a banded C.
-
-    `row` returns row k from its first nonzero entry to its diagonal; `band` is the largest length
-    of a row.
-    """
+    """The last `band` - 1 vectors of length `size`; `row` and `band` are those of C."""
 
     def __init__(self, row: Callable[[int], Array], band: int, size: int, releases: int) -> None:
         self._row = row

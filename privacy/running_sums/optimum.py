@@ -3,8 +3,6 @@
 minimize tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the minimum of the
 Lagrangian, 2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v
 makes it (tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
-
-A banded Toeplitz C has few parameters, and `banded` minimizes over them by a quasi-Newton method.
 """
 
 import contextlib
@@ -31,8 +29,7 @@ _MEMORY = 8  # earlier points that the mixing combines
 _COARSE = 60  # side at which the search starts
 _STEPS = 500
 _DECREASE = 1e-12  # of the log variance in a quasi-Newton step
-_SMALL = 512
-"""Up to this side, BLAS threads cost more time than they save, mainly on shared processors."""
+_SMALL = 512  # up to this side, BLAS threads cost more time than they save
 
 
 def encoder(
@@ -42,10 +39,8 @@ def encoder(
     cache: str | PathLike[str] | None,
 ) -> Array:
     """Return the optimal lower-triangular C, scaled to columns of norm <= 1."""
-    if objective not in get_args(Objective):
-        remedy = "Pass 'mean-square' for the mean variance, 'max' for the largest."
-        rule = f"one of {get_args(Objective)}"
-        raise ValueError(checks.expected("objective", objective, rule, remedy))
+    remedy = "Pass 'mean-square' for the mean variance, 'max' for the largest."
+    checks.one_of("objective", objective, get_args(Objective), remedy)
     counts = _weights(releases, objective, weights)
     if cache is None:
         return _best(counts, objective)
@@ -177,10 +172,9 @@ def _best(counts: Array, objective: str) -> Array:
 
 
 def banded(releases: int, band: int) -> Array:
-    """Return `band` Toeplitz coefficients that minimize the mean variance at sensitivity 1.
+    """Return `band` Toeplitz coefficients with a small mean variance at sensitivity 1, by BFGS.
 
-    BFGS from the coefficients of the square root. The result need not be the optimum: noise and
-    sensitivity are computed from the coefficients.
+    They need not be optimal: noise and sensitivity are computed from them.
     """
     weights = 1 - np.arange(releases) / releases
 

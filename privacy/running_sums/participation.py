@@ -1,8 +1,7 @@
 """Participation patterns of a record, and the sensitivity of C x that they imply.
 
 A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, of squared norm
-sum_bb' G_bb' <d_b, d_b'> <= sum_bb' |G_bb'| |d_b| |d_b'|, with G = C'C. Column norms suffice for
-ONE participation only.
+sum_bb' G_bb' <d_b, d_b'> <= sum_bb' |G_bb'| |d_b| |d_b'|, with G = C'C.
 """
 
 import math
@@ -26,8 +25,8 @@ Cap = Literal["l1", "l2"]
 class Participation(ABC):
     """The releases that one record can take part in. Build it with one of the methods below.
 
-    They are a function of the record's public index (the round it belongs to). If a replacement can
-    move a record to another release, count it as two participations.
+    They depend on the record's public index, such as its round. If a replacement can move a record
+    to another release, count two participations.
     """
 
     __slots__ = ()
@@ -55,11 +54,8 @@ class Participation(ABC):
     def explicit(patterns: Iterable[Sequence[float]]) -> "Participation":
         """Each record follows one of `patterns`, or an entrywise smaller one.
 
-        Parameters
-        ----------
-        patterns
-            A pattern has one number per release: the record's largest contribution to it, in clip
-            norms (0 where it takes no part).
+        A pattern has one number per release: the record's largest contribution to it, in clip norms
+        (0 where it takes no part).
         """
         remedy = "Pass one weight per release: the largest contribution to it, in clip norms."
         rows = tuple(
@@ -67,9 +63,8 @@ class Participation(ABC):
             for pattern in patterns
         )
         if not rows or len({len(row) for row in rows}) != 1 or not any(map(any, rows)):
-            raise ValueError(
-                checks.expected("patterns", rows, "patterns of one length, not all 0", remedy)
-            )
+            rule = "patterns of one length, not all 0"
+            raise ValueError(checks.expected("patterns", rows, rule, remedy))
         return _Explicit(rows)
 
     @staticmethod
@@ -83,26 +78,16 @@ class Participation(ABC):
             operator norm of C. ``"l1"``: the sum of their norms is at most clip_norm; the
             sensitivity is that of one release.
         """
-        if norm not in get_args(Cap):
-            remedy = (
-                "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
-            )
-            raise ValueError(checks.expected("norm", norm, f"one of {get_args(Cap)}", remedy))
+        remedy = "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
+        checks.one_of("norm", norm, get_args(Cap), remedy)
         return _LifetimeCap(norm)
 
     @staticmethod
     def cyclic_poisson(*, sampling_probability: float, groups: int) -> "Participation":
         """Each record is in one group; release k takes a Poisson sample of group k mod `groups`.
 
-        See `CyclicPoisson`. C has at most `groups` bands. The sensitivity is that of one release:
-        sampling amplifies all later participations of the record as well.
-
-        Parameters
-        ----------
-        sampling_probability
-            Probability q in (0, 1] that a record of the group is included.
-        groups
-            Number of groups.
+        See `CyclicPoisson` for the parameters. C has at most `groups` bands. The sensitivity is
+        that of one release: sampling amplifies all later participations of the record as well.
         """
         q = checks.probability(sampling_probability)
         return _CyclicPoisson(q, checks.count("groups", groups, "Pass the number of groups."))
@@ -180,8 +165,8 @@ class _Separated(Participation):
         monotone = factorization.shifted_sum(count, apart)
         if monotone is not None:
             return monotone
-        # The record's p-th release has index >= p * apart, and its q-th comes at least
-        # (q - p) * apart later. The largest |G| of each such pair bounds the quadratic form.
+        # The p-th release has index >= p * apart, the q-th comes at least (q - p) * apart later:
+        # the largest |G| of each such pair bounds the quadratic form.
         gram = factorization.gram_bound()
         later = np.maximum.accumulate(gram[:, ::-1], axis=1)[:, ::-1]
         square = 0.0
@@ -251,11 +236,8 @@ class _CyclicPoisson(Participation):
         return 1.0  # in the rows that one participation changes
 
 
-_KINDS = {
-    kind.kind: kind
-    for kind in (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap, _CyclicPoisson)
-}
-"""The classes by their names in state files."""
+_ALL = (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap, _CyclicPoisson)
+_KINDS = {kind.kind: kind for kind in _ALL}  # by their names in state files
 
 
 def to_json(participation: Participation) -> dict[str, Any]:

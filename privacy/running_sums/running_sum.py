@@ -43,7 +43,7 @@ class RunningSum:
         Shape of the vectors. Coordinates have independent noise, so leading axes can be replicates
         in a simulation.
     clip_norm
-        L2 norm bound of one record's contribution to one release, in the values' unit.
+        L2 norm bound of one record's contribution to one release.
     participation
         The releases that one record can take part in. Default: one of them.
     relation, replace_distance
@@ -51,38 +51,36 @@ class RunningSum:
         ``noise="discrete"`` the guarantee holds only for `relation`, else for every relation.
     noise
         ``"rounded"``: Gaussian noise rounded exactly to the lattice, with the privacy profile of
-        the Gaussian mechanism. ``"discrete"``: discrete Gaussian noise, for which only rho-zCDP is
-        claimed.
+        the Gaussian mechanism. ``"discrete"``: discrete Gaussian noise, accounted by zCDP only.
     step
         Lattice spacing, a power of two, about 2^-30 sigma by default. Values are whole multiples of
         it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
     simulation, rng
-        Simulation only: float noise from the seed or generator `rng`, to which the guarantee does
-        not apply. Otherwise noise comes from the operating system.
+        Simulation only: float noise from the seed or generator `rng`, without a guarantee.
+        Otherwise noise comes from the operating system.
     path
         A new state file, written before a release is returned. It contains the raw sums of this
         block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
     ledger
-        Spend `mechanism`, which covers all releases, from this ledger. With a `path`, a crash
-        during the construction neither loses nor repeats the payment: construct the sum again with
-        the same path, or restore it with the same ledger.
+        Spend `mechanism` from this ledger. With a `path`, a crash during the construction neither
+        loses nor repeats the payment: construct the sum again with the same path, or restore it
+        with the same ledger.
 
     Attributes
     ----------
     releases
         Number of releases made.
     sigma
-        Standard deviation of z, in the values' unit.
+        Standard deviation of z, in the unit of `clip_norm`.
     sensitivity
-        Sensitivity of C x to one record whose contributions have norm 1.
+        Sensitivity of C x to one record, in clip norms.
 
     Notes
     -----
     sigma = noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)): rounding C x row by row
-    can move each of its K d coordinates by one more step. After K releases a new block with fresh
-    noise starts at the last sum, if each record participates once.
-
-    Adaptive inputs: Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1.
+    can move each of its K d coordinates by one more step. Inputs may be adaptive (Denisov, McMahan,
+    Rush, Smith and Thakurta 2022, Theorem 2.1). After K releases a new block with fresh noise
+    starts at the last sum, if each record participates once.
 
     Examples
     --------
@@ -118,14 +116,10 @@ class RunningSum:
         if ledger is not None:
             checks.ledger(ledger, simulation=simulation)
         if not isinstance(factorization, Factorization):
-            remedy = "Pass one, such as Factorization.square_root(100)."
-            raise TypeError(
-                checks.expected("factorization", factorization, "a Factorization", remedy)
-            )
-        if noise not in get_args(Noise):
-            rule = f"one of {get_args(Noise)}"
-            remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
-            raise ValueError(checks.expected("noise", noise, rule, remedy))
+            rule, remedy = "a Factorization", "Pass one, such as Factorization.square_root(100)."
+            raise TypeError(checks.expected("factorization", factorization, rule, remedy))
+        remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
+        checks.one_of("noise", noise, get_args(Noise), remedy)
         gaussian = Gaussian(noise_multiplier, replace_distance)
         self.factorization = factorization
         self.noise_multiplier = gaussian.noise_multiplier
@@ -202,8 +196,8 @@ class RunningSum:
     def quantize(self, contributions: Any) -> Array:
         """Return contributions on the lattice, each coordinate rounded toward zero.
 
-        Quantize each record's contribution before you sum them: this increases no norm, and sums
-        are exact up to 2^53 steps. In a simulation the values are unchanged.
+        Quantize each record's contribution before you sum: norms do not increase, and sums are
+        exact up to 2^53 steps. In a simulation the values are unchanged.
         """
         values = _numbers("contributions", contributions)
         if self.simulation:
@@ -219,8 +213,7 @@ class RunningSum:
         Parameters
         ----------
         values
-            Sum of the contributions of this release's records, of shape `shape`. May depend on
-            earlier releases.
+            Sum of the contributions of this release's records. May depend on earlier releases.
 
         Raises
         ------
@@ -228,8 +221,8 @@ class RunningSum:
             The shape differs, a value is not finite or not on the lattice, or repeated
             participation rules out a new block. The state is unchanged.
         RuntimeError
-            An earlier release was interrupted or not saved, or another object changed the file:
-            restore the file. Or the process was forked.
+            An earlier release was interrupted or not saved, another object changed the file, or the
+            process was forked.
         """
         flat = self._checked(values)
         with self._claim:  # one release at a time, including its write
@@ -303,8 +296,8 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Outside a simulation it is that of C rounded to 2^-20. With discrete noise it is an upper
-        bound; rounding adds less than step^2.
+        Outside a simulation it is that of C rounded to 2^-20, and rounding adds less than step^2.
+        With discrete noise it is an upper bound.
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorization.releases)
@@ -312,12 +305,10 @@ class RunningSum:
         return self.sigma**2 * (blocks * last + self._variance(k))
 
     def _variance(self, k: int) -> float:
-        if self.simulation:
-            return float(self._simulated_variances[k])
-        return self._rounded.variance(k)
+        return float(self._variances[k]) if self.simulation else self._rounded.variance(k)
 
     @cached_property
-    def _simulated_variances(self) -> Array:
+    def _variances(self) -> Array:
         variances: Array = np.square(self.factorization.noise_std())
         return variances
 
@@ -327,10 +318,9 @@ class RunningSum:
         return Rounded(factorization.name, factorization.releases, factorization)
 
     def noise_covariance(self, releases: int) -> Array:
-        """Return sigma^2 B B', the noise covariance of releases 1 .. `releases` in one coordinate.
+        """Return sigma^2 B B', the noise covariance of the first `releases` in one coordinate.
 
-        C is rounded as in `noise_variance`. A new block adds independent noise to that of the last
-        sum. Coordinates are independent.
+        C is rounded as in `noise_variance`. Coordinates and blocks have independent noise.
         """
         releases = checks.count("releases", releases, "Pass the number of releases.")
         most = self.factorization.releases

@@ -14,22 +14,12 @@ from privacy.running_sums.participation import Participation
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales that, with its `Gaussian`, determine the guarantee of a running sum.
-
-    Attributes
-    ----------
-    clip_norm, sensitivity, sigma
-        As in `RunningSum`.
-    step
-        Spacing of the lattice, 0 in a simulation.
-    rounding
-        Upper bound on the increase by rounding of the distance between two C x.
-    """
+    """The scales that, with its `Gaussian`, determine the guarantee of a running sum."""
 
     clip_norm: float
     sensitivity: float
-    step: float
-    rounding: float
+    step: float  # 0 in a simulation
+    rounding: float  # upper bound on the increase by rounding of the distance between two C x
     sigma: float
 
     def of_discrete_noise(
@@ -52,9 +42,8 @@ def scales(
     simulation: bool,
 ) -> Scales:
     """Return the scales of a running sum of vectors of length `size`."""
-    clip_norm = checks.real(
-        "clip_norm", clip_norm, "Pass the norm bound of one record's contribution.", above=0
-    )
+    remedy = "Pass the norm bound of one record's contribution."
+    clip_norm = checks.real("clip_norm", clip_norm, remedy, above=0)
     sensitivity = factorization.sensitivity(participation)
     if not simulation:
         sensitivity += Lattice.widening(factorization, participation)
@@ -66,8 +55,7 @@ def scales(
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorization, participation, distance, size)
     # REPLACE_ONE multiplies the sensitivity of C x by replace_distance, but not the rounding
-    reach = rounding / min(1.0, distance)
-    charged = clip_norm * sensitivity + reach
+    charged = clip_norm * sensitivity + rounding / min(1.0, distance)
     sigma = round_up(gaussian.noise_multiplier * charged, 4 * ULP)
     return Scales(clip_norm, sensitivity, width, rounding, sigma)
 

@@ -19,20 +19,11 @@ if TYPE_CHECKING:
 
 _KIND = "running-sum"
 _SETTINGS = ("noise_multiplier", "clip_norm", "relation", "replace_distance", "noise", "simulation")
-_COMPUTED = ("sigma", "sensitivity")
-"""Values computed from the other fields; the guarantee depends on them, so they must agree."""
+_COMPUTED = ("sigma", "sensitivity")  # from the other fields, with which they must agree
 _HISTORIES = {"memory", "high", "low"}
-_OLD_NAMES = {
-    "_Buffered": "buffered/1",
-    "_Dense": "dense/1",
-    "_Toeplitz": "toeplitz/1",
-    "_Once": "once/1",
-    "_Consecutive": "consecutive/1",
-    "_Separated": "separated/1",
-    "_Explicit": "explicit/1",
-    "_LifetimeCap": "lifetime-cap/1",
-}
-"""Version 0.1 wrote the names of private classes."""
+_OLD = "Buffered Dense Toeplitz Once Consecutive Separated Explicit LifetimeCap"
+_OLD_NAMES = {f"_{name}": f"{name.lower()}/1" for name in _OLD.split()}  # written by version 0.1
+_OLD_NAMES["_LifetimeCap"] = "lifetime-cap/1"
 _OLD_SPELLING = {
     "factorisation": "factorization",  # old spelling
     "column-normalised": "column-normalized",  # old spelling
@@ -78,25 +69,12 @@ def seal(
 ) -> tuple[list[storage.Part], list[str]]:
     """Move full parts of a long history out of the file that every release rewrites.
 
-    A part is named by its digest, and the file of the previous release still has its rows: a crash
-    between the two writes loses nothing.
-
-    Parameters
-    ----------
-    header, arrays
-        From `contents`; the arrays keep the last rows, the header gets the digests of the parts.
-    known
-        Digests of the parts already on disk.
-
-    Returns
-    -------
-    list, list
-        The parts to write, and the digests of all parts.
+    Return the parts to write, and the digests of all parts, of which `known` are on disk. `arrays`
+    keeps the last rows, `header` gets the digests. A part is named by its digest, and the file of
+    the previous release still has its rows: a crash between the two writes loses nothing.
     """
-    if (
-        not isinstance(sums._memory, History)
-        or sums.factorization.band < sums.factorization.releases
-    ):
+    banded = sums.factorization.band < sums.factorization.releases
+    if banded or not isinstance(sums._memory, History):
         return [], []  # a banded history is short
     length = max(1, _PART // math.prod(sums.shape))
     count = max(0, len(arrays["memory"]) - 1) // length
