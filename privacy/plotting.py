@@ -1,4 +1,7 @@
-"""Plots with matplotlib (extra ``plot``), imported on first use."""
+"""Plots with matplotlib (extra ``plot``), imported on first use.
+
+Figures are not registered with pyplot: save one with ``figure.savefig(path)``.
+"""
 
 import math
 import textwrap
@@ -37,17 +40,7 @@ _STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3
 
 
 def new_axes(across: str, up: str, *, title: str = "", size: tuple[float, float] = (7, 4.8)) -> Any:
-    """Return the axes of a new figure in the style of all plots, for light and dark pages.
-
-    Parameters
-    ----------
-    across, up
-        The labels of the axes.
-    title
-        The parameters.
-    size
-        Width and height in inches.
-    """
+    """Return the axes of a new figure, of `size` inches, for light and dark pages."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained", facecolor="none")
@@ -66,23 +59,17 @@ def new_axes(across: str, up: str, *, title: str = "", size: tuple[float, float]
 
 def style(number: int) -> dict[str, Any]:
     """Return the color and the line style of a curve; both differ, for color-blind readers."""
-    return {
-        "color": _COLORS[number % len(_COLORS)],
-        "linestyle": _STYLES[number % len(_STYLES)],
-        "linewidth": 1.8,
-    }
+    color, line = _COLORS[number % len(_COLORS)], _STYLES[number % len(_STYLES)]
+    return {"color": color, "linestyle": line, "linewidth": 1.8}
 
 
 def finish(axes: Any) -> "Figure":
     """Place the legend below the axes, where it hides nothing, and return the figure."""
-    names = axes.get_legend_handles_labels()[1]
-    if names:
-        longest = max(map(len, names))
-        columns = max(1, min(len(names), 84 // (longest + 8)))
-        axes.figure.legend(
-            loc="outside lower center", ncols=columns, frameon=False, labelcolor=_INK
-        )
     figure: Figure = axes.figure
+    if names := axes.get_legend_handles_labels()[1]:
+        columns = max(1, min(len(names), 84 // (max(map(len, names)) + 8)))
+        look: Any = {"loc": "outside lower center", "frameon": False, "labelcolor": _INK}
+        figure.legend(ncols=columns, **look)
     return figure
 
 
@@ -94,6 +81,8 @@ def plot_privacy_profiles(
 ) -> "Figure":
     """Plot privacy profiles: delta as a function of epsilon, on a log scale.
 
+    The axis label has the relation and unit if all curves share them, else the legend has them.
+
     Parameters
     ----------
     curves
@@ -102,12 +91,6 @@ def plot_privacy_profiles(
         Values of epsilon, each >= 0. By default from 0 to where delta is 1e-10.
     title
         The parameters. By default the mechanism, if all curves have the same one.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Not registered with pyplot; save it with ``figure.savefig(path)``. The relation and unit
-        are in the axis label if all curves share them, else in the legend.
     """
     given: object = curves
     if not isinstance(given, Mapping) or not curves:
@@ -148,12 +131,7 @@ def plot_running_sums(
     participation
         The releases in which a record participates; by default one of them.
     title
-        The parameters. By default the number of releases and the participation.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
+        By default the number of releases and the participation.
     """
     compared = tuple(factorizations)
     if not compared:
@@ -188,15 +166,9 @@ def plot_tradeoff(
     curves
         A curve, or several by label. No attack is below the trade-off function of its curve.
     scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of outputs on the two data sets. Pass both or
-        none.
+        Both or none: log-likelihood ratios of outputs on the two data sets, shape (runs,) each.
     title
-        The parameters. By default the relation, the unit, and the mechanism if there is one.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
+        By default the relation, the unit, and the mechanism if all curves have the same one.
     """
     from privacy.curves import Curve
 
@@ -235,18 +207,7 @@ def _seen(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[list[float], list[f
 
 
 def plot_curve(found: Mapping[str, Any]) -> "Figure":
-    """Plot a record of `privacy.answers.curve` or `privacy.answers.budget_over_time`.
-
-    Parameters
-    ----------
-    found
-        The record, also as printed by ``dpcalib curve --json``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Not registered with pyplot; save it with ``figure.savefig(path)``.
-    """
+    """Plot a record of `privacy.answers.curve`, `budget_over_time` or ``dpcalib curve --json``."""
     given = found["given"]
     shown = {name: value for name, value in given.items() if name not in ("relation", "name")}
     if "sigma" in shown:  # the same noise, in two units
@@ -254,7 +215,8 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
     parameters = [f"{_name(name)} {_value(value)}" for name, value in shown.items()]
     if "relation" in given:
         parameters.append(given["relation"])
-    axes = new_axes(*map(_label, (found["across"], found["up"])), title=_joined(parameters))
+    labels = (_LABELS.get(axis, _name(axis)) for axis in (found["across"], found["up"]))
+    axes = new_axes(*labels, title=_joined(parameters))
     stepped = {"drawstyle": "steps-post", "marker": "o"} if found["kind"] == "plan" else {}
     for number, (name, values) in enumerate(found["series"].items()):
         finite = [math.nan if value in ("inf", None) else value for value in values]
@@ -293,29 +255,16 @@ def plot_epsilon_against_steps(
         As in `Curve.epsilon`.
     notion, relation
         As in `privacy.account`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
     """
     counts = list(steps)
-    return plot_curve(
-        {
-            "kind": "epsilon_against_steps",
-            "across": "steps",
-            "up": "epsilon",
-            "values": counts,
-            "series": {
-                name: [
-                    account(repeat(step, n), notion=notion, relation=relation).epsilon(delta)
-                    for n in counts
-                ]
-                for name, step in mechanisms.items()
-            },
-            "given": {"delta": delta, "notion": notion, "relation": str(relation)},
-        }
-    )
+
+    def epsilon(step: "Mechanism", n: int) -> float:
+        return account(repeat(step, n), notion=notion, relation=relation).epsilon(delta)
+
+    series = {name: [epsilon(step, n) for n in counts] for name, step in mechanisms.items()}
+    given = {"delta": delta, "notion": notion, "relation": str(relation)}
+    axes = {"kind": "epsilon_against_steps", "across": "steps", "up": "epsilon"}
+    return plot_curve({**axes, "values": counts, "series": series, "given": given})
 
 
 def plot_noise_against_epsilon(
@@ -337,11 +286,6 @@ def plot_noise_against_epsilon(
         As in `privacy.noise_multiplier`.
     notions
         The accounting methods to compare.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
     """
     given = {"delta": delta, "sampling_probability": sampling_probability, "steps": steps}
     return _noise("epsilon", list(epsilons), given, notions, relation)
@@ -366,11 +310,6 @@ def plot_noise_against_sampling_probability(
         As in `privacy.noise_multiplier`.
     notions
         The accounting methods to compare.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
     """
     given = {"epsilon": epsilon, "delta": delta, "steps": steps}
     return _noise("sampling_probability", list(sampling_probabilities), given, notions, relation)
@@ -379,16 +318,12 @@ def plot_noise_against_sampling_probability(
 def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
     """Plot epsilon of the first k parts of each plan against k, and the budgets.
 
+    The axis has the names of the parts if the plans share them.
+
     Parameters
     ----------
     plans
-        The plans to compare, by label. Each has its own delta, relation and accounting method.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`. The names of the parts are below the axis if the plans share
-        them.
+        The plans to compare, by label, each with its own delta, relation and accounting method.
     """
     series: dict[str, list[float]] = {}
     for label, plan in plans.items():
@@ -399,42 +334,25 @@ def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
         "delta": {plan.delta for plan in plans.values()},
         "relation": {str(plan.relation) for plan in plans.values()},
     }
+    found: dict[str, Any] = {"kind": "plan", "across": "parts", "up": "epsilon", "series": series}
+    found["values"] = range(1, max(map(len, series.values()), default=0) + 1)
+    found["given"] = {name: each.pop() for name, each in given.items() if len(each) == 1}
     names = {tuple(name for name, _ in plan.parts) for plan in plans.values()}
-    return plot_curve(
-        {
-            "kind": "plan",
-            "across": "parts",
-            "up": "epsilon",
-            "values": range(1, max(map(len, series.values()), default=0) + 1),
-            "series": series,
-            "given": {name: found.pop() for name, found in given.items() if len(found) == 1},
-            **({"parts": names.pop()} if len(names) == 1 else {}),
-        }
-    )
+    if len(names) == 1:
+        found["parts"] = names.pop()
+    return plot_curve(found)
 
 
 def plot_ledger(ledger: "Ledger") -> "Figure":
-    """Plot the share of every `Budget` of a ledger that was spent, over time.
-
-    Parameters
-    ----------
-    ledger
-        An open ledger.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As in `plot_privacy_profiles`.
-    """
+    """Plot the share of every `Budget` of a ledger that was spent, over time."""
     axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
     for number, (name, (times, shares)) in enumerate(ledger.history().items()):
         kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})
         across, up = ([each[k] for k in kept] for each in (times, shares))
         # a dollar sign would start mathematical text, and a leading underscore hides a label
         label = " " * name.startswith("_") + name.replace("$", r"\$")
-        axes.plot(
-            across, [100 * y for y in up], label=label, drawstyle="steps-post", **style(number)
-        )
+        percent = [100 * y for y in up]
+        axes.plot(across, percent, label=label, drawstyle="steps-post", **style(number))
     axes.set_ylim(0, 105)
     axes.figure.autofmt_xdate()
     return finish(axes)
@@ -447,22 +365,13 @@ def _noise(
     notions: Iterable["Notion"],
     relation: "NeighboringRelation",
 ) -> "Figure":
-    return plot_curve(
-        {
-            "kind": f"sigma_against_{across}",
-            "across": across,
-            "up": "noise_multiplier",
-            "values": values,
-            "series": {
-                notion: [
-                    noise_multiplier(**{**given, across: x, "notion": notion, "relation": relation})
-                    for x in values
-                ]
-                for notion in notions
-            },
-            "given": {**given, "relation": str(relation)},
-        }
-    )
+    def noise(notion: "Notion", x: float) -> float:
+        return noise_multiplier(**{**given, across: x, "notion": notion, "relation": relation})
+
+    series = {notion: [noise(notion, x) for x in values] for notion in notions}
+    axes = {"kind": f"sigma_against_{across}", "across": across, "up": "noise_multiplier"}
+    shown = {**given, "relation": str(relation)}
+    return plot_curve({**axes, "values": values, "series": series, "given": shown})
 
 
 def _title(title: str | None, curves: "Iterable[Curve]", *parameters: str, width: int = 74) -> str:
@@ -484,10 +393,6 @@ def _name(name: str) -> str:
 
 def _value(value: Any) -> str:
     return f"= {value:g}" if isinstance(value, int | float) else f"= {value}"
-
-
-def _label(axis: str) -> str:
-    return _LABELS.get(axis, _name(axis))
 
 
 _LABELS = {

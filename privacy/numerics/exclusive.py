@@ -2,14 +2,13 @@
 
 import os
 import threading
-from types import TracebackType
 from typing import Any
 
 
 class Claim:
-    """A lock for one release. Copies, pickles and forked processes get a new lock.
+    """A lock for one release, reentrant for signal handlers in the thread that holds it.
 
-    It is reentrant, so that a signal handler in the thread that holds it does not deadlock.
+    Copies, pickles and forked processes get a new lock.
     """
 
     def __init__(self) -> None:
@@ -20,12 +19,7 @@ class Claim:
             self._process, self._lock = os.getpid(), threading.RLock()
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.release()
 
     def __reduce__(self) -> Any:

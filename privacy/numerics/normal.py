@@ -1,8 +1,8 @@
 """The Gaussian privacy profile in plain `math`, without cancellation.
 
-With m_n(x) = integral over y > 0 of y^n exp(-x y - y^2 / 2), m_0 is Mills'
-ratio R(x) = (1 - Phi(x)) / phi(x), and the profile of mu-GDP is
-delta(epsilon) = phi(a) (R(a) - R(b)), a = epsilon / mu - mu / 2, b = a + mu.
+With m_n(x) = integral over y > 0 of y^n exp(-x y - y^2 / 2), m_0 is Mills' ratio R(x) =
+(1 - Phi(x)) / phi(x), and the profile of mu-GDP is delta(epsilon) = phi(a) (R(a) - R(b)),
+a = epsilon / mu - mu / 2, b = a + mu.
 """
 
 import math
@@ -10,7 +10,6 @@ import math
 from privacy.numerics.rounding import U
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-
 _SQRT_HALF = math.sqrt(0.5)
 
 
@@ -24,8 +23,7 @@ def _moment_ratios(x: float, count: int) -> list[float]:
     ratio = 0.5 * (math.sqrt(x * x + 4 * start) - x)
     ratios = [0.0] * start
     for n in range(start, 0, -1):
-        ratio = n / (x + ratio)
-        ratios[n - 1] = ratio
+        ratios[n - 1] = ratio = n / (x + ratio)
     return ratios[:count]
 
 

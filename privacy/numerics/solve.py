@@ -17,7 +17,11 @@ def safe_root(
     rtol: float = 1e-14,
     atol: float = 0.0,
 ) -> float:
-    """Return the end with excess <= 0 of a bracket of width `rtol` (or `atol`).
+    """Return the end with excess <= 0, a point evaluated, of a bracket of width `rtol` or `atol`.
+
+    Inverse quadratic interpolation with bisection as a safeguard (Chandrupatla 1997, Advances in
+    Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
+    root, so that both ends converge.
 
     Parameters
     ----------
@@ -28,18 +32,7 @@ def safe_root(
     at_safe, at_unsafe
         The excess at the ends, if known.
     rtol, atol
-        Width of the final bracket, relative to the larger end, and a sufficient absolute width.
-
-    Returns
-    -------
-    float
-        A point that was evaluated, with excess <= 0.
-
-    Notes
-    -----
-    Inverse quadratic interpolation with bisection as a safeguard (Chandrupatla 1997, Advances in
-    Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
-    root, so that both ends converge.
+        Width of the final bracket, relative to the larger end, or absolute.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe
@@ -58,10 +51,8 @@ def safe_root(
             break
         point = newest + fraction * (other - newest)
         # move past the estimated root, toward the end that is farther away
-        if abs(point - safe) > abs(point - unsafe):
-            point += math.copysign(min(0.4 * tolerance, 0.25 * width), safe - unsafe)
-        else:
-            point -= math.copysign(min(0.4 * tolerance, 0.25 * width), safe - unsafe)
+        toward = safe - unsafe if abs(point - safe) > abs(point - unsafe) else unsafe - safe
+        point += math.copysign(min(0.4 * tolerance, 0.25 * width), toward)
         if point in (safe, unsafe):
             point = 0.5 * (safe + unsafe)
             if point in (safe, unsafe):
@@ -94,10 +85,9 @@ def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) 
 
 
 def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 1e-14) -> float:
-    """Return the smallest epsilon >= 0 with ``log_delta(epsilon) <= target``.
+    """Return the smallest epsilon >= 0, evaluated or infinite, with log_delta(epsilon) <= target.
 
-    `log_delta` is a decreasing upper bound. The result is a point at which it was evaluated, or
-    infinity.
+    `log_delta` is a decreasing upper bound.
     """
 
     def excess(epsilon: float) -> float:
@@ -129,7 +119,7 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
     """Return an approximate minimizer of a unimodal function by golden-section search.
 
-    It evaluates the function `steps` + 2 times and divides the interval by 1.618^`steps`.
+    `steps` + 2 evaluations divide the interval by 1.618^`steps`.
     """
     share = (math.sqrt(5) - 1) / 2
     left, right = high - share * (high - low), low + share * (high - low)

@@ -22,19 +22,11 @@ Stamp = tuple[int, int]
 Part = tuple[Path, dict[str, Any], Arrays]
 _PART = "part-"
 _VERSION = 2
-DAMAGES = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,  # a corrupt length
-    RuntimeError,  # an encrypted member, an unknown compression, JSON nested too deeply
-    TypeError,
-    ValueError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_VALUES = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
+_PACKED = (struct.error, zipfile.BadZipFile, zlib.error)
+# MemoryError: a corrupt length; RuntimeError: an encrypted member, an unknown compression, or JSON
+# nested too deeply
+DAMAGES = (*_VALUES, *_PACKED, MemoryError, RuntimeError)
 
 
 class Overtaken(RuntimeError):
@@ -49,29 +41,17 @@ def write(
     parts: Sequence[Part] = (),
     kept: Sequence[str] | None = None,
 ) -> Stamp | None:
-    """Write a file atomically and durably; only the owner can read it.
+    """Write a file atomically and durably, readable by its owner only, and return its stamp.
 
     Parameters
     ----------
-    path, header, arrays
-        The file and its contents.
     over
         The stamp of the file that may be replaced, None if there must be none, `...` for any. Of
-        two concurrent writers with one stamp, one is refused.
+        two concurrent writers with one stamp, one is refused with `Overtaken`.
     parts
         Files that this one needs, written before it.
     kept
         Digests of all parts that it needs; other parts are removed. None removes nothing.
-
-    Returns
-    -------
-    tuple
-        The stamp of the written file.
-
-    Raises
-    ------
-    Overtaken
-        Another file is there; nothing was written.
     """
     with alone_in(path.parent):
         found = stamp(path)
@@ -88,7 +68,8 @@ def write(
 def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None = None) -> None:
     members: dict[str, Any] = {"header": np.array(_text(header)), **arrays}
     members["digest"] = np.array(digest(header, arrays))
-    beside = _beside(path)  # a fixed name, so that the next write overwrites what a crash leaves
+    # a fixed name, so that the next write overwrites what a crash leaves
+    beside = path.with_name(f".{path.name}.partial")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
         handle = os.open(beside, flags, 0o600)
@@ -129,25 +110,18 @@ def linked(path: Path) -> str:
     )
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
-
-
 def part_of(path: Path, kept: str) -> Path:
     """Return the path of the part with the digest `kept`."""
     return path.with_name(f"{path.name}.{_PART}{kept[:32]}")
 
 
 def clean(path: Path, kept: Iterable[str]) -> None:
-    """Remove temporary files of interrupted writes of `path`, and parts not in `kept`.
-
-    Hold the lock of `alone_in`.
-    """
+    """Remove files of interrupted writes and parts not in `kept`, under the lock of `alone_in`."""
     needed = {part_of(path, digest) for digest in kept}
-    _beside(path).unlink(missing_ok=True)
     name = glob.escape(path.name)
-    for left in path.parent.glob(f".{name}.{_PART}*.partial"):
-        left.unlink()
+    for pattern in (f".{name}.partial", f".{name}.{_PART}*.partial"):
+        for left in path.parent.glob(pattern):
+            left.unlink(missing_ok=True)
     for part in path.parent.glob(f"{name}.{_PART}*"):
         if part not in needed:
             part.unlink()
@@ -157,7 +131,7 @@ def clean(path: Path, kept: Iterable[str]) -> None:
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold an exclusive lock on a folder, released when the process ends.
 
-    Windows and some network file systems cannot lock folders; there, two writers within
+    Where folders cannot be locked (Windows, some network file systems), two writers within
     milliseconds may both succeed.
     """
     if sys.platform == "win32":
@@ -179,17 +153,13 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def _make_younger(path: Path, than: Stamp | None) -> None:
-    """Make a file newer than the one it replaces, so that their stamps differ.
-
-    File system clocks advance only some hundred times a second, and inode numbers are reused.
-    """
+    """Make a file newer than the one it replaces: clocks are coarse, and inode numbers reused."""
     if than is not None and path.stat().st_mtime_ns <= than[1]:
         os.utime(path, ns=(than[1] + 1, than[1] + 1))
 
 
 def _flush_folder(folder: Path) -> None:
-    # otherwise a crash may undo the rename; not available on Windows
-    if hasattr(os, "O_DIRECTORY"):
+    if hasattr(os, "O_DIRECTORY"):  # not on Windows; without it, a crash may undo the rename
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
