@@ -23,6 +23,8 @@ html_css_files = ["wrapped.css"]
 
 # Single backticks in docstrings mark code, not references.
 default_role = "code"
+# In environments of their own (tests/interop).
+autodoc_mock_imports = ["jax_privacy", "opacus", "opendp", "pipeline_dp"]
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
