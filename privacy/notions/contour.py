@@ -15,17 +15,17 @@ import numpy as np
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.discrete import DiscretePair
-from privacy.losses.gaussian import GaussianPair
+from privacy.losses.gaussian import GaussianPair, SampledGaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Direction, LossModel
-from privacy.losses.worst import dominates
+from privacy.losses.similar import Parts, dominates, fewer_parts, widest
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
-from privacy.notions.loss_sums import LossSum, clustered, narrow
+from privacy.notions.loss_sums import LossSum
 from privacy.notions.selection import BestOfCurve
 from privacy.numerics.rounding import U, exp_up, round_up, sum_up
 from privacy.numerics.solve import invert
@@ -38,6 +38,8 @@ _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
 _MOST_PARTS, _FEWER_PARTS = 1200, 400  # different parts; more are replaced by fewer, worse ones
+_MOST_SOUGHT = 48  # different parts in the search for a saddle point
+_NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
 _MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes
 _RARE = (1e-20, 1e-28, 1e-36)  # total probabilities of the batches that are omitted
 _UNSEEN = 23.0  # log(delta / omitted mass) above which the omitted mass is negligible
@@ -72,9 +74,9 @@ class ContourCurve(Curve):
     @cached_property
     def beats_moments(self) -> bool:
         """Whether the nodes are of pairs so near that no bound from moments is smaller."""
-        return len(self.parts) > _MOST_PARTS and narrow(
-            tuple((_model(pair), count) for pair, count in self.parts.items()), _FEWER_PARTS
-        )
+        noise = all(isinstance(pair, SampledGaussianPair) for pair in self.parts)
+        many = len(self.parts) > _MOST_PARTS and noise
+        return many and widest(tuple(self.parts.items()), _FEWER_PARTS) <= _NARROW
 
     @property
     def refusal(self) -> str:
@@ -84,7 +86,7 @@ class ContourCurve(Curve):
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
         if claims and not self.mu_squared:
             return f"Accounting method {self.notion!r} composes claims only together with noise."
-        if sum(isinstance(pair, DiscretePair) for pair in self.parts) > _MOST_DISCRETE:
+        if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer) > _MOST_DISCRETE:
             return (
                 f"Accounting method {self.notion!r} composes at most {_MOST_DISCRETE} different "
                 "discrete parts."
@@ -98,10 +100,18 @@ class ContourCurve(Curve):
     @cached_property
     def _whole(self) -> tuple[LossSum, ...]:
         """The loss sum of each direction."""
-        models = tuple((_model(pair), count) for pair, count in self.parts.items())
-        if len(models) > _MOST_PARTS:
-            models = clustered(models, _FEWER_PARTS)
-        return tuple(LossSum(models, self.mu_squared, way) for way in self._directions)
+        models, few = _models(self._fewer), None
+        if len(models) > _MOST_SOUGHT:
+            few = _models(fewer_parts(self._fewer, _MOST_SOUGHT))
+        squared, ways = self.mu_squared, self._directions
+        fewer = {way: None if few is None else LossSum(few, squared, way) for way in ways}
+        return tuple(LossSum(models, squared, way, fewer[way]) for way in ways)
+
+    @cached_property
+    def _fewer(self) -> Parts:
+        """The parts; very many are replaced by fewer, slightly worse ones."""
+        parts = tuple(self.parts.items())
+        return fewer_parts(parts, _FEWER_PARTS) if len(parts) > _MOST_PARTS else parts
 
     @cached_property
     def _sums(self) -> list[tuple[float, tuple[LossSum, ...]]]:
@@ -280,10 +290,8 @@ class ContourCurve(Curve):
         return self.mu_squared >= other.mu_squared
 
 
-def _model(pair: LossPair) -> LossModel:
-    model = pair.model
-    assert model is not None  # `curve` refused the others
-    return model
+def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
+    return tuple((pair.model, n) for pair, n in parts if pair.model)  # `curve` refused the others
 
 
 def _likely(model: LossModel, least: float) -> LossModel:

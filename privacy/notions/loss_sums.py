@@ -2,13 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from privacy.losses.mixtures import SampledGaussian
-from privacy.losses.panels import SampledLaplace
 from privacy.losses.quadrature import (
     Array,
     Direction,
@@ -19,8 +16,6 @@ from privacy.losses.quadrature import (
 )
 from privacy.numerics.rounding import ULP, sum_up
 
-_NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
-_MOST_SOUGHT = 48  # different parts in the search for a saddle point
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
 """A log delta below that of every positive float; delta <= exp(K(t) - t epsilon)."""
@@ -42,11 +37,14 @@ class LossSum:
         Sum of mu^2 over the unsampled Gaussians, whose K is mu^2 t (t + 1) / 2.
     direction
         Which distribution of each pair is P.
+    fewer
+        A similar sum of fewer parts, with similar saddle points; None for this one.
     """
 
     parts: tuple[tuple[LossModel, int], ...]
     mu_squared: float
     direction: Direction
+    fewer: "LossSum | None" = None
 
     @property
     def supremum(self) -> float:
@@ -95,19 +93,13 @@ class LossSum:
             total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
         return total
 
-    @cached_property
-    def _fewer(self) -> "LossSum":
-        """The sum with similar parts replaced by equal ones, whose saddle points are similar."""
-        parts = clustered(self.parts, _MOST_SOUGHT)
-        return self if parts is self.parts else replace(self, parts=parts)
-
     def saddle(self, epsilon: float, start: float) -> float:
         """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
 
         Or a t that already proves delta to be below every positive float.
         """
-        if self._fewer is not self:
-            return self._fewer.saddle(epsilon, start)
+        if self.fewer:
+            return self.fewer.saddle(epsilon, start)
 
         def step(t: float) -> tuple[float, float]:
             value, mean, variance = self.cumulants(t)
@@ -125,8 +117,8 @@ class LossSum:
 
     def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
         """Return a saddle point t and its epsilon, approximately where delta is reached."""
-        if self._fewer is not self:
-            return self._fewer.saddle_of_delta(log_delta)
+        if self.fewer:
+            return self.fewer.saddle_of_delta(log_delta)
         epsilon = math.inf
 
         def step(t: float) -> tuple[float, float]:
@@ -167,60 +159,3 @@ class LossSum:
         if not found:
             raise Unresolved("the loss spreads too widely to find its saddle point")
         return found
-
-
-_Parts = tuple[tuple[LossModel, int], ...]
-
-
-def clustered(parts: _Parts, most: int) -> _Parts:
-    """Return parts of at least the same loss, of which at most about `most` per kind differ.
-
-    Similar parts become equal to one with the least noise and the largest sampling probability
-    among them, which dominates them.
-    """
-    if len(parts) <= most:
-        return parts
-    kinds: dict[type, list[tuple[LossModel, int]]] = {}
-    for model, count in parts:
-        kinds.setdefault(type(model), []).append((model, count))
-    found: list[tuple[LossModel, int]] = []
-    for kind, several in kinds.items():
-        similar = kind in (SampledGaussian, SampledLaplace) and len(several) > most
-        found += _cells(several, most) if similar else several
-    return tuple(found)
-
-
-def narrow(parts: _Parts, most: int) -> bool:
-    """Return whether all parts are sampled Gaussians that `clustered` changes by at most 1 %."""
-    if not all(isinstance(model, SampledGaussian) for model, _ in parts):
-        return False
-    logs, cells = _logs([model for model, _ in parts], most)
-    return bool(np.ptp(logs, axis=0).max() <= _NARROW * cells)
-
-
-def _logs(models: list[LossModel], most: int) -> tuple[Array, int]:
-    """Return the logs of the parameters of each model, and the number of cells on each axis."""
-    names = [field.name for field in fields(models[0])]  # type: ignore[arg-type]  # a dataclass
-    logs = np.log(np.array([[getattr(model, name) for name in names] for model in models]))
-    axes = max(int((np.ptp(logs, axis=0) > 0).sum()), 1)
-    return logs, int(most ** (1 / axes))
-
-
-def _cells(several: list[tuple[LossModel, int]], most: int) -> list[tuple[LossModel, int]]:
-    """Return one part for each cell of a grid of sampling probabilities and noise."""
-    first = several[0][0]
-    names = [field.name for field in fields(first)]  # type: ignore[arg-type]  # a dataclass
-    values = [[getattr(model, name) for name in names] for model, _ in several]
-    logs, cells = _logs([model for model, _ in several], most)
-    width = np.ptp(logs, axis=0)
-    place = ((logs - logs.min(axis=0)) / np.maximum(width, 1e-300) * cells).astype(int)
-    rank = np.minimum(place, cells - 1) @ np.array([cells, 1])
-    q, noise, count = (dict[int, float]() for _ in range(3))
-    for cell, (one_q, one_noise), (_, n) in zip(rank.tolist(), values, several, strict=True):
-        q[cell] = max(q.get(cell, 0.0), one_q)
-        noise[cell] = min(noise.get(cell, math.inf), one_noise)
-        count[cell] = count.get(cell, 0) + n
-    return [
-        (replace(first, **dict(zip(names, (q[cell], noise[cell]), strict=True))), int(count[cell]))  # type: ignore[type-var]
-        for cell in q
-    ]

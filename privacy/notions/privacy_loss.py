@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import NO_LOSS, ClaimPair
+from privacy.losses.claims import NO_LOSS
 from privacy.losses.discrete import DiscretePair
-from privacy.losses.gaussian import AntipodalPair, GaussianPair, SampledGaussianPair
+from privacy.losses.gaussian import GaussianPair
 from privacy.losses.grids import on_grid, own_lattice, spacing, supports
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms, no_tilt
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Direction
+from privacy.losses.similar import Parts, fewer_parts
 from privacy.numerics.rounding import U, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -108,13 +109,15 @@ _Grids = list[tuple[GridLoss, int]]
 class LossesOnGrid:
     """Pairs in one direction, on a grid that is chosen for the question."""
 
-    parts: tuple[tuple[LossPair, int], ...]
+    parts: Parts
     direction: Direction
 
     @cached_property
-    def _sides(self) -> tuple[tuple[tuple[LossPair, int], ...], ...]:
+    def _sides(self) -> tuple[Parts, ...]:
         """The parts for a lower and for an upper bound; very many are merged."""
-        return tuple(_merged(self.parts, upper=upper) for upper in (False, True))
+        if len(self.parts) <= _MANY:
+            return self.parts, self.parts
+        return tuple(fewer_parts(self.parts, _BLOCKS, upper=upper) for upper in (False, True))
 
     def near(self, epsilon: float, enough: float = -math.inf) -> Sums | None:
         """Return sums that are tight near `epsilon`, None if log delta is below `enough`."""
@@ -245,44 +248,6 @@ class LossesOnGrid:
             relative, absolute = grid.relative + law.relative, grid.absolute + law.absolute
             grids.append((replace(grid, relative=relative, absolute=absolute), 1))
         return grids
-
-
-def _merged(
-    parts: tuple[tuple[LossPair, int], ...], *, upper: bool
-) -> tuple[tuple[LossPair, int], ...]:
-    """Return fewer parts, of more (less) privacy loss for an upper (a lower) bound.
-
-    More loss means a larger epsilon of a claim, or a larger distance in units of the noise. The
-    pair with less is a postprocessing of that with more.
-    """
-    if len(parts) <= _MANY:
-        return parts
-    kinds: dict[LossPair, list[tuple[float, int]]] = {}
-    kept: list[tuple[LossPair, int]] = []
-    for pair, count in parts:
-        name = _LEVELS.get(type(pair))
-        if name is None:
-            kept.append((pair, count))
-        else:
-            kind: LossPair = replace(pair, **{name: 0.0})  # type: ignore[type-var]
-            kinds.setdefault(kind, []).append((getattr(pair, name), count))
-    for kind, levels in kinds.items():
-        levels.sort()
-        size = -(-len(levels) // _BLOCKS)
-        for block in (levels[k : k + size] for k in range(0, len(levels), size)):
-            level = block[-1][0] if upper else block[0][0]
-            same: LossPair = replace(kind, **{_LEVELS[type(kind)]: level})  # type: ignore[type-var]
-            kept.append((same, sum(count for _, count in block)))
-    return tuple(kept)
-
-
-_LEVELS: dict[type, str] = {
-    ClaimPair: "epsilon",
-    LaplacePair: "distance",
-    SampledLaplacePair: "distance",
-    SampledGaussianPair: "mu",
-    AntipodalPair: "mu",
-}
 
 
 def _rough_epsilon(grids: _Grids, log_delta: float) -> float:
