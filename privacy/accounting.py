@@ -293,24 +293,31 @@ def _tightest(
     return found
 
 
-def _splits(mechanism: Mechanism, relation: NeighboringRelation) -> Iterator[SplitCurve]:
+def _splits(
+    mechanism: Mechanism, relation: NeighboringRelation, composed: Sequence[str]
+) -> Iterator[SplitCurve]:
     """Yield basic composition of two groups of parts, if some are known by moments only.
 
-    The second group has these parts, and perhaps others.
+    The second group has these parts, and perhaps others. The methods in `composed` support all
+    parts together.
     """
+
+    def supports(part: Mechanism, *notions: str) -> bool:
+        return any(one in composed or _supports(one, part, relation) for one in notions)
+
     if not isinstance(mechanism, Composed):
         return
     pairs: list[Mechanism] = []
     moments: list[Mechanism] = []
     for part in mechanism.parts:
-        known = any(_supports(notion, part, relation) for notion in ("contour", "approximate"))
+        known = supports(part, "contour", "pld", "approximate")
         (pairs if known else moments).append(part)
     joined: list[Sequence[Mechanism]] = [()]
     if len(pairs) <= _MOST_SPLIT:
         joined = [some for n in range(len(pairs)) for some in combinations(pairs, n)]
     else:
         joined.append([part for part in pairs if mu_squared(part, relation) is not None])
-        joined.append([part for part in pairs if _supports("rdp", part, relation)])
+        joined.append([part for part in pairs if supports(part, "rdp")])
     groups = []
     for some in joined:
         chosen = set(some)
@@ -401,7 +408,8 @@ class TightestCurve(Curve):
     @cached_property
     def splits(self) -> tuple[Curve, ...]:
         """Bounds from groups of parts, used where no method composes all losses."""
-        return () if self.whole else tuple(_splits(self._known, self.relation))
+        composed = [member.notion for member in self.members]
+        return () if self.whole else tuple(_splits(self._known, self.relation, composed))
 
     @property
     def _known(self) -> Mechanism:

@@ -95,7 +95,7 @@ class DiscretePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        return DiscreteModel(self) if _largest(self) < _LARGEST_LOSS else None
+        return DiscreteModel(self) if self.claim[0] < _LARGEST_LOSS else None
 
     def sampled(self, sampling_probability: float) -> "DiscretePair":
         return SampledDiscretePair(self, sampling_probability)

@@ -254,13 +254,13 @@ def log_moment(
 def nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
     """Return nodes for (0, t], None if there would be too many."""
     # t is rounded up, so that a search over t reuses cached nodes
-    return _nodes_up_to(model, 2.0 ** max(math.ceil(math.log2(t)), -30), direction)
+    t = 2.0 ** max(math.ceil(math.log2(t)), -30)
+    nodes = _nodes_up_to(model, max(t, 16.0), direction)
+    return _nodes_up_to(model, t, direction) if nodes is None and t < 16 else nodes
 
 
-@lru_cache(maxsize=1024)  # two for each of the parts of a large sum
+@lru_cache(maxsize=2048)  # for the parts of a large sum
 def _nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
-    if t < 16 and (wider := _nodes_up_to(model, 16.0, direction)) is not None:
-        return wider
     return model.shared_nodes(direction, t)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from privacy.curves import merged
 from privacy.numerics.rounding import U, round_up
 
 if TYPE_CHECKING:  # the closed forms run without numpy
@@ -92,11 +93,10 @@ class LatticeSum:
     """
 
     def __init__(self, losses: _Losses, *, rounded_up: bool = True) -> None:
-        self.losses = losses
         self.rounded_up = rounded_up
         cells = min(_CELLS, _WORK // sum(n for _, n in losses))
         self.step = math.fsum(n * loss for loss, n in losses) / cells
-        self.places = [self._place(loss) for loss, _ in losses]
+        self.places = merged((self._place(loss), n) for loss, n in losses)
 
     def _place(self, loss: float) -> int:
         if not self.rounded_up:
@@ -109,7 +109,7 @@ class LatticeSum:
         import numpy as np
 
         mass, error = np.ones(1), 0.0
-        for place, (_, n) in zip(self.places, self.losses, strict=True):
+        for place, n in self.places.items():
             log_weight = _log_weights(n, place * self.step, n)
             wider = np.zeros(mass.size + place * n)
             for negative, weight in enumerate(np.exp(log_weight).tolist()):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
-_MOST_PARTS, _FEWER_PARTS = 1200, 400  # different parts; more are replaced by fewer, worse ones
+_MOST_PARTS, _FEWER_PARTS = 1200, 480  # different parts; more are replaced by fewer, worse ones
 _MOST_SOUGHT = 48  # different parts in the search for a saddle point
 _NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
 _MOST_DISCRETE = 500  # most different discrete parts; each has its own nodes

@@ -70,7 +70,8 @@ class Line:
         self.step = 2 * math.pi / period
         self._alias_bound = self._log_bound - np.abs(self.c - self._beside) * period
         self._left = self._beside < self.c
-        value, _, variance = total.cumulants(self.c)
+        self._each = total.each(self.c)
+        value, _, variance = total.summed(self.c, self._each)
         self.log_size = log_delta - (value - self.c * epsilon)
         fewer, self.limited = _MOST_NODES, False
         while fewer:
@@ -85,7 +86,8 @@ class Line:
         t = saddle * _BESIDE
         peak = t * np.log(t) - (t + 1) * np.log1p(t)
         self._beside = np.append(t, 0.0)
-        self._log_bound = np.append(total.log_moment(t, rough=True)[0] + peak, 0.0)
+        above = total.fewer or total  # more loss
+        self._log_bound = np.append(above.log_moment(t, rough=True)[0] + peak, 0.0)
 
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
@@ -126,7 +128,7 @@ class Line:
         last = most * self.step
         while True:
             frequency = np.minimum(first * _STRETCH, last)
-            log_decay = total.decay(self.c, frequency, digits)
+            log_decay = total.decay(self.c, self._each, frequency, digits)
             missing = log_decay - log_target - np.log(frequency)
             if missing.min() <= 0 or frequency[-1] == last:
                 break
@@ -145,10 +147,8 @@ class Line:
         exponent = -0.5 * p * w * w + 0j
         error = 4 * ULP * -exponent.real
         value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
-        for model, times in total.parts:
-            real = total._nodes(model, c)
-            (one,), (one_off,) = real.log_moment(np.array([c]))
-            _, one_mean, _ = real.cumulants(c)
+        for (model, times), (_, one_mean, _) in zip(total.parts, self._each, strict=True):
+            (one,), (one_off,) = total.nodes(model, c).log_moment(np.array([c]))
             nodes = model.line_nodes(total.direction, c, float(w[-1]), one)
             if count > max(_MOST_WORK // nodes.loss.size, _FEWEST_NODES):
                 # the count, rounded up, may be larger than this number by 3
@@ -454,7 +454,8 @@ def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
         return Bound(high, 0.0, 1.0)
     try:
         c, guess = total.saddle_of_delta(log_delta)
-        if guess < least < math.inf and _bound(total, c, least) <= log_delta:
+        sums = [total.fewer, total] if guess < least < math.inf else []
+        if any(one and _bound(one, c, least) <= log_delta for one in sums):
             return Bound(least, 0.0, c)
         vague = 0
         for turn in range(_MOST_LINES):

@@ -16,6 +16,7 @@ from privacy.losses.quadrature import (
 )
 from privacy.numerics.rounding import ULP, sum_up
 
+Cumulants = list[tuple[float, float, float]]
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
 """A log delta below that of every positive float; delta <= exp(K(t) - t epsilon)."""
@@ -38,7 +39,7 @@ class LossSum:
     direction
         Which distribution of each pair is P.
     fewer
-        A similar sum of fewer parts, with similar saddle points; None for this one.
+        A similar sum of fewer parts of at least the same loss; None for this one.
     """
 
     parts: tuple[tuple[LossModel, int], ...]
@@ -72,23 +73,33 @@ class LossSum:
 
     def cumulants(self, t: float) -> tuple[float, float, float]:
         """Return K, K' and K'' at t > 0."""
+        return self.summed(t, self.each(t))
+
+    def each(self, t: float) -> Cumulants:
+        """Return K, K' and K'' of one run of each part at t > 0."""
+        return [self.nodes(model, t).cumulants(t) for model, _ in self.parts]
+
+    def summed(self, t: float, each: Cumulants) -> tuple[float, float, float]:
+        """Return K, K' and K'' at t > 0 from those of the parts."""
         half = 0.5 * self.mu_squared
         total = [half * t * (t + 1), half * (2 * t + 1), 2 * half]
-        for model, count in self.parts:
-            for k, value in enumerate(self._nodes(model, t).cumulants(t)):
+        for (_, count), one in zip(self.parts, each, strict=True):
+            for k, value in enumerate(one):
                 total[k] += count * value
         return total[0], total[1], total[2]
 
-    def _nodes(self, model: LossModel, t: float) -> LossNodes:
+    def nodes(self, model: LossModel, t: float) -> LossNodes:
         shared = nodes_up_to(model, t, self.direction)
         return model.nodes(self.direction, t) if shared is None else shared
 
-    def decay(self, c: float, frequency: Array, digits: float) -> Array:
-        """Return log upper bounds on |exp(K(c + i w) - K(c))| for every w >= frequency."""
+    def decay(self, c: float, each: Cumulants, frequency: Array, digits: float) -> Array:
+        """Return log upper bounds on |exp(K(c + i w) - K(c))| for every w >= frequency.
+
+        `each` is ``self.each(c)``.
+        """
         total = -0.5 * self.mu_squared * frequency**2
-        for model, count in self.parts:
+        for (model, count), (here, _, _) in zip(self.parts, each, strict=True):
             depth = math.sqrt(2 * digits / count) * _DEPTHS
-            here = self._nodes(model, c).cumulants(c)[0]
             one = model.decay(self.direction, c, frequency, here, depth)
             total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
         return total

@@ -7,7 +7,7 @@ import pytest
 import privacy as dp
 from privacy.accounting import TightestCurve
 from privacy.losses.laplace import LaplacePair
-from privacy.losses.worst import dominates
+from privacy.losses.similar import dominates, fewer_parts
 from privacy.numerics.solve import golden
 
 
@@ -204,3 +204,24 @@ def test_thousands_of_similar_parts_need_no_moment_bound():
     # parts whose sampling probabilities differ much are replaced by much worse ones
     wide = dp.compose(*(sampled(1.0 + k / 1300, 10 ** (-3 * k / 1300), 1) for k in range(1, 1300)))
     assert "rdp" in [member.notion for member in dp.account(wide).members]
+
+
+@pytest.mark.parametrize("part", [dp.PureDP, lambda level: dp.Laplace(1 / level)])
+def test_many_different_parts_beside_noise(part):
+    parts = [part(0.01 * (1 + k / 60)) for k in range(60)]
+    plan = dp.compose(dp.Gaussian(20.0), *parts)
+    found = dp.account(plan, notion="contour").epsilon(1e-6)
+    peer = dp.account(plan, notion="pld").epsilon(1e-6)
+    assert found <= peer <= found * (1 + 1e-4)
+
+
+def test_fewer_parts_lose_at_least_as_much():
+    parts = tuple((LaplacePair(0.01 * 1.1**k), 1 + k % 3) for k in range(100))
+    upper, lower = (fewer_parts(parts, 20, upper=way) for way in (True, False))
+    assert sum(n for _, n in upper) == sum(n for _, n in lower) == sum(n for _, n in parts)
+    assert 10 <= len(upper) <= 40
+    each, above, below = (
+        sorted(pair.distance for pair, n in some for _ in range(n))
+        for some in (parts, upper, lower)
+    )
+    assert all(a <= b <= c for a, b, c in zip(below, each, above, strict=True))
