@@ -33,7 +33,7 @@ napoleon_use_rtype = False
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(.*\.)?(Figure|Array|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B)",
+        r"(.*\.)?(Figure|Array|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B|_Options)",
     ),
     ("py:.*", r"(collections\.abc|datetime|dp_accounting|fractions|os|typing|numpy)\..*"),
     ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
