@@ -133,8 +133,8 @@ def ledger(value: Any, *, simulation: bool) -> Any:
         remedy = "Open it with Ledger(url)."
         raise TypeError(expected("ledger", value, "a Ledger", remedy))
     if simulation:
-        rule = "None with simulation=True"
-        raise ValueError(expected("ledger", value, rule, "Leave it out: a simulation is free."))
+        rule, remedy = "None with simulation=True", "Leave it out: simulations spend nothing."
+        raise ValueError(expected("ledger", value, rule, remedy))
     return value
 
 

@@ -272,7 +272,7 @@ class Replay(Environment):
             rule = f"in [0, {len(self.items)})"
             raise ValueError(checks.expected("item", "...", rule, "Number the items from 0."))
         if np.unique(self.user, return_counts=True)[1].max() < self.candidates:
-            rule = f"of users with >= {self.candidates} ratings"
+            rule = f"users with >= {self.candidates} ratings each"
             raise ValueError(checks.expected("user", "...", rule, "Decrease candidates."))
 
     @property

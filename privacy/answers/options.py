@@ -179,7 +179,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "sigma": _positive("sigma", "Pass the standard deviation of the noise."),
     "sampling_probability": _sampling_probability,
     "steps": _steps,
-    "sampler": _choice("sampler", lambda: SAMPLERS, "Pass what your loader does."),
+    "sampler": _choice("sampler", lambda: SAMPLERS, "Pass how your data loader draws batches."),
     "batch_size": _count("batch_size", "Pass the (expected) number of records in a batch."),
     "max_batch_size": _count("max_batch_size", "Pass the largest number of records in a batch."),
     "records": _count("records", "Pass the number of records of the data set."),

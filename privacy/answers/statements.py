@@ -144,7 +144,7 @@ def _assumed(answer: Record) -> str:
         case "shuffle":
             return (
                 f"The guarantee assumes that each record is in at most one batch of each of "
-                f"{epochs} epochs. Its place may be public and must not depend on the contents of "
+                f"{epochs} epochs. Its batch may be public and must not depend on the contents of "
                 "the records. No amplification by shuffling is claimed."
             )
     if q == 1:

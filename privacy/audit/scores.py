@@ -54,7 +54,7 @@ def outputs(
 def _telling_something(found: Floats) -> Floats:
     if not found.shape[1]:
         remedy = "Return a number or an array of numbers."
-        raise ValueError(checks.expected("outputs", [], "not always empty", remedy))
+        raise ValueError(checks.expected("outputs", [], "nonempty in some run", remedy))
     return found
 
 

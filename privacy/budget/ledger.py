@@ -191,16 +191,17 @@ class Ledger:
         if not isinstance(above.opened, Budget):
             raise TypeError(checks.expected("parent", above.name, "a Budget", remedy))
         if isinstance(budget, IndividualBudget):
-            raise TypeError(checks.expected("parent", above.name, "None", remedy))
+            rule = "None for an IndividualBudget"
+            raise TypeError(checks.expected("parent", above.name, rule, remedy))
         for what, own, needed in (
             ("dataset", dataset, above.dataset),
             ("relation", str(budget.relation), str(above.opened.relation)),
             ("unit", budget.unit, above.opened.unit),
         ):
             if own != needed:
-                raise ValueError(checks.expected(what, own, f"{needed!r}, as its parent", remedy))
+                raise ValueError(checks.expected(what, own, f"{needed!r}, of the parent", remedy))
         if any(budget._spent):
-            remedy = "Spend after opening: its parent must be charged too."
+            remedy = "Open it first and spend then: its parent must be charged too."
             raise ValueError(checks.expected("budget", budget, "unspent", remedy))
 
     def budget(self, name: str | None = None) -> AnyBudget:
@@ -226,7 +227,7 @@ class Ledger:
         for each in self._chain(account):
             now = self.budget(each.name)
             if isinstance(now, IndividualBudget):
-                remedy = "It admits users one by one: spend from it."
+                remedy = "Call spend(): an IndividualBudget is checked for each user."
                 raise TypeError(checks.expected("budget", each.name, "a Budget", remedy))
             row: dict[str, Any] = {
                 "budget": each.name,
@@ -308,7 +309,7 @@ class Ledger:
         chain = self._chain(account)
         individual = isinstance(account.opened, IndividualBudget)
         if individual and kind == "reserve":
-            remedy = "Spend from it: it cannot give back."
+            remedy = "Call spend(): an IndividualBudget has no reservations."
             raise TypeError(checks.expected("budget", account.name, "a Budget", remedy))
         costs = {} if individual else costs_in(mechanism, chain)
         if (shares is not None) != individual:
@@ -351,7 +352,7 @@ class Ledger:
                 remedy = "Reserve again with another key."
                 raise ValueError(checks.expected("key", key, "not canceled", remedy))
             if json.loads(settled["detail"])["holder"] != holder:
-                remedy = "Each release needs a payment of its own: reserve with another key."
+                remedy = "Reserve with another key: each release needs its own payment."
                 raise ValueError(checks.expected("key", key, "committed by this holder", remedy))
 
     def cancel(self, key: str, *, data_never_read: str) -> None:
@@ -378,7 +379,7 @@ class Ledger:
             if settled is None:
                 self._close(writer, reserved, "cancel", {"data_never_read": statement})
             elif settled["kind"] == "commit":
-                remedy = "What was committed stays spent."
+                remedy = "Leave it spent: a commit is final."
                 raise ValueError(checks.expected("key", key, "not committed", remedy))
 
     def _close(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
@@ -433,7 +434,7 @@ class Ledger:
             mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
         )
         if entry.is_settled:
-            rule = "unused: a state that was saved under it was paid for"
+            rule = "unused: it has paid for a saved state"
             remedy = "Restore that state, or pass another key with ledger.using(key=...)."
             raise ValueError(checks.expected("key", entry.key, rule, remedy))
         return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
@@ -533,7 +534,7 @@ class Ledger:
         rows = self._store.budgets(name, most=2)
         if len(rows) != 1:
             names = [row["name"] for row in rows]
-            rule = f"one of its budgets, such as {names}" if names else "an open budget"
+            rule = f"a budget of this ledger, such as {names}" if names else "an open budget"
             remedy = "Pass budget= with its name." if names else "Open it with open()."
             raise ValueError(checks.expected("budget", name, rule, remedy))
         return account_of(rows[0]), rows[0]
@@ -565,6 +566,6 @@ def _now() -> str:
 def _reservation(writer: "Writer", key: str) -> tuple[Row, Row | None]:
     found = writer.entry(key)
     if found is None or found["kind"] != "reserve":
-        remedy = "Pass the key of an entry of reserve()."
+        remedy = "Pass the key of an entry that reserve() returned."
         raise ValueError(checks.expected("key", key, "that of a reservation", remedy))
     return found, writer.settlement(found["sequence"])

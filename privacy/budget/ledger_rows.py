@@ -158,7 +158,7 @@ def check_same(budget: AnyBudget, **given: Any) -> None:
         needed = str(getattr(budget, name))
         if own is not None and str(own) != needed:
             remedy = f"Spend from a budget of this {name}."
-            raise ValueError(checks.expected(name, str(own), f"{needed!r}, as its budget", remedy))
+            raise ValueError(checks.expected(name, str(own), f"{needed!r}, of the budget", remedy))
 
 
 def charged(

@@ -77,7 +77,7 @@ class SharedBudget(Generic[_B]):
             The process was forked.
         """
         if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
-            rule = f"used in process {self._process}"
+            rule = f"{self._process}, the process that created the budget"
             raise RuntimeError(checks.expected("process", os.getpid(), rule, _ONE_PROCESS))
         with self._lock:
             if shares is None:

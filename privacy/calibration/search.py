@@ -197,7 +197,8 @@ class Family:
         """Search exponentially from the lower end for a change of sign, then bisect."""
         point, last = max(1, math.ceil(low)), int(min(high, 2**53))
         if point > last:
-            rule, remedy = "around a whole number >= 1", "Widen the domain, or omit integer."
+            rule = "an interval with a whole number >= 1"
+            remedy = "Widen the domain, or omit integer."
             raise ValueError(checks.expected("domain", (low, high), rule, remedy))
         met = self.excess(point) <= 0
         if met == self.grows:

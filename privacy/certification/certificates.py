@@ -87,7 +87,8 @@ def verify(form: Any) -> Guarantee:
         Its claim is not proven.
     """
     if not isinstance(form, Mapping) or tuple(sorted(form)) != tuple(sorted(_KEYS)):
-        raise ValueError(checks.expected("certificate", form, f"of {', '.join(_KEYS)}", _REMEDY))
+        rule = f"an object with the keys {', '.join(_KEYS)}"
+        raise ValueError(checks.expected("certificate", form, rule, _REMEDY))
     if form["schema"] != SCHEMA:
         raise ValueError(checks.expected("schema", form["schema"], repr(SCHEMA), _REMEDY))
     if form["digest"] != _digest(form):
@@ -96,7 +97,8 @@ def verify(form: Any) -> Guarantee:
     claim, proof = form["claim"], form["proof"]
     fields = isinstance(claim, Mapping) and tuple(sorted(claim)) == tuple(sorted(_CLAIM))
     if not fields or not isinstance(proof, Mapping):
-        raise ValueError(checks.expected("claim", claim, f"of {', '.join(_CLAIM)}", _REMEDY))
+        rule = f"an object with the keys {', '.join(_CLAIM)}"
+        raise ValueError(checks.expected("claim", claim, rule, _REMEDY))
     pair = [claim["epsilon"], claim["delta"], proof.get("delta_at_most")]
     if not all(isinstance(each, int | float) and abs(each) <= _LARGEST for each in pair):
         raise ValueError(checks.expected("epsilon, delta, delta_at_most", pair, "finite", _REMEDY))
@@ -107,7 +109,7 @@ def verify(form: Any) -> Guarantee:
         raise ValueError(checks.expected("order", order, "> 1", _REMEDY))
     unit = checks.unit(claim["unit"])
     if any(letter.isdigit() for letter in unit) and records_in(unit) == 1:
-        rule = "without a number, or such as '2 records'"
+        rule = "a unit without a number, or such as '2 records'"
         raise ValueError(checks.expected("unit", unit, rule, _REMEDY))
     guarantee = Guarantee(
         epsilon=float(pair[0]),

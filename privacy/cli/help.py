@@ -12,7 +12,7 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 GLUE = "\0"
 """Non-breaking space in a usage line."""
 
-_NOISE = "Pass --noise-multiplier (over the clip norm) or --sigma (with --clip-norm)."
+_NOISE = "Pass --noise-multiplier (sigma / clip norm), or --sigma with --clip-norm."
 _BATCH = (
     "Pass --batch-size, --records and --epochs, and --sampler if batches are not Poisson samples."
 )

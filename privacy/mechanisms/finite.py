@@ -56,8 +56,8 @@ class FiniteMechanism(Mechanism):
             remedy = "Pass one probability for each output in both."
             raise ValueError(checks.expected("q", f"{len(q)} values", f"{len(p)} values", remedy))
         if not any(a and b for a, b in zip(p, q, strict=True)):
-            remedy = "Add the outputs that both can give: the listed ones reveal the data set."
-            rule = "positive where p is, for some output"
+            remedy = "Add the outputs that both data sets can give."
+            rule = "positive for some output that p can give"
             raise ValueError(checks.expected("q", f"{len(q)} values", rule, remedy))
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))
 

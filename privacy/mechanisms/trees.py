@@ -73,7 +73,11 @@ class TreeAggregation(Mechanism):
         if self.participations_per_tree is not None:
             each = checks.count("participations_per_tree", self.participations_per_tree, remedy)
             checks.real("participations_per_tree", each, remedy, at_most=total)
-        separation = checks.count("separation", self.separation, "Pass a number of steps, or 1.")
+        separation = checks.count(
+            "separation",
+            self.separation,
+            "Pass the least number of steps between two participations.",
+        )
         freeze(
             self,
             noise_multiplier=noise,

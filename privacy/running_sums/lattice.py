@@ -88,7 +88,7 @@ class Lattice:
         least = float(factorization.diagonal().min())
         if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
             remedy = "Scale C, or use fewer releases."
-            rule = "of row sums below 4096 and a diagonal of at least 2^-10"
+            rule = "a C with row sums below 4096 and a diagonal of at least 2^-10"
             raise ValueError(checks.expected("factorization", factorization.name, rule, remedy))
         column = 2.0**-21 * band**0.5
         return round_up(column * participation.total(factorization.releases), 1e-9)

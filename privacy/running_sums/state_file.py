@@ -118,7 +118,7 @@ def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "R
         kind = header.get("factorization")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:
             remedy = "Import the module that registers this kind."
-            rule = f"of a registered kind of factorization, which {kind!r} is not"
+            rule = f"of a registered kind of factorization, not {kind!r}"
             raise ValueError(checks.expected("path", str(path), rule, remedy))
         try:
             _rename(header)

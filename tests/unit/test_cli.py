@@ -760,7 +760,7 @@ def test_help_fits_on_a_terminal_of_80_columns(path):
     [
         (["epsilon", "--num-examples", "256"], "Pass --batch-size, --records and --epochs, and"),
         (["steps", "--epochs", "15"], "--sampler if batches are not Poisson samples"),
-        (["epsilon", "--noise", "1"], "Pass --noise-multiplier (over the clip norm) or --sigma"),
+        (["epsilon", "--noise", "1"], "Pass --noise-multiplier (sigma / clip norm), or --sigma"),
         (["sigma", "--eps", "1"], "No such option '--eps'. Pass --epsilon."),
         (["sigma", "--sample-rate", "0.1"], "Pass -q."),
         (["sigma", "--max-grad-norm", "1"], "Pass --clip-norm."),

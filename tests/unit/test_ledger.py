@@ -150,7 +150,7 @@ def test_a_parent_protects_the_same_data(ledger, budget, dataset, names):
 
 def test_the_name_of_the_budget_is_needed_among_several(ledger, path):
     ledger.open("more", dp.Budget(rho=1, delta=1e-6), dataset="d")
-    with pytest.raises(ValueError, match="one of its budgets, such as"):
+    with pytest.raises(ValueError, match="a budget of this ledger, such as"):
         dp.Ledger(path).spend(NOISE, label="x")
     with pytest.raises(ValueError, match="budget='none' to be an open budget"):
         ledger.spend(NOISE, label="x", budget="none")
@@ -180,7 +180,7 @@ def test_a_plan_is_spent_whole(ledger):
     assert ledger.spend(plan).label == "spring"
     both = dp.compose(NOISE, dp.Gaussian(40.0))
     assert spent(ledger) == dp.Budget(rho=1, delta=1e-6).spend(both)._spent
-    with pytest.raises(ValueError, match="unit='one user' to be 'one record', as its budget"):
+    with pytest.raises(ValueError, match="unit='one user' to be 'one record', of the budget"):
         ledger.spend(dp.Plan("other", (("a", NOISE),), delta=1e-6, unit="one user"))
 
 
@@ -638,7 +638,7 @@ def test_a_running_sum_is_restored_with_the_ledger_that_paid(ledger, tmp_path):
     with pytest.raises(ValueError, match="was not paid from a ledger"):
         dp.RunningSum.restore(tmp_path / "free.npz", ledger=ledger)
     path.rename(tmp_path / "moved.npz")
-    with pytest.raises(ValueError, match="a state that was saved under it was paid for"):
+    with pytest.raises(ValueError, match="it has paid for a saved state"):
         running_sum(ledger, path)
     assert running_sum(ledger.using(key="second"), path).releases == 0
     assert len([row for row in ledger.entries() if row["kind"] == "commit"]) == 2
