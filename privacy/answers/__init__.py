@@ -2,8 +2,8 @@
 
 Each takes a mapping of plain values, such as ``{"epsilon": 1, "delta": 1e-5}``, with relations and
 accounting methods by name. It returns the JSON-able dict that its command prints with ``--json``,
-in which infinity is the string ``"inf"``. It raises ValueError or TypeError for an option that is
-missing, unknown, given twice or outside its domain.
+with infinity as ``"inf"``, and raises ValueError or TypeError for an option that is missing,
+unknown, given twice or outside its domain.
 """
 
 from typing import TYPE_CHECKING

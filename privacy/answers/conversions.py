@@ -20,9 +20,8 @@ def convert(options: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     options
-        One of ``epsilon`` (of differential privacy at ``delta``), ``rho`` (of zCDP), ``mu`` (of
-        Gaussian DP), ``sigma`` and ``noise_multiplier`` (of one Gaussian release). ``delta`` is
-        required with ``epsilon``. Options with defaults: ``conversion`` (``"optimal"``; it and
+        One of ``epsilon`` (with ``delta``), ``rho`` (of zCDP), ``mu`` (of Gaussian DP), ``sigma``
+        and ``noise_multiplier``. Options with defaults: ``conversion`` (``"optimal"``; it and
         ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
         ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
     """

@@ -22,7 +22,7 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
     plan
         A plan, or a mapping that `privacy.plan_from_json` reads.
     delta
-        Overrides the delta of the plan's budget.
+        In place of the plan's own delta.
 
     Raises
     ------

@@ -137,9 +137,8 @@ class Converted(Measure):
 
         The search of `limit` ends below its root and may refuse a sum of exactly this epsilon. The
         conversion is an upper bound, and the true epsilon increases with the sum: if the bound for
-        this sum or a larger one is at most `epsilon`, the sum is within the true limit. That limit
-        is fixed in advance, so the filter theorem applies. The next floats are tried too, because
-        accounting for a plan rounds its sum up.
+        this sum or a larger one is at most `epsilon`, the sum is within the true limit, and the
+        filter theorem applies. Larger ones are tried since accounting for a plan rounds its sum up.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):

@@ -252,7 +252,7 @@ class Budget(Immutable):
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Budget":
-        """Return the budget that `to_json` wrote. A limit above its epsilon and delta is refused.
+        """Return the budget that `to_json` wrote, unless its limit was raised.
 
         Restore it in one process at a time: two would both spend the remainder.
         """

@@ -29,9 +29,9 @@ class IndividualBudget(Immutable):
     """A privacy filter for each user, charged by the norm of that user's own contributions.
 
     `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
-    Zrnic 2021, for Rényi divergences, hence for rho at every order at once). You may publish the
-    outputs and `guarantee`, but not what a user has spent, nor which or how many users have
-    exhausted their budgets. Immutable, as `Budget`.
+    Zrnic 2021, for Rényi divergences, hence for rho). You may publish the outputs and `guarantee`,
+    but not what a user has spent, nor which or how many users have exhausted their budgets.
+    Immutable, as `Budget`.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class IndividualBudget(Immutable):
     users
         Number of users, in a fixed order.
     relation
-        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where a user whose data is dropped equals one without
-        data. Under REPLACE_ONE, the replaced data would spend another amount.
+        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where dropping a user's data equals having none. Under
+        REPLACE_ONE, the replaced data would spend another amount.
     unit
         As in `Budget`.
 
@@ -94,8 +94,7 @@ class IndividualBudget(Immutable):
     ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
         """Return the budget after a release, and the private mask of the users who may enter it.
 
-        Call it before the mechanism reads the data, and omit the data of all other users, who spend
-        nothing.
+        Call it before the mechanism reads the data. Omit all other users, who spend nothing.
 
         Parameters
         ----------

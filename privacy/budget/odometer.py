@@ -46,14 +46,13 @@ class Odometer(Immutable):
 
         loss <= min over a of (sum of divergences of order a + log(J / delta) / (a - 1)).
 
-    With ``notion="approximate"`` the reading is the sum of epsilons, as long as the deltas add up
-    to at most delta. The reading is larger than the epsilon of a plan fixed in advance. Immutable,
-    as `Budget`.
+    With ``notion="approximate"`` the reading is the sum of epsilons, while the deltas add up to at
+    most delta. A plan fixed in advance has a smaller epsilon. Immutable, as `Budget`.
 
     Parameters
     ----------
     delta
-        Probability that the loss exceeds the reading at some time; in (0, 1), or 0 with
+        Probability that the loss ever exceeds the reading; in (0, 1), or 0 with
         ``notion="approximate"``.
     notion
         The accounting method, ``"rdp"`` or ``"approximate"``.
@@ -126,10 +125,7 @@ class Odometer(Immutable):
         ]
 
     def guarantee(self) -> Guarantee:
-        """Return the reading: with probability 1 - delta the loss so far is at most epsilon.
-
-        It holds at any time, even one chosen from outputs.
-        """
+        """Return the reading, which holds at any time, even one chosen from outputs."""
         order = min(self._readings())[1] if self.notion == "rdp" else None
         basis = (self.relation, self.notion, order, _THEOREMS[self.notion])
         return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)

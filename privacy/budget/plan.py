@@ -126,9 +126,9 @@ def load_plan(path: str | PathLike[str]) -> Plan:
 
     It has ``schema = "dpcalib.plan/1"``, a ``name``, optionally a ``relation``, a ``notion`` and a
     ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and a table
-    ``[[part]]`` for each part: a ``name``, a ``type`` and the fields of that mechanism, and
-    optionally ``sampling_probability`` for Poisson samples, ``max_contributions`` if one user owns
-    several records, and ``steps`` for repeated runs.
+    ``[[part]]`` for each part: a ``name``, a ``type``, the fields of that mechanism, and optionally
+    ``sampling_probability`` for Poisson samples, ``max_contributions`` for users with several
+    records, and ``steps`` for repeated runs.
 
     Raises
     ------

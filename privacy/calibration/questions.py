@@ -68,8 +68,7 @@ def calibrate(
     bayes_risk, prior
         The least error probability of an attack, if a record is present with probability `prior`.
     seek
-        ``"smallest"`` if larger parameters are more private (noise), else ``"largest"`` (sampling
-        probability, steps).
+        ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
     domain
         Search interval, 0 <= low < high, finite ends other than 0 included. If every value meets
         the target, the end is returned (1e-9 in place of 0).
@@ -78,8 +77,8 @@ def calibrate(
     notion, relation
         As in `account`.
     certify
-        Verify the result with interval arithmetic (needs python-flint), and make it more private by
-        a few units in the last place if needed.
+        Verify the result with interval arithmetic (needs python-flint), if needed after a change by
+        some units in the last place.
 
     Raises
     ------

@@ -16,8 +16,8 @@ _SQRT_HALF = math.sqrt(0.5)
 def _moment_ratios(x: float, count: int) -> list[float]:
     """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 1.
 
-    r_n = n / (x + r_{n+1}), all terms positive. In the backward recurrence from a large n the
-    error of the start decays like exp(-2 x sqrt(2 n)).
+    r_n = n / (x + r_{n+1}), all terms positive. Backward from a large n, the error of the start
+    decays like exp(-2 x sqrt(2 n)).
     """
     start = count + 12 + int(330 / (x * x))
     ratio = 0.5 * (math.sqrt(x * x + 4 * start) - x)

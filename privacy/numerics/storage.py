@@ -46,8 +46,8 @@ def write(
     Parameters
     ----------
     over
-        The stamp of the file that may be replaced, None if there must be none, `...` for any. Of
-        two concurrent writers with one stamp, one is refused with `Overtaken`.
+        The stamp of the file that may be replaced, None if there must be none, `...` for any; else
+        `Overtaken` is raised.
     parts
         Files that this one needs, written before it.
     kept

@@ -75,8 +75,8 @@ class Participation(ABC):
         ----------
         norm
             ``"l2"``: the sum of their squared norms is at most clip_norm^2; the sensitivity is the
-            operator norm of C. ``"l1"``: the sum of their norms is at most clip_norm; the
-            sensitivity is that of one release.
+            operator norm of C. ``"l1"``: the sum of their norms is at most clip_norm, and the
+            sensitivity that of one release.
         """
         remedy = "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
         checks.one_of("norm", norm, get_args(Cap), remedy)

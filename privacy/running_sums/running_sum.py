@@ -40,15 +40,15 @@ class RunningSum:
     noise_multiplier
         As in `Gaussian`. All releases together cost as much as ONE release with it.
     shape
-        Shape of the vectors. Coordinates have independent noise, so leading axes can be replicates
-        in a simulation.
+        Shape of the vectors. Coordinates have independent noise: leading axes can be replicates in
+        a simulation.
     clip_norm
         L2 norm bound of one record's contribution to one release.
     participation
         The releases that one record can take part in. Default: one of them.
     relation, replace_distance
-        The neighboring relation, and `replace_distance` as in `Gaussian`. With
-        ``noise="discrete"`` the guarantee holds only for `relation`, else for every relation.
+        As in `Gaussian`. With ``noise="discrete"`` the guarantee holds only for `relation`, else
+        for every relation.
     noise
         ``"rounded"``: Gaussian noise rounded exactly to the lattice, with the privacy profile of
         the Gaussian mechanism. ``"discrete"``: discrete Gaussian noise, accounted by zCDP only.
@@ -63,24 +63,22 @@ class RunningSum:
         block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
     ledger
         Spend `mechanism` from this ledger. With a `path`, a crash during the construction neither
-        loses nor repeats the payment: construct the sum again with the same path, or restore it
-        with the same ledger.
+        loses nor repeats the payment: construct or restore the sum again with the same path.
 
     Attributes
     ----------
     releases
         Number of releases made.
     sigma
-        Standard deviation of z, in the unit of `clip_norm`.
+        Standard deviation of z: noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)).
+        Rounding C x row by row can move each of its K d coordinates by one more step.
     sensitivity
         Sensitivity of C x to one record, in clip norms.
 
     Notes
     -----
-    sigma = noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)): rounding C x row by row
-    can move each of its K d coordinates by one more step. Inputs may be adaptive (Denisov, McMahan,
-    Rush, Smith and Thakurta 2022, Theorem 2.1). After K releases a new block with fresh noise
-    starts at the last sum, if each record participates once.
+    Inputs may be adaptive (Denisov, McMahan, Rush, Smith and Thakurta 2022, Theorem 2.1). If each
+    record participates once, a new block with fresh noise starts at the last sum after K releases.
 
     Examples
     --------
@@ -218,11 +216,11 @@ class RunningSum:
         Raises
         ------
         ValueError
-            The shape differs, a value is not finite or not on the lattice, or repeated
+            `values` has another shape, is not finite or not on the lattice, or repeated
             participation rules out a new block. The state is unchanged.
         RuntimeError
-            An earlier release was interrupted or not saved, another object changed the file, or the
-            process was forked.
+            An earlier release was not saved, another object changed the file, or the process was
+            forked.
         """
         flat = self._checked(values)
         with self._claim:  # one release at a time, including its write
@@ -367,13 +365,13 @@ class RunningSum:
     def restore(cls, path: str | PathLike[str], *, ledger: "Ledger | None" = None) -> "RunningSum":
         """Continue from a state file, to which later releases are saved.
 
-        `prefix` is the last release. A crash may have come after it was saved and before you used
-        it. Pass the `ledger` that the sum was constructed with.
+        `prefix` is the last release, which may not have been used before a crash. Pass the `ledger`
+        that the sum was constructed with.
 
         Raises
         ------
         ValueError
-            The file is damaged or was changed, its parts do not match, or another ledger paid.
+            The file or one of its parts was damaged or changed, or another ledger paid.
         """
         return state_file.restored(cls, Path(path), ledger)
 
