@@ -11,25 +11,11 @@ from functools import lru_cache, reduce
 from heapq import nlargest
 from typing import Any, Self
 
-from privacy import checks
+from privacy import checks, mechanisms
 from privacy.accounting import Notion, account
 from privacy.calibration import noise_multiplier
 from privacy.losses.pair import LossPair
-from privacy.mechanisms import (
-    ApproximateDP,
-    Composed,
-    ExponentialMechanism,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    Parallel,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    Repeated,
-    UnsupportedMechanism,
-    ZeroConcentratedDP,
-)
+from privacy.mechanisms import Gaussian, Mechanism, UnsupportedMechanism, ZeroConcentratedDP
 from privacy.mechanisms.base import brief, check_relation
 from privacy.notions.gaussian import GaussianCurve
 from privacy.notions.zcdp import epsilon_from_rho, rho_from_epsilon
@@ -77,16 +63,16 @@ class Measure(ABC):
         return False  # for a measure with an exact `limit`
 
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
-        if isinstance(mechanism, Repeated):
+        if isinstance(mechanism, mechanisms.Repeated):
             one = self.cost(mechanism.mechanism, relation)
             return tuple(mechanism.count * part for part in one)
-        if isinstance(mechanism, Composed):
+        if isinstance(mechanism, mechanisms.Composed):
             return reduce(added, (self.cost(part, relation) for part in mechanism.parts))
-        if isinstance(mechanism, Parallel):
+        if isinstance(mechanism, mechanisms.Parallel):
             return self._cost_of_worst(mechanism, relation)
         return _cost_of_release(self, mechanism, relation)
 
-    def _cost_of_worst(self, mechanism: Parallel, relation: NeighboringRelation) -> Cost:
+    def _cost_of_worst(self, mechanism: mechanisms.Parallel, relation: NeighboringRelation) -> Cost:
         """Return the largest cost of a cell: a record is in one, or moves from one to another."""
         costs, left = mechanism.in_cells(relation, self.cost)
         if left and relation is NeighboringRelation.REPLACE_ONE:
@@ -259,26 +245,20 @@ class EpsilonDelta(Measure):
         return up(limit[0])
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
-        if isinstance(mechanism, ApproximateDP):
+        if isinstance(mechanism, mechanisms.ApproximateDP):
             check_relation(mechanism, relation)
             return decimal(mechanism.epsilon), decimal(mechanism.delta)
-        if isinstance(mechanism, PoissonSampled):
-            return self._sampled(mechanism, relation)
+        if isinstance(mechanism, mechanisms.PoissonSampled):
+            claim, q = mechanism.mechanism, mechanism.sampling_probability
+            if not isinstance(claim, mechanisms.ApproximateDP):
+                return None
+            pair = mechanism.loss(relation)
+            assert isinstance(pair, LossPair)
+            # log(1 + q (e^epsilon - 1)) and q delta: Balle, Barthe and Gaboardi 2018, Theorem 9
+            epsilon, _ = pair.claim
+            return self._finite(epsilon, mechanism), decimal(q) * decimal(claim.delta)
         loss = _pure_loss(mechanism, relation)
         return None if loss is None else (loss, Fraction(0))
-
-    def _sampled(self, mechanism: PoissonSampled, relation: NeighboringRelation) -> Cost | None:
-        """Return (log(1 + q (e^epsilon - 1)), q delta), epsilon rounded up, for a sampled claim.
-
-        Balle, Barthe and Gaboardi 2018, Theorem 9.
-        """
-        claim, q = mechanism.mechanism, mechanism.sampling_probability
-        if not isinstance(claim, ApproximateDP):
-            return None
-        pair = mechanism.loss(relation)
-        assert isinstance(pair, LossPair)
-        epsilon, _ = pair.claim
-        return self._finite(epsilon, mechanism), decimal(q) * decimal(claim.delta)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
         return curve.epsilon(0), 0.0
@@ -301,12 +281,12 @@ def _mu_squared(mechanism: Gaussian, relation: NeighboringRelation) -> Fraction:
 def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction | None:
     """Return the largest privacy loss of a mechanism with a closed form, else None."""
     match mechanism:
-        case PureDP() | ExponentialMechanism():
+        case mechanisms.PureDP() | mechanisms.ExponentialMechanism():
             check_relation(mechanism, relation)
             return decimal(mechanism.epsilon)
-        case RandomizedResponse():
+        case mechanisms.RandomizedResponse():
             return Fraction(mechanism.epsilon)
-        case Laplace():
+        case mechanisms.Laplace():
             return _short(Fraction(mechanism.shift(relation)) / Fraction(mechanism.scale))
     return None
 

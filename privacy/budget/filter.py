@@ -6,24 +6,8 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from privacy import checks
-from privacy.budget._measures import (
-    SAVED,
-    Cost,
-    Divergence,
-    EpsilonDelta,
-    Immutable,
-    Measure,
-    MuSquared,
-    Rho,
-    added,
-    cost_from_json,
-    cost_to_json,
-    decimal,
-    down,
-    saved,
-    shown,
-    up,
-)
+from privacy.budget import _measures as measures
+from privacy.budget._measures import SAVED, Cost, Immutable, Measure, added, down, shown, up
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
@@ -203,7 +187,7 @@ class Budget(Immutable):
 
     @property
     def _order(self) -> float | None:
-        return self.measure.orders[0] if isinstance(self.measure, Divergence) else None
+        return self.measure.orders[0] if isinstance(self.measure, measures.Divergence) else None
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the whole budget, which holds at any stopping time."""
@@ -247,7 +231,7 @@ class Budget(Immutable):
         return {
             "schema": _SCHEMA,
             **dict(zip(_KEYS, (*values, self._of_epsilon), strict=True)),
-            **dict(zip(_SUMS, map(cost_to_json, sums), strict=True)),
+            **dict(zip(_SUMS, map(measures.cost_to_json, sums), strict=True)),
         }
 
     @classmethod
@@ -256,7 +240,7 @@ class Budget(Immutable):
 
         Restore it in one process at a time: two would both spend the remainder.
         """
-        values = saved(form, _SCHEMA, (*_KEYS, *_SUMS))
+        values = measures.saved(form, _SCHEMA, (*_KEYS, *_SUMS))
         notion = values["notion"]
         measure = _measure(notion, values["order"])
         epsilon = checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
@@ -264,11 +248,11 @@ class Budget(Immutable):
         if not isinstance(by := values["of_epsilon"], bool):
             raise TypeError(checks.expected("of_epsilon", by, "true or false", SAVED))
         length = 2 if notion == "approximate" else 1
-        limit, most, spent = (cost_from_json(name, values[name], length) for name in _SUMS)
+        limit, most, spent = (measures.cost_from_json(name, values[name], length) for name in _SUMS)
         # epsilon was rounded; refuse a file whose limit was raised
         within = measure.epsilon(most, delta) <= epsilon * (1 + 1e-9)
         if length > 1:
-            within &= most[1] <= max(decimal(delta), Fraction(delta))
+            within &= most[1] <= max(measures.decimal(delta), Fraction(delta))
         if not within or any(one > other for one, other in zip(limit, most, strict=True)):
             rule = f"within epsilon={epsilon!r} and delta={delta!r}"
             raise ValueError(checks.expected("most", values["most"], rule, SAVED))
@@ -297,9 +281,9 @@ def _measure(notion: FilterNotion, order: float | None) -> Measure:
         raise ValueError(checks.expected("order", order, rule, remedy))
     if order is not None:
         remedy = "Pass a Rényi order, such as 8."
-        return Divergence((checks.real("order", order, remedy, above=1),))
-    plain: dict[str, Measure] = {"zcdp": Rho(), "gaussian": MuSquared()}
-    return plain.get(notion) or EpsilonDelta()
+        return measures.Divergence((checks.real("order", order, remedy, above=1),))
+    plain: dict[str, Measure] = {"zcdp": measures.Rho(), "gaussian": measures.MuSquared()}
+    return plain.get(notion) or measures.EpsilonDelta()
 
 
 def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Fraction:
@@ -309,7 +293,7 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
     if measure.notion != notion:
         remedy = f"Leave notion out: {name}= implies it."
         raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
-    return max(Fraction(number), decimal(number)) ** (1 if mu is None else 2)
+    return max(Fraction(number), measures.decimal(number)) ** (1 if mu is None else 2)
 
 
 def _differ(asked: tuple[float, ...], left: tuple[float, ...], digits: int) -> bool:

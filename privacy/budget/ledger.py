@@ -13,30 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from privacy import checks
+from privacy.budget import ledger_rows
 from privacy.budget._measures import added, up
 from privacy.budget.filter import Budget
 from privacy.budget.individual import IndividualBudget
-from privacy.budget.ledger_rows import (
-    Account,
-    AnyBudget,
-    LedgerEntry,
-    Row,
-    account_of,
-    charged,
-    check_same,
-    cost_text,
-    costs_in,
-    costs_of,
-    entry_of,
-    mechanism_of,
-    moved,
-    nothing_text,
-    opened,
-    repeated,
-    share,
-    spent_text,
-    summary_of,
-)
+from privacy.budget.ledger_rows import Account, AnyBudget, LedgerEntry, Row
 from privacy.budget.odometer import Odometer
 from privacy.budget.plan import Plan
 from privacy.guarantees import ONE_RECORD
@@ -181,7 +162,7 @@ class Ledger:
                 raise ValueError(checks.expected("name", name, "a new name", remedy))
             about = {"kind": "open", "budget": name, "label": name, "time": _now()}
             writer.append(**about, spender=self._spender_or(None), detail=detail)
-            spent, nothing = spent_text(budget), nothing_text(budget)
+            spent, nothing = ledger_rows.spent_text(budget), ledger_rows.nothing_text(budget)
             row = {"name": name, "parent": parent, "dataset": dataset, "form": form}
             writer.open(**row, spent=spent, reserved=nothing, entries=0)
 
@@ -222,7 +203,7 @@ class Ledger:
         its ``measure``.
         """
         account = self._account(budget)
-        mechanism = mechanism_of(mechanism, account)
+        mechanism = ledger_rows.mechanism_of(mechanism, account)
         found = []
         for each in self._chain(account):
             now = self.budget(each.name)
@@ -304,14 +285,14 @@ class Ledger:
         given = key or self._key
         key = given or secrets.token_hex(16)
         checks.phrase("key", key, "Pass text on one line, or leave it out.")
-        mechanism = mechanism_of(mechanism, account)
+        mechanism = ledger_rows.mechanism_of(mechanism, account)
         # exact costs may take long to compute: before the lock
         chain = self._chain(account)
         individual = isinstance(account.opened, IndividualBudget)
         if individual and kind == "reserve":
             remedy = "Call spend(): an IndividualBudget has no reservations."
             raise TypeError(checks.expected("budget", account.name, "a Budget", remedy))
-        costs = {} if individual else costs_in(mechanism, chain)
+        costs = {} if individual else ledger_rows.costs_in(mechanism, chain)
         if (shares is not None) != individual:
             rule = "given" if individual else "None"
             remedy = "Pass shares= with an IndividualBudget, and only there."
@@ -321,19 +302,20 @@ class Ledger:
         with self._store.writes() as writer:
             if given and (found := writer.entry(key)) is not None:
                 settled = writer.settlement(found["sequence"])
-                return repeated(found, settled, asked, shares)
+                return ledger_rows.repeated(found, settled, asked, shares)
             detail = None
             for each in chain:
                 row = writer.budget(each.name)
-                after, detail = charged(each, row["spent"], mechanism, costs.get(each.name), shares)
-                kept = row["reserved"]
-                reserved = moved(kept, costs[each.name], 1) if kind == "reserve" else kept
+                spent, cost, reserved = row["spent"], costs.get(each.name), row["reserved"]
+                after, detail = ledger_rows.charged(each, spent, mechanism, cost, shares)
+                if kind == "reserve":
+                    reserved = ledger_rows.moved(reserved, costs[each.name], 1)
                 entries = row["entries"] + (each is account)
-                spent = spent_text(after)
+                spent = ledger_rows.spent_text(after)
                 writer.update(each.name, spent=spent, reserved=reserved, entries=entries)
             about = {"label": label, "spender": spender, "time": _now(), "detail": detail}
-            row = writer.append(**asked, **about, key=key, cost=cost_text(costs))
-        return entry_of(row, is_new=True)
+            row = writer.append(**asked, **about, key=key, cost=ledger_rows.cost_text(costs))
+        return ledger_rows.entry_of(row, is_new=True)
 
     def commit(self, key: str, *, holder: str | None = None) -> None:
         """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
@@ -383,11 +365,11 @@ class Ledger:
                 raise ValueError(checks.expected("key", key, "not committed", remedy))
 
     def _close(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
-        costs = costs_of(reserved["cost"])
+        costs = ledger_rows.costs_of(reserved["cost"])
         for name, cost in costs.items():
             row = writer.budget(name)
-            spent = moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
-            left = moved(row["reserved"], cost, -1)
+            spent = ledger_rows.moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
+            left = ledger_rows.moved(row["reserved"], cost, -1)
             writer.update(name, spent=spent, reserved=left, entries=row["entries"])
         about = {name: reserved[name] for name in ("budget", "label")} | {"time": _now()}
         about |= {"spender": self._spender_or(None), "detail": json.dumps(dict(detail))}
@@ -411,7 +393,7 @@ class Ledger:
         """
         budget = self._account(None).opened
         if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
-            check_same(budget, unit=unit)
+            ledger_rows.check_same(budget, unit=unit)
         entry = self.spend(mechanism, label=self._label or label)
         if not entry.is_new:
             remedy = "Pass another key: this one has paid for a release."
@@ -478,13 +460,13 @@ class Ledger:
         for row in self._store.rows():
             latest = max(latest, datetime.fromisoformat(row["time"]))
             if row["kind"] == "open":
-                budget = opened(json.loads(row["detail"])["form"])
+                budget = ledger_rows.opened(json.loads(row["detail"])["form"])
                 if isinstance(budget, Budget):
                     limits[row["budget"]], sums[row["budget"]] = budget._limit, budget._spent
                     name = row["budget"]
-                    found[name] = [latest], [share(sums[name], limits[name])]
+                    found[name] = [latest], [ledger_rows.share(sums[name], limits[name])]
             elif row["kind"] != "commit":
-                costs, times = costs_of(row["cost"] or "{}"), 1
+                costs, times = ledger_rows.costs_of(row["cost"] or "{}"), 1
                 if row["kind"] == "reserve":
                     held[row["sequence"]] = costs
                 elif row["kind"] == "cancel":
@@ -492,7 +474,7 @@ class Ledger:
                 for name in costs.keys() & limits.keys():
                     sums[name] = added(sums[name], tuple(times * part for part in costs[name]))
                     found[name][0].append(latest)
-                    found[name][1].append(share(sums[name], limits[name]))
+                    found[name][1].append(ledger_rows.share(sums[name], limits[name]))
         return found
 
     def summary(self) -> list[dict[str, Any]]:
@@ -502,7 +484,7 @@ class Ledger:
         ``epsilon`` of the whole budget, or the reading of an `Odometer`. The private amounts of an
         `IndividualBudget` are left out.
         """
-        return [summary_of(account_of(row), row) for row in self._store.budgets()]
+        return list(map(ledger_rows.summary_of, self._store.budgets()))
 
     def verify(self, *, head: str | None = None) -> dict[str, Any]:
         """Recompute every sum and hash, and return the number of entries and the last hash.
@@ -537,7 +519,7 @@ class Ledger:
             rule = f"a budget of this ledger, such as {names}" if names else "an open budget"
             remedy = "Pass budget= with its name." if names else "Open it with open()."
             raise ValueError(checks.expected("budget", name, rule, remedy))
-        return account_of(rows[0]), rows[0]
+        return ledger_rows.account_of(rows[0]), rows[0]
 
     def _chain(self, account: Account) -> list[Account]:
         """Return a budget and its parents."""

@@ -208,8 +208,9 @@ def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> Ledger
     return entry_of(found, is_new=False, is_settled=settled is not None)
 
 
-def summary_of(account: Account, row: Row) -> dict[str, Any]:
+def summary_of(row: Row) -> dict[str, Any]:
     """Return one dict of `Ledger.summary`."""
+    account = account_of(row)
     budget = account.at(row["spent"])
     values: dict[str, Any] = {
         "budget": account.name,

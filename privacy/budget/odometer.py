@@ -7,19 +7,8 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from privacy import checks
-from privacy.budget._measures import (
-    Cost,
-    Divergence,
-    EpsilonDelta,
-    Immutable,
-    Measure,
-    added,
-    cost_from_json,
-    cost_to_json,
-    decimal,
-    saved,
-    up,
-)
+from privacy.budget import _measures as measures
+from privacy.budget._measures import Cost, Immutable, Measure, added, decimal, up
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
 from privacy.numerics.rounding import U, round_up
@@ -97,7 +86,7 @@ class Odometer(Immutable):
     def measure(self) -> Measure:
         """What adds up."""
         assert isinstance(self.orders, tuple)
-        return Divergence(self.orders) if self.orders else EpsilonDelta()
+        return measures.Divergence(self.orders) if self.orders else measures.EpsilonDelta()
 
     def spend(self, mechanism: Mechanism) -> "Odometer":
         """Return the odometer after a mechanism, as `Budget.spend`."""
@@ -135,13 +124,13 @@ class Odometer(Immutable):
         assert isinstance(self.orders, tuple)
         orders = list(self.orders) or None
         values = (self.delta, self.notion, orders, str(self.relation), self.unit)
-        spent = cost_to_json(self._spent)
+        spent = measures.cost_to_json(self._spent)
         return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Odometer":
         """Return the odometer that `to_json` wrote. Restore it in one process at a time."""
-        values = saved(form, _SCHEMA, _KEYS)
+        values = measures.saved(form, _SCHEMA, _KEYS)
         spent = values.pop("spent")
         odometer = cls(**values)
-        return odometer._with(_spent=cost_from_json("spent", spent, len(odometer._spent)))
+        return odometer._with(_spent=measures.cost_from_json("spent", spent, len(odometer._spent)))

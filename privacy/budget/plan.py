@@ -12,14 +12,7 @@ from typing import Any
 from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.guarantees import ONE_RECORD
-from privacy.mechanisms import (
-    Mechanism,
-    PoissonSampled,
-    TruncatedPoisson,
-    compose,
-    mechanism_from_json,
-    repeat,
-)
+from privacy.mechanisms import Mechanism, PoissonSampled, TruncatedPoisson, compose, repeat
 from privacy.mechanisms.users import user_level
 from privacy.relations import NeighboringRelation
 
@@ -239,7 +232,7 @@ def _part_mechanism(values: dict[str, Any]) -> Mechanism:
         hints = _OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own}
         _check_keys(values, "the part", needs, hints, knows)
     once: Mechanism = PoissonSampled(
-        mechanism_from_json(values), sampling_probability=run["sampling_probability"]
+        mechanisms.mechanism_from_json(values), sampling_probability=run["sampling_probability"]
     )
     once = user_level(once, max_contributions=run["max_contributions"])
     remedy = "Pass the number of runs, such as steps = 1."

@@ -34,8 +34,7 @@ class Dense(Factorization):
         return self.matrix[k, : k + 1]
 
     def column_norms(self) -> Array:
-        norms: Array = np.sqrt(np.square(self._handed_out()).sum(axis=0))
-        return norms
+        return np.asarray(np.sqrt(np.square(self._handed_out()).sum(axis=0)))
 
     def _handed_out(self) -> Array:
         return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))

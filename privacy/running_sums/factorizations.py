@@ -184,8 +184,7 @@ class Factorization(ABC):
 
     def column_norms(self) -> Array:
         """Return the column norms of C: the sensitivity of C x to a record of each release."""
-        norms: Array = np.sqrt(self._added_up(np.square))
-        return norms
+        return np.asarray(np.sqrt(self._added_up(np.square)))
 
     @property
     def band(self) -> int:
@@ -209,13 +208,11 @@ class Factorization(ABC):
         """Return B, whose row k combines the noise of release k, or its leading part."""
         matrix = self.encoder(releases)
         sums = np.tri(len(matrix))
-        decoder: Array = solve_triangular(matrix, sums.T, lower=True, trans="T").T
-        return decoder
+        return np.asarray(solve_triangular(matrix, sums.T, lower=True, trans="T").T)
 
     def noise_std(self) -> Array:
         """Return the noise standard deviation of each release, in units of that of z."""
-        std: Array = np.sqrt(np.square(self.decoder()).sum(axis=1))
-        return std
+        return np.asarray(np.sqrt(np.square(self.decoder()).sum(axis=1)))
 
     def sensitivity(self, participation: Participation | None = None) -> float:
         """Return an upper bound on the sensitivity of C x to one record, in clip norms.
@@ -248,8 +245,7 @@ class Factorization(ABC):
         matrix = self._handed_out()
         norms = np.sqrt(np.square(matrix).sum(axis=0))
         rounding: Array = 2 * len(matrix) * ULP * np.multiply.outer(norms, norms)
-        bound: Array = np.abs(matrix.T @ matrix) + rounding
-        return bound
+        return np.asarray(np.abs(matrix.T @ matrix) + rounding)
 
     def _handed_out(self) -> Array:
         return self.encoder()

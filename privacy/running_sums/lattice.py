@@ -32,8 +32,7 @@ class Rounded(Factorization):
     exact: Factorization
 
     def row(self, k: int) -> Array:
-        row: Array = np.rint(self.exact.row(k) * _GRAIN) / _GRAIN
-        return row
+        return np.asarray(np.rint(self.exact.row(k) * _GRAIN) / _GRAIN)
 
     @property
     def band(self) -> int:
@@ -52,8 +51,7 @@ class Rounded(Factorization):
 
     @cached_property
     def _variances(self) -> Array:
-        variances: Array = np.square(self.noise_std())
-        return variances
+        return np.asarray(np.square(self.noise_std()))
 
 
 class Lattice:
@@ -99,8 +97,7 @@ class Lattice:
 
     def _units(self, values: Array) -> Array:
         most = LARGEST * self._step
-        units: Array = np.clip(values, -most, most) / self._step
-        return units
+        return np.asarray(np.clip(values, -most, most) / self._step)
 
     def step(self, k: int, values: Array) -> Any:
         """Return the next increment: row k of C^-1 applied to round(C x) + z, times the step."""

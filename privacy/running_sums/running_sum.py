@@ -279,8 +279,7 @@ class RunningSum:
             remedy = "Apply quantize() to each contribution before you sum them."
             rule = f"whole multiples of {self.step_width:g}"
             raise ValueError(checks.expected("values", "...", rule, remedy))
-        flat: Array = values.reshape(-1)
-        return flat
+        return np.asarray(values.reshape(-1))
 
     def _correlated(self, k: int) -> Any:
         """Return row k of C^-1 z, by forward substitution."""
@@ -307,8 +306,7 @@ class RunningSum:
 
     @cached_property
     def _variances(self) -> Array:
-        variances: Array = np.square(self.factorization.noise_std())
-        return variances
+        return np.asarray(np.square(self.factorization.noise_std()))
 
     @cached_property
     def _rounded(self) -> Rounded:
@@ -329,8 +327,7 @@ class RunningSum:
             rows[start:, start : start + len(decoder)] = decoder[-1]
             part = decoder[: releases - start]
             rows[start : start + len(part), start : start + len(decoder)] = part
-        covariance: Array = self.sigma**2 * (rows @ rows.T)
-        return covariance
+        return np.asarray(self.sigma**2 * (rows @ rows.T))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.simulation:

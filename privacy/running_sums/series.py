@@ -11,8 +11,7 @@ _LEAF = 128
 def square_root(count: int) -> Array:
     """Return the first coefficients of (1 - x)^(-1/2)."""
     i = np.arange(1, count)
-    series: Array = np.concatenate(([1.0], np.cumprod(1 - 0.5 / i)))
-    return series
+    return np.asarray(np.concatenate(([1.0], np.cumprod(1 - 0.5 / i))))
 
 
 def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
@@ -31,8 +30,7 @@ def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
 def decaying(weights: Array, decays: Array, count: int) -> Array:
     """Return 1, then sum_i weights_i decays_i^(n - 1) for n = 1 .. count - 1."""
     tail = np.power.outer(decays, np.arange(count - 1))
-    series: Array = np.concatenate(([1.0], weights @ tail))
-    return series
+    return np.asarray(np.concatenate(([1.0], weights @ tail)))
 
 
 def inverse(series: Array, terms: int) -> Array:
@@ -51,8 +49,7 @@ def product(first: Array, second: Array, terms: int) -> Array:
     length = scipy.fft.next_fast_len(len(first) + len(second) - 1, real=True)
     transformed = scipy.fft.rfft(first, length) * scipy.fft.rfft(second, length)
     product: Array = scipy.fft.irfft(transformed, length)[:terms]
-    padded: Array = np.pad(product, (0, terms - len(product)))
-    return padded
+    return np.asarray(np.pad(product, (0, terms - len(product))))
 
 
 def running_products(weights: Array, series: Array) -> Array:

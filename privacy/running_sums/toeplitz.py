@@ -73,8 +73,7 @@ class Toeplitz(Factorization):
             rows = np.cumsum(falls * (crossed + falls * squares))
             squares = self.scale * (crossed + self.scale * squares)
             squares[1:] += rows[:-1]
-        std: Array = np.sqrt(squares)
-        return std
+        return np.asarray(np.sqrt(squares))
 
     def shifted_sum(self, count: int, separation: int) -> float | None:
         """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 are nonincreasing.

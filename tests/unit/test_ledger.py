@@ -251,7 +251,7 @@ def test_an_individual_budget_has_rows_and_shows_no_users(path):
     assert not any(word in told for word in ("sensitive", "0.3125", "spent_epsilon"))
     with pytest.raises(ValueError, match="other shares"):
         ledger.spend(NOISE, label="x", shares=[1, 1, 1], key="k19")
-    with pytest.raises(TypeError, match="it cannot give back"):
+    with pytest.raises(TypeError, match="has no reservations"):
         ledger.reserve(NOISE, label="x")
     with pytest.raises(TypeError, match=r"to be given\. Pass shares="):
         ledger.spend(NOISE, label="x")

@@ -815,7 +815,7 @@ def test_inconsistent_parts_are_refused(tmp_path, changes):
 def test_a_kind_that_is_not_registered_is_named(tmp_path):
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | {"factorization": "nobody.decaying/1"}, arrays)
-    with pytest.raises(ValueError, match=r"which 'nobody.decaying/1' is not\. Import the module"):
+    with pytest.raises(ValueError, match=r"not 'nobody.decaying/1'\. Import the module"):
         dp.RunningSum.restore(path)
 
 
