@@ -212,7 +212,8 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
     shown = {name: value for name, value in given.items() if name not in ("relation", "name")}
     if "sigma" in shown:  # the same noise, in two units
         shown.pop("noise_multiplier", None)
-    parameters = [f"{_name(name)} {_value(value)}" for name, value in shown.items()]
+    numbers = {name: f"{x:g}" if isinstance(x, int | float) else x for name, x in shown.items()}
+    parameters = [f"{_name(name)} = {value}" for name, value in numbers.items()]
     if "relation" in given:
         parameters.append(given["relation"])
     labels = (_LABELS.get(axis, _name(axis)) for axis in (found["across"], found["up"]))
@@ -243,18 +244,10 @@ def plot_epsilon_against_steps(
     notion: "Notion" = "tightest",
     relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
 ) -> "Figure":
-    """Plot epsilon of n runs of each mechanism against n.
+    """Plot epsilon of n runs of each mechanism against n, for n in `steps`.
 
-    Parameters
-    ----------
-    mechanisms
-        One step of each run, by label.
-    steps
-        Numbers of runs.
-    delta
-        As in `Curve.epsilon`.
-    notion, relation
-        As in `privacy.account`.
+    `mechanisms` has one step of each run, by label. The other parameters are those of
+    `Curve.epsilon` and `privacy.account`.
     """
     counts = list(steps)
 
@@ -276,16 +269,9 @@ def plot_noise_against_epsilon(
     notions: Iterable["Notion"] = ("tightest",),
     relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
 ) -> "Figure":
-    """Plot the smallest noise multiplier of a run against its epsilon.
+    """Plot the smallest noise multiplier of a run against its epsilon, for several notions.
 
-    Parameters
-    ----------
-    epsilons
-        Values of epsilon, each > 0.
-    delta, sampling_probability, steps, relation
-        As in `privacy.noise_multiplier`.
-    notions
-        The accounting methods to compare.
+    The parameters are those of `privacy.noise_multiplier`.
     """
     given = {"delta": delta, "sampling_probability": sampling_probability, "steps": steps}
     return _noise("epsilon", list(epsilons), given, notions, relation)
@@ -300,16 +286,9 @@ def plot_noise_against_sampling_probability(
     notions: Iterable["Notion"] = ("tightest",),
     relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
 ) -> "Figure":
-    """Plot the smallest noise multiplier of a run against its sampling probability.
+    """Plot the smallest noise multiplier against the sampling probability, for several notions.
 
-    Parameters
-    ----------
-    sampling_probabilities
-        Probabilities in (0, 1].
-    epsilon, delta, steps, relation
-        As in `privacy.noise_multiplier`.
-    notions
-        The accounting methods to compare.
+    The parameters are those of `privacy.noise_multiplier`.
     """
     given = {"epsilon": epsilon, "delta": delta, "steps": steps}
     return _noise("sampling_probability", list(sampling_probabilities), given, notions, relation)
@@ -318,12 +297,8 @@ def plot_noise_against_sampling_probability(
 def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
     """Plot epsilon of the first k parts of each plan against k, and the budgets.
 
-    The axis has the names of the parts if the plans share them.
-
-    Parameters
-    ----------
-    plans
-        The plans to compare, by label, each with its own delta, relation and accounting method.
+    `plans` are by label, each with its own delta, relation and accounting method. The axis has the
+    names of the parts if the plans share them.
     """
     series: dict[str, list[float]] = {}
     for label, plan in plans.items():
@@ -389,10 +364,6 @@ def _joined(parameters: Iterable[str], width: int = 74) -> str:
 
 def _name(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _value(value: Any) -> str:
-    return f"= {value:g}" if isinstance(value, int | float) else f"= {value}"
 
 
 _LABELS = {

@@ -31,8 +31,8 @@ _LEAST_DELTA = 1e-10
 def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     """Compute one quantity against another.
 
-    The result has the ``values`` of the horizontal axis, and ``series`` with a list of bounds for
-    each accounting method.
+    The result has the ``values`` of the horizontal axis, and ``series`` of bounds by accounting
+    method.
 
     Parameters
     ----------

@@ -197,12 +197,8 @@ class Budget(Immutable):
     def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
         """Return unspent budgets whose limits add up exactly to the remainder of this one.
 
-        With ``notion="approximate"``, delta is divided too.
-
-        Parameters
-        ----------
-        shares
-            The number of equal parts, or the weight (> 0) of each part.
+        `shares` is the number of equal parts, or the weight (> 0) of each part. With
+        ``notion="approximate"``, delta is divided too.
         """
         remedy = "Pass the number of parts, or a weight for each."
         if isinstance(shares, Sequence):

@@ -134,17 +134,12 @@ class Ledger:
         name
             Name of the budget, such as a team or a quarter.
         budget
-            A `Budget`, an `Odometer` or an `IndividualBudget`, with its relation and unit.
+            A `Budget`, an `Odometer` or an `IndividualBudget`.
         dataset
             The data that the budget protects.
         parent
             A `Budget` of the same data, relation and unit, to which every spend is charged too. Its
             children may have more than it has together; a spend must fit the child and the parent.
-
-        Raises
-        ------
-        ValueError
-            The name is in use, or the parent has other data, another relation or another unit.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')
@@ -342,12 +337,7 @@ class Ledger:
 
         After an error, a crash or a timeout the mechanism may have read the data: `commit` it.
 
-        Parameters
-        ----------
-        key
-            The key of the reservation, which cannot be used again.
-        data_never_read
-            Why the data were never read; it is recorded.
+        The key cannot be used again. `data_never_read` is recorded: why the data were never read.
 
         Raises
         ------
@@ -378,13 +368,9 @@ class Ledger:
     def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
         """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
-        Parameters
-        ----------
-        mechanism, label
-            As in `spend`; the ledger's own label takes precedence.
-        unit
-            ``"one record"`` or ``"one user"``, if known. A budget of the other one is refused:
-            clipped sums of users do not bound what one record changes.
+        The ledger's own label takes precedence. If `unit` is ``"one record"`` or ``"one user"``, a
+        budget of the other one is refused: clipped sums of users do not bound what one record
+        changes.
 
         Raises
         ------
@@ -489,11 +475,8 @@ class Ledger:
     def verify(self, *, head: str | None = None) -> dict[str, Any]:
         """Recompute every sum and hash, and return the number of entries and the last hash.
 
-        Parameters
-        ----------
-        head
-            The last hash of an earlier call, kept elsewhere. It detects that all entries were
-            replaced by another consistent chain.
+        `head`, the last hash of an earlier call, kept elsewhere, detects that all entries were
+        replaced by another consistent chain.
 
         Raises
         ------

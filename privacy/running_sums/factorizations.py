@@ -79,12 +79,9 @@ class Factorization(ABC):
         Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
         of C, which reduces the sensitivity of records with several participations.
 
-        Parameters
-        ----------
-        optimized
-            Whether to minimize the mean noise variance at sensitivity 1 over the coefficients
-            (Choquette-Choo et al. 2023); by default they are the first ones of the square root.
-            Takes less than a second for K = 10,000 and 32 diagonals.
+        `optimized` minimizes the mean noise variance at sensitivity 1 over the coefficients
+        (Choquette-Choo et al. 2023), in less than a second for K = 10,000 and 32 diagonals; by
+        default they are the first ones of the square root.
         """
         releases = _size(releases)
         band = min(checks.count("band", band, "Pass the number of diagonals of C."), releases)
@@ -131,11 +128,8 @@ class Factorization(ABC):
     ) -> "Factorization":
         """Estimate every node of a binary tree from all nodes below it (Honaker 2015).
 
-        Parameters
-        ----------
-        published
-            ``"nodes"``: account for publishing every tree node, as is usual. ``"prefixes"``:
-            account for publishing only the prefix sums, which costs less.
+        `published` is what you publish: ``"nodes"``, every tree node, as is usual, or
+        ``"prefixes"``, only the prefix sums, which costs less.
         """
         remedy = "Pass 'nodes' if you publish tree nodes, 'prefixes' if only prefix sums."
         checks.one_of("published", published, ("nodes", "prefixes"), remedy)

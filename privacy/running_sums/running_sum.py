@@ -338,11 +338,6 @@ class RunningSum:
         """Write the state to a file, which contains the raw sums of this block.
 
         Two objects must not continue from one file: the same release would get noise twice.
-
-        Raises
-        ------
-        RuntimeError
-            As in `step`.
         """
         with self._claim:
             self._check_alone()
