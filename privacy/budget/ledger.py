@@ -225,7 +225,7 @@ class Ledger:
         key: str | None = None,
         shares: "ArrayLike | None" = None,
     ) -> LedgerEntry:
-        """Spend a mechanism, as `Budget.spend`, and return the entry.
+        """Spend a mechanism, as `Budget.spend`. Run it only if this returns the entry.
 
         Parameters
         ----------

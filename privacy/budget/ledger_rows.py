@@ -199,8 +199,9 @@ def entry_of(row: Row, *, is_new: bool, is_settled: bool = False) -> LedgerEntry
 def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> LedgerEntry:
     """Return the entry of an earlier call with the same key, which must have asked for the same."""
     differs = [f"another {name}" for name, value in asked.items() if found[name] != value]
-    if shares is not None and json.loads(found["detail"])["sensitive_shares"] != _numbers(shares):
-        differs.append("other shares")
+    if shares is not None and not differs:
+        before = json.loads(found["detail"])["sensitive_shares"]
+        differs += ["other shares"] * (before != _numbers(shares))
     canceled = settled is not None and settled["kind"] == "cancel"
     if differs or canceled:
         rule = f"unused: an entry of {differs[0]} has it" if differs else "not canceled"

@@ -251,6 +251,11 @@ def test_an_individual_budget_has_rows_and_shows_no_users(path):
     assert not any(word in told for word in ("sensitive", "0.3125", "spent_epsilon"))
     with pytest.raises(ValueError, match="other shares"):
         ledger.spend(NOISE, label="x", shares=[1, 1, 1], key="k19")
+    ledger.open("all", dp.Budget(epsilon=1, delta=1e-6), dataset="d")
+    ledger.spend(NOISE, label="x", budget="all", key="k")
+    with pytest.raises(ValueError, match="another budget"):
+        ledger.spend(NOISE, label="x", budget="each", shares=shares, key="k")
+    ledger = ledger.using(budget="each")
     with pytest.raises(TypeError, match="has no reservations"):
         ledger.reserve(NOISE, label="x")
     with pytest.raises(TypeError, match=r"to be given\. Pass shares="):
