@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import bandits
 import privacy as dp
 from privacy.budget import ledger as ledger_module
-from privacy.budget import ledger_store
+from privacy.budget import ledger_rows, ledger_store
 from privacy.cli.ledger import ledger as command
 from privacy.cli.plans import check as check_command
 from tests.benchmarks import ledger as benchmark
@@ -332,8 +332,9 @@ def test_verification_detects_a_change(ledger, path, how):
 def test_verification_recomputes_costs(ledger, path, monkeypatch):
     """A consistent chain that charges too little is refused."""
     (cost,) = dp.Budget(rho=1, delta=1e-6).measure.cost(NOISE, dp.NeighboringRelation(RELATION))
-    monkeypatch.setattr(ledger_module, "costs_in", lambda *_: {"all": (cost / 2,)})
-    ledger.spend(NOISE, label="x")
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_rows, "costs_in", lambda *_: {"all": (cost / 2,)})
+        ledger.spend(NOISE, label="x")
     with pytest.raises(dp.LedgerError, match="charged less than the mechanism"):
         ledger.verify()
 
