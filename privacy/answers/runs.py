@@ -137,6 +137,8 @@ def calibrated(name: str, values: Values) -> Record:
 
 
 _TARGET = ("epsilon", "delta", "relation", "notion")
+_NOISE = ("noise_multiplier", "sigma", "clip_norm")
+_SHOWN = (*_NOISE, "epsilon", "delta", "target_epsilon", *SAMPLING, "relation", "notion", "order")
 
 
 def _of(values: Values, *names: str) -> dict[str, Any]:
@@ -183,24 +185,11 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
             guarantee = as_proven(at_target) or guarantee
         elif curve.delta(target) <= guarantee.delta:
             guarantee = at_target
-    return record(
-        name,
-        {
-            "noise_multiplier": values["noise_multiplier"],
-            "sigma": sigma_of(values),
-            "clip_norm": values["clip_norm"],
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "target_epsilon": target,
-            "sampling_probability": values["sampling_probability"],
-            "steps": values["steps"],
-            **{name: values.get(name) for name in OPTIONS},
-            "relation": str(guarantee.relation),
-            "notion": guarantee.notion,
-            "order": guarantee.order,
-            "certified": guarantee.certified,
-        },
-    )
+    found: Record = {name: values.get(name) for name in _SHOWN}
+    names = ("epsilon", "delta", "notion", "order", "certified")
+    found |= {name: getattr(guarantee, name) for name in names}
+    found |= {"sigma": sigma_of(values), "relation": str(guarantee.relation)}
+    return record(name, found | {"target_epsilon": target})
 
 
 def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:

@@ -56,6 +56,7 @@ def _audit(
       dpcalib audit my_module:noisy_mean --claim plan.toml --pair my_module:pair
     """
     with _unfinished(), refusals():
+        output.check_picture(plot)
         plan = dp.load_plan(claim)
         release = _named(function)
         data = _named(pair or f"{function.partition(':')[0]}:pair")
@@ -71,7 +72,7 @@ def _audit(
             scores = scored(release, data, runs=runs, score=None, seed=seed, progress=advance)
         finding = judged(*scores)
         if plot is not None:
-            _draw(plot, curve, *scores)
+            output.draw(plot, "plot_tradeoff", curve, *scores)
     if as_json:
         click.echo(output.to_json(record("audit", {"name": plan.name, **finding.to_json()})))
     else:
@@ -129,22 +130,6 @@ def _progress(total: int) -> Iterator[Callable[[int], Any]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("running", total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def _draw(path: Path, curve: dp.Curve, *scores: Any) -> None:
-    try:
-        from privacy.plotting import plot_tradeoff
-
-        figure = plot_tradeoff(curve, *scores)
-    except ModuleNotFoundError as error:
-        output.error(f"{error}. Run: pip install 'dpcalib[plot]'")
-        click.get_current_context().exit(USAGE)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        rule = f"a writable file ({error.strerror or error})"
-        remedy = "Pass a path that you can write to."
-        raise ValueError(checks.expected("plot", str(path), rule, remedy)) from error
 
 
 audit = Command("audit", params=[*_OPTIONS], callback=_audit, help=_audit.__doc__)

@@ -65,8 +65,7 @@ def _curve(
         if len(kinds) != 1:
             ways = "--epsilon-against, --delta-against, --sigma-against, --tradeoff, --plan"
             raise ValueError(f"Expected exactly one curve. Pass one of {ways}.")
-        if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"Expected --plot {plot} to end with .png, .svg or .pdf. Rename it.")
+        output.check_picture(plot)
         if files:
             if given := [name for name, value in typed.items() if value is not None]:
                 raise ValueError(f"Remove {flags(given)}: the plan has all parameters.")
@@ -75,7 +74,7 @@ def _curve(
             asked = {"kind": kinds[0], "notions": list(notion), "points": points, **typed}
             found = answers.curve(asked, track=_track)
         if plot is not None:
-            _save(found, plot)
+            output.draw(plot, "plot_curve", found)
     if as_json:
         click.echo(output.to_json(found))
     elif as_csv:
@@ -84,14 +83,6 @@ def _curve(
         writer.writerows(zip(found["values"], *found["series"].values(), strict=True))
     elif plot is None:
         _show(found)
-
-
-def _save(found: Record, path: Path) -> None:
-    try:
-        from privacy.plotting import plot_curve
-    except ImportError:
-        raise ValueError("--plot needs matplotlib. Run: pip install 'dpcalib[plot]'") from None
-    plot_curve(found).savefig(path)
 
 
 def _show(found: Record) -> None:

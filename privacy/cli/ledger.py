@@ -227,17 +227,8 @@ def _plot(*, url: str, file: Path) -> None:
     FILE ends with .png, .svg or .pdf.
     """
     with ledger_refusals():
-        if file.suffix not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"Expected {file} to end with .png, .svg or .pdf. Rename it.")
-        try:
-            from privacy.plotting import plot_ledger
-
-            figure = plot_ledger(dp.Ledger(url))
-        except ModuleNotFoundError as error:
-            if error.name != "matplotlib":
-                raise
-            raise ValueError("Plots need matplotlib. Run: pip install 'dpcalib[plot]'") from None
-    figure.savefig(file)
+        output.check_picture(file)
+        output.draw(file, "plot_ledger", dp.Ledger(url))
 
 
 _OPENING = [

@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import click
 
+from privacy import checks
 from privacy.numerics.display import rounded
 
 _ORDER = """noise_multiplier sigma clip_norm epsilon unit target_epsilon delta target_delta
@@ -135,3 +137,23 @@ def shown(key: str, value: Any, *, up: bool = True) -> str:
     if key == "order":  # every order gives a valid bound
         return f"{value:.3g}"
     return rounded(value, up=up) if isinstance(value, float) else str(value)
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a file of a plot whose format is unknown."""
+    if path is not None and path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"Expected {path} to end with .png, .svg or .pdf. Rename it.")
+
+
+def draw(path: Path, plot: str, *given: Any) -> None:
+    """Write a plot of `privacy.plotting` to a file."""
+    from privacy import plotting
+
+    try:
+        getattr(plotting, plot)(*given).savefig(path)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error}. Run: pip install 'dpcalib[plot]'") from None
+    except OSError as error:
+        rule = f"a writable file ({error.strerror or error})"
+        remedy = "Pass a path that you can write to."
+        raise ValueError(checks.expected("plot", str(path), rule, remedy)) from error
