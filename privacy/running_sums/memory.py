@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy import checks
-
 Array = NDArray[np.float64]
 _PRODUCTS = 2**18
 
@@ -96,5 +94,4 @@ class Buffers(Memory):
 
 def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
     if state.shape != shape:
-        remedy = "Restore the file from a backup."
-        raise ValueError(checks.expected("shape of a memory", state.shape, f"{shape}", remedy))
+        raise ValueError(f"A memory has the shape {state.shape}, not {shape}.")

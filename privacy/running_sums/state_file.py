@@ -165,13 +165,10 @@ def _rebuilt(
         sums._generator = _generator(header["generator"])
     releases, most = header["releases"], sums.factorization.releases
     if releases != 0:
-        releases = checks.count("releases", releases, "Restore the file from a backup.")
+        releases = checks.count("releases", releases, "It was changed.")
     if releases > most and sums.participation != Participation.once():
-        remedy = (
-            "Restore the file from a backup: a sum with repeated participation cannot be restarted "
-            "as a new block."
-        )
-        raise ValueError(checks.expected("releases", releases, f"<= {most}", remedy))
+        rule = "cannot be restarted as a new block"
+        raise ValueError(f"A sum with repeated participation {rule}: {releases} > {most} releases.")
     sums.releases = releases
     sums._paid = header.get("paid")
     in_block = (releases - 1) % most + 1 if releases else 0
@@ -187,8 +184,7 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: storage.
     for name in _COMPUTED:
         kept, found = header["computed"].pop(name), getattr(sums, name)
         if not abs(kept - found) <= _CLOSE * found:
-            remedy = "Restore the file from a backup: its guarantee was changed."
-            raise ValueError(checks.expected(name, kept, f"{found!r}", remedy))
+            raise ValueError(f"Its guarantee was changed: {name} is {kept!r}, not {found!r}.")
     again, state = contents(sums)
     again["computed"] = {}
     if storage.encoded(again) != storage.encoded(header):
@@ -198,13 +194,9 @@ def _check_the_same(sums: "RunningSum", header: dict[str, Any], arrays: storage.
     for name, array in arrays.items():
         fits = array.dtype == np.float64 and array.shape == state[name].shape
         if not (fits and np.isfinite(array).all() and np.array_equal(array, state[name])):
-            rule = f"finite floats of shape {state[name].shape}"
-            remedy = "Restore the file from a backup."
-            raise ValueError(checks.expected(name, "...", rule, remedy))
+            raise ValueError(f"The array {name} is not finite floats of {state[name].shape}.")
     if sums._prefix.shape != (math.prod(sums.shape),):
-        rule = f"one number for each of {sums.shape}"
-        remedy = "Restore the file from a backup."
-        raise ValueError(checks.expected("prefix.shape", sums._prefix.shape, rule, remedy))
+        raise ValueError(f"The last sum does not have the shape {sums.shape}.")
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:
