@@ -52,7 +52,7 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort((128, 256, 512, 1024), 100_000_000)
-QUICK = THOROUGH._replace(work=600_000)
+QUICK = THOROUGH._replace(work=1_000_000)
 """The default of the command. The number of products is known before the first one."""
 AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 """To verify a certificate."""

@@ -29,6 +29,7 @@ from privacy.mechanisms import (
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
+_NEAR = 1e-6
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
@@ -40,7 +41,7 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             ball = bound(limit)
             if ball <= limit:
                 return min(math.nextafter(float(ball.upper()), 1.0), delta)
-            if ball > limit:
+            if ball > limit * (1 + arb(_NEAR)):  # more digits do not help
                 found = f"{float(ball.upper()):.9g}"
                 raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
     raise Unproven(f"{precisions[-1]} bits do not decide")
@@ -196,7 +197,7 @@ def _composed_delta(
     basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
     if basic <= limit:
         return basic
-    from privacy.certification import _contour  # it imports numpy
+    from privacy.certification import _contour, _mixtures, _split  # they import numpy
 
     kept, squared = arb(1), arb(0)
     sampled, claims = [], []
@@ -219,9 +220,10 @@ def _composed_delta(
         raise Unproven("the deltas of its claims exceed the delta")
     worst = arb(0)
     for way in ways:
-        parts = [(_contour.SampledGaussian(one, q, way), n) for one, q, n in sampled]
+        parts = [(_mixtures.sampled_gaussian(one, q, way), n) for one, q, n in sampled]
         responses = [(_contour.Atoms(*_response(part)), n) for part, n in claims]
-        worst = worst.max(_contour.Sum((*parts, *responses), squared).delta(epsilon, least, work))
+        total = _contour.Sum((*parts, *responses), squared)
+        worst = worst.max(_split.delta(total, epsilon, least, work))
     return (1 - kept + kept * worst).min(basic)
 
 
