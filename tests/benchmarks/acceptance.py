@@ -644,12 +644,11 @@ def samplers(_: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("mechanisms")
 def mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
-    """Audit choice, the sparse vector technique, tuning and keys, and compare with other tools."""
+    """Audit all mechanisms, attack their numbers, and compare with other tools."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.choices import figures
 
     yield from itertools.starmap(Figure, figures())
-    yield from mechanisms_peers()
 
 
 @benchmark("risk")
@@ -768,17 +767,6 @@ def ledger(options: argparse.Namespace) -> Iterator[Figure]:
     from tests.benchmarks.ledger import figures
 
     yield from itertools.starmap(Figure, figures(options.writers, options.kills))
-
-
-def mechanisms_peers() -> Iterator[Figure]:
-    """Compare random compositions of dp-accounting's events with its smallest epsilon."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.crosscheck
-    import numpy as np
-
-    from tests.crosscheck.dp_events import excess
-
-    worst = max(excess(np.random.default_rng([7, case]))[0] for case in range(500))
-    yield Figure("500 random plans: largest excess over dp-accounting", worst, "", 1e-6)
 
 
 def main() -> int:

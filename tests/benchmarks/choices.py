@@ -1,5 +1,6 @@
-"""Figures of choice, the sparse vector technique, tuning and keys: audits and other tools."""
+"""Figures of all mechanisms: audits, planted faults, true deltas and other tools."""
 
+import itertools
 import logging
 import math
 import warnings
@@ -7,21 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from dp_accounting import dp_event
 
 import privacy as dp
 from privacy.audit import falsify
 from tests.audit.test_sparse_vector import CASES, RUNS, low_answer, negatives, pair, sparse
-from tests.audit.worst_cases import losses
+from tests.audit.worst_cases import cases, losses
+from tests.crosscheck import dp_events
+from tests.reference import truths
 
 LEVEL = 1e-3
 AUDITS = 200
-ONE = "ADD_OR_REMOVE_ONE"
 
 
 def figures() -> Iterator[tuple]:
     """Yield name, value, unit and limit."""
     yield from false_alarms()
     yield from planted_faults()
+    yield from true_deltas()
+    yield from events()
     yield from beside_the_peers()
 
 
@@ -75,20 +80,17 @@ def geometric_best(epsilon, mean, rng, runs, *, more=0):
 
 
 def false_alarms() -> Iterator[tuple]:
-    worst = [
-        dp.ExponentialMechanism(1.2),
-        dp.repeat(dp.ExponentialMechanism(0.3), 12),
-        dp.PoissonSampled(dp.ExponentialMechanism(2.0), sampling_probability=0.4),
-        dp.PermuteAndFlip(0.7),
-        dp.AboveThreshold(1.0),
-        dp.best_of(dp.RandomizedResponse(1.0), mean_runs=30),
-    ]
-    for mechanism in worst:
+    """Yield the audits that falsify a true claim: the worst pairs of each kind in turn."""
+    by_kind: dict[str, list] = {}
+    for mechanism, relation in cases():
+        by_kind.setdefault(type(mechanism).__name__, []).append((mechanism, relation))
+    for kind, known in by_kind.items():
         alarms = 0
-        for seed in np.random.SeedSequence(2026).spawn(AUDITS):
-            scores = losses(mechanism, ONE, np.random.default_rng(seed), 2000)
-            alarms += falsify(mechanism, *scores, significance=LEVEL).falsified
-        yield f"false alarms in {AUDITS}: {type(mechanism).__name__}", alarms, "", 0
+        seeds = np.random.SeedSequence(2026).spawn(AUDITS)
+        for (mechanism, relation), seed in zip(itertools.cycle(known), seeds, strict=False):
+            scores = losses(mechanism, relation, np.random.default_rng(seed), 2000)
+            alarms += falsify(mechanism, *scores, significance=LEVEL, relation=relation).falsified
+        yield f"false alarms in {AUDITS}: {kind}", alarms, "", 0
     for variant in (1, 2):
         alarms = 0
         for seed in np.random.SeedSequence(variant).spawn(AUDITS):
@@ -143,16 +145,13 @@ def planted_faults() -> Iterator[tuple]:
         claim = dp.AboveThreshold(epsilon, max_positives=most)
         found = falsify(claim, *scores, significance=LEVEL).falsified
         yield f"missed: sparse vector {variant}, {name}", int(not found), "", 0
-    for mechanism in (
-        dp.ExponentialMechanism(1.2),
-        dp.PermuteAndFlip(0.7),
-        dp.AboveThreshold(1.0),
-        dp.best_of(dp.RandomizedResponse(1.0), mean_runs=30),
-    ):
-        scores = losses(mechanism, ONE, np.random.default_rng(2), 20_000, 0.5)
-        found = falsify(mechanism, *scores, significance=LEVEL).falsified
-        kind = type(mechanism).__name__
-        yield f"missed: {kind}, sensitivity twice as large", int(not found), "", 0
+    missed = {type(mechanism).__name__: 0 for mechanism, _ in cases()}
+    for mechanism, relation in cases():
+        scores = losses(mechanism, relation, np.random.default_rng(2), 20_000, 0.5)
+        found = falsify(mechanism, *scores, significance=LEVEL, relation=relation).falsified
+        missed[type(mechanism).__name__] += not found
+    for kind, count in missed.items():
+        yield f"missed: {kind}, sensitivity twice as large", count, "", 0
     claim, scores = geometric_best(1.0, 5, np.random.default_rng(3), 20_000, more=1)
     found = falsify(claim, *scores, significance=LEVEL).falsified
     yield "missed: best of K + 1 runs", int(not found), "", 0
@@ -162,7 +161,24 @@ def planted_faults() -> Iterator[tuple]:
     yield "missed: keys, a user counted twice", int(not found), "", 0
 
 
+def true_deltas(instances: int = 36) -> Iterator[tuple]:
+    """Yield the random instances of which some reported number is below the truth."""
+    for kind in truths.KINDS:
+        wrong = sum(bool(truths.attack(kind, seed)) for seed in range(instances))
+        yield f"below the true delta, instances of {instances}: {kind}", wrong, "", 0
+
+
 # -- other tools ---------------------------------------------------------------------------
+
+
+def events(cases: int = 500) -> Iterator[tuple]:
+    """Yield the events of dp-accounting that we cannot express, and the excess over its epsilon."""
+    every = {kind for kind in vars(dp_event).values() if isinstance(kind, type)}
+    every = {kind for kind in every - {dp_event.DpEvent} if issubclass(kind, dp_event.DpEvent)}
+    left_out = every - dp_events.OURS.keys() - dp_events.NO_MEANING.keys()
+    yield f"events of dp-accounting without a mechanism, of {len(every)}", len(left_out), "", 0
+    worst = max(dp_events.excess(np.random.default_rng([7, case]))[0] for case in range(cases))
+    yield f"{cases} random plans: largest excess over dp-accounting", worst, "", 1e-6
 
 
 def beside_the_peers(cases: int = 500) -> Iterator[tuple]:
