@@ -12,7 +12,7 @@ from typing import Any
 from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.guarantees import ONE_RECORD
-from privacy.mechanisms import Mechanism, PoissonSampled, TruncatedPoisson, compose, repeat
+from privacy.mechanisms import Mechanism, PoissonSampled, compose, repeat
 from privacy.mechanisms.users import user_level
 from privacy.relations import NeighboringRelation
 
@@ -219,16 +219,19 @@ def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
     return dict(form)
 
 
+_RUN = ("steps", "max_contributions", "sampling_probability")
+"""Keys of every part, unless its mechanism has a field of that name."""
+
+
 def _part_mechanism(values: dict[str, Any]) -> Mechanism:
-    run = {key: values.pop(key, 1) for key in ("steps", "max_contributions")}
-    run["sampling_probability"] = 1
-    kind = getattr(mechanisms, str(values.get("type")), None)
-    if kind not in (PoissonSampled, TruncatedPoisson):  # which have a field of that name
-        run["sampling_probability"] = values.pop("sampling_probability", 1)
-    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism:
-        own = fields(kind)  # type: ignore[arg-type]  # every subclass is a dataclass
+    kind: Any = getattr(mechanisms, str(values.get("type")), None)
+    is_known = isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
+    own = fields(kind) if is_known else ()
+    taken = {one.name for one in own}  # such as the steps of a RandomAllocation
+    run = {key: 1 if key in taken else values.pop(key, 1) for key in _RUN}
+    if is_known:
         needs = [one.name for one in own if one.default is MISSING]
-        knows = ["type", *(one.name for one in own), *run]
+        knows = ["type", *(one.name for one in own), *_RUN]
         hints = _OTHER_KEYS | {one.name: f"{kind.__name__} needs it." for one in own}
         _check_keys(values, "the part", needs, hints, knows)
     once: Mechanism = PoissonSampled(

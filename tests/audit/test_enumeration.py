@@ -228,7 +228,6 @@ def test_neighboring_data_sets(check):
 
 MUTANTS = [
     ("a rate for monotonic scores", check_choice, "choice", "1 if monotonic else 2", "1"),
-    ("no noise of a threshold", check_sparse_vector, "sparse_vector", "self._noise(laws[0])", "0"),
     (
         "a query without noise",
         check_sparse_vector,

@@ -179,7 +179,7 @@ def gaussian_integers(sigma, distance):
 
 def random_table(rng):
     """Return two random probability mass functions of floats."""
-    size = int(rng.integers(2, 6))
+    size = int(rng.integers(3, 6))
     p, q = rng.dirichlet(np.full(size, 0.7), 2) + 1e-3
     if rng.random() < 0.3:
         p[0] = 0
@@ -434,6 +434,8 @@ def draw_best_of(rng):
         outputs = binned(lambda x: normal(x - sign * mu), normal, edges)
     else:
         base, outputs = random_finite(rng)
+        while 0 in getattr(base, "p", ()) + getattr(base, "q", ()):  # not supported
+            base, outputs = random_finite(rng)
         outputs = [outputs[i] for i in rng.permutation(len(outputs))]
     mechanism = dp.best_of(base, **options)
     sides = []

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import privacy as dp
 from privacy.cli.plans import account, check
+from privacy.mechanisms import REGISTRY
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PLAN = EXAMPLES / "plan.toml"
@@ -470,32 +471,31 @@ def test_the_unit_of_privacy(tmp_path):
     assert dp.plan_from_json(plan.to_json()) == plan
 
 
-@pytest.mark.parametrize(
-    ("part", "mechanism"),
-    [
-        (
-            'type = "FixedSizeSampled"\nbatch_size = 5\nrecords = 50\nsteps = 3',
-            dp.repeat(dp.FixedSizeSampled(dp.Gaussian(2.0), batch_size=5, records=50), 3),
-        ),
-        (
-            """type = "TruncatedPoisson"
-            sampling_probability = 0.1
-            max_batch_size = 7
-            records = 50""",
-            dp.TruncatedPoisson(
-                dp.Gaussian(2.0), sampling_probability=0.1, max_batch_size=7, records=50
-            ),
-        ),
-        ('type = "Epochs"\npasses = 4', dp.Epochs(dp.Gaussian(2.0), passes=4)),
-    ],
-)
-def test_samplers_in_a_file(tmp_path, part, mechanism):
-    path = tmp_path / "plan.toml"
-    path.write_text(
-        'schema = "dpcalib.plan/1"\nname = "run"\nrelation = "REPLACE_ONE"\n'
-        f'[budget]\nepsilon = 50\ndelta = 1e-5\n[[part]]\nname = "training"\n{part}\n'
-        '[part.mechanism]\ntype = "Gaussian"\nnoise_multiplier = 2.0\n'
+def types(form):
+    """Return the type of every mechanism in a JSON form."""
+    values = form.values() if isinstance(form, dict) else form if isinstance(form, list) else ()
+    inner = set().union(*map(types, values))
+    return inner | {form["type"]} if isinstance(form, dict) and "type" in form else inner
+
+
+def test_every_mechanism_can_be_a_part():
+    """A field of a mechanism named as a key of every part, such as `steps`, is the mechanism's."""
+    plan = dp.load_plan(EXAMPLES / "mechanisms.toml")
+    assert types(plan.to_json()) == REGISTRY.keys()
+    assert dp.plan_from_json(plan.to_json()) == plan
+    found = dict(plan.parts)
+    noise = dp.Gaussian(4.0)
+    assert found["batches of a fixed size"] == dp.repeat(
+        dp.FixedSizeSampled(noise, batch_size=50, records=50_000), 1000
     )
-    plan = dp.load_plan(path)
-    assert plan.mechanism == mechanism
-    assert dp.plan_from_json(plan.to_json()).mechanism == mechanism
+    assert found["batches of a largest size"] == dp.repeat(
+        dp.TruncatedPoisson(noise, sampling_probability=0.001, max_batch_size=100, records=50_000),
+        1000,
+    )
+    assert found["shuffled epochs"] == dp.Epochs(dp.Gaussian(100.0), passes=4)
+    allocation = dp.RandomAllocation(dp.Gaussian(100.0), steps=100, epochs=2)
+    assert found["every record in one random step per epoch"] == allocation
+    assert found["correlated noise with four bands"] == dp.CyclicPoisson(noise, 0.01, 400, 4)
+    step = dp.PoissonSampled(dp.Gaussian(5.0), sampling_probability=0.001)
+    user = dp.repeat(dp.user_level(step, max_contributions=3), 1000)
+    assert found["training, three records per user"] == user

@@ -12,6 +12,7 @@ import pytest
 import privacy as dp
 from privacy import mechanisms
 from privacy.accounting import NOTION_MODULES
+from tests.audit import worst_cases
 
 EXAMPLES = {
     known.kind: known.example for known in mechanisms.REGISTRY.values() if known.example is not None
@@ -90,6 +91,17 @@ def test_the_documentation_shows_the_matrix():
         kind: ["yes" if notion in notions else "" for notion in NOTION_MODULES]
         for kind, notions in dp.support_matrix().items()
     }
+
+
+def test_every_mechanism_has_a_theorem_and_audits():
+    """With those of `test_plan`, `test_truths` and the matrix, all that a mechanism brings."""
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    section = page.read_text(encoding="utf-8").split("## Theorems and releases")[1]
+    rows = [line.split("|") for line in section.split("##")[0].splitlines() if "| `" in line]
+    assert all(len(row) == 5 and row[2].strip() for row in rows)
+    stated = {name.strip(" `") for row in rows for name in row[1].split(",")}
+    assert stated == mechanisms.REGISTRY.keys()
+    assert mechanisms.REGISTRY.keys() == worst_cases.SIMULATED.keys()
 
 
 @each_form
