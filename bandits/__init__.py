@@ -2,7 +2,8 @@
 
 Public names are imported on first use. The subpackages, each of which imports only earlier ones:
 `learning` (components), `algorithms` (descriptions built from them), `live` (agents in production),
-`offline` (simulation and evaluation), `experiments` (tables of the preprint).
+`offline` (simulation and evaluation), `bridges` (to other frameworks), `experiments` (tables of the
+preprint).
 """
 
 from importlib import import_module
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from bandits.algorithms.elimination import CoreSetElimination
     from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson, PrivateUCB
     from bandits.algorithms.registry import algorithm_from_json, register_algorithm
+    from bandits.bridges.arms import ArmPolicy, ObpPolicy
+    from bandits.bridges.coba import CobaLearner
+    from bandits.encoders import DeclaredFeatures, HashedFeatures
     from bandits.live.agent import Agent
     from bandits.live.tickets import Ticket
+    from bandits.logs import BanditLog
     from bandits.offline.datasets import (
-        BanditLog,
         DataUnavailable,
         Ratings,
         load_jester,
@@ -63,17 +67,22 @@ __all__ = [
     "AdaPrivateUser",
     "Agent",
     "Algorithm",
+    "ArmPolicy",
     "BanditLog",
     "Block",
+    "CobaLearner",
     "CoreSetElimination",
     "DataUnavailable",
+    "DeclaredFeatures",
     "Environment",
     "Estimate",
     "FittedRewards",
+    "HashedFeatures",
     "ItemFeatures",
     "LinTS",
     "LinUCB",
     "NonPrivate",
+    "ObpPolicy",
     "Options",
     "Privacy",
     "Private",
@@ -113,10 +122,13 @@ _HOMES = {
     "algorithms.elimination": "CoreSetElimination",
     "algorithms.named": "LinTS LinUCB PrivateThompson PrivateUCB",
     "algorithms.registry": "algorithm_from_json register_algorithm",
+    "bridges.arms": "ArmPolicy ObpPolicy",
+    "bridges.coba": "CobaLearner",
+    "encoders": "DeclaredFeatures HashedFeatures",
     "live.agent": "Agent",
     "live.tickets": "Ticket",
-    "offline.datasets": "BanditLog DataUnavailable Ratings load_jester load_movielens "
-    "load_open_bandit",
+    "logs": "BanditLog",
+    "offline.datasets": "DataUnavailable Ratings load_jester load_movielens load_open_bandit",
     "offline.environments": "Block Environment RankDeficient Replay Synthetic World",
     "offline.evaluation": "Estimate doubly_robust ips replay snips",
     "offline.features": "ItemFeatures private_svd_features svd_features",

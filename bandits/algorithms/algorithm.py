@@ -21,7 +21,7 @@ import privacy as dp
 from bandits import checks
 from bandits.algorithms.runner import runner
 from bandits.checks import Array
-from bandits.learning.exploration import Draws, Exploration
+from bandits.learning.exploration import Draws, Exploration, mixed
 from bandits.learning.learner import Learner
 from bandits.learning.linear_model import Model
 from bandits.learning.rewards import MARGIN, Channel, Range, Waits
@@ -54,6 +54,9 @@ class Algorithm(ABC):
         (sqrt(1 - w^2) x, w). None adds no constant feature.
     prior_mean
         Prior mean of theta, d numbers. It must be public or accounted for separately.
+    explore
+        Probability in [0, 1] with which a uniform candidate is selected. If > 0, each of n
+        candidates has a probability of at least explore / n, and tickets have a `propensity`.
     """
 
     dimension: int
@@ -63,6 +66,7 @@ class Algorithm(ABC):
     center: float | None = None
     bias: float | None = None
     prior_mean: Sequence[float] | None = None
+    explore: float = 0.0
 
     def __post_init__(self) -> None:
         checks.count("dimension", self.dimension, "Pass the length of a feature vector.")
@@ -70,6 +74,8 @@ class Algorithm(ABC):
         if self.bias is not None:
             remedy = "Pass the weight of the constant feature, such as 0.25."
             checks.real("bias", self.bias, remedy, at_least=0.001, at_most=0.999)
+        remedy = "Pass the probability of a uniform candidate, such as 0.05."
+        checks.real("explore", self.explore, remedy, at_least=0, at_most=1)
         if self.prior_mean is not None:
             remedy = "Pass one number for each feature."
             mean = checks.finite("prior_mean", self.prior_mean, (self.dimension,), remedy)
@@ -108,6 +114,10 @@ class Algorithm(ABC):
         if self.prior_mean is not None:
             prior[: self.dimension] = np.array(self.prior_mean) / self._shrink
         return prior
+
+    def coefficients(self, mean: Array) -> Array:
+        """Return the coefficients of the prepared features, given the model's `mean`."""
+        return mean
 
     def theta(self, coefficients: Array) -> Array:
         """Return the coefficients of the original features, given the model's coefficients."""
@@ -159,7 +169,7 @@ class Algorithm(ABC):
         lead = (len(seeds),) if isinstance(seeds, list) else ()
         return Learner(
             model=self.model(lead),
-            exploration=self.exploration,
+            exploration=mixed(self.exploration, self.explore),
             channel=self.channel(lead, rng),
             schedule=self.schedule,
             draws=Draws(seeds),

@@ -173,9 +173,9 @@ class CoreSetElimination(Private):
     def schedule(self) -> Schedule:
         return Geometric(self.first, self.ratio)
 
-    def theta(self, coefficients: Array) -> Array:
-        """Return the coefficients of the original features in the newest phase."""
-        return super().theta(coefficients[..., 0, :-1])
+    def coefficients(self, mean: Array) -> Array:
+        """Return the coefficients of the newest phase."""
+        return mean[..., 0, :-1]
 
     def model(self, lead: tuple[int, ...]) -> Model:
         return Phases(

@@ -78,6 +78,10 @@ class _Ours(Private):
         Prior variance of a coefficient; None estimates it from the releases.
     reward_variance
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
+    half_life
+        For a world that changes: number of rounds after which the information of a batch counts
+        half, at least 4. The noise is then independent, and batches have at most half_life / 4
+        rounds.
     grace
         Rounds between the end of a batch and its release, so that its rewards can arrive; public.
         The rounds in between belong to later batches.
@@ -95,6 +99,7 @@ class _Ours(Private):
     estimator: Estimator = "all"
     prior_variance: float | None = None
     reward_variance: float | None = None
+    half_life: int | None = None
     grace: int = 0
     late: Literal["drop", "next"] = "drop"
     public_arrivals: bool = False
@@ -108,6 +113,9 @@ class _Ours(Private):
             rule = "'prefix' or 'all'"
             raise ValueError(checks.expected("estimator", self.estimator, rule, "Choose one."))
         remedy = "Pass a number of rounds."
+        if self.half_life is not None:
+            checks.count("half_life", self.half_life, remedy, at_least=4)
+            object.__setattr__(self, "noise", "independent")
         checks.count("grace", self.grace, remedy, at_least=0, at_most=10**6)
         if self.late not in ("drop", "next"):
             raise ValueError(checks.expected("late", self.late, "'drop' or 'next'", "Choose one."))
@@ -115,7 +123,7 @@ class _Ours(Private):
             shown, remedy = self.public_arrivals, "Pass True only if arrival times are public."
             raise TypeError(checks.expected("public_arrivals", shown, "True or False", remedy))
         super().__post_init__()
-        if self.estimator == "all":
+        if self.estimator == "all" and self.half_life is None:
             remedy = "Pass estimator='prefix'."
             blocks = self.batches * self.features
             checks.count("batches * features", blocks, remedy, at_most=_MOST_BLOCKS)
@@ -143,7 +151,10 @@ class _Ours(Private):
 
     @cached_property
     def schedule(self) -> Schedule:
-        return Geometric(self.first, self.ratio)
+        if self.half_life is None:
+            return Geometric(self.first, self.ratio)
+        most = self.half_life // 4
+        return Geometric(min(self.first, most), self.ratio, most)
 
     def model(self, lead: tuple[int, ...]) -> Model:
         width = self.high - self.low
@@ -160,11 +171,13 @@ class _Ours(Private):
             estimator=self.estimator,
             bias_variance=bias,
             unit=width,
+            half_life=self.half_life,
         )
 
     @cached_property
     def _noise_covariance(self) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
-        return self.sums((self.features,), np.random.default_rng(0)).noise_covariance(self.batches)
+        releases = self.batches if self.half_life is None else 1
+        return self.sums((self.features,), np.random.default_rng(0)).noise_covariance(releases)
 
 
 @dataclass(frozen=True, kw_only=True)

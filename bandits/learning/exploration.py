@@ -33,8 +33,8 @@ class Exploration(Protocol):
     """Rule that picks a candidate."""
 
     @property
-    def normals(self) -> bool:
-        """Whether a round needs d normals."""
+    def normals(self) -> int:
+        """Number of vectors of d normals per round."""
 
     @property
     def uniforms(self) -> int:
@@ -73,7 +73,7 @@ def _best(scores: Array) -> Indices:
 class ByScore(ABC):
     """Deterministic rule: the score of a candidate depends only on its features."""
 
-    normals = False
+    normals = 0
     uniforms = 0
 
     @abstractmethod
@@ -131,7 +131,7 @@ class Thompson:
 
     scale: float = 1.0
     decay: float = 1.0
-    normals = True
+    normals = 1
     uniforms = 0
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class Forced:
         checks.moderate("gamma", self.gamma, "Pass the divisor of the probability, such as 1.")
 
     @property
-    def normals(self) -> bool:
+    def normals(self) -> int:
         return self.base.normals
 
     def pick(
@@ -178,6 +178,69 @@ class Forced:
         forced = noise.uniforms[..., 0] < dimension * np.log(rounds) / (rounds * self.gamma)
         any_arm = (noise.uniforms[..., 1] * arms).astype(np.int64)
         return np.where(forced, any_arm, picked)
+
+
+DRAWS = 64
+"""Number of picks of a randomized rule that `Mixed` averages."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A uniform candidate with probability `explore`, else a pick of `base`; probabilities known.
+
+    If `base` uses normals, it picks 64 times, and one of these picks is played. Given them, the
+    probabilities are exact and at least explore / n; they average to those of `base`.
+
+    Parameters
+    ----------
+    base
+        Rule for the other rounds.
+    explore
+        Probability of a uniform candidate, in (0, 1].
+    """
+
+    base: Exploration
+    explore: float
+
+    @property
+    def normals(self) -> int:
+        return DRAWS if self.base.normals else 0
+
+    @property
+    def uniforms(self) -> int:
+        return 1 + self.base.uniforms
+
+    def probabilities(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
+    ) -> Array:
+        """Return the probabilities (..., n) of the candidates, given the random numbers."""
+        n, d = candidates.shape[-2:]
+        picks = [
+            self.base.pick(
+                candidates,
+                mean,
+                root,
+                Noise(noise.normals[..., i * d : (i + 1) * d], noise.uniforms[..., 1:]),
+                batch,
+                rounds,
+            )
+            for i in range(max(self.normals, 1))
+        ]
+        share = (np.stack(picks)[..., None] == np.arange(n)).mean(0)
+        found: Array = self.explore / n + (1 - self.explore) * share
+        return found
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
+    ) -> Indices:
+        return self.drawn(self.probabilities(candidates, mean, root, noise, batch, rounds), noise)
+
+    @staticmethod
+    def drawn(probabilities: Array, noise: Noise) -> Indices:
+        """Return the picks, given `probabilities` and the same random numbers."""
+        reached = probabilities.cumsum(-1)[..., :-1] <= noise.uniforms[..., :1]
+        picks: Indices = reached.sum(-1)
+        return picks
 
 
 @dataclass(frozen=True)
@@ -194,11 +257,17 @@ class Repeating:
         Rule for candidates that change.
     scale
         v of Thompson sampling; a smaller value may lock on to a wrong arm.
+    explore
+        That of `Mixed`, for both rules; 0 uses them as they are.
     """
 
     base: Exploration
     scale: float = 0.7
-    normals = True
+    explore: float = 0.0
+
+    @property
+    def normals(self) -> int:
+        return self.sampling.normals
 
     @property
     def uniforms(self) -> int:
@@ -207,12 +276,21 @@ class Repeating:
     @property
     def sampling(self) -> Exploration:
         """The rule for repeated candidates."""
-        return Thompson(self.scale)
+        return mixed(Thompson(self.scale), self.explore)
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         return self.base.pick(candidates, mean, root, noise, batch, rounds)
+
+
+def mixed(rule: Exploration, explore: float) -> Exploration:
+    """Return a rule that plays a uniform candidate with probability `explore`."""
+    if not explore:
+        return rule
+    if isinstance(rule, Repeating):
+        return Repeating(mixed(rule.base, explore), rule.scale, explore)
+    return Mixed(rule, explore)
 
 
 class Repeats:
@@ -295,7 +373,7 @@ class Draws:
 
     def noise(self, exploration: Exploration, rounds: int, dimension: int) -> Noise:
         """Return the numbers of the next rounds, shape (R, B, ...), or (B, ...) if live."""
-        normals = (rounds, dimension if exploration.normals else 0)
+        normals = (rounds, dimension * exploration.normals)
         uniforms = (rounds, exploration.uniforms)
         noise = Noise(
             stacked([rng.standard_normal for rng in self.generators[0]], normals),

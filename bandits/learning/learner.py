@@ -15,6 +15,7 @@ from bandits.learning.exploration import (
     ByScore,
     Draws,
     Exploration,
+    Mixed,
     Noise,
     Repeating,
     Repeats,
@@ -75,6 +76,7 @@ class Learner:
         self._ahead: list[Noise] = []
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
+        self.propensity: float | None = None  # of a live learner's last pick
         self._scores: Array | None = None  # scores of all arms, valid until the model changes
 
     @property
@@ -139,6 +141,9 @@ class Learner:
         rounds: Rounds,
     ) -> Indices:
         """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
+        if isinstance(self._base, Mixed) and self.draws.live:
+            rule = self._sampling if self._repeats.any else None
+            return self._mixed(rule or self._base, candidates, mean, root, noise(self._base))
         if self._sampling is None or not self._repeats.any:
             return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
         drawn = noise(self.exploration)
@@ -149,6 +154,16 @@ class Learner:
         others = self._base.pick(candidates, mean, root, drawn, self.batch, rounds)
         chosen = sampling.reshape(-1, *(1,) * (picks.ndim - 1))
         return np.where(chosen, picks, others)
+
+    def _mixed(
+        self, rule: Exploration, candidates: Array, mean: Array, root: Array, noise: Noise
+    ) -> Indices:
+        """Pick by a `Mixed` rule of a live learner, and keep the probability of the pick."""
+        assert isinstance(rule, Mixed)
+        each = rule.probabilities(candidates, mean, root, noise, self.batch, self.rounds)
+        pick = rule.drawn(each, noise)
+        self.propensity = float(each[pick])
+        return pick
 
     def _sums(self, arms: Array, offered: Indices) -> Array:
         """Return what `Repeats.add` compares, shape (R, B)."""

@@ -17,6 +17,7 @@ The prior is N(prior mean, p I). By default p maximizes the marginal likelihood 
 by a wide log-normal prior (empirical Bayes).
 """
 
+import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol
 
@@ -53,6 +54,9 @@ class NoiseAware:
         Prior variance of the last coefficient, if the last feature is a constant.
     unit
         high - low of the rewards; the grid of p is in units of its square.
+    half_life
+        Number of rounds after which the information of a batch counts half; `noise_covariance` is
+        then that of the first release, and all increments have independent noise of this variance.
     """
 
     moves = False
@@ -69,6 +73,7 @@ class NoiseAware:
         estimator: Estimator = "prefix",
         bias_variance: float | None = None,
         unit: float = 1.0,
+        half_life: float | None = None,
     ) -> None:
         square = (*lead, dimension, dimension)
         self.reward_variance = reward_variance
@@ -84,14 +89,17 @@ class NoiseAware:
         self.root = np.zeros(square) + np.diag(np.sqrt(start))
         self.unused = np.zeros(lead)
         kinds: dict[Estimator, type[_Evidence]] = {"prefix": _LastPrefix, "all": _AllReleases}
-        self.evidence = kinds[estimator](dimension, lead, noise_covariance, reward_variance)
+        kind = _Recent if half_life else kinds[estimator]
+        self.evidence = kind(dimension, lead, noise_covariance, reward_variance)
+        self.half_life = half_life or math.inf
 
     def observe(self, x: Array) -> Array | float:
         """Do nothing, because rounds are used only after the release of their batch."""
         return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
-        self.evidence.add(transposed(features) @ features, prefix)
+        kept = 0.5 ** (features.shape[-2] / self.half_life)
+        self.evidence.add(transposed(features) @ features, prefix, kept)
         if self.bias_variance is None:
             spectrum = self.evidence.spectrum.shifted(self.prior_mean)
             values = self._precision(spectrum) + spectrum.values
@@ -182,8 +190,8 @@ class _Evidence(Protocol):
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
     ) -> None: ...
 
-    def add(self, gram: Array, prefix: Array) -> None:
-        """Add a release."""
+    def add(self, gram: Array, prefix: Array, kept: float) -> None:
+        """Add a release, and keep a fraction of the earlier information."""
 
     @property
     def information(self) -> tuple[Array, Array]:
@@ -211,7 +219,7 @@ class _LastPrefix:
         self.gram = np.zeros((*lead, dimension, dimension))
         self.releases = 0
 
-    def add(self, gram: Array, prefix: Array) -> None:
+    def add(self, gram: Array, prefix: Array, kept: float) -> None:
         self.gram = self.gram + gram
         values, vectors, turned = Spectrum.of(self.gram, prefix)
         weights = values / (self.variance * values + self.noise[self.releases])
@@ -227,6 +235,41 @@ class _LastPrefix:
 
     def load(self, state: Mapping[str, Array]) -> None:
         self.gram, self.releases = state["gram"].copy(), int(state["releases"])
+
+
+class _Recent:
+    """Discounted information from increments with independent noise."""
+
+    def __init__(
+        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
+    ) -> None:
+        self.noise, self.variance = noise_covariance[0, 0], variance
+        self.last = np.zeros((*lead, dimension))
+        self.matrix = np.zeros((*lead, dimension, dimension))
+        self.vector = np.zeros((*lead, dimension))
+
+    def add(self, gram: Array, prefix: Array, kept: float) -> None:
+        values, vectors, turned = Spectrum.of(gram, prefix - self.last)
+        weights = values / (self.variance * values + self.noise)
+        own = Spectrum(weights * values, vectors, weights * turned)
+        self.matrix = kept * self.matrix + own.matrix
+        self.vector = kept * self.vector + own.vector
+        self.last = prefix.copy()
+
+    @property
+    def information(self) -> tuple[Array, Array]:
+        return self.matrix, self.vector
+
+    @property
+    def spectrum(self) -> Spectrum:
+        return Spectrum.of(self.matrix, self.vector)
+
+    def state(self) -> dict[str, Array]:
+        return {"last": self.last, "matrix": self.matrix, "vector": self.vector}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        for name in ("last", "matrix", "vector"):
+            setattr(self, name, state[name].copy())
 
 
 class _AllReleases:
@@ -256,7 +299,7 @@ class _AllReleases:
         self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, at full size
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
-    def add(self, gram: Array, prefix: Array) -> None:
+    def add(self, gram: Array, prefix: Array, kept: float) -> None:
         k, d = len(self.grams), gram.shape[-1]
         self.grams.append(gram)
         self.increments.append(prefix - self.last)

@@ -59,10 +59,11 @@ class Fixed(_ByCount):
 
 @dataclass(frozen=True)
 class Geometric(_ByCount):
-    """Growing batches: batch k = 0, 1, ... has ``round(first * ratio**k)`` rounds."""
+    """Growing batches: batch k has ``min(round(first * ratio**k), most)`` rounds."""
 
     first: int = 100
     ratio: float = 1.15
+    most: int = 2**52
 
     def __post_init__(self) -> None:
         checks.count("first", self.first, "Pass the number of rounds of the first batch.")
@@ -70,13 +71,13 @@ class Geometric(_ByCount):
 
     def length(self, batch: int) -> int:
         exponent = math.log(self.first) + batch * math.log(self.ratio)
-        return round(math.exp(exponent)) if exponent < 36 else 2**52
+        return min(round(math.exp(exponent)), self.most) if exponent < 36 else self.most
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
         covered = accumulate(map(self.length, range(_MOST_BATCHES)))
         for batch, reached in enumerate(covered):
-            if reached >= rounds:
-                return batch + 1
+            if reached >= rounds or self.length(batch) == self.most:
+                return batch + 1 + max(-((reached - rounds) // self.most), 0)
         remedy = f"Pass a larger first or ratio: the limit is {_MOST_BATCHES} batches."
         raise ValueError(checks.expected("ratio", self.ratio, "larger", remedy))
 

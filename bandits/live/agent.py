@@ -25,6 +25,7 @@ from bandits.learning.users import AS_TEXT, User, as_text, user_of
 from bandits.live import checkpoint
 from bandits.live.journal import Journal
 from bandits.live.tickets import Missed, Ticket, is_ticket
+from bandits.logs import BanditLog
 
 _MOST_LATE = 2**16
 """Number of the latest rounds that can still get a late reward."""
@@ -114,6 +115,7 @@ class Agent:
         self.fsync = False
         self._folder: Path | None = None
         self._journal: Journal | None = None
+        self._logged: dict[int, list[Any]] | None = None
         self._paid: Mapping[str, str] | None = None  # the claim on a ledger
         self._turn = 0  # write count of the folder at this agent's last save
 
@@ -171,11 +173,55 @@ class Agent:
         with self._lock:
             return dict(self._counts)
 
+    def keep_log(self) -> None:
+        """Keep the rounds from now on in memory, for `log`; requires ``explore=``."""
+        if not self.algorithm.explore:
+            remedy = "Pass it to the algorithm, so that every action has a propensity."
+            raise ValueError(checks.expected("explore", self.algorithm.explore, "> 0", remedy))
+        with self._lock:
+            self._logged = {} if self._logged is None else self._logged
+
+    @property
+    def log(self) -> BanditLog:
+        """The rounds since `keep_log` whose reward arrived, for off-policy evaluation.
+
+        It contains raw rewards, which the guarantee does not cover: it is as sensitive as the data.
+        `restore` does not restore it. Contexts are the candidates, with NaN for absent ones.
+        """
+        with self._lock:
+            if self._logged is None:
+                raise RuntimeError("Call keep_log() first, to keep the rounds after it.")
+            kept = [each for each in self._logged.values() if each[-1] is not None]
+        if not kept:
+            raise RuntimeError("Record a reward first: the log is empty.")
+        candidates, action, propensity, reward = zip(*kept, strict=True)
+        most = max(map(len, candidates))
+        context = np.full((len(kept), most, self.algorithm.dimension), np.nan)
+        for row, each in zip(context, candidates, strict=True):
+            row[: len(each)] = each
+        return BanditLog(
+            name=type(self.algorithm).__name__,
+            action=np.array(action),
+            reward=np.array(reward),
+            propensity=np.array(propensity),
+            actions=most,
+            context=context,
+        )
+
     @property
     def estimate(self) -> Array:
         """Mean of theta, shape (d,). It depends only on released sums, so you can publish it."""
         with self._lock:
-            return self.algorithm.theta(self._learner.model.mean).copy()
+            algorithm = self.algorithm
+            return algorithm.theta(algorithm.coefficients(self._learner.model.mean)).copy()
+
+    def predict(self, candidates: Any) -> Array:
+        """Estimated mean rewards of candidates (n, d), shape (n,); like `estimate`, public."""
+        algorithm = self.algorithm
+        features = algorithm.prepared(_table(candidates))
+        with self._lock:
+            values: Array = features @ algorithm.coefficients(self._learner.model.mean)
+        return values + self._range.center
 
     def guarantee(self, delta: float) -> dp.Guarantee:
         """Return the guarantee at `delta` for all outputs of the agent, including later ones.
@@ -208,7 +254,7 @@ class Agent:
             rule = f"(n, {self.algorithm.dimension}) with n >= 1"
             remedy = "Pass one row of features for each candidate."
             raise ValueError(checks.expected("shape of candidates", features.shape, rule, remedy))
-        features = self.algorithm.prepared(features)
+        logged, features = features, self.algorithm.prepared(features)
         owner = None if user is None and not self._by_user else self._owner(user)
         lock, learner = self._lock, self._learner
         lock.acquire()  # `with` adds 1 % to a round of 20 us
@@ -230,13 +276,15 @@ class Agent:
                 journal = self._usable(journal)
                 journal.whole = False  # until the round is in it
             action = int(learner.choose(features))
-            x = features[action]
+            x, propensity = features[action], learner.propensity
             self._begin_round(number, x, owner, self._key)
+            if self._logged is not None:
+                self._logged[number] = [logged, action, propensity, None]
             if journal is not None:
                 journal.select(number, learner.compared, x, owner)
         finally:
             lock.release()
-        return Ticket(action, number, self._key)
+        return Ticket(action, number, self._key, propensity)
 
     def _close_due(self) -> None:
         while self._learner.due:
@@ -330,6 +378,8 @@ class Agent:
 
     def _answer(self, number: int, key: str, value: float, kind: str | None) -> None:
         """Record the reward of an open ticket."""
+        if self._logged is not None and number in self._logged and kind != "missing":
+            self._logged[number][-1] = value + self._range.center
         if number in self._pending and self._pending[number] == key:
             del self._pending[number]
             self._rewards[number - self._first] = value

@@ -23,11 +23,15 @@ class Ticket(NamedTuple):
     key
         Identifies the run of the agent. After a crash, unsaved rounds are played again under the
         same numbers; the key lets the agent reject their old tickets.
+    propensity
+        Probability of the action, exact given all random numbers but the last one; None without
+        ``explore=``. It depends on rewards only through releases.
     """
 
     action: int
     round: int
     key: str
+    propensity: float | None = None
 
 
 _WHOLE = (int, np.integer)  # a constant, because building a union takes longer than the test

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bandits import checks
 from bandits.checks import Array, Indices
+from bandits.logs import BanditLog
 from bandits.offline.downloads import (
     DataUnavailable,
     Files,
@@ -27,7 +28,6 @@ from bandits.offline.downloads import (
 from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
 
 __all__ = [
-    "BanditLog",
     "DataUnavailable",
     "Ratings",
     "load_jester",
@@ -140,37 +140,6 @@ class Ratings:
             self.user_ids[users],
             self.item_ids[items],
         )
-
-
-@dataclass(frozen=True)
-class BanditLog:
-    """Logged actions of a policy with their propensities and rewards.
-
-    Attributes
-    ----------
-    name
-        Name of the data set.
-    action
-        Index of the shown item, shape (n,).
-    position
-        Position of the item, from 0, shape (n,).
-    reward
-        Click, 0 or 1, shape (n,).
-    propensity
-        Probability that the logging policy shows the item at that position, shape (n,).
-    users
-        Categories of the user, numbers from 0, shape (n, 4).
-    actions
-        Number of items.
-    """
-
-    name: str
-    action: Indices = field(repr=False)
-    position: Indices = field(repr=False)
-    reward: Array = field(repr=False)
-    propensity: Array = field(repr=False)
-    users: Indices = field(repr=False)
-    actions: int
 
 
 def load_movielens(
@@ -343,13 +312,13 @@ def _bandit_log(files: Files, file: IO[bytes], campaign: Campaign, name: str) ->
     if not (whole and np.isin(click, (0, 1)).all() and (propensity > 0).all()):
         raise ValueError(_not_this(files, "rows and items", (len(kept), len(np.unique(item)))))
     return BanditLog(
-        name,
-        item.astype(np.int64),
-        position.astype(np.int64) - int(position.min()),
-        click,
-        propensity,
-        users,
-        actions,
+        name=name,
+        action=item,
+        reward=click,
+        propensity=propensity,
+        actions=actions,
+        position=position.astype(np.int64) - int(position.min()),
+        users=users,
     )
 
 

@@ -280,3 +280,54 @@ def test_bad_values_for_late_rewards_are_refused():
 def test_an_infinite_epsilon_names_the_algorithms_without_privacy():
     with pytest.raises(ValueError, match=r"^Expected epsilon=inf to be finite\. Use LinUCB"):
         small(epsilon=float("inf"))
+
+
+def test_old_batches_count_half_after_the_half_life():
+    """One feature, exact sums: the estimate is the discounted mean."""
+    agent = small(half_life=40, prior_variance=1e6).start(simulation=True, seed=0)
+    for i in range(51):
+        agent.update(agent.select(ONE), float(i < 20))
+    weights = 0.5 ** (np.arange(4, -1, -1) * 10 / 40)
+    expected = (weights * [1, 1, 0, 0, 0]).sum() / weights.sum()
+    assert agent.estimate[0] == pytest.approx(expected, abs=1e-3)
+
+
+def test_forgetting_is_post_processing_of_independent_releases():
+    settings = {"dimension": 3, "rounds": 5000, "epsilon": 1.0, "delta": 1e-5}
+    plain = bandits.PrivateUCB(noise="independent", **settings)
+    short = bandits.PrivateUCB(half_life=400, **settings)
+    assert short.mechanism == plain.mechanism
+    assert bandits.algorithm_from_json(short.to_json()) == short
+    lengths = [short.schedule.length(batch) for batch in range(short.batches)]
+    assert max(lengths) == 100
+    assert sum(lengths[:-1]) < 5000 <= sum(lengths)
+    with pytest.raises(ValueError, match=r"^Expected half_life=3"):
+        bandits.PrivateUCB(half_life=3, **settings)
+
+
+def test_a_forgetting_agent_continues_from_its_folder(tmp_path):
+    agent = small(half_life=40).start(simulation=True, seed=0)
+    kept = small(half_life=40).start(simulation=True, seed=0, folder=tmp_path / "agent")
+    for i in range(35):
+        for each in (agent, kept):
+            each.update(each.select(ONE), i % 2)
+    again = bandits.Algorithm.restore(tmp_path / "agent")
+    for _ in range(20):
+        for each in (agent, again):
+            each.update(each.select(ONE), 1.0)
+    np.testing.assert_array_equal(agent.estimate, again.estimate)
+
+
+def test_arms_may_come_and_go_between_batches():
+    """A better arm that appears later is found, and a retired one is not needed."""
+    algorithm = bandits.PrivateUCB(dimension=6, rounds=6000, epsilon=5.0, delta=1e-5)
+    agent, rng, played = algorithm.start(simulation=True, seed=2), np.random.default_rng(0), []
+    means = np.array([0.2, 0.4, 0.3, 0.9, 0.1, 0.2])
+    for i in range(6000):
+        offered = [0, 1, 2] if i < 2000 else [0, 2, 3, 4, 5]
+        ticket = agent.select(np.eye(6)[offered])
+        arm = offered[ticket.action]
+        agent.update(ticket, float(rng.random() < means[arm]))
+        played.append(arm)
+    assert np.mean(np.array(played[1000:2000]) == 1) > 0.6
+    assert np.mean(np.array(played[-1000:]) == 3) > 0.8

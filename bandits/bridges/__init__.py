@@ -1,0 +1,1 @@
+"""Bridges to other frameworks, which own the loop of rounds. Their packages are not imported."""

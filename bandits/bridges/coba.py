@@ -1,0 +1,56 @@
+"""Learners for coba, with contexts and actions of any form that coba has."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits.algorithms.algorithm import Algorithm
+from bandits.encoders import HashedFeatures, Row
+from bandits.live.agent import Agent
+from bandits.live.tickets import Ticket
+
+
+class CobaLearner:
+    """A learner for coba's experiments. Each copy that coba makes starts an agent of its own.
+
+    Parameters
+    ----------
+    algorithm
+        The algorithm; its dimension is the number of hashed features.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.agent: Agent | None = None
+        self._encode = HashedFeatures(algorithm.dimension)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Columns of coba's table of learners."""
+        form = self.algorithm.to_json()
+        return {"family": form.pop("type"), **form}
+
+    def predict(self, context: Any, actions: Sequence[Any]) -> tuple[Any, float, dict[str, Any]]:
+        """Return an action, its probability given the agent's random numbers, and the ticket."""
+        if self.agent is None:
+            self.agent = self.algorithm.start()
+        rows = self._encode.candidates(_row(context), [_row(action) for action in actions])
+        ticket = self.agent.select(rows)
+        probability = 1.0 if ticket.propensity is None else ticket.propensity
+        return actions[ticket.action], probability, {"ticket": ticket}
+
+    def learn(
+        self, context: Any, action: Any, reward: float, probability: float, ticket: Ticket
+    ) -> None:
+        """Record the reward of a prediction."""
+        assert self.agent is not None
+        self.agent.update(ticket, reward)
+
+
+def _row(value: Any) -> Row:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return {str(place): each for place, each in enumerate(value)}
+    return {"value": value}

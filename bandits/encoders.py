@@ -1,0 +1,147 @@
+"""Features from contexts as people have them: dictionaries, categories, ids, data frames.
+
+The vocabulary is public by construction: hashed, or declared. It is never learned from rows, which
+a learned vocabulary would reveal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bandits import checks
+from bandits.checks import Array
+
+Row = Mapping[str, Any]
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a pandas or polars data frame as dictionaries."""
+    if hasattr(frame, "to_dicts"):
+        found: list[dict[str, Any]] = frame.to_dicts()
+    else:
+        found = frame.to_dict("records")
+    return found
+
+
+def _flat(row: Row, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in row.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, list | tuple | set):
+            yield from ((f"{name}={each}", 1.0) for each in value)
+        elif isinstance(value, str | bool) or value is None:
+            yield f"{name}={value}", 1.0
+        else:
+            yield name, float(value)
+
+
+class _Encoder:
+    """Encoder of one row, and of the candidates of a round."""
+
+    def __call__(self, row: Row) -> Array:
+        """Return the features of one row, shape (d,)."""
+        raise NotImplementedError
+
+    def candidates(self, context: Row, actions: Iterable[Row | str | int]) -> Array:
+        """Return the rows of features for `Agent.select`, shape (n, d).
+
+        An action is a dictionary of its own features, or an id. Its row has the action's features
+        and their products with those of the context.
+        """
+        return np.stack([self(self.joined(context, action)) for action in actions])
+
+    def joined(self, context: Row, action: Row | str | int) -> dict[str, Any]:
+        """Return the features of an action in a context, as one dictionary."""
+        own = dict(_flat(action if isinstance(action, Mapping) else {"id": str(action)}))
+        products = {
+            f"{name}*{key}": value * other
+            for name, value in own.items()
+            for key, other in _flat(context)
+        }
+        return own | products
+
+
+@dataclass(frozen=True)
+class HashedFeatures(_Encoder):
+    """Encodes dictionaries by feature hashing; requires scikit-learn.
+
+    Strings, booleans and elements of lists are categories, numbers are values, and nested
+    dictionaries are flattened. New categories and ids need no declaration.
+
+    Parameters
+    ----------
+    dimension
+        Number of features d; colliding names share one.
+
+    Examples
+    --------
+    >>> from bandits import HashedFeatures
+    >>> encode = HashedFeatures(64)
+    >>> encode.candidates({"device": "phone", "age": 0.3}, ["item 1", "item 2"]).shape
+    (2, 64)
+    """
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        checks.count("dimension", self.dimension, "Pass the number of features.", at_most=2**24)
+
+    def __call__(self, row: Row) -> Array:
+        from sklearn.feature_extraction import FeatureHasher
+
+        hasher = FeatureHasher(n_features=self.dimension, input_type="pair")
+        found: Array = hasher.transform([list(_flat(row))]).toarray()[0]
+        return found
+
+
+@dataclass(frozen=True)
+class DeclaredFeatures(_Encoder):
+    """Encodes dictionaries by a declared vocabulary: one feature per number or category.
+
+    Parameters
+    ----------
+    columns
+        For each key, its categories, or None for a number. A value that is not declared adds
+        nothing; `candidates` has one block of context features for each action id.
+    arms
+        Action ids for `candidates`.
+
+    Examples
+    --------
+    >>> from bandits import DeclaredFeatures
+    >>> encode = DeclaredFeatures({"device": ["phone", "web"], "age": None})
+    >>> encode({"device": "web", "age": 0.3})
+    array([0. , 1. , 0.3])
+    """
+
+    columns: Mapping[str, Sequence[str] | None]
+    arms: Sequence[str | int] = ()
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        own = [
+            name
+            for key, categories in self.columns.items()
+            for name in ([key] if categories is None else [f"{key}={each}" for each in categories])
+        ]
+        blocks = [f"id={arm}" for arm in self.arms]
+        names = [f"{arm}*{name}" for arm in blocks for name in own] + blocks if blocks else own
+        if len(set(names)) < len(names) or not names:
+            remedy = "Declare each key, category and arm once."
+            raise ValueError(checks.expected("columns", self.columns, "distinct names", remedy))
+        object.__setattr__(self, "_places", {name: place for place, name in enumerate(names)})
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d."""
+        return len(self._places)
+
+    def __call__(self, row: Row) -> Array:
+        out = np.zeros(self.dimension)
+        for name, value in _flat(row):
+            if name in self._places:
+                out[self._places[name]] = value
+        return out
