@@ -5,12 +5,15 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bandits.experiments import NAMES
 from bandits.experiments.options import OPTIONS, TABLES
+
+if TYPE_CHECKING:
+    from bandits.offline.environments import Environment
 
 _DEFAULT = ("LinUCB", "AdaPrivateTS", "AdaPrivateUCB", "PrivateUCB")
 _BAD_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -27,14 +30,17 @@ def _simulate(
     replicates: int,
     seed: int,
     jobs: int,
+    data: Path | None,
+    explore: float,
     table: Path | None,
     plot: Path | None,
     as_json: bool,
+    **synthetic: Any,
 ) -> None:
     """Compare the regret of algorithms by simulation.
 
-    The environments are synthetic: rewards are 0 or 1, with probability 1 / (1 + exp(-theta'x)) of
-    a 1, and each round offers 5 of 100 arms.
+    The environments are synthetic: the mean reward of a candidate with features x is a function
+    (--link) of theta'x. With --data, rounds replay logged ratings instead.
     """
     import bandits
     from bandits.algorithms.registry import ALGORITHMS
@@ -49,9 +55,10 @@ def _simulate(
             raise click.UsageError(f"Expected {option}={str(path)!r} to be {rule}.")
     built = {}
     try:
-        world = bandits.Synthetic(dimension=dimension)
+        world = _environment(data, dimension, synthetic)
         for name in algorithm:
             form: dict[str, Any] = {"type": name, "dimension": dimension, "rounds": rounds}
+            form["explore"] = explore
             if issubclass(ALGORITHMS.get(name, bandits.NonPrivate), bandits.Private):
                 form |= {"epsilon": epsilon, "delta": delta}
             built[name] = bandits.algorithm_from_json(form)
@@ -97,6 +104,33 @@ def _simulate(
     )
 
 
+def _environment(data: Path | None, dimension: int, synthetic: dict[str, Any]) -> "Environment":
+    """Return a synthetic environment, or the replay of a CSV file with features from an SVD."""
+    import numpy as np
+
+    import bandits
+
+    if data is None:
+        return bandits.Synthetic(dimension=dimension, **synthetic)
+    with data.open(encoding="utf-8") as file:
+        names = file.readline().strip().split(",")
+        if not {"user", "item", "rating"} <= set(names):
+            rule = "a CSV file with the columns user, item and rating"
+            raise ValueError(f"Expected --data={str(data)!r} to be {rule}.")
+        places = [names.index(name) for name in ("user", "item", "rating")]
+        user, item, rating = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2).T
+    (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in (user, item))
+    low, high = float(rating.min()), float(rating.max())
+    ratings = bandits.Ratings(data.name, user, item, rating, low, high, users, items)
+    return bandits.Replay(
+        items=bandits.svd_features(ratings, dimension).values,
+        user=user,
+        item=item,
+        rating=ratings.scaled,
+        candidates=synthetic["candidates"],
+    )
+
+
 def _protection(found: Any) -> dict[str, Any]:
     protected = math.isfinite(found.epsilon)
     return {
@@ -138,6 +172,41 @@ simulate = click.Command(
         ),
         click.Option(
             ["--dimension"], type=int, default=20, show_default=True, help="Feature dimension."
+        ),
+        click.Option(["--arms"], type=int, default=100, show_default=True, help="Number of arms."),
+        click.Option(
+            ["--candidates"],
+            type=int,
+            default=5,
+            show_default=True,
+            help="Number of arms offered per round.",
+        ),
+        click.Option(
+            ["--link"],
+            type=click.Choice(["logistic", "linear"]),
+            default="logistic",
+            show_default=True,
+            help="Mean reward: 1 / (1 + exp(-theta'x)), or 1/2 + theta'x / 4.",
+        ),
+        click.Option(
+            ["--law", "reward_distribution"],
+            type=click.Choice(["bernoulli", "gaussian", "exact"]),
+            default="bernoulli",
+            show_default=True,
+            help="Distribution of rewards around their mean.",
+        ),
+        click.Option(
+            ["--data"],
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Replay ratings instead: a CSV file with the columns user, item and rating. "
+            "The features are an SVD of all ratings, which is not private.",
+        ),
+        click.Option(
+            ["--explore"],
+            type=float,
+            default=0.0,
+            show_default=True,
+            help="Probability of a uniform candidate.",
         ),
         click.Option(
             ["--rounds"], type=int, default=10_000, show_default=True, help="Number of rounds."

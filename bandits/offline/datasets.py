@@ -5,10 +5,13 @@ and downloads missing files to it. Contents must have the published numbers of u
 ratings. This package contains no data set, and most may not be redistributed.
 """
 
+import contextlib
 import csv
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, get_args
 
 import numpy as np
@@ -221,18 +224,21 @@ def load_jester(
     tables = []
     for part in parts:
         _one_of("parts", part, tuple(JESTER))
-        source = JESTER[part]
+        source, name = JESTER[part], f"jester-data-{part}.xls"
         if path is not None:
-            files = Files(path)
-            zipped = f"jester_dataset_1_{part}.zip"
-            if files.path.is_dir() and files.has(zipped):
-                files = Files(files.path / files.one(zipped))
+            files, kept = Files(path).holding(name), None
         else:
-            files = Files(
-                fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
+            zipped = fetch(
+                source, folder, download_if_missing=download_if_missing, progress=progress
             )
-        with files.open(f"jester-data-{part}.xls") as file:
-            sheet = _sheet(file.read())
+            files, kept = Files(zipped), zipped.with_suffix(".npy")
+        if kept is not None and kept.exists():  # reading a spreadsheet takes seconds
+            sheet = np.load(kept, allow_pickle=False)
+        else:
+            with files.open(name) as file:
+                sheet = _sheet(file.read())
+            if kept is not None:
+                _keep(kept, sheet)
         rated = sheet[:, 1:] != 99
         counts = sheet[:, 0].astype(np.int64)
         if (len(sheet), int(rated.sum())) != _JESTER_FACTS[part] or (rated.sum(1) != counts).any():
@@ -242,6 +248,16 @@ def load_jester(
     table = np.concatenate(tables)
     user, item = np.nonzero(~np.isnan(table))
     return _ratings("Jester 1", user, item, table[user, item], (-10.0, 10.0))
+
+
+def _keep(path: Path, sheet: Array) -> None:
+    """Store a sheet, unless the data folder is write-protected."""
+    if not path.parent.stat().st_mode & 0o200:  # the superuser could write, too
+        return
+    beside = path.with_suffix(f".{os.getpid()}.partial.npy")
+    with contextlib.suppress(OSError):
+        np.save(beside, sheet)
+        beside.replace(path)
 
 
 def _sheet(content: bytes) -> Array:
@@ -284,7 +300,7 @@ def load_open_bandit(
         zipped = data_folder(folder) / "open-bandit-small" / "obd_small.zip"
         path = zipped if zipped.exists() else None
     if path is not None:
-        files = Files(path)
+        files = Files(path).holding(place)
     else:
         fetched = fetch(source, folder, download_if_missing=download_if_missing, progress=progress)
         files = Files(fetched.parents[2])

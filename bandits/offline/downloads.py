@@ -138,9 +138,13 @@ class Files:
             remedy = "Extract the archive and pass the folder."
             raise ValueError(checks.expected("path", str(path), rule, remedy))
 
-    def has(self, ending: str) -> bool:
-        """Return whether a file's path ends with these parts."""
-        return bool(self._matches(ending))
+    def holding(self, ending: str) -> "Files":
+        """Return these files or, of a folder without the file, those of a zip in it that has it."""
+        if self.path.is_dir() and not self._matches(ending):
+            for name in self.names:
+                if name.endswith(".zip") and (zipped := Files(self.path / name))._matches(ending):
+                    return zipped
+        return self
 
     def _matches(self, ending: str) -> list[str]:
         parts = PurePosixPath(ending).parts

@@ -166,3 +166,27 @@ def test_licenses_are_printed_once(capsys):
     datasets.announce("a license", "a citation")
     datasets.announce("a license", "a citation")
     assert capsys.readouterr().err == "License: a license\nPlease cite: a citation\n"
+
+
+@needs_data
+@pytest.mark.parametrize("folder", ["the zip in a folder", "the data folder"])
+def test_the_folder_of_the_open_bandit_sample_is_read(folder):
+    place = {"path": SHARED / "open-bandit-small"} if "zip" in folder else {"folder": SHARED}
+    assert bandits.load_open_bandit("bts", "men", **place).actions == 34
+
+
+@needs_data
+def test_a_sheet_of_jester_is_read_once(tmp_path, monkeypatch):
+    (tmp_path / "jester").mkdir()
+    name = "jester/jester_dataset_1_3.zip"
+    (tmp_path / name).write_bytes((SHARED / name).read_bytes())
+    first = bandits.load_jester((3,), folder=tmp_path)
+    assert not list((SHARED / "jester").glob("*.npy"))
+
+    def unread(_):
+        raise AssertionError
+
+    monkeypatch.setattr("bandits.offline.datasets._sheet", unread)
+    again = bandits.load_jester((3,), folder=tmp_path)
+    assert (first.rating == again.rating).all()
+    assert (first.item == again.item).all()

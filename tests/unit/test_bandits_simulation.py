@@ -261,6 +261,33 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     assert by_name["PrivateUCB"]["epsilon"] <= 1
 
 
+def test_the_command_takes_an_environment_and_a_file_of_ratings(tmp_path):
+    run = ["simulate", "-a", "LinUCB", "--rounds", "300", "--replicates", "2", "--dimension", "2"]
+
+    def regret(*options):
+        done = CliRunner().invoke(bandit, [*run, *options, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["algorithms"][0]["regret"]
+
+    own = ["--arms", "30", "--candidates", "4", "--link", "linear", "--law", "gaussian"]
+    world = bandits.Synthetic(
+        dimension=2, arms=30, candidates=4, link="linear", reward_distribution="gaussian"
+    )
+    algorithm = bandits.LinUCB(dimension=2, rounds=300)
+    expected = bandits.simulate({"a": algorithm}, world, replicates=2, seed=0).last()["a"][0]
+    assert regret(*own) == expected
+    assert regret(*own, "--explore", "0.5") > 2 * expected
+    rng = np.random.default_rng(0)
+    path = tmp_path / "ratings.csv"
+    rows = [f"{user},{rng.integers(1, 6)},{item}" for user in range(20) for item in range(8)]
+    path.write_text("\n".join(["user,rating,item", *rows]))
+    assert 0 < regret("--data", str(path)) < 300
+    path.write_text("user,item\n1,2\n")
+    done = CliRunner().invoke(bandit, [*run, "--data", str(path)])
+    assert done.exit_code == 2
+    assert "the columns user, item and rating" in done.stderr
+
+
 @pytest.mark.parametrize(
     "options",
     [
