@@ -8,6 +8,7 @@ import click
 
 from bandits.experiments import NAMES, table
 from bandits.experiments.options import OPTIONS, TABLES
+from bandits.experiments.printed import counted, coverage
 from bandits.experiments.tables import Setup, Table
 from bandits.offline.downloads import DataUnavailable
 
@@ -31,9 +32,22 @@ def show(
     return found
 
 
-def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: object) -> None:
+def _main(
+    *,
+    names: tuple[str, ...],
+    quick: bool,
+    out: Path | None,
+    check_coverage: bool,
+    **options: object,
+) -> None:
     """Reproduce tables of the preprint in docs/results/quick or docs/results/full."""
     folder = out or Path("docs") / "results" / ("quick" if quick else "full")
+    if check_coverage:
+        try:
+            click.echo(counted(coverage(folder)))
+        except (OSError, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+        return
     left_out = []
     for name in names or NAMES:
         try:
@@ -46,6 +60,7 @@ def _main(*, names: tuple[str, ...], quick: bool, out: Path | None, **options: o
         sys.stderr.write(f"SKIPPED {reason}\n")
 
 
+_COVERAGE = "Only check that each printed number has a row and a verdict, or a reason."
 main = click.Command(
     "bandits.experiments",
     callback=_main,
@@ -53,6 +68,7 @@ main = click.Command(
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Argument(["names"], metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES)),
+        click.Option(["--check-coverage"], is_flag=True, help=_COVERAGE),
         *OPTIONS,
     ],
 )

@@ -7,32 +7,35 @@ from typing import NamedTuple
 import numpy as np
 
 from bandits.algorithms.algorithm import Algorithm
-from bandits.algorithms.named import LinTS, PrivateThompson
+from bandits.algorithms.baselines import AdaPrivateTS
+from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson
 from bandits.checks import Array, Indices
 from bandits.experiments import runs
-from bandits.experiments.tables import Row, Setup, Table
-from bandits.offline.evaluation import (
-    Estimate,
-    doubly_robust,
-    ips,
-    replay,
-    snips,
-)
+from bandits.experiments.real_data import clicks, where
+from bandits.experiments.real_data import replay as rated
+from bandits.experiments.tables import Row, Setup
+from bandits.offline import features as item_features
+from bandits.offline.datasets import load_jester
+from bandits.offline.environments import Environment, Synthetic, World
+from bandits.offline.evaluation import Estimate, doubly_robust, ips, replay, snips
 from bandits.offline.intervals import Options, Privacy
 from bandits.offline.propensities import thompson_propensities
 
-_DIMENSION, _ARMS, _CANDIDATES = 20, 100, 5
 _CLIP = 10.0
 
 
 class _Policy(NamedTuple):
-    """Thompson sampling from a fixed posterior."""
+    """Thompson sampling from a fixed posterior; a scale of 0 is greedy."""
 
     mean: Array
     root: Array
     scale: float
 
     def propensities(self, candidates: Array) -> Array:
+        if not self.scale:
+            best: Indices = (candidates @ self.mean).argmax(1)
+            one_hot: Array = np.eye(candidates.shape[1])[best]
+            return one_hot
         found = thompson_propensities(candidates, self.mean, self.root, scale=self.scale, draws=400)
         return found.value
 
@@ -43,119 +46,158 @@ class _Policy(NamedTuple):
         return picked
 
 
-def table(setup: Setup) -> Table:
-    """Return bias, root mean square error, coverage and effective sample size."""
+def off_policy(setup: Setup) -> list[Row]:
+    """Measure the errors of the estimators and the coverage of their intervals."""
     worlds, rounds = (4, 200) if setup.quick else (48, 2_000)
+    logging = LinTS(dimension=20, rounds=300)
+    target = PrivateThompson(dimension=20, rounds=3_000, epsilon=1.0, delta=runs.DELTA, center=0.5)
+    rows = _part("LinTS logs, d=20", Synthetic(), target, 1.0, worlds, rounds, logging)
+    few, learned, logged = _sizes(setup)
+    world, epsilons = Synthetic(dimension=50), (1.0, 5.0, 10.0)
+    policies = _seed(setup, learned, epsilons) | {"LinUCB": LinUCB(dimension=50, rounds=learned)}
+    for name, algorithm in policies.items():
+        scale = float(name != "LinUCB")
+        rows += _part(f"uniform logs, d=50, {name}", world, algorithm, scale, few, logged)
+    online = _seed(setup, 2_000 if setup.quick else 50_000, epsilons)
+    played, _ = runs.compared(setup, "", online, world, replicates=few)
+    for name in played.reward:
+        found = runs.mean_reward(played, name)
+        rows.append(Row("online, d=50", name, "reward per round", *found, few))
+    return rows
+
+
+def off_policy_jester(setup: Setup) -> list[Row]:
+    """Measure the same for Jester."""
+    ratings = load_jester(**where(setup))
+    features = item_features.svd_features(ratings, 50).values
+    world = replace(rated(ratings, features, clicks(ratings)), candidates=20)
+    few, learned, logged = _sizes(setup)
+    rows: list[Row] = []
+    for name, algorithm in _seed(setup, learned, (1.0, 10.0)).items():
+        rows += _part(name, world, algorithm, 0.0, few, 3 * logged)
+    return rows
+
+
+def _sizes(setup: Setup) -> tuple[int, int, int]:
+    """Return the numbers of replicates, of rounds of learning and of logged rounds."""
+    return (2, 300, 200) if setup.quick else (5, 10_000, 5_000)
+
+
+def _seed(setup: Setup, rounds: int, epsilons: tuple[float, ...]) -> dict[str, Algorithm]:
+    size = {"dimension": 50, "rounds": rounds}
+    return {
+        f"AdaPrivate-TS, epsilon={epsilon:g}": AdaPrivateTS(**runs.private(setup, epsilon, **size))
+        for epsilon in epsilons
+    }
+
+
+def _part(
+    setting: str,
+    environment: Environment,
+    target: Algorithm,
+    scale: float,
+    worlds: int,
+    rounds: int,
+    logging: Algorithm | None = None,
+) -> list[Row]:
     found: dict[str, list[tuple[Estimate, float]]] = {}
     for world in range(worlds):
-        for name, pair in _evaluated(world, rounds).items():
+        for name, pair in _evaluated(environment, world, target, scale, rounds, logging).items():
             found.setdefault(name, []).append(pair)
-    rows = [row for name, pairs in found.items() for row in _rows(name, pairs)]
-    choices = (
-        (
-            f"{worlds} replicates of the synthetic setup, {rounds} logged rounds each. Logging "
-            "policy: LinTS after 300 rounds, frozen, v = 1. Evaluated policy: PrivateThompson at "
-            "epsilon = 1 after 3,000 rounds of its own, frozen, v = 1."
-        ),
-        "Propensities of both by conditional Monte Carlo with 400 samples.",
-        ("The target is the mean over the logged contexts. dr uses the logging policy's model."),
-        (
-            f"clipped: weights up to {_CLIP:g}. private: epsilon = 1, delta = 1e-5 for a round's "
-            "reward. With clipped weights, ips and dr estimate the clipped mean; their intervals "
-            "are of the policy's value. replay assumes a uniform logging policy; this one is not "
-            "uniform."
-        ),
-        ("Intervals at 95 %. For private estimates, interval is Hoeffding including the noise."),
-    )
-    return Table("off-policy", "Off-policy evaluation", choices, tuple(rows))
+    return [row for name, pairs in found.items() for row in _rows(setting, name, pairs)]
 
 
-def _evaluated(world: int, rounds: int) -> dict[str, tuple[Estimate, float]]:
-    rng = np.random.default_rng([runs.SEED, world])
-    arms = rng.standard_normal((_ARMS, _DIMENSION))
-    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-    theta = rng.standard_normal(_DIMENSION)
-    means = 1 / (1 + np.exp(-arms @ (2 * theta / np.linalg.norm(theta))))
-    logging = _learned(LinTS(dimension=_DIMENSION, rounds=300), arms, means, rng, 1.0)
-    private = PrivateThompson(
-        dimension=_DIMENSION, rounds=3_000, epsilon=1.0, delta=runs.DELTA, center=0.5
-    )
-    target = _learned(private, arms, means, rng, 1.0)
-    offered = _offered(rng, rounds)
-    candidates = arms[offered]
-    action = logging.picks(candidates, rng)
+def _evaluated(
+    environment: Environment,
+    number: int,
+    algorithm: Algorithm,
+    scale: float,
+    rounds: int,
+    logged_by: Algorithm | None,
+) -> dict[str, tuple[Estimate, float]]:
+    rng = np.random.default_rng([runs.SEED, number])
+    world = environment.world([np.random.SeedSequence([runs.SEED, number])])
+    target = _learned(algorithm, world, rng, scale)
+    logging = target if logged_by is None else _learned(logged_by, world, rng, 1.0)
+    block = world.block(rounds)
+    candidates, means = world.features[0][block.candidates[0]], block.means[0]
+    if logged_by is None:
+        action = rng.integers(means.shape[1], size=rounds)
+        logged = np.full(means.shape, 1 / means.shape[1])
+    else:
+        action, logged = logging.picks(candidates, rng), logging.propensities(candidates)
     at = np.arange(rounds), action
-    reward = (rng.random(rounds) < means[offered][at]).astype(float)
+    reward = (rng.random(rounds) < means[at]).astype(float)
     shares = target.propensities(candidates)
-    truth = float((shares * means[offered]).sum(1).mean())
-    log = reward, logging.propensities(candidates)[at], np.minimum(shares[at], 1.0)
+    truth = float((shares * means).sum(1).mean())
+    log = reward, logged[at], np.minimum(shares[at], 1.0)
     model = np.clip(candidates @ logging.mean, 0.0, 1.0)
     predicted = model[at], np.minimum((shares * model).sum(1), 1.0)
     clipped = Options(clip=_CLIP)
-    noise = Privacy(1.0, runs.DELTA, simulation=True, seed=world)
+    noise = Privacy(1.0, runs.DELTA, simulation=True, seed=number)
     private_options = Options(clip=_CLIP, private=True, privacy=noise)
     estimates = {
         "replay": replay(action, target.picks(candidates, rng), reward),
         "ips": ips(*log),
-        "ips, clipped": ips(*log, clipped),
         "snips": snips(*log),
-        "snips, clipped": snips(*log, clipped),
         "dr": doubly_robust(*log, *predicted),
-        "dr, clipped": doubly_robust(*log, *predicted, clipped),
-        "snips, clipped, private": snips(*log, private_options),
-        "dr, clipped, private": doubly_robust(*log, *predicted, private_options),
     }
+    if logged_by is not None:
+        estimates |= {
+            "ips, clipped": ips(*log, clipped),
+            "snips, clipped": snips(*log, clipped),
+            "dr, clipped": doubly_robust(*log, *predicted, clipped),
+            "snips, clipped, private": snips(*log, private_options),
+            "dr, clipped, private": doubly_robust(*log, *predicted, private_options),
+        }
     return {name: (estimate, truth) for name, estimate in estimates.items()}
 
 
-def _learned(
-    algorithm: Algorithm, arms: Array, means: Array, rng: np.random.Generator, scale: float
-) -> _Policy:
+def _learned(algorithm: Algorithm, world: World, rng: np.random.Generator, scale: float) -> _Policy:
     agent = algorithm.start(simulation=True, seed=int(rng.integers(2**31)))
-    for offered in _offered(rng, algorithm.rounds):
+    block = world.block(algorithm.rounds)
+    arms = world.features[0]
+    for offered, means in zip(block.candidates[0], block.means[0], strict=True):
         ticket = agent.select(arms[offered])
-        agent.update(ticket, float(rng.random() < means[offered[ticket.action]]))
+        agent.update(ticket, float(rng.random() < means[ticket.action]))
     model = agent._learner.model
     return _Policy(model.mean.copy(), model.root.copy(), scale)
 
 
-def _offered(rng: np.random.Generator, rounds: int) -> Indices:
-    return rng.random((rounds, _ARMS)).argsort(1)[:, :_CANDIDATES]
-
-
-def _rows(name: str, pairs: list[tuple[Estimate, float]]) -> list[Row]:
-    errors = np.array([estimate.value - truth for estimate, truth in pairs])
+def _rows(setting: str, name: str, pairs: list[tuple[Estimate, float]]) -> list[Row]:
+    values = np.array([estimate.value for estimate, _ in pairs])
+    truths = np.array([truth for _, truth in pairs])
+    errors = values - truths
     count = len(pairs)
-    squares = errors**2
-    root = float(math.sqrt(squares.mean()))
+    root = math.sqrt(np.square(errors).mean())
+
+    def row(measure: str, value: float, error: float = 0.0, epsilon: float | None = None) -> Row:
+        return Row(setting, name, measure, value, error, count, None, epsilon)
+
+    def mean(measure: str, numbers: Array) -> Row:
+        return row(measure, float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(count)))
+
     rows = [
-        Row("", name, "bias", float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(count))),
-        Row(
-            "",
-            name,
-            "root mean square error",
-            root,
-            float(squares.std(ddof=1) / math.sqrt(count) / (2 * root)),
-        ),
+        mean("true value", truths),
+        mean("estimate", values),
+        mean("bias", errors),
+        mean("absolute error", np.abs(errors)),
+        row("root mean square error", root, mean("", errors**2).error / (2 * root)),
+        row("coefficient of variation, %", float(100 * values.std(ddof=1) / values.mean())),
     ]
     for kind in ("bootstrap", "interval"):
         intervals = [getattr(estimate, kind) for estimate, _ in pairs]
         if None not in intervals:
-            inside = [
-                low <= truth <= high
-                for (low, high), (_, truth) in zip(intervals, pairs, strict=True)
-            ]
-            share = sum(inside) / count
+            low, high = np.array(intervals).T
+            share = float(((low <= truths) & (truths <= high)).mean())
             error = math.sqrt(share * (1 - share) / count)
-            rows.append(Row("", name, f"coverage of {kind}", share, error))
-            width = float(np.mean([high - low for low, high in intervals]))
-            rows.append(Row("", name, f"width of {kind}", width))
+            rows.append(row(f"coverage of {kind}", share, error))
+            rows.append(row(f"width of {kind}", float((high - low).mean())))
     sizes = [estimate.effective_sample_size for estimate, _ in pairs]
-    rows.append(Row("", name, "effective sample size", float(np.mean(sizes))))
+    rows.append(row("effective sample size", float(np.mean(sizes))))
     # report the guarantee that real noise of this scale would give
-    epsilons = {
+    epsilon = max(
         replace(estimate, is_simulation=False).guarantee(runs.DELTA).epsilon
         for estimate, _ in pairs
-    }
-    rows.append(Row("", name, "true epsilon", max(epsilons), true_epsilon=max(epsilons)))
-    return rows
+    )
+    return [*rows, row("true epsilon", epsilon, epsilon=epsilon)]

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from bandits import checks
 from bandits.algorithms.baselines import AdaPrivateAmp
+from bandits.learning.exploration import Exploration, Thompson
 
 
 def printed_subsampling_formula_not_a_bound(
@@ -42,12 +43,18 @@ def printed_subsampling_formula_not_a_bound(
 class PrintedAmp(AdaPrivateAmp):
     """AdaPrivate-Amp with noise calibrated by the printed formula: a negative control.
 
-    `guarantee` returns the true epsilon: 14 for a claimed 1 at q = 0.3.
+    `guarantee` returns the true epsilon: 14 for a claimed 1 at q = 0.3. `decay` is that of
+    AdaPrivate-Adaptive.
     """
 
+    decay: float = 1.0
     calibration: str = "printed_not_a_bound"
 
     CALIBRATIONS = ("printed_not_a_bound",)
+
+    @property
+    def exploration(self) -> Exploration:
+        return Thompson(self.scale, self.decay)
 
     @cached_property
     def noise_multiplier(self) -> float:

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
@@ -15,9 +14,10 @@ import numpy as np
 import privacy
 from bandits.algorithms.algorithm import Algorithm
 from bandits.algorithms.baselines import AdaPrivateTS
-from bandits.algorithms.named import LinUCB, PrivateUCB
+from bandits.algorithms.bases import Private
+from bandits.algorithms.named import LinTS, LinUCB, PrivateUCB
 from bandits.checks import Array
-from bandits.experiments.tables import Row, Setup, reproduced
+from bandits.experiments.tables import Row, Setup
 from bandits.offline.environments import Environment, Synthetic
 from bandits.offline.simulation import Simulation, mean_and_error, simulate
 
@@ -25,7 +25,11 @@ DELTA = 1e-5
 SEED = 2026
 BASELINE = "LinUCB"
 OURS = "PrivateUCB (ours)"
+OURS_AT_TRUE = "PrivateUCB (ours), true epsilon of TS"
 OF_BASELINE = "% of LinUCB's reward"
+GAIN = "points of LinUCB's reward"
+POINTS = 100
+"""Points of each curve."""
 
 
 def private(setup: Setup, epsilon: float, **more: Any) -> dict[str, Any]:
@@ -39,12 +43,11 @@ def run(
     environment: Environment | None = None,
     *,
     replicates: int | None = None,
-    points: int = 1,
 ) -> Simulation:
     """Simulate each algorithm in an environment, by default the preprint's, with caching."""
     environment = environment or Synthetic()
     found = [
-        _run_one(setup, name, algorithm, environment, replicates or setup.replicates, points)
+        _run_one(setup, name, algorithm, environment, replicates or setup.replicates)
         for name, algorithm in algorithms.items()
     ]
     regret = {name: curve for each in found for name, curve in each.regret.items()}
@@ -58,12 +61,11 @@ def _run_one(
     algorithm: Algorithm,
     environment: Environment,
     replicates: int,
-    points: int,
 ) -> Simulation:
     path = None
     if setup.cache is not None:
         form = {"type": type(algorithm).__name__, "options": algorithm.to_json()}
-        key = json.dumps([form, _described(environment), replicates, points, SEED, _code()])
+        key = json.dumps([form, _described(environment), replicates, POINTS, SEED, _code()])
         digest = hashlib.sha256(key.encode()).hexdigest()[:24]
         path = Path(setup.cache) / f"{digest}.npz"
         if path.exists():
@@ -71,7 +73,7 @@ def _run_one(
                 return Simulation(
                     stored["rounds"], {name: stored["regret"]}, {name: stored["reward"]}
                 )
-    options: dict[str, Any] = {"replicates": replicates, "seed": SEED, "points": points}
+    options: dict[str, Any] = {"replicates": replicates, "seed": SEED, "points": POINTS}
     played = simulate({name: algorithm}, environment, n_jobs=setup.jobs, **options)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,32 +99,33 @@ def _code() -> str:
     digest = hashlib.sha256()
     for home in (Path(__file__).parents[1], Path(str(privacy.__file__)).parent):
         for path in sorted(home.rglob("*.py")):
-            if path.parent != Path(__file__).parent or path.stem in ("runs", "rivals"):
+            if path.parent != Path(__file__).parent or path.stem in (
+                "runs",
+                "rivals",
+                "printed_formula",
+            ):
                 digest.update(path.read_bytes())
     digest.update("".join(version(name) for name in ("numpy", "scipy")).encode())
     return digest.hexdigest()
 
 
-def baseline(setup: Setup, **more: Any) -> dict[str, Algorithm]:
-    """Return LinUCB without privacy, the baseline of the rewards."""
-    return {BASELINE: LinUCB(**{"dimension": 20, "rounds": setup.rounds} | more)}
-
-
 def seed_and_ours(setup: Setup, epsilon: float, **more: Any) -> dict[str, Algorithm]:
-    """Return AdaPrivate-TS as printed, and PrivateUCB."""
+    """Return AdaPrivate-TS as printed, and PrivateUCB at the claimed and at its true epsilon."""
     options = private(setup, epsilon, **more)
-    return {"AdaPrivate-TS": AdaPrivateTS(**options), OURS: PrivateUCB(**options)}
+    seed = AdaPrivateTS(**options)
+    true = options | {"epsilon": seed.guarantee(DELTA).epsilon}
+    return {
+        "AdaPrivate-TS": seed,
+        OURS: PrivateUCB(**options),
+        OURS_AT_TRUE: PrivateUCB(**true),
+    }
 
 
-def percent(played: Simulation, name: str) -> tuple[float, float]:
-    """Return the total reward in percent of LinUCB's on the same replicates, and its error.
-
-    It is a ratio of means over replicates, with the standard error of the delta method.
-    """
-    own, other = played.reward[name][:, -1], played.reward[BASELINE][:, -1]
-    ratio = own.mean() / other.mean()
-    rest = own - ratio * other
-    return 100 * ratio, 100 * rest.std(ddof=1) / (math.sqrt(len(own)) * other.mean())
+def ratio(own: Array, other: Array) -> tuple[float, float]:
+    """Return 100 times a ratio of means over replicates, and its error by the delta method."""
+    found = own.mean() / other.mean()
+    _, error = mean_and_error(own - found * other)
+    return float(100 * found), float(100 * error / other.mean())
 
 
 def paired(first: Array, second: Array) -> tuple[float, float]:
@@ -131,57 +134,47 @@ def paired(first: Array, second: Array) -> tuple[float, float]:
     return float(mean), float(error)
 
 
-def all_rows(
+def compared(
     setup: Setup,
-    played: Simulation,
+    setting: str,
     algorithms: Mapping[str, Algorithm],
-    epsilon: float,
+    environment: Environment | None = None,
     *,
-    setting: str,
-    papers: Mapping[str, float] | None = None,
-) -> list[Row]:
-    """Return the two rows of every private algorithm that claims `epsilon`."""
-    return [
-        row
-        for name, algorithm in algorithms.items()
-        if name != BASELINE
-        for row in percent_and_regret(
-            setup,
-            played,
-            name,
-            setting=setting,
-            paper=(papers or {}).get(name),
-            claimed_epsilon=epsilon,
-            true_epsilon=algorithm.guarantee(DELTA).epsilon,
-        )
-    ]
+    epsilon: float | None = None,
+    gains: Iterable[tuple[str, str]] = (),
+    replicates: int | None = None,
+) -> tuple[Simulation, list[Row]]:
+    """Play algorithms and LinUCB and LinTS, and return the results and the rows of all of them.
 
-
-def percent_and_regret(
-    setup: Setup,
-    played: Simulation,
-    name: str,
-    *,
-    setting: str,
-    paper: float | None = None,
-    claimed_epsilon: float | None = None,
-    true_epsilon: float | None = None,
-) -> list[Row]:
-    """Return two rows: the reward in percent of LinUCB's, and the absolute regret."""
-    value, error = percent(played, name)
-    count = len(played.reward[name])
-    verdict = ""
-    if paper is not None:
-        verdict = "too short" if setup.quick else reproduced(value, error, count, paper)
-    regret, regret_error = played.last()[name]
-    epsilons: dict[str, Any] = {
-        "claimed_epsilon": claimed_epsilon,
-        "true_epsilon": true_epsilon,
-    }
-    return [
-        Row(setting, name, OF_BASELINE, value, error, paper, verdict=verdict, **epsilons),
-        Row(setting, name, "regret", regret, regret_error, **epsilons),
-    ]
+    Parameters
+    ----------
+    epsilon
+        The epsilon that the private algorithms claim.
+    gains
+        Pairs of names; the row is the paired difference of rewards in percent of LinUCB's.
+    """
+    first = next(iter(algorithms.values()))
+    size: dict[str, Any] = {"dimension": first.dimension, "rounds": first.rounds}
+    everyone = {BASELINE: LinUCB(**size), "LinTS": LinTS(**size), **algorithms}
+    played = run(setup, everyone, environment, replicates=replicates)
+    ends = {name: curve[:, -1] for name, curve in played.reward.items()}
+    count = len(ends[BASELINE])
+    rows = []
+    for name, algorithm in everyone.items():
+        more: dict[str, Any] = {"replicates": count}
+        if isinstance(algorithm, Private):
+            true = algorithm.guarantee(DELTA).epsilon
+            more |= {"claimed_epsilon": epsilon, "true_epsilon": true}
+        for other in (BASELINE, "LinTS"):
+            if name != other:
+                measure = f"% of {other}'s reward"
+                rows.append(Row(setting, name, measure, *ratio(ends[name], ends[other]), **more))
+        rows.append(Row(setting, name, "regret", *played.last()[name], **more))
+    whole = ends[BASELINE].mean() / 100
+    for one, other in gains:
+        gain = paired(ends[one] / whole, ends[other] / whole)
+        rows.append(Row(setting, f"{one} - {other}", GAIN, *gain, count))
+    return played, rows
 
 
 def mean_reward(played: Simulation, name: str) -> tuple[float, float]:

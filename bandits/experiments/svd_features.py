@@ -2,95 +2,99 @@
 
 import math
 from dataclasses import replace
-from typing import Any
+
+import numpy as np
 
 import privacy as dp
-from bandits.algorithms.baselines import AdaPrivateUser
-from bandits.algorithms.named import PrivateUCB
+from bandits.algorithms.baselines import AdaPrivateUCB, AdaPrivateUser
 from bandits.experiments import runs
-from bandits.experiments.tables import Row, Setup, Table, spent
-from bandits.offline.datasets import load_movielens
-from bandits.offline.environments import Replay
-from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
+from bandits.experiments.real_data import clicks, replay, where
+from bandits.experiments.runs import DELTA
+from bandits.experiments.tables import Row, Setup
+from bandits.offline import features
+from bandits.offline.datasets import Ratings, load_movielens
+from bandits.offline.features import ItemFeatures
 
 _DIMENSION = 10
-_REWARDS = 5.0
+_USERS = 5.0
+_TS, _UCB = "AdaPrivate-TS", "AdaPrivate-UCB"
 
 
-def table(setup: Setup) -> Table:
-    """Return the true epsilon of the printed noise, and utility by epsilon_feat."""
-    ratings = load_movielens(folder=setup.data, download_if_missing=setup.download)
-    ratings = ratings.most_rated(300)
+def svd_features(setup: Setup) -> list[Row]:
+    """Measure the printed noise's true epsilon, utility and effective dimension."""
+    ratings = load_movielens(**where(setup)).most_rated(300)
     rows: list[Row] = []
     for epsilon in (1.0, 5.0) if setup.quick else (1.0, 2.0, 5.0, 10.0):
         rows += _printed(epsilon)
-    made: dict[str, ItemFeatures] = {"no privacy": svd_features(ratings, _DIMENSION)}
+    made: dict[str, ItemFeatures] = {"public": features.svd_features(ratings, _DIMENSION)}
     for epsilon in (1.0, 10.0) if setup.quick else (1.0, 2.0, 5.0, 10.0, 100.0):
-        made[f"epsilon_feat={epsilon:g}"] = private_svd_features(
+        made[f"epsilon_feat={epsilon:g}"] = features.private_svd_features(
             ratings,
             _DIMENSION,
             epsilon=epsilon,
-            delta=runs.DELTA,
+            delta=DELTA,
             clip_norm=4.0,
             simulation=True,
             seed=runs.SEED,
         )
-    size = {"dimension": _DIMENSION, "rounds": 2_000 if setup.quick else 30_000}
-    options = runs.private(setup, _REWARDS, **size)
-    users = AdaPrivateUser(cap=1.0, center=0.5, scale=0.1, calibration="exact", **options)
-    for name, features in made.items():
-        world = Replay(
-            items=features.values, user=ratings.user, item=ratings.item, rating=ratings.scaled
-        )
-        ours: Any = {"user level": users, "PrivateUCB (ours), per round": PrivateUCB(**options)}
-        played = runs.run(
-            setup, runs.baseline(setup, **size) | ours, world, replicates=8 if setup.quick else 12
-        )
-        # report the guarantee that real noise of this scale would give
-        both = replace(features, is_simulation=False).guarantee_with(users, runs.DELTA).epsilon
-        for subject, epsilon in (
-            (runs.BASELINE, None),
-            (*list(ours)[:1], both),
-            (*list(ours)[1:], None),
-        ):
-            value, error = runs.mean_reward(played, subject)
-            claim = None if epsilon is None else _REWARDS
-            rows.append(Row(name, subject, "mean reward", value, error, None, claim, epsilon))
-    choices = (
-        (
-            "Printed: noise for sensitivity 1 (times 1/n) of the Gram matrix, with rho from the "
-            "classic conversion, or exact. The sensitivity to replacing a user is sqrt(2)."
-        ),
-        (
-            "MovieLens latest-small, the 300 most rated movies (their choice is treated as public),"
-            " 10 features, rows clipped to norm 4 on [-1, 1]."
-        ),
-        (
-            "user level: AdaPrivateUser, lifetime cap 1, epsilon 5 for rewards. Its true epsilon is"
-            " that of features and rewards together, for all ratings and rewards of a user, "
-            "REPLACE_ONE."
-        ),
-        "PrivateUCB protects a round, so its guarantee does not compose with that of features.",
-        "The features' noise is drawn once; standard errors are over the bandit's replicates only.",
+    size = {"dimension": _DIMENSION, "rounds": 2_000 if setup.quick else 12_000}
+    options = runs.private(setup, 1.0, **size)
+    users = AdaPrivateUser(
+        cap=1.0, center=0.5, scale=0.1, calibration="exact", **options | {"epsilon": _USERS}
     )
-    return Table("svd-features", "Private item features", choices, tuple(rows))
+    public = None
+    for name, found in made.items():
+        world = replay(ratings, found.values, clicks(ratings))
+        algorithms = runs.seed_and_ours(setup, 1.0, **size)
+        algorithms |= {_UCB: AdaPrivateUCB(**options), "user level, epsilon=5": users}
+        few = 8 if setup.quick else 12
+        gains = [(_TS, _UCB), (runs.OURS, _UCB)]
+        played, own = runs.compared(
+            setup, name, algorithms, world, epsilon=1.0, gains=gains, replicates=few
+        )
+        rows += own
+        public = public or played
+        for subject in (_TS, _UCB, runs.OURS):
+            kept, error = runs.ratio(played.reward[subject][:, -1], public.reward[subject][:, -1])
+            measure = "% of the reward with public features lost"
+            rows.append(Row(name, subject, measure, 100 - kept, error, few))
+        # report the guarantee that real noise of this scale would give
+        both = replace(found, is_simulation=False).guarantee_with(users, DELTA).epsilon
+        subject, measure = "features and user level, epsilon=5", "true epsilon"
+        rows.append(Row(name, subject, measure, both, 0, 0, None, both))
+    rows += _effective(load_movielens(**where(setup)))
+    return rows
+
+
+def _effective(ratings: Ratings) -> list[Row]:
+    """Return two effective dimensions of the features."""
+    x = features.svd_features(ratings, 50).values[ratings.item]
+    mu = np.linalg.eigvalsh(x.T @ x / len(x))
+    values = {
+        "sum of mu^-2": float((mu**-2).sum()),
+        "(sum of mu)^2 / sum of mu^2": float(mu.sum() ** 2 / (mu**2).sum()),
+    }
+    name = f"{ratings.name}, d=50"
+    return [
+        Row(name, "features", prefix + measure, 50 / value if prefix else value)
+        for measure, value in values.items()
+        for prefix in ("", "50 / ")
+    ]
 
 
 def _printed(epsilon: float) -> list[Row]:
     """Return the true epsilon of noise for sensitivity 1 under REPLACE_ONE of a user."""
-    rho = dp.rho_from_epsilon(epsilon, runs.DELTA, conversion="classic")
+    rho = dp.rho_from_epsilon(epsilon, DELTA, conversion="classic")
     noises = {
         "printed noise, classic rho": dp.noise_multiplier_from_rho(rho),
-        "printed noise, exact": dp.noise_multiplier(epsilon=epsilon, delta=runs.DELTA),
+        "printed noise, exact": dp.noise_multiplier(epsilon=epsilon, delta=DELTA),
     }
     rows = []
     for name, multiplier in noises.items():
         found = dp.account(
             dp.Gaussian(multiplier, math.nextafter(math.sqrt(2), 2)),
             relation=dp.NeighboringRelation.REPLACE_ONE,
-        ).epsilon(runs.DELTA)
-        measure = "claim: sensitivity 1 / n"
-        verdict = spent(epsilon, found)
+        ).epsilon(DELTA)
         setting = f"epsilon_feat={epsilon:g}"
-        rows.append(Row(setting, name, measure, found, 0.0, epsilon, epsilon, found, verdict))
+        rows.append(Row(setting, name, "true epsilon", found, 0, 0, epsilon, found))
     return rows

@@ -7,16 +7,8 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bandits.offline.downloads import Location
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-SEEDS = 12
-"""Number of seeds in the preprint, which prints no standard errors."""
-_SIGMAS = 2.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class Setup:
 
     @property
     def replicates(self) -> int:
-        return 16 if self.quick else 96
+        return 16 if self.quick else 48
 
     @property
     def epsilons(self) -> tuple[float, ...]:
@@ -64,14 +56,12 @@ class Row:
     ----------
     setting, subject, measure
         Conditions, subject and name of the measured quantity.
-    ours, error
-        Our number and its standard error over replicates, 0 for a computed number.
-    paper
-        The preprint's number, or None if we know of none.
+    ours, error, replicates
+        Our number, its standard error and the number of replicates; 0 for a computed number.
     claimed_epsilon, true_epsilon
         Claimed and true epsilon at the table's delta.
-    verdict
-        ``"reproduced"``, ``"not reproduced"``, ``"contradicts"``, or empty.
+    paper, verdict
+        The preprint's number and the verdict on it; `printed` sets both.
     """
 
     setting: str
@@ -79,10 +69,15 @@ class Row:
     measure: str
     ours: float
     error: float = 0.0
-    paper: float | None = None
+    replicates: int = 0
     claimed_epsilon: float | None = None
     true_epsilon: float | None = None
+    paper: str = ""
     verdict: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.setting, self.subject, self.measure
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,6 @@ class Table:
     title: str
     choices: tuple[str, ...]
     rows: tuple[Row, ...]
-    figure: "Figure | None" = None
 
     def to_csv(self) -> str:
         """Return the rows as CSV, with numbers to four digits (epsilons rounded up)."""
@@ -107,12 +101,10 @@ class Table:
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.csv").write_text(self.to_csv(), encoding="utf-8")
-        if self.figure is not None:
-            self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None})
 
     def __str__(self) -> str:
         epsilons = ["eps claimed", "eps true"]
-        head = ["", "subject", "measure", "ours", "s.e.", "paper", *epsilons, ""]
+        head = ["", "subject", "measure", "ours", "s.e.", "worlds", *epsilons, "paper", ""]
         rows = [_cells(row) for row in self.rows]
         widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
         # omit empty columns, so that the others fit on the screen
@@ -135,9 +127,10 @@ def _cells(row: Row) -> list[str]:
         row.measure,
         up(row.ours) if row.ours == row.true_epsilon else f"{row.ours:.4g}",
         f"{row.error:.2g}" if row.error else "",
-        "" if row.paper is None else f"{row.paper:.4g}",
+        str(row.replicates or ""),
         "" if row.claimed_epsilon is None else f"{row.claimed_epsilon:.4g}",
         "" if row.true_epsilon is None else up(row.true_epsilon),
+        row.paper,
         row.verdict,
     ]
 
@@ -148,25 +141,3 @@ def up(value: float) -> str:
         return f"{value:g}"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
     return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
-
-
-def reproduced(ours: float, error: float, replicates: int, paper: float) -> str:
-    """Return whether two numbers agree within two standard errors of their difference.
-
-    The preprint's standard error is assumed to be that of 12 seeds with our variance per replicate.
-    """
-    theirs = error * math.sqrt(replicates / SEEDS)
-    close = abs(ours - paper) <= _SIGMAS * math.hypot(error, theirs)
-    return "reproduced" if close else "not reproduced"
-
-
-def claimed(difference: float, error: float) -> str:
-    """Return whether the results support the claim that a difference is above 0."""
-    if difference > _SIGMAS * error:
-        return "reproduced"
-    return "contradicts" if difference < -_SIGMAS * error else "not reproduced"
-
-
-def spent(claimed_epsilon: float, true_epsilon: float) -> str:
-    """Return whether a claimed epsilon is at least the true one."""
-    return "reproduced" if true_epsilon <= claimed_epsilon * (1 + 1e-9) else "contradicts"

@@ -1,0 +1,180 @@
+"""Numbers that the preprint prints, the verdicts on them, and their coverage by our tables."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from bandits.experiments.tables import Row, Setup
+
+_SIGMAS = 2.0
+ORDER = ("reproduced", "not reproduced", "contradicts", "too short")
+"""Verdicts, the most favorable to the preprint first."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed number, and the rows of ours to compare it with.
+
+    Attributes
+    ----------
+    place, says
+        Table, row and column or section of the preprint, and the meaning of the number.
+    value, error
+        As printed; the error is empty if none is printed.
+    seeds
+        Number of seeds of the preprint's mean.
+    kind
+        ``"number"`` agrees within two standard errors; ``"gain"`` has a sign, ``"p"`` is the
+        p-value of a positive difference, ``"least"`` and ``"most"`` bound our number, ``"epsilon"``
+        bounds the true epsilon, and ``"digits"`` is a computed number, which agrees if it rounds
+        to the printed digits.
+    table, setting, subject, measure
+        Our rows; ``|`` separates readings of the preprint, and the most favorable verdict counts.
+    reason
+        Why there is no row, if there is none.
+    """
+
+    place: str
+    says: str
+    value: str
+    error: str
+    seeds: str
+    kind: str
+    table: str
+    setting: str
+    subject: str
+    measure: str
+    reason: str
+
+    @property
+    def keys(self) -> list[tuple[str, str, str]]:
+        """Keys of the rows, one for each reading."""
+        readings = (text.split("|") for text in (self.setting, self.subject, self.measure))
+        return [(setting, subject, measure) for setting, subject, measure in product(*readings)]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.value} ± {self.error}" if self.error else self.value
+
+    def rank(self, row: Row) -> tuple[int, float]:
+        """Return the rank of a row among the readings: by verdict, then by distance."""
+        return ORDER.index(self.verdict(row)), abs(row.ours - float(self.value))
+
+    def verdict(self, row: Row) -> str:
+        """Return the verdict on this number from a row."""
+        from scipy.special import stdtr, stdtrit
+
+        value, ours, reach = float(self.value), row.ours, _SIGMAS * row.error
+        match self.kind:
+            case "epsilon":
+                true = ours if row.true_epsilon is None else row.true_epsilon
+                good = true <= value * (1 + 1e-9)
+            case "digits":
+                decimals = len(self.value.partition(".")[2])
+                return ORDER[round(ours, decimals) != value] if math.isfinite(ours) else ORDER[1]
+            case "least":
+                good = ours >= value - reach
+            case "most":
+                good = ours <= value + reach
+            case "gain" | "p":
+                difference = ours if self.kind == "p" else math.copysign(1, value) * ours
+                if difference < -reach:
+                    return ORDER[2]
+                if self.kind == "p" and row.error > 0:
+                    good = 2 * stdtr(row.replicates - 1, -difference / row.error) <= value
+                    return ORDER[not good]
+                return ORDER[not difference > reach]
+            case _:
+                seeds = int(self.seeds or 12)
+                theirs = row.error * math.sqrt(row.replicates / seeds)
+                if self.error:
+                    theirs = float(self.error) / stdtrit(seeds - 1, 0.975)
+                return ORDER[not abs(ours - value) <= _SIGMAS * math.hypot(row.error, theirs)]
+        return ORDER[0] if good else ORDER[2]
+
+
+@cache
+def printed() -> tuple[Printed, ...]:
+    """Return the numbers listed in ``printed.csv``."""
+    with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as file:
+        return tuple(Printed(**line) for line in csv.DictReader(file))
+
+
+def judged(table: str, rows: Iterable[Row], setup: Setup) -> tuple[Row, ...]:
+    """Return the rows with the preprint's numbers and the verdicts; quick runs are too short."""
+    lines: dict[tuple[str, str, str], Printed] = {}
+    for line in printed():
+        if line.table == table:
+            for key in line.keys:
+                lines.setdefault(key, line)
+
+    def with_verdict(row: Row) -> Row:
+        line = lines.get(row.key)
+        if line is None:
+            return row
+        short = setup.quick and row.replicates > 0 and line.kind != "epsilon"
+        return replace(row, paper=line.shown, verdict=ORDER[3] if short else line.verdict(row))
+
+    return tuple(map(with_verdict, rows))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a table's CSV file."""
+    rows = []
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            claimed, true = (
+                float(line[name]) if line[name] else None
+                for name in ("claimed_epsilon", "true_epsilon")
+            )
+            row = Row(line["setting"], line["subject"], line["measure"], float(line["ours"]))
+            error, count = float(line["error"] or 0), int(line["replicates"] or 0)
+            row = replace(row, error=error, replicates=count)
+            rows.append(replace(row, claimed_epsilon=claimed, true_epsilon=true))
+    return rows
+
+
+def coverage(folder: Path) -> list[tuple[Printed, Row | None, str]]:
+    """Return each printed number with our row and the verdict, or no row and the reason.
+
+    Of several readings, the row is that of the most favorable verdict.
+
+    Raises
+    ------
+    ValueError
+        A number has neither a row in `folder` nor a reason.
+    """
+    rows = {
+        (path.stem, *row.key): row
+        for path in sorted(folder.glob("*.csv"))
+        for row in read_rows(path)
+    }
+    found: list[tuple[Printed, Row | None, str]] = []
+    missing = []
+    for line in printed():
+        read = [rows[line.table, *key] for key in line.keys if (line.table, *key) in rows]
+        if read:
+            best = min(read, key=line.rank)
+            found.append((line, best, line.verdict(best)))
+        elif line.reason:
+            found.append((line, None, line.reason))
+        else:
+            missing.append(f"{line.place}: {line.shown} ({line.says})")
+    if missing:
+        shown = "\n".join(missing)
+        raise ValueError(f"Expected a row or a reason for each number. Add them for:\n{shown}")
+    return found
+
+
+def counted(found: Iterable[tuple[Printed, Row | None, str]]) -> str:
+    """Return the counts of a coverage as text."""
+    all_of = list(found)
+    verdicts = Counter(verdict for _, row, verdict in all_of if row is not None)
+    shown = ", ".join(f"{verdicts[name]} {name}" for name in ORDER if verdicts[name])
+    without = sum(row is None for _, row, _ in all_of)
+    return f"{len(all_of)} printed numbers: {shown}; {without} without a row, with a reason"

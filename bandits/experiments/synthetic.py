@@ -1,0 +1,441 @@
+"""Tables of the preprint's synthetic worlds: each lists algorithms, worlds and differences."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import privacy as dp
+from bandits.algorithms.algorithm import Algorithm
+from bandits.algorithms.baselines import (
+    AdaPrivateAdaptive,
+    AdaPrivateAmp,
+    AdaPrivateForced,
+    AdaPrivateGroup,
+    AdaPrivateTS,
+    AdaPrivateTuned,
+    AdaPrivateUCB,
+    AdaPrivateUser,
+)
+from bandits.algorithms.bases import Private
+from bandits.algorithms.contexts import PrivateContexts
+from bandits.algorithms.elimination import CoreSetElimination
+from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson, PrivateUCB
+from bandits.experiments import runs
+from bandits.experiments.printed_formula import (
+    PrintedAmp,
+    printed_subsampling_formula_not_a_bound,
+)
+from bandits.experiments.rivals import ThetaPerturbed
+from bandits.experiments.runs import DELTA, OURS, compared, private, seed_and_ours
+from bandits.experiments.tables import Row, Setup
+from bandits.offline.environments import RankDeficient, Synthetic
+
+_TS, _UCB = "AdaPrivate-TS", "AdaPrivate-UCB"
+_FAIR: dict[str, Any] = {"center": 0.5, "calibration": "exact"}
+
+
+def _value(row: Row) -> float:
+    return row.ours
+
+
+def _pair(options: dict[str, Any]) -> dict[str, Algorithm]:
+    return {
+        _UCB: AdaPrivateUCB(**options),
+        "fair TS": AdaPrivateTS(scale=0.1, **options, **_FAIR),
+        "fair UCB": AdaPrivateUCB(width=0.1, **options, **_FAIR),
+    }
+
+
+def ts_vs_ucb(setup: Setup) -> list[Row]:
+    """Compare Thompson sampling with upper confidence bounds, with the same noise."""
+    rows: list[Row] = []
+    decaying = "AdaPrivate-Adaptive", "AdaPrivate-Tuned"
+    for epsilon in setup.epsilons if setup.quick else (0.1, *setup.epsilons):
+        options = private(setup, epsilon)
+        algorithms = seed_and_ours(setup, epsilon) | _pair(options)
+        algorithms[decaying[0]] = AdaPrivateAdaptive(**options)
+        algorithms[decaying[1]] = AdaPrivateTuned(**options)
+        gains = [(_TS, _UCB), ("fair TS", "fair UCB"), *((name, _UCB) for name in decaying)]
+        setting = f"epsilon={epsilon:g}"
+        rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
+    for epsilon in setup.epsilons:
+        algorithms = seed_and_ours(setup, epsilon)
+        algorithms[_UCB] = AdaPrivateUCB(**private(setup, epsilon))
+        world, gains = Synthetic(link="linear"), [(_TS, _UCB)]
+        setting = f"linear, epsilon={epsilon:g}"
+        rows += compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
+    return rows
+
+
+def amplification(setup: Setup) -> list[Row]:
+    """Sample batches: the true epsilon of the printed bound, and utility."""
+    rows: list[Row] = []
+    for epsilon in setup.epsilons:
+        options = private(setup, epsilon)
+        algorithms = seed_and_ours(setup, epsilon)
+        algorithms |= {
+            _UCB: AdaPrivateUCB(**options),
+            "TS-Adaptive": AdaPrivateAdaptive(**options),
+            "no sampling, exact": AdaPrivateTS(calibration="exact", **options),
+        }
+        gains = [("TS-Adaptive", _UCB), (_TS, _UCB)]
+        for q in (0.1, 0.3, 0.5, 0.7):
+            printed, right = f"Amp printed, q={q:g}", f"Amp right, q={q:g}"
+            algorithms[printed] = PrintedAmp(sampling_probability=q, **options)
+            gains += [(printed, _UCB), (printed, _TS)]
+            if q in (0.3, 0.5):
+                algorithms[right] = AdaPrivateAmp(sampling_probability=q, **options)
+                gains.append((right, "no sampling, exact"))
+        setting = f"epsilon={epsilon:g}"
+        found = compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
+        rows += found
+        own = [row for row in found if row.measure == runs.OF_BASELINE and "q=" in row.subject]
+        for row in own:
+            spread = row.error * math.sqrt(row.replicates)
+            error = spread / math.sqrt(2 * (row.replicates - 1))
+            measure = "standard deviation over worlds"
+            rows.append(replace(row, measure=measure, ours=spread, error=error))
+        for kind in ("Amp printed", "Amp right"):
+            best = max((row for row in own if kind in row.subject), key=_value)
+            q, count = float(best.subject.partition("q=")[2]), best.replicates
+            rows.append(Row(setting, kind, "best q", q, 0, count))
+    rows += _formula()
+    return rows
+
+
+def _formula() -> list[Row]:
+    """Return properties of the printed formula, without simulation."""
+    options = private(Setup(), 1.0)
+    full = AdaPrivateTS(calibration="exact", **options).noise_multiplier
+    rows = []
+    for q in (0.1, 0.3, 0.5, 0.7):
+        right = AdaPrivateAmp(sampling_probability=q, **options).noise_multiplier
+        measure = "noise of the right rescaled sum over that without sampling"
+        rows.append(Row(f"epsilon=1, q={q:g}", "Amp right", measure, right / q / full))
+    name, log_inverse = "printed formula", math.log(1 / DELTA)
+
+    def claimed(order: int, sigma: float, q: float) -> float:
+        one = printed_subsampling_formula_not_a_bound(order, sigma, q)
+        return one + log_inverse / (order - 1)
+
+    for epsilon in (1.0, 5.0):
+        options = private(Setup(), epsilon, sampling_probability=0.3)
+        sigma = PrintedAmp(**options).noise_multiplier
+        used = min((2, 3, 4, 5, 6, 8, 16, 32, 64), key=lambda a: claimed(a, sigma, 0.3))
+        rows.append(Row(f"epsilon={epsilon:g}, q=0.3", name, "best of the printed orders", used))
+        fewer = min(claimed(a, sigma, 0.3) for a in range(2, 65))
+        # the limit of log((1 + x)^a - a x) / (a - 1) at large orders is log(1 + x)
+        limit = math.log1p(math.sqrt(2) * 0.3 / sigma)
+        measure = "% of the bound that orders up to 64 capture"
+        rows.append(Row(f"epsilon={epsilon:g}, q=0.3", name, measure, 100 * limit / fewer))
+    # log(1 + q^2 (exp(1 / s^2) - 1)) is the exact divergence of order 2
+    q, sigma = 1e-3, 100.0
+    exact = math.log1p(q**2 * math.expm1(sigma**-2)) / 2 / (q**2 / (2 * sigma**2))
+    rows.append(Row("q=0.001, sigma=100", "exact divergence", "over q^2 rho", exact))
+    x = math.sqrt(2) * 0.5 / 1.05
+    shares = [
+        1 - math.comb(a, 2) * x**2 / sum(math.comb(a, j) * x**j for j in range(2, a + 1))
+        for a in range(3, 65)
+    ]
+    measure = "least % of terms beyond the second, orders 3 to 64"
+    rows.append(Row("q=0.5, sigma=1.05", name, measure, 100 * min(shares)))
+    return rows
+
+
+def user_level(setup: Setup) -> list[Row]:
+    """Compare group privacy, the printed clipping by layout, and a lifetime cap."""
+    rows: list[Row] = []
+    for k in (1, 5, 10, 20):
+        rows += _users(setup, 5.0, k)
+        for square in sorted({5, k}):
+            rows += _layouts(5.0, k, math.sqrt(square))
+    return rows
+
+
+def _users(setup: Setup, epsilon: float, k: int) -> list[Row]:
+    options = private(setup, epsilon, relation="REPLACE_SPECIAL")
+    root = math.sqrt(k)
+    naive = AdaPrivateGroup(rounds_per_user=k, calibration="printed", **options)
+    algorithms: dict[str, Algorithm] = {
+        "naive group": naive,
+        "printed clip": AdaPrivateUser(cap=root, calibration="printed", **options),
+        "lifetime cap": AdaPrivateUser(cap=root, calibration="exact", **options),
+        "lifetime cap, centered, v=0.1": AdaPrivateUser(
+            cap=root / 2, calibration="exact", center=0.5, scale=0.1, **options
+        ),
+    }
+    per_round = f"{OURS}, per round"
+    algorithms[per_round] = ours = PrivateUCB(**options)
+    setting = f"user epsilon={epsilon:g}, k={k}"
+    world = Synthetic(users=max(setup.rounds // k, 1))
+    gains = [("printed clip", "naive group")]
+    rows = compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
+    # k times the mu of Gaussian differential privacy
+    group = dp.account(ours.mechanism, relation=dp.NeighboringRelation(ours.relation)).group(k)
+    rows = [
+        replace(row, true_epsilon=group.epsilon(DELTA)) if row.subject == per_round else row
+        for row in rows
+    ]
+    rho = 1 / (2 * (naive.noise_multiplier * naive.clip_norm) ** 2)
+    return [*rows, Row(setting, "naive group", "rho", rho)]
+
+
+def _layouts(epsilon: float, k: int, cap: float) -> list[Row]:
+    rho = dp.rho_from_epsilon(epsilon, DELTA, conversion="classic")
+    noise = cap * dp.noise_multiplier_from_rho(rho)
+    rows = []
+    layouts: dict[str, tuple[float, ...]] = {
+        "one round a batch": (1,) * k,
+        "batches of 3": (3,) * (k // 3) + (k % 3,),
+        "one batch": (k,),
+        "ten full batches, rounds not bounded": (math.inf,) * 10,
+    }
+    for layout, counts in layouts.items():
+        for relation, most in (("REPLACE_SPECIAL", cap), ("REPLACE_ONE", 2 * cap)):
+            moved = math.sqrt(sum(min(most, count) ** 2 for count in counts))
+            # the release with the user's rewards against that without, or with other ones
+            true = dp.account(dp.Gaussian(noise / moved)).epsilon(DELTA)
+            setting = f"user epsilon={epsilon:g}, k={k}, C=sqrt({cap**2:.0f}), {relation}"
+            subject = f"printed clip, {layout}"
+            rows.append(
+                Row(
+                    setting,
+                    subject,
+                    "true epsilon",
+                    true,
+                    claimed_epsilon=epsilon,
+                    true_epsilon=true,
+                )
+            )
+    return rows
+
+
+def baselines(setup: Setup) -> list[Row]:
+    """Run baselines built from the same components, some under two accounting methods."""
+    rows: list[Row] = []
+    for epsilon in setup.epsilons:
+        options = private(setup, epsilon)
+        tree = options | {"noise": "binary_tree", "batch": 100}
+        whole = AdaPrivateUCB(**options)
+        phases = CoreSetElimination(**options, calibration="printed")
+        published = PrivateContexts(**tree, calibration="published")
+        batched, core = "Batched-Aggregation, rho/K", "CoreSet-Elimination, rho/P"
+        algorithms = seed_and_ours(setup, epsilon) | {
+            "JDP-LinUCB, tree": PrivateContexts(**tree),
+            "JDP-LinUCB, published constants": published,
+            "A and b noise": PrivateContexts(**options, noise="independent"),
+            "DGS-LinUCB": ThetaPerturbed(first=1, ratio=1.0, split=True, **options),
+            "zCDP-Episodic, literal (invalid)": ThetaPerturbed(**options),
+            "zCDP-Episodic, own data": ThetaPerturbed(own_data=True, **options),
+            "Batched-Aggregation, disjoint": whole,
+            batched: _split(whole),
+            "CoreSet-Elimination, disjoint": phases,
+            core: _split(phases),
+        }
+        setting = f"epsilon={epsilon:g}"
+        gains = [(_TS, core), (_TS, batched)]
+        rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
+        true = replace(published, relation="REPLACE_ONE").guarantee(DELTA).epsilon
+        name, measure = "JDP-LinUCB, published constants", "true epsilon, REPLACE_ONE"
+        rows.append(Row(setting, name, measure, true, 0, 0, epsilon, true))
+        switching: dict[str, Algorithm] = {
+            "RarelySwitching": AdaPrivateUCB(growth=1.0, **options),
+            "AdaC-OFUL": AdaPrivateUCB(growth=0.5, **options),
+        }
+        few = 2 if setup.quick else 12
+        rows += [
+            row
+            for row in compared(setup, setting, switching, epsilon=epsilon, replicates=few)[1]
+            if row.subject in switching
+        ]
+    return rows
+
+
+def _split(algorithm: Private) -> Algorithm:
+    """Return an algorithm with rho / K per release, under the printed conversion."""
+    delta = algorithm.delta
+    rho = dp.rho_from_epsilon(algorithm.epsilon, delta, conversion="classic") / algorithm.batches
+    return replace(algorithm, epsilon=dp.epsilon_from_rho(rho, delta, conversion="classic"))
+
+
+def ablation(setup: Setup) -> list[Row]:
+    """Run the preprint's ablation, and the changes from AdaPrivate-TS to PrivateUCB."""
+    rows: list[Row] = []
+    for epsilon in setup.epsilons:
+        options = private(setup, epsilon)
+        centered: dict[str, Any] = {"center": 0.5, "scale": 0.1}
+        exact = centered | {"calibration": "exact"}
+        prefix: dict[str, Any] = {"center": 0.5, "width": 0.0, "estimator": "prefix"}
+        aware = prefix | {"noise": "column_normalized"}
+        printed: dict[str, Algorithm] = {
+            "A and b noise": PrivateContexts(
+                **options, noise="independent", calibration="printed", ridge=1.0
+            ),
+            "+ b only": AdaPrivateUCB(**options),
+            "+ Thompson sampling": AdaPrivateTS(**options),
+            "+ amplification, q=0.5": PrintedAmp(sampling_probability=0.5, **options),
+            "+ adaptive": PrintedAmp(sampling_probability=0.5, scale=1.5, decay=0.95, **options),
+        }
+        if epsilon != 1:  # only their common step with the others
+            printed = {name: printed[name] for name in ("+ Thompson sampling",)}
+        names = list(printed)
+        algorithms = printed | {
+            "2 centered, v=0.1": AdaPrivateTS(**options, **centered),
+            "3 exact sigma": AdaPrivateTS(**options, **exact),
+            "4 correlated noise": AdaPrivateTS(noise="column_normalized", **options, **exact),
+            "5 posterior knows the noise": PrivateUCB(first=300, ratio=1.0, **options, **aware),
+            "6 growing batches": PrivateUCB(**options, **aware),
+            "7 all releases, optimized noise": PrivateUCB(center=0.5, width=0.0, **options),
+            OURS: PrivateUCB(**options),
+            "PrivateThompson (ours)": PrivateThompson(**options),
+        }
+        gains = [*zip(names[1:], names, strict=False), (names[-1], names[0])][: 2 * len(names) - 2]
+        setting = f"epsilon={epsilon:g}"
+        rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
+    return rows
+
+
+def robustness(setup: Setup) -> list[Row]:
+    """Run the preprint's grid searches, and ours, at epsilon = 1."""
+    options = private(setup, 1.0)
+    batches, scales, widths = (100, 300, 500, 1000), (0.5, 1.0, 1.5, 2.0), (0.1, 0.5, 1.0, 2.0)
+    algorithms: dict[str, Algorithm] = {
+        f"TS, B={b}": AdaPrivateTS(batch=b, **options) for b in (10, *batches)
+    }
+    algorithms |= {f"UCB, B={b}": AdaPrivateUCB(batch=b, **options) for b in batches}
+    algorithms |= {f"TS, v={v:g}": AdaPrivateTS(scale=v, **options) for v in scales}
+    algorithms |= {f"UCB, alpha={w:g}": AdaPrivateUCB(width=w, **options) for w in widths}
+    grid = {
+        f"v0={v:g}, gamma={decay:g}": AdaPrivateAdaptive(scale=v, decay=decay, **options)
+        for v in (1.0, 1.5, 2.0)
+        for decay in (0.9, 0.95, 0.99)
+    }
+    algorithms |= grid
+    algorithms |= {
+        f"zCDP-Episodic, own data, c={c}": ThetaPerturbed(own_data=True, ratio=1.0 + c, **options)
+        for c in (1, 2, 4)
+    }
+    algorithms[OURS] = PrivateUCB(**options)
+    algorithms |= {f"ours, first={n}": PrivateUCB(first=n, **options) for n in (25, 400)}
+    algorithms |= {f"ours, width={w:g}": PrivateUCB(width=w, **options) for w in (0.0, 2.0)}
+    setting = "epsilon=1"
+    gains = [("TS, B=300", "TS, B=10")]
+    _, rows = compared(setup, setting, algorithms, epsilon=1.0, gains=gains)
+    own = {row.subject: row for row in rows if row.measure == runs.OF_BASELINE}
+
+    b, v = [f"TS, B={b}" for b in batches], [f"TS, v={v:g}" for v in scales]
+    best_ucb = [f"UCB, B={b}" for b in batches] + [f"UCB, alpha={w:g}" for w in widths]
+    for subject, names, pick in (
+        ("TS, worst B", b, min),
+        ("TS, worst v", v, min),
+        ("TS, best of the grid", b + v, max),
+        ("UCB, best of the grid", best_ucb, max),
+        ("zCDP-Episodic, best of the grid", [name for name in own if "zCDP" in name], max),
+    ):
+        found = pick((own[name] for name in names), key=_value)
+        rows.append(replace(found, subject=subject))
+    percents = [own[name].ours for name in grid]
+    half = (max(percents) - min(percents)) / 2
+    count = own[OURS].replicates
+    rows.append(Row(setting, "grid of v0 and gamma", "half the range of %", half, 0, count))
+    return rows
+
+
+def horizon(setup: Setup) -> list[Row]:
+    """Measure absolute regret, and its growth with the number of rounds."""
+    horizons = (500, 2_000) if setup.quick else (2_500, 5_000, 10_000, 20_000)
+    span = f"T={horizons[0]}..{horizons[-1]}"
+    rows: list[Row] = []
+    for epsilon in (1.0,) if setup.quick else (1.0, 5.0):
+        scaled: dict[str, list[Row]] = {}
+        excess: dict[str, list[Any]] = {}
+        for rounds in horizons:
+            options = private(setup, epsilon, rounds=rounds)
+            algorithms = {
+                _TS: AdaPrivateTS(**options),
+                "fair TS": AdaPrivateTS(scale=0.1, **options, **_FAIR),
+                OURS: PrivateUCB(**options),
+            }
+            setting = f"T={rounds}, epsilon={epsilon:g}"
+            played, found = compared(setup, setting, algorithms, epsilon=epsilon)
+            root = math.sqrt(rounds)
+            for row in found:
+                if row.measure == "regret":
+                    per_root = replace(
+                        row,
+                        measure="regret / sqrt(T)",
+                        ours=row.ours / root,
+                        error=row.error / root,
+                    )
+                    rows += [row, per_root]
+                    scaled.setdefault(row.subject, []).append(per_root)
+            for name in (_TS, OURS):
+                over = played.regret[name][:, -1] - played.regret[runs.BASELINE][:, -1]
+                excess.setdefault(name, []).append(over)
+        for found in scaled.values():
+            for word, pick in (("smallest", min), ("largest", max)):
+                row = pick(found, key=_value)
+                setting = f"{span}, epsilon={epsilon:g}"
+                rows.append(replace(row, setting=setting, measure=f"{word} regret / sqrt(T)"))
+        for name, overs in excess.items():
+            first, last = overs[0], overs[-1]
+            if last.mean() <= 0 or first.mean() <= 0:  # no logarithm if better than LinUCB
+                continue
+            growth = math.log(horizons[-1] / horizons[0])
+            slope = math.log(last.mean() / first.mean()) / growth
+            parts = [
+                each.std(ddof=1) / math.sqrt(len(each)) / each.mean() for each in (first, last)
+            ]
+            # growth like log T between these horizons has this exponent
+            as_log = math.log(math.log(horizons[-1]) / math.log(horizons[0])) / growth
+            setting = f"{span}, epsilon={epsilon:g}"
+            measure = "power of T of the regret beyond LinUCB, minus that of log T"
+            error = math.hypot(*parts) / growth
+            rows.append(Row(setting, name, measure, slope - as_log, error, len(first)))
+    return rows
+
+
+def forced(setup: Setup) -> list[Row]:
+    """Force exploration in rank-deficient adversarial contexts."""
+    rows: list[Row] = []
+    for epsilon in setup.epsilons:
+        options = private(setup, epsilon)
+        algorithms = seed_and_ours(setup, epsilon)
+        algorithms |= {
+            f"forced, gamma={gamma:g}": AdaPrivateForced(gamma=gamma, **options)
+            for gamma in (1.0, 20.0)
+        }
+        gains = [("forced, gamma=20", _TS), ("forced, gamma=1", _TS)]
+        worlds: dict[str, Synthetic] = {"rank deficient": RankDeficient()}
+        if epsilon == 1:
+            worlds["ordinary"] = Synthetic()
+        for name, world in worlds.items():
+            setting = f"{name}, epsilon={epsilon:g}"
+            rows += compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
+    last = setup.rounds + 1
+    for gamma in (1.0, 20.0):
+        share = sum(min(1.0, 20 * math.log(t) / (t * gamma)) for t in range(1, last)) / setup.rounds
+        measure = "expected % of uniform rounds"
+        rows.append(Row(f"T={setup.rounds}", f"forced, gamma={gamma:g}", measure, 100 * share))
+    return rows
+
+
+def curves(setup: Setup) -> list[Row]:
+    """Return regret as a function of the round, at epsilon = 1."""
+    options = private(setup, 1.0)
+    algorithms = {
+        runs.BASELINE: LinUCB(dimension=20, rounds=setup.rounds),
+        "LinTS": LinTS(dimension=20, rounds=setup.rounds),
+        _TS: AdaPrivateTS(**options),
+        _UCB: AdaPrivateUCB(**options),
+        "AdaPrivate-Adaptive": AdaPrivateAdaptive(**options),
+        OURS: PrivateUCB(**options),
+    }
+    columns = runs.run(setup, algorithms).table()
+    names = ("round", "algorithm", "regret", "standard_error", "replicates")
+    points = zip(*(columns[name] for name in names), strict=True)
+    return [
+        Row(f"t={t}", name, "regret", regret, error, count)
+        for place, (t, name, regret, error, count) in enumerate(points)
+        if (place + 1) % 5 == 0
+    ]
