@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privacy.budget.ledger_rows import LedgerEntry, LedgerError
     from privacy.budget.odometer import Odometer
     from privacy.budget.plan import Plan, load_plan, plan_from_json
+    from privacy.budget.schema import plan_schema
     from privacy.budget.shared import SharedBudget
     from privacy.calibration import (
         Infeasible, calibrate, max_sampling_probability, max_steps, noise_multiplier, recalibrate,
@@ -84,9 +85,9 @@ __all__ = [
     "limit_contributions", "load_plan", "max_sampling_probability", "max_steps",
     "mechanism_from_json", "mu_from_noise_multiplier", "mu_from_rho", "noise_multiplier",
     "noise_multiplier_from_mu", "noise_multiplier_from_rho", "nothing", "parallel",
-    "plan_from_json", "recalibrate", "register_factorization", "register_mechanism", "release_sum",
-    "repeat", "rho_from_epsilon", "rho_from_mu", "rho_from_noise_multiplier", "rounded_gaussian",
-    "rounded_laplace", "select_keys", "support_matrix", "tune", "user_level",
+    "plan_from_json", "plan_schema", "recalibrate", "register_factorization", "register_mechanism",
+    "release_sum", "repeat", "rho_from_epsilon", "rho_from_mu", "rho_from_noise_multiplier",
+    "rounded_gaussian", "rounded_laplace", "select_keys", "support_matrix", "tune", "user_level",
 ]
 # fmt: on
 
@@ -98,6 +99,7 @@ _HOMES = {
     "budget.ledger_rows": "LedgerEntry LedgerError",
     "budget.odometer": "Odometer",
     "budget.plan": "Plan load_plan plan_from_json",
+    "budget.schema": "plan_schema",
     "budget.shared": "SharedBudget",
     "calibration": "Infeasible calibrate max_sampling_probability max_steps noise_multiplier "
     "recalibrate",

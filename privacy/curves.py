@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
-from privacy.mechanisms.base import Mechanism, UnsupportedMechanism
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, brief
 from privacy.mechanisms.combinators import parallel
 from privacy.mechanisms.selection import BestOf
+from privacy.numerics.display import html_table, rounded
 from privacy.numerics.rounding import round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from privacy.tradeoffs import Array, LogDeltas
 
 _T = TypeVar("_T")
+_SHOWN = (1e-3, 1e-6, 1e-9)  # deltas of a curve in a notebook
 Prover = Callable[[Guarantee, str], Guarantee]
 
 
@@ -113,6 +115,21 @@ class Curve(Risk, ABC):
         return (
             f"<curve of {of} for {self.unit}, {self.relation}, by {self.notion}: "
             "call .epsilon(delta), .delta(epsilon) or .guarantee(delta=)>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the curve's epsilon at three deltas."""
+        of = "several curves" if self.mechanism is None else brief(self.mechanism)
+        head = [("curve of", of), ("unit", self.unit), ("relation", self.relation)]
+        answers = [(delta, self._at_delta(delta)) for delta in _SHOWN]
+        return html_table(
+            [
+                *head,
+                *(
+                    (f"epsilon at delta={delta:g}", rounded(found.value), f"by {found.notion}")
+                    for delta, found in answers
+                ),
+            ]
         )
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from privacy import checks
 from privacy.mechanisms.base import Mechanism
-from privacy.numerics.display import rounded
+from privacy.numerics.display import html_table, rounded
 from privacy.relations import NeighboringRelation
 
 ONE_RECORD = "one record"
@@ -48,7 +48,7 @@ class Guarantee:
     notion: str
     order: float | None = None
     theorem: str = ""
-    certified: bool = field(default=False, init=False)
+    certified: bool = field(default=False, init=False, repr=False)
     mechanism: Mechanism | None = None
     unit: str = ONE_RECORD
 
@@ -92,6 +92,20 @@ class Guarantee:
         pair = f"({rounded(self.epsilon, digits=5)}, {rounded(self.delta, digits=5)})"
         unit = "" if self.unit == ONE_RECORD else f" for {self.unit}"
         return f"{pair}-DP{unit}, {self.relation}, by {self.notion} ({kind})"
+
+    def _repr_html_(self) -> str:
+        certified = "yes" if self.certified else "no, an upper bound"
+        return html_table(
+            [
+                ("epsilon", rounded(self.epsilon)),
+                ("delta", rounded(self.delta)),
+                ("unit", self.unit),
+                ("relation", self.relation),
+                ("notion", self.notion),
+                ("certified", certified),
+                ("theorem", self.theorem),
+            ]
+        )
 
 
 def attack_in_words(false_positive_rate: float, most: float, unit: str = ONE_RECORD) -> str:

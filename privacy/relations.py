@@ -21,6 +21,10 @@ class NeighboringRelation(StrEnum):
     REPLACE_ONE = "REPLACE_ONE"
     REPLACE_SPECIAL = "REPLACE_SPECIAL"
 
+    def __repr__(self) -> str:
+        """Return an expression."""
+        return f"NeighboringRelation.{self.name}"
+
 
 ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = NeighboringRelation.REPLACE_ONE

@@ -13,7 +13,9 @@ from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism, PoissonSampled, compose, repeat
+from privacy.mechanisms.base import brief
 from privacy.mechanisms.users import user_level
+from privacy.numerics.display import html_table
 from privacy.relations import NeighboringRelation
 
 SCHEMA = "dpcalib.plan/1"
@@ -63,7 +65,7 @@ class Plan:
     """
 
     name: str
-    mechanism: Mechanism = field(init=False)
+    mechanism: Mechanism = field(init=False, repr=False)
     parts: tuple[tuple[str, Mechanism], ...]
     epsilon: float | None = field(default=None, kw_only=True)
     delta: float = field(kw_only=True)
@@ -105,6 +107,18 @@ class Plan:
             "budget": {"epsilon": self.epsilon, "delta": self.delta},
             "part": [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts],
         }
+
+    def _repr_html_(self) -> str:
+        allowed = "" if self.epsilon is None else f"epsilon={self.epsilon:.15g}, "
+        return html_table(
+            [
+                ("plan", self.name),
+                ("budget", f"{allowed}delta={self.delta:.15g}"),
+                ("unit", self.unit),
+                ("relation", self.relation),
+                *((f"part {name!r}", brief(mechanism)) for name, mechanism in self.parts),
+            ]
+        )
 
     def spending(self) -> Iterator[float]:
         """Yield epsilon of the first k parts at `delta`, for k = 1, 2, ..."""

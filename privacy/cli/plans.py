@@ -1,5 +1,6 @@
 """`dpcalib account` and `dpcalib check`: account for a plan and compare it with its budget."""
 
+import json
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from privacy.cli.ledger import ledger_refusals, safe
 from privacy.cli.questions import INFEASIBLE, JSON, refusals
 
 _FILE = click.Argument(["file"], metavar="PLAN", type=READ)
+_FILES = click.Argument(["files"], metavar="PLAN...", type=READ, nargs=-1, required=True)
 
 
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
@@ -41,19 +43,27 @@ def _show(answer: Record) -> None:
     output.columns("each part alone", ("part", *head[1:]), parts)
 
 
-def _check(*, file: Path, as_json: bool, ledger: str | None, budget: str | None) -> None:
-    """Check whether a plan fits its budget.
+def _check(
+    *, files: tuple[Path, ...], as_json: bool, ledger: str | None, budget: str | None
+) -> None:
+    """Check whether each plan fits its budget.
 
-    With --ledger, check whether it fits what is left there. The exit code is 0 if it fits and 3 if
-    not. PLAN is a TOML file whose budget has an epsilon.
+    With --ledger, check whether one plan fits what is left there. The exit code is 0 if all fit and
+    3 if not. PLAN is a TOML file whose budget has an epsilon.
     """
-    with ledger_refusals():
-        opened = None if ledger is None else dp.Ledger(ledger)
-        answer = check_plan(dp.load_plan(file), ledger=opened, budget=budget)
-    words = _summary if ledger is None else _ledger_summary
-    text = output.to_json(answer) if as_json else output.filled(words(answer), output.width())
-    click.echo(text)
-    if not answer["fits"]:
+    if ledger is not None and len(files) > 1:
+        raise click.UsageError("Pass one plan with --ledger: together, several may not fit.")
+    fits = True
+    for file in files:
+        with ledger_refusals():
+            opened = None if ledger is None else dp.Ledger(ledger)
+            answer = check_plan(dp.load_plan(file), ledger=opened, budget=budget)
+        words = (_summary if ledger is None else _ledger_summary)(answer)
+        if len(files) > 1:
+            words = f"{file}: {words}"
+        click.echo(output.to_json(answer) if as_json else output.filled(words, output.width()))
+        fits &= answer["fits"]
+    if not fits:
         click.get_current_context().exit(INFEASIBLE)
 
 
@@ -81,5 +91,11 @@ _OWN = [_FILE, options.OPTIONS["delta"], JSON]
 account = Command("account", params=_OWN, callback=_account, help=_account.__doc__)
 _LEDGER = click.Option(["--ledger"], metavar="LEDGER", help="File or URL of a ledger.")
 _BUDGET = click.Option(["--budget"], help="Name of the budget in the ledger.")
-_OWN = [_FILE, _LEDGER, _BUDGET, JSON]
+_OWN = [_FILES, _LEDGER, _BUDGET, JSON]
 check = Command("check", params=_OWN, callback=_check, help=_check.__doc__)
+
+
+@click.command(cls=Command)
+def schema() -> None:
+    """Print the JSON Schema of plan files, for editors and validators."""
+    click.echo(json.dumps(dp.plan_schema(), indent=1))

@@ -1,7 +1,9 @@
-"""Conservative rounding of numbers for display."""
+"""Numbers and tables for display; numbers are rounded conservatively."""
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from html import escape
 
 
 def rounded(value: float, *, up: bool = True, digits: int = 6) -> str:
@@ -10,3 +12,12 @@ def rounded(value: float, *, up: bool = True, digits: int = 6) -> str:
         return f"{value:g}"
     context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     return f"{float(context.create_decimal(repr(float(value)))):.{digits}g}"
+
+
+def html_table(rows: Iterable[tuple[object, ...]]) -> str:
+    """Return a table for a notebook; the first cell of each row is its heading."""
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in rest)
+        lines.append(f"<tr><th style='text-align:left'>{escape(str(first))}</th>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"

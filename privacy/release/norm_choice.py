@@ -81,7 +81,7 @@ def choose_clip_norm(
     >>> import privacy as dp
     >>> chosen = dp.choose_clip_norm([0.3] * 99 + [70.0], candidates=[0.5, 1, 2, 4], epsilon=8.0)
     >>> chosen.mechanism
-    PureDP(epsilon=8.0, relation=<NeighboringRelation.ADD_OR_REMOVE_ONE: 'ADD_OR_REMOVE_ONE'>)
+    PureDP(epsilon=8.0, relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
     """
     remedy = "Pass public norms to choose from, such as powers of two."
     if not isinstance(candidates, Iterable):

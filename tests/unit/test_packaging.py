@@ -100,6 +100,7 @@ PUBLIC_NAMES = [
     "nothing",
     "parallel",
     "plan_from_json",
+    "plan_schema",
     "recalibrate",
     "register_factorization",
     "register_mechanism",
