@@ -7,8 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from privacy.accounting import Notion
-from privacy.budget.plan import _RUN as RUN_KEYS
-from privacy.budget.plan import SCHEMA
+from privacy.budget.plan import _RUN, SCHEMA
 from privacy.mechanisms import REGISTRY, Mechanism
 from privacy.mechanisms.base import Registered
 from privacy.relations import NeighboringRelation
@@ -17,7 +16,7 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 _MECHANISM = {"$ref": "#/definitions/mechanism"}
 _PHRASE = {"type": "string", "minLength": 1}
 _RELATION = {"enum": [str(relation) for relation in NeighboringRelation]}
-_RUN = {
+_KEYS = {
     "steps": {"type": "integer", "minimum": 1, "description": "Number of runs."},
     "max_contributions": {
         "type": "integer",
@@ -31,7 +30,7 @@ _RUN = {
         "description": "Probability that a record is in the Poisson sample of a run.",
     },
 }
-assert _RUN.keys() == set(RUN_KEYS)
+assert _KEYS.keys() == set(_RUN)
 
 
 def plan_schema() -> dict[str, Any]:
@@ -82,7 +81,7 @@ def _table(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 def _part(form: dict[str, Any]) -> dict[str, Any]:
     """Return a mechanism with a name and the keys of a run; its own fields come first."""
-    properties = {"name": _PHRASE, **_RUN, **form["properties"]}
+    properties = {"name": _PHRASE, **_KEYS, **form["properties"]}
     return {**form, **_table(properties, ["name", *form["required"]])}
 
 

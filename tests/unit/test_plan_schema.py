@@ -1,4 +1,4 @@
-"""The JSON Schema of plan files accepts what `load_plan` accepts, and refuses what editors should."""
+"""The JSON Schema of plan files accepts what `load_plan` reads, and refuses misspelled plans."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def test_keys_of_a_run_are_accepted_where_the_mechanism_has_none_of_that_name():
     assert dp.plan_from_json(form).mechanism == dp.repeat(step, 10)
 
 
-@pytest.mark.parametrize("name", ["plan.toml", "over_budget.toml"])
+@pytest.mark.parametrize("name", ["plan.toml", "over_budget.toml", "mechanisms.toml"])
 def test_the_examples_are_valid(name):
     VALIDATOR.validate(tomllib.loads((EXAMPLES / name).read_text(encoding="utf-8")))
 
