@@ -25,19 +25,15 @@ class Guarantee:
     ----------
     epsilon, delta
         P(event) <= e^epsilon P'(event) + delta for every event and all neighboring data sets.
-    relation
-        The neighboring relation.
     notion
         The accounting method; ``"none"`` if there is no privacy.
     order
-        The Rényi order used, if the method has one.
+        The Rényi order, if the method has one.
     theorem
         Reference for the formula.
     certified
-        Whether this pair of floats was verified with interval arithmetic, by
-        ``guarantee(certify=True)``; `dataclasses.replace` resets it.
-    mechanism
-        The mechanism, if known.
+        Whether ``guarantee(certify=True)`` verified this pair of floats with interval arithmetic;
+        `dataclasses.replace` resets it.
     unit
         The unit of privacy: one record, a group of records, or one user.
     """

@@ -88,9 +88,9 @@ def plot_privacy_profiles(
     curves
         The curves to compare, by label.
     epsilons
-        Values of epsilon, each >= 0. By default from 0 to where delta is 1e-10.
+        By default from 0 to where delta is 1e-10.
     title
-        The parameters. By default the mechanism, if all curves have the same one.
+        By default the mechanism, if all curves have the same one.
     """
     given: object = curves
     if not isinstance(given, Mapping) or not curves:

@@ -69,12 +69,7 @@ def check_plan(
     plan
         As in `account_plan`. Its budget must have an epsilon, unless a ledger is given.
     ledger, budget
-        Check what is left in this budget of a ledger and its parents instead.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        The plan's accounting method does not support it.
+        The budget of a ledger to check instead, with its parents.
     """
     plan = _checked(plan)
     if ledger is not None:

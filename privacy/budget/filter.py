@@ -50,8 +50,7 @@ class Budget(Immutable):
     Parameters
     ----------
     epsilon, delta
-        The guarantee at any stopping time, epsilon > 0, 0 < delta < 1 (or 0 with
-        ``notion="approximate"``).
+        The guarantee at any stopping time. delta may be 0 with ``notion="approximate"``.
     rho, mu
         The limit on rho or mu, which implies epsilon at `delta`. Pass it instead of epsilon.
     notion

@@ -99,15 +99,10 @@ class IndividualBudget(Immutable):
         Parameters
         ----------
         mechanism
-            Gaussian noise, for a record of one clip norm. It may depend on earlier outputs.
+            Unsampled Gaussian noise. It may depend on earlier outputs.
         shares
             Norm of each user's contribution in clip norms, in [0, 1], shape (users,). It costs
             share^2 * rho.
-
-        Raises
-        ------
-        UnsupportedMechanism
-            The mechanism is not a composition of Gaussians.
         """
         import numpy as np
 

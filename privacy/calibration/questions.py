@@ -267,9 +267,7 @@ def recalibrate(
     rest
         Function from the parameter to the mechanism that is still to run.
     epsilon, delta
-        The target for both together.
-    seek, domain, notion, relation
-        As in `calibrate`.
+        The target for both together. Other parameters are those of `calibrate`.
 
     Raises
     ------

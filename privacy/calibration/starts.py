@@ -14,9 +14,8 @@ def sampled_gaussian_start(
 ) -> tuple[float, float]:
     """Return the smallest noise over all orders, and its order, to about nine digits.
 
-    At the best order, log delta meets the target and its derivative in the order is zero. Newton's
-    method solves both equations; it raises ArithmeticError if the numbers are too extreme, or the
-    best order is discontinuous nearby.
+    Newton's method for two equations: log delta meets the target, and its derivative in the order
+    is zero. It raises ArithmeticError if the numbers are too extreme for it.
     """
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         log_noise, log_t = _first(epsilon, log_delta, q, steps)

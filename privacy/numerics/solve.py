@@ -17,7 +17,7 @@ def safe_root(
     rtol: float = 1e-14,
     atol: float = 0.0,
 ) -> float:
-    """Return the end with excess <= 0, a point evaluated, of a bracket of width `rtol` or `atol`.
+    """Return an evaluated point with excess <= 0, the end of a bracket of width `rtol` or `atol`.
 
     Inverse quadratic interpolation with bisection as a safeguard (Chandrupatla 1997, Advances in
     Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
@@ -26,13 +26,11 @@ def safe_root(
     Parameters
     ----------
     excess
-        A monotone function, <= 0 where the target is met. May be infinite.
-    safe, unsafe
-        Ends of the bracket, ``excess(safe) <= 0 < excess(unsafe)``.
+        A monotone function, possibly infinite, with ``excess(safe) <= 0 < excess(unsafe)``.
     at_safe, at_unsafe
-        The excess at the ends, if known.
+        The excess at the ends of the bracket, if known.
     rtol, atol
-        Width of the final bracket, relative to the larger end, or absolute.
+        Relative to the larger end, or absolute.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe

@@ -55,9 +55,8 @@ def product(first: Array, second: Array, terms: int) -> Array:
 def running_products(weights: Array, series: Array) -> Array:
     """Return sum_{i<k} weights_i sum_{n<=i} series_n series_(n + k - i) for each k.
 
-    Divide and conquer in halves, so that all but the smallest are convolutions: terms with i in the
-    left half and k in the right one, and n before that half or inside it. Order K log(K)^2 instead
-    of K^2.
+    Divide and conquer, in order K log(K)^2 instead of K^2: terms with i in the left half, k in the
+    right one, and n before that half or inside it, are convolutions.
     """
     found = np.zeros(len(series))
 

@@ -78,9 +78,8 @@ class Toeplitz(Factorization):
     def shifted_sum(self, count: int, separation: int) -> float | None:
         """Return |C_:0 + C_:s + C_:2s + ...|, the maximum if coefficients >= 0 are nonincreasing.
 
-        Then <C_:i, C_:j> decreases in |i - j| and in max(i, j). The p-th release of a record is at
-        p s or later, and its p-th and q-th release are at least |p - q| s apart (Kalinin and
-        Lampert 2024).
+        Then <C_:i, C_:j> decreases in |i - j| and in max(i, j); a record's p-th release is at p s
+        or later, its p-th and q-th at least |p - q| s apart (Kalinin and Lampert 2024).
         """
         steps = np.diff(self.coefficients, append=0.0)
         if self.scale is not None or steps.max() > 0:
