@@ -138,8 +138,7 @@ class AdaPrivateForced(AdaPrivateTS):
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At the same guarantee, sampling adds noise: the noise of the rescaled sum of a batch is
-    sigma / q, which is never below sigma at q = 1.
+    At the same guarantee, sampling adds noise: sigma / q is never below sigma at q = 1.
 
     Parameters
     ----------
@@ -154,7 +153,7 @@ class AdaPrivateAmp(AdaPrivateTS):
     (1 - q) N(0) + q N(r x) and (1 - q) N(0) + q N(r' x). A missing reward has r' = 0, which gives
     the dominating pair of ADD_OR_REMOVE_ONE, in both directions, for any center. Under REPLACE_ONE,
     the same pair applies if the center is an end of the range, and the antipodal pair if it is the
-    middle. No dominating pair is proven for other centers, which are refused for q < 1.
+    middle; other centers are refused for q < 1.
     """
 
     sampling_probability: float = 1.0

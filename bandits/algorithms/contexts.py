@@ -33,9 +33,9 @@ class PrivateContexts(Private):
     ridge
         Initial A is ridge times the identity; not with ``calibration="published"``.
     calibration
-        ``"exact"`` and ``"printed"`` as in `Private`. ``"published"`` uses the constants of Shariff
-        and Sheffet for a binary tree with Gaussian noise. These are very conservative; `guarantee`
-        returns the epsilon that they give.
+        ``"exact"`` and ``"printed"`` as in `Private`. ``"published"`` uses the very conservative
+        constants of Shariff and Sheffet for a binary tree with Gaussian noise; `guarantee` returns
+        the epsilon that they give.
     failure_probability
         Probability, in (0, 1), that the ``"published"`` shift leaves some A not positive definite.
 
@@ -45,9 +45,8 @@ class PrivateContexts(Private):
     ``published_sigma`` in each entry, on the sum of v v', v = (x, r - center). Its variance doubles
     on the diagonal, so the upper triangle, with off-diagonal entries times sqrt2, and
     sqrt2 (r - center) x all have standard deviation sqrt2 sigma. The corner (r - center)^2 is not
-    used and not released. The leaves of the tree are batches. The published regularizer shifts each
-    released matrix by 2 Upsilon. Eigenvalues below Upsilon, which occur with probability
-    `failure_probability`, are set to Upsilon.
+    released. The leaves of the tree are batches. The published regularizer shifts each released
+    matrix by 2 Upsilon; eigenvalues below Upsilon are set to Upsilon.
     """
 
     batch: int = 300

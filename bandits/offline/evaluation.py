@@ -35,11 +35,10 @@ class Estimate:
         Confidence interval of the policy's value that is valid at any number of rounds, by betting
         (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022); for a private estimate,
         Hoeffding's including the noise, or None if no bound on the weights is known. It assumes
-        that contexts are drawn independently from one distribution; the logging policy may learn.
+        contexts drawn independently from one distribution; the logging policy may learn.
     bootstrap
-        Percentile bootstrap interval of the policy's value: approximate, for independent rounds
-        and policies that play only actions that could be logged. None for a private estimate,
-        because resampling rewards would not be private.
+        Percentile bootstrap interval of the policy's value: approximate, for independent rounds and
+        policies that play only actions that could be logged. None for a private estimate.
     level
         Confidence level of both intervals, each two-sided.
     effective_sample_size

@@ -137,14 +137,13 @@ def private_svd_features(
     R is the matrix of `svd_features` with each user's row clipped to norm C. The release is
     R'R + (N + N')/2, with independent entries N(0, sigma^2) in N; the features are post-processing
     of its positive semidefinite part. In Frobenius norm, R'R changes by at most sqrt(2) C^2 if a
-    user is replaced (r r' - s s'), and by at most C^2 if a user is added, removed or zeroed. It is
-    not divided by the number of users. The symmetrized noise has the density of independent noise
-    in the Frobenius norm, so this is one Gaussian mechanism, with its whole privacy profile.
+    user is replaced (r r' - s s'), else by at most C^2. The symmetrized noise has the density of
+    independent noise in that norm, so this is one Gaussian mechanism.
 
     Parameters
     ----------
     ratings
-        The ratings. The set of items is public; who rated what, and how, is protected.
+        The ratings. The set of items is public; the ratings of each user are protected.
     dimension
         d >= 1.
     epsilon, delta
@@ -159,14 +158,12 @@ def private_svd_features(
     Raises
     ------
     ValueError
-        There are more than 20,000 items. No error depends on the protected number of users;
-        ratings without users are valid.
+        There are more than 20,000 items. No error depends on the protected number of users.
 
     Notes
     -----
-    Rows are rounded toward zero to integer multiples of a step, which does not increase their norm.
-    Their Gram matrix is computed exactly in 64-bit integers, and the noise is rounded on the same
-    lattice, so the guarantee needs no correction for rounding.
+    Rows are rounded toward zero to multiples of a step, their Gram matrix is exact in 64-bit
+    integers, and the noise is rounded on the same lattice: rounding changes no guarantee.
     """
     remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)

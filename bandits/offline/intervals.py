@@ -62,8 +62,8 @@ class Options:
     Parameters
     ----------
     low, high
-        Public range of rewards. A reward outside is an error. A private estimate clips it and
-        replaces NaN by the middle, because an error would reveal the reward.
+        Public range of rewards. A reward outside is an error, which would reveal it: a private
+        estimate clips it and replaces NaN by the middle.
     clip
         Upper limit to which weights are clipped, chosen without the log; None does not clip.
     largest_weight
@@ -139,13 +139,13 @@ def betting(
     """Return an interval of the policy's value that is valid at any number of rounds.
 
     With rewards scaled to [0, 1] and weights that are exact or clipped, the value is at least the
-    mean of w r and at most 1 minus the mean of w (1 - r), also if the policy plays actions that
-    were never logged. Both means are of nonnegative terms, so no bound on the weights is needed.
+    mean of w r and at most 1 minus the mean of w (1 - r), even if the policy plays actions that
+    were never logged. Terms >= 0 need no bound on the weights.
 
     If all weights are at most W and their mean is 1, the value is the mean of v + w (r - q) for any
     q and v of the form of a model and its baseline. Without a model, q = v is the weighted mean of
-    the earlier rounds. This is used if the log is long enough that the bound on the bets,
-    1 / (2 (m + W)), is rarely active; the choice depends on no reward.
+    the earlier rounds. This is used for logs so long that the bound on the bets, 1 / (2 (m + W)),
+    is rarely active, a choice that depends on no reward.
     """
     scaled = (reward - options.low) / (options.high - options.low)
     most, n = options.largest_weight, len(weight)
