@@ -50,15 +50,11 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-serializable dict; an infinite epsilon is the string ``"inf"``."""
+        names = ("delta", "relation", "notion", "order", "theorem", "certified", "unit")
         return {
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
-            "delta": self.delta,
+            **{name: getattr(self, name) for name in names},
             "relation": str(self.relation),
-            "notion": self.notion,
-            "order": self.order,
-            "theorem": self.theorem,
-            "certified": self.certified,
-            "unit": self.unit,
             "mechanism": None if self.mechanism is None else self.mechanism.to_json(),
         }
 
@@ -69,10 +65,8 @@ class Guarantee:
         false positive rate a (Kairouz, Oh and Viswanath 2015). `Curve.true_positive_rate` gives a
         smaller bound from the whole privacy profile.
         """
-        remedy = "Pass a rate, such as 0.01."
-        rate = checks.real(
-            "false_positive_rate", false_positive_rate, remedy, at_least=0, at_most=1
-        )
+        name, remedy = "false_positive_rate", "Pass a rate, such as 0.01."
+        rate = checks.real(name, false_positive_rate, remedy, at_least=0, at_most=1)
         most = 1.0
         if self.epsilon < 700 and self.notion != "none":
             growth = math.exp(self.epsilon)

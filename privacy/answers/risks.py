@@ -47,8 +47,8 @@ def risks_of(curve: dp.Curve, values: Values) -> Record:
 
 def calibrated(name: str, values: Values) -> Record:
     """Return the record of the smallest noise that meets a target for attacks."""
-    target = {name: values[name] for name in RISKS if name in values}
-    how = {name: values[name] for name in ("notion", "relation")}
+    target = {key: values[key] for key in RISKS if key in values}
+    how = {key: values[key] for key in ("notion", "relation")}
     certify = values.get("certify", False)
 
     def make(noise: float) -> Mechanism:
@@ -57,21 +57,12 @@ def calibrated(name: str, values: Values) -> Record:
     noise = dp.calibrate(make, **target, **how, certify=certify)
     found = values | {"noise_multiplier": noise}
     curve = dp.account(run_of(found), **how)
-    return record(
-        name,
-        {
-            "noise_multiplier": noise,
-            "sigma": sigma_of(found),
-            "clip_norm": values["clip_norm"],
-            **risks_of(curve, values),
-            **{f"target_{name}": value for name, value in target.items() if name in _BOUNDED},
-            "sampling_probability": values["sampling_probability"],
-            "steps": values["steps"],
-            "relation": str(values["relation"]),
-            "notion": values["notion"],
-            "certified": certify,
-        },
-    )
+    found |= {"sigma": sigma_of(found), "relation": str(values["relation"]), "certified": certify}
+    noise_shown = {key: found[key] for key in ("noise_multiplier", "sigma", "clip_norm")}
+    targets = {f"target_{key}": value for key, value in target.items() if key in _BOUNDED}
+    names = ("sampling_probability", "steps", "relation", "notion", "certified")
+    rest = {key: found[key] for key in names}
+    return record(name, noise_shown | risks_of(curve, values) | targets | rest)
 
 
 _BOUNDED = ("advantage", "true_positive_rate", "bayes_risk")

@@ -141,7 +141,7 @@ _NOISE = ("noise_multiplier", "sigma", "clip_norm")
 _SHOWN = (*_NOISE, "epsilon", "delta", "target_epsilon", *SAMPLING, "relation", "notion", "order")
 
 
-def _of(values: Values, *names: str) -> dict[str, Any]:
+def _of(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: values[name] for name in names}
 
 
@@ -173,10 +173,8 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
     at = "delta" if "delta" in values else "epsilon"
     guarantee = curve.guarantee(**{at: values[at]}, certify=certify)
     if not math.isfinite(guarantee.epsilon):
-        raise dp.Infeasible(
-            f"No finite epsilon holds at delta={guarantee.delta:g}. Increase the noise.",
-            math.inf,
-        )
+        message = f"No finite epsilon holds at delta={guarantee.delta:g}. Increase the noise."
+        raise dp.Infeasible(message, math.inf)
     target = values.get("epsilon") if at == "delta" else None
     if target is not None and guarantee.epsilon > target:
         # Solving for epsilon again can exceed a met target by its last digits.
@@ -196,11 +194,8 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
     """Return the guarantee that a record of this module states."""
     given = {name: value for name, value in answer.items() if value is not None}
     return dp.Guarantee(
-        epsilon=answer["epsilon"],
-        delta=answer["delta"],
+        **_of(answer, "epsilon", "delta", "notion", "order"),
         relation=NeighboringRelation(answer["relation"]),
-        notion=answer["notion"],
-        order=answer["order"],
         mechanism=run_of({"sampling_probability": 1.0} | given),
     )
 

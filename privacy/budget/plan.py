@@ -11,6 +11,7 @@ from typing import Any
 
 from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
+from privacy.budget._measures import Immutable
 from privacy.guarantees import ONE_RECORD
 from privacy.mechanisms import Mechanism, PoissonSampled, compose, repeat
 from privacy.mechanisms.base import brief
@@ -42,7 +43,7 @@ _PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
     Parameters
@@ -84,29 +85,19 @@ class Plan:
         if times > 1:
             remedy = "Give each part its own name."
             raise ValueError(checks.expected("name", name, "the name of one part", remedy))
-        checked: dict[str, object] = {
-            "name": _name(self.name),
-            "parts": parts,
-            "mechanism": compose(*(mechanism for _, mechanism in parts)),
-            "epsilon": None if self.epsilon is None else checks.epsilon(self.epsilon),
-            "delta": checks.query_delta(self.delta),
-            "relation": checks.relation(self.relation),
-            "unit": checks.unit(self.unit),
-        }
-        for key, value in checked.items():
-            object.__setattr__(self, key, value)
+        epsilon = None if self.epsilon is None else checks.epsilon(self.epsilon)
+        mechanism = compose(*(mechanism for _, mechanism in parts))
+        self._set(name=_name(self.name), parts=parts, mechanism=mechanism)
+        self._set(epsilon=epsilon, delta=checks.query_delta(self.delta))
+        self._set(relation=checks.relation(self.relation), unit=checks.unit(self.unit))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `plan_from_json`."""
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "relation": str(self.relation),
-            "notion": self.notion,
-            "unit": self.unit,
-            "budget": {"epsilon": self.epsilon, "delta": self.delta},
-            "part": [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts],
-        }
+        head = {"schema": SCHEMA, "name": self.name, "relation": str(self.relation)}
+        budget = {"epsilon": self.epsilon, "delta": self.delta}
+        parts = [{"name": name, **mechanism.to_json()} for name, mechanism in self.parts]
+        rest = {"notion": self.notion, "unit": self.unit, "budget": budget, "part": parts}
+        return {**head, **rest}
 
     def _repr_html_(self) -> str:
         allowed = "" if self.epsilon is None else f"epsilon={self.epsilon:.15g}, "

@@ -129,15 +129,8 @@ class RunningSum:
         safe_noise.random_source(rng, simulation=simulation)  # refuses a seed outside a simulation
         self.shape = _shape(shape)
         size = math.prod(self.shape)
-        self._scales = scales(
-            factorization,
-            self.participation,
-            gaussian,
-            clip_norm=clip_norm,
-            size=size,
-            step=step,
-            simulation=simulation,
-        )
+        used = factorization, self.participation, gaussian
+        self._scales = scales(*used, clip_norm, size, step, simulation=simulation)
         if noise == "discrete" and self.participation.amplifies:
             remedy = "Use noise='rounded'; a zCDP claim of discrete noise is not amplified."
             rule = "'rounded' with cyclic_poisson"

@@ -35,10 +35,10 @@ def scales(
     factorization: Factorization,
     participation: Participation,
     gaussian: Gaussian,
-    *,
     clip_norm: float,
     size: int,
     step: float | None,
+    *,
     simulation: bool,
 ) -> Scales:
     """Return the scales of a running sum of vectors of length `size`."""
