@@ -83,14 +83,8 @@ def plot_privacy_profiles(
 
     The axis label has the relation and unit if all curves share them, else the legend has them.
 
-    Parameters
-    ----------
-    curves
-        The curves to compare, by label.
-    epsilons
-        By default from 0 to where delta is 1e-10.
-    title
-        By default the mechanism, if all curves have the same one.
+    `curves` are by label, `epsilons` by default from 0 to where delta is 1e-10. The default title
+    is the mechanism, if all curves have the same one.
     """
     given: object = curves
     if not isinstance(given, Mapping) or not curves:
@@ -124,14 +118,8 @@ def plot_running_sums(
 ) -> "Figure":
     """Plot the noise of each prefix sum, divided by that of one release at the same privacy.
 
-    Parameters
-    ----------
-    factorizations
-        The factorizations to compare, labeled by their names.
-    participation
-        The releases in which a record participates; by default one of them.
-    title
-        By default the number of releases and the participation.
+    `participation` is the releases in which a record participates; by default one of them. The
+    default title is the number of releases and the participation.
     """
     compared = tuple(factorizations)
     if not compared:
@@ -161,14 +149,10 @@ def plot_tradeoff(
 ) -> "Figure":
     """Plot the trade-off between both error rates, and the empirical one of an attack.
 
-    Parameters
-    ----------
-    curves
-        A curve, or several by label. No attack is below the trade-off function of its curve.
-    scores_0, scores_1
-        Both or none: log-likelihood ratios of outputs on the two data sets, shape (runs,) each.
-    title
-        By default the relation, the unit, and the mechanism if all curves have the same one.
+    `curves` is a curve, or several by label; no attack is below the trade-off function of its
+    curve. `scores_0` and `scores_1` are both or none: log-likelihood ratios of outputs on the two
+    data sets, shape (runs,) each. The default title is the relation, the unit, and the mechanism if
+    all curves have the same one.
     """
     from privacy.curves import Curve
 

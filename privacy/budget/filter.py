@@ -59,10 +59,8 @@ class Budget(Immutable):
         ``"approximate"`` (adds epsilon and delta). Tighter methods require a plan fixed in advance.
     order
         The Rényi order > 1 of ``notion="rdp"``.
-    relation
-        The neighboring relation.
-    unit
-        The unit of privacy, in words.
+    relation, unit
+        The neighboring relation, and the unit of privacy in words.
 
     Examples
     --------

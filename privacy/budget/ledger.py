@@ -131,10 +131,8 @@ class Ledger:
 
         Parameters
         ----------
-        name
-            Name of the budget, such as a team or a quarter.
-        budget
-            A `Budget`, an `Odometer` or an `IndividualBudget`.
+        name, budget
+            A name, such as a team or a quarter, and its `Budget`, `Odometer` or `IndividualBudget`.
         dataset
             The data that the budget protects.
         parent

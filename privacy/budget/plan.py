@@ -48,16 +48,12 @@ class Plan(Immutable):
 
     Parameters
     ----------
-    name
-        Name of the plan.
     parts
         A name, used once, and a mechanism for each part.
     delta, epsilon
         The budget: delta in [0, 1), and optionally epsilon > 0.
-    relation, unit
-        As in `Budget`.
-    notion
-        The accounting method.
+    relation, unit, notion
+        As in `Budget`; any accounting method.
 
     Attributes
     ----------

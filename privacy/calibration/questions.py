@@ -140,10 +140,8 @@ def noise_multiplier(
 
     Parameters
     ----------
-    sampling_probability
-        Poisson sampling probability q in (0, 1].
-    steps
-        Number of releases T >= 1, each with a new sample.
+    sampling_probability, steps
+        Poisson sampling probability q in (0, 1], and number of releases, each with a new sample.
 
     Examples
     --------

@@ -94,15 +94,12 @@ def choose_bands(
     ----------
     releases
         K, the number of steps.
-    batch_size
-        Expected number of records in a batch.
-    records
-        Number of records (public).
+    batch_size, records
+        Expected number of records in a batch, and the number of records (public).
     epsilon, delta, relation
         The target for all releases together.
     bands
-        Numbers of bands to compare, each at most K and records / batch_size. Default: the powers
-        of two.
+        Numbers of bands, each at most K and records / batch_size. Default: the powers of two.
 
     Examples
     --------

@@ -35,8 +35,6 @@ class Factorization(ABC):
 
     Attributes
     ----------
-    name
-        Name of the factorization.
     releases
         K, the number of releases; public and fixed before the first noise is drawn.
     kind

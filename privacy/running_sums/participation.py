@@ -71,12 +71,9 @@ class Participation(ABC):
     def lifetime_cap(norm: Cap = "l2") -> "Participation":
         """Each record can be in all releases; its contributions are bounded together.
 
-        Parameters
-        ----------
-        norm
-            ``"l2"``: the sum of their squared norms is at most clip_norm^2; the sensitivity is the
-            operator norm of C. ``"l1"``: the sum of their norms is at most clip_norm, and the
-            sensitivity that of one release.
+        With ``"l2"``, the sum of their squared norms is at most clip_norm^2, and the sensitivity
+        the operator norm of C. With ``"l1"``, the sum of their norms is at most clip_norm, and the
+        sensitivity that of one release.
         """
         remedy = "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
         checks.one_of("norm", norm, get_args(Cap), remedy)
@@ -129,7 +126,6 @@ class _Once(Participation):
 @dataclass(frozen=True)
 class _Consecutive(Participation):
     kind: ClassVar[str] = "consecutive/1"
-
     count: int
 
     def sensitivity(self, factorization: "Factorization") -> float:
@@ -153,7 +149,6 @@ class _Consecutive(Participation):
 @dataclass(frozen=True)
 class _Separated(Participation):
     kind: ClassVar[str] = "separated/1"
-
     count: int
     separation: int
 
@@ -183,7 +178,6 @@ class _Separated(Participation):
 @dataclass(frozen=True)
 class _Explicit(Participation):
     kind: ClassVar[str] = "explicit/1"
-
     patterns: tuple[tuple[float, ...], ...]
 
     def sensitivity(self, factorization: "Factorization") -> float:
@@ -202,7 +196,6 @@ class _Explicit(Participation):
 @dataclass(frozen=True)
 class _LifetimeCap(Participation):
     kind: ClassVar[str] = "lifetime-cap/1"
-
     norm: Cap
 
     def sensitivity(self, factorization: "Factorization") -> float:
