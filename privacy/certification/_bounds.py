@@ -18,6 +18,7 @@ from privacy.mechanisms import (
     ApproximateDP,
     Composed,
     Gaussian,
+    GroupSampled,
     Laplace,
     Mechanism,
     Parallel,
@@ -194,7 +195,9 @@ def _composed_delta(
     _count(mechanism, 1, counts)
     whole = sum(counts.values())
     share = (epsilon / whole).lower()
-    basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
+    basic = arb("inf")
+    if not any(isinstance(part, GroupSampled) for part in counts):
+        basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
     if basic <= limit:
         return basic
     from privacy.certification import _contour, _mixtures, _split  # they import numpy
@@ -207,7 +210,10 @@ def _composed_delta(
                 # a replaced record moves the antipodal pair's means by 1, as an added one does
                 once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
                 one = _mu_squared(part.mechanism, once)
-                sampled.append((one, part.sampling_probability, n))
+                sampled.append((one, _binomial(part.sampling_probability, 1), n))
+            case GroupSampled():
+                one = _mu_squared(part.mechanism, relation)
+                sampled.append((one, _binomial(part.sampling_probability, part.size), n))
             case RandomizedResponse() | PureDP() | ApproximateDP():
                 if isinstance(part, ApproximateDP):
                     kept *= (1 - arb(part.delta)) ** n
@@ -220,11 +226,17 @@ def _composed_delta(
         raise Unproven("the deltas of its claims exceed the delta")
     worst = arb(0)
     for way in ways:
-        parts = [(_mixtures.sampled_gaussian(one, q, way), n) for one, q, n in sampled]
+        parts = [(_mixtures.Mixture(one, shares, way), n) for one, shares, n in sampled]
         responses = [(_contour.Atoms(*_response(part)), n) for part, n in claims]
         total = _contour.Sum((*parts, *responses), squared)
         worst = worst.max(_split.delta(total, epsilon, least, work))
     return (1 - kept + kept * worst).min(basic)
+
+
+def _binomial(q: float, size: int) -> tuple[arb, ...]:
+    """Return the probabilities that 0, 1, ..., `size` records are sampled."""
+    rest = 1 - arb(q)
+    return tuple(math.comb(size, j) * arb(q) ** j * rest ** (size - j) for j in range(size + 1))
 
 
 def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> None:

@@ -153,12 +153,12 @@ def upper(ball: arb) -> arb:
     return arb("inf") if end.is_nan() else end
 
 
-def _moments(nodes: Nodes, step: float, count: int) -> list[acb]:
+def _moments(nodes: Nodes, step: float, count: int, digits: float) -> list[acb]:
     """Return the sums of weight * exp(i n step loss) for n < count, with the error added."""
     turns = [acb(0, loss * step).exp() for loss in nodes.losses]
     radius = upper(nodes.error)
     off = acb(arb(0, radius), arb(0, radius))
-    return [value + off for value in sums(nodes.weights, turns, count)]
+    return [value + off for value in sums(nodes.weights, turns, count, digits)]
 
 
 class Line:
@@ -227,9 +227,10 @@ class Line:
         missing = decay - math.log(math.pi * edge) + excess + digits()
         self.dummy = 2 * max(missing, 0.0) / edge**2
         lost = digits() + excess - math.log(2 * self.c)
-        self.plans = []
+        self.plans, self._fine = [], []
         for k, (part, count) in enumerate(total.parts):
             fine = max(lost + math.log(count), 16.0)
+            self._fine.append(fine)
             between, small = total.between(k), total.small[k] if total.small else None
             if between is None or small is None:
                 self.plans.append([part.plan(self.c, edge, fine, self.shifts[k])])
@@ -309,10 +310,11 @@ class Line:
         plain, sizes = arb(1), arb(0)
         for k, (part, times) in enumerate(total.parts):
             between, small = total.between(k), total.small[k] if total.small else None
+            fine = self._fine[k]
             if between is None or small is None:
                 (plan,) = self.plans[k]
                 nodes = part.nodes(self.c, edge, plan)
-                moments = [each**times for each in _moments(nodes, self.step, count)]
+                moments = [each**times for each in _moments(nodes, self.step, count, fine)]
                 if total.small:
                     rest = [a * b for a, b in zip(rest, moments, strict=True)]
                     plain *= nodes.total() ** times
@@ -321,7 +323,7 @@ class Line:
             else:
                 one = small.nodes(self.c, edge, self.plans[k][0])
                 two = between.nodes(self.c, edge, self.plans[k][1])
-                fewer, more = (_moments(nodes, self.step, count) for nodes in (one, two))
+                fewer, more = (_moments(each, self.step, count, fine) for each in (one, two))
                 moments = [(a + b) ** times for a, b in zip(fewer, more, strict=True)]
                 rest = [a * b**times for a, b in zip(rest, fewer, strict=True)]
                 largest = one.total() + two.total()

@@ -6,6 +6,7 @@ from privacy.mechanisms import (
     ApproximateDP,
     Composed,
     Gaussian,
+    GroupSampled,
     Laplace,
     Mechanism,
     Parallel,
@@ -22,6 +23,7 @@ class Unproven(ArithmeticError):
     """Why there is no proof, in words."""
 
 
+_LARGEST_GROUP = 64  # records; the terms of each density
 Covers = Callable[[Mechanism, NeighboringRelation], bool]
 
 
@@ -114,6 +116,11 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         case PoissonSampled():
             inside = _antipodal if relation is REPLACE_ONE else _gaussian
             return inside(mechanism.mechanism, relation)
+        case GroupSampled():
+            small = mechanism.size <= _LARGEST_GROUP
+            return (
+                small and relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+            )
         case RandomizedResponse():
             return True
         case PureDP() | ApproximateDP():

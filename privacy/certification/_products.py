@@ -25,15 +25,19 @@ _UNIT = 2.0**21
 _FLOAT_BITS = 128  # largest precision at which floats are used
 _SPLIT = 2.0**27 + 1
 _MOST_STEPS = 1000
+_FLOAT_DIGITS = 46.0  # nats; floats reach 41 to 43
 _FEW = 50_000  # products below which floats are not faster
 
 
-def sums(weights: list[arb], turns: list[acb], count: int) -> list[acb]:
-    """Return sum_j weights_j turns_j^n for n < count, weights >= 0, |turns| = 1."""
+def sums(weights: list[arb], turns: list[acb], count: int, digits: float) -> list[acb]:
+    """Return sum_j weights_j turns_j^n for n < count, weights >= 0, |turns| = 1.
+
+    `digits` are the nats of accuracy relative to the sum of weights that should be reached.
+    """
     rows = math.isqrt(count - 1) + 1
     columns = -(-count // rows)
     few = len(turns) * count <= _FEW
-    if few or ctx.prec > _FLOAT_BITS or rows > _MOST_STEPS:
+    if few or digits > _FLOAT_DIGITS or ctx.prec > _FLOAT_BITS or rows > _MOST_STEPS:
         return _ball_sums(weights, turns, rows, columns)[:count]
     return _float_sums(weights, turns, rows, columns)[:count]
 

@@ -38,6 +38,7 @@ from privacy.mechanisms import (
     compose,
     parallel,
     repeat,
+    user_level,
 )
 from privacy.relations import NeighboringRelation
 
@@ -179,7 +180,7 @@ def test_matrix_products_enclose_the_sums(bits):
     with ctx.workprec(bits):
         weights = [arb(rng.uniform(-40, 5)).exp() for _ in range(1500)]
         angles = [arb(rng.uniform(-3, 3)) for _ in weights]
-        found = _products.sums(weights, [acb(0, x).exp() for x in angles], 60)
+        found = _products.sums(weights, [acb(0, x).exp() for x in angles], 60, 30.0)
     with ctx.workprec(256):
         for n in (0, 1, 31, 59):
             pairs = zip(weights, angles, strict=True)
@@ -242,6 +243,46 @@ def test_a_heterogeneous_sum_is_proven():
     assert not can_prove(MIXED, relation=ONE, notion="contour")
     cells = repeat(parallel(sampled(2.0, 0.1, 1), Gaussian(1.0)), 2)
     assert not can_prove(cells, relation=ADD, notion="contour")
+
+
+@pytest.mark.parametrize("way", ["remove", "add"])
+def test_moments_of_several_sampled_records_are_enclosed(way):
+    mu, q, size, c, edge = 0.5, 0.2, 3, 3.0, 20.0
+    shares = tuple(
+        arb(math.comb(size, j)) * arb(q) ** j * (1 - arb(q)) ** (size - j) for j in range(4)
+    )
+    part = _mixtures.Mixture(arb(mu) ** 2, shares, way)
+    x, step = np.linspace(-16, 30, 40_001, retstep=True)
+    density = sum(float(p) * np.exp(j * mu * x - (j * mu) ** 2 / 2) for j, p in enumerate(shares))
+    _, shift = part.rough_decay(c, edge, 2.0)
+    plan = part.plan(c, edge, 30.0, shift)
+    nodes = part.nodes(c, edge, plan)
+
+    def exact(t):
+        power = (1 + t if way == "remove" else -t) * np.log(density)
+        return (np.exp(power - x * x / 2)).sum() * step / math.sqrt(2 * math.pi)
+
+    for w in (0.0, edge / 3, edge):
+        pairs = zip(nodes.weights, nodes.losses, strict=True)
+        found = sum((a * acb(0, b * w).exp() for a, b in pairs), acb(0))
+        off = abs(complex(float(found.real), float(found.imag)) - exact(complex(c, w)))
+        assert off <= float(nodes.error) + 1e-13 * float(nodes.total())
+    assert nodes.error < 1e-12 * nodes.total()
+    bound = float(part.decay(c, edge, plan, shift))
+    assert max(abs(exact(complex(c, w))) for w in (edge, 2 * edge)) <= bound + 1e-13
+
+
+def test_several_records_of_a_user_are_proven():
+    many = user_level(sampled(2.0, 0.01, 500), max_contributions=3)
+    for relation in (ADD, SPECIAL):
+        found = account(many, relation=relation).guarantee(delta=1e-6, certify=True)
+        assert (found.certified, found.notion) == (True, "contour")
+        assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-6)))
+        fewer = user_level(sampled(2.0, 0.01, 500), max_contributions=2)
+        assert proves_guarantee(replace(found, mechanism=fewer))
+        more = user_level(sampled(2.0, 0.01, 500), max_contributions=4)
+        assert not proves_guarantee(replace(found, mechanism=more))
+    assert not can_prove(many, relation=ONE, notion="contour")
 
 
 def test_basic_composition_proves_a_total_variation():
