@@ -247,11 +247,10 @@ class Mixture:
                 far = exponent * self.steepest * (1 - float(self.shares[0]))
                 low, high = (low + far, high) if side > 0 else (low, high - far)
         width = self.window.width
-        if math.isfinite(self.window.high):
-            tilt = sum(max(exponent, 0.0) for _, exponent in self._exponents(c)) * self.steepest
-            high = min(high, self.window.high + width**2 * tilt + 10 * width)
-        if math.isfinite(self.window.low):
-            low = max(low, self.window.low - 10 * width)
+        tilt = sum(abs(exponent) for _, exponent in self._exponents(c)) * self.steepest
+        reach = width**2 * tilt + 10 * width if width < math.inf else 0.0
+        for end, side in self.window.ends:
+            low, high = (max(low, end - reach), high) if side > 0 else (low, min(high, end + reach))
         count = int((high - low) / min(0.25, 0.5 / self.steepest, 0.3 * width)) + 2
         if count > _MOST_PLACES:
             raise Unproven("the loss spreads too widely")
