@@ -121,10 +121,8 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
             return (
                 small and relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
             )
-        case RandomizedResponse():
-            return True
-        case PureDP() | ApproximateDP():
-            return mechanism.relation is relation
+        case RandomizedResponse() | PureDP() | ApproximateDP():
+            return getattr(mechanism, "relation", relation) is relation
     return _gaussian(mechanism, relation)
 
 
