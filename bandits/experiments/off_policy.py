@@ -193,8 +193,8 @@ def _rows(setting: str, name: str, pairs: list[tuple[Estimate, float]]) -> list[
             error = math.sqrt(share * (1 - share) / count)
             rows.append(row(f"coverage of {kind}", share, error))
             rows.append(row(f"width of {kind}", float((high - low).mean())))
-    sizes = [estimate.effective_sample_size for estimate, _ in pairs]
-    rows.append(row("effective sample size", float(np.mean(sizes))))
+    sizes = np.array([estimate.effective_sample_size for estimate, _ in pairs])
+    rows.append(mean("effective sample size", sizes))
     # report the guarantee that real noise of this scale would give
     epsilon = max(
         replace(estimate, is_simulation=False).guarantee(runs.DELTA).epsilon

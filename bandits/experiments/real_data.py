@@ -64,8 +64,10 @@ def _replayed(setup: Setup, ratings: Ratings, steps: int) -> list[Row]:
     for reading, (rewards, rounds, epsilons) in readings.items():
         size = {"dimension": DIMENSION, "rounds": rounds}
         world = replay(ratings, features, rewards)
-        name, measure = f"{ratings.name}, {reading}", "mean reward of all ratings"
-        rows.append(Row(name, "ratings", measure, float(rewards.mean())))
+        name, counts = f"{ratings.name}, {reading}", np.bincount(ratings.user)
+        own = np.bincount(ratings.user, rewards)[counts >= _CANDIDATES]
+        random_play = float((own / counts[counts >= _CANDIDATES]).mean())
+        rows.append(Row(name, "random play", "expected reward per round", random_play))
         for epsilon in epsilons[:1] if setup.quick else epsilons:
             algorithms = _everyone(setup, epsilon, size, prior)
             if reading != "clicks":

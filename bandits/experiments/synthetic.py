@@ -197,16 +197,7 @@ def _layouts(epsilon: float, k: int, cap: float) -> list[Row]:
             true = dp.account(dp.Gaussian(noise / moved)).epsilon(DELTA)
             setting = f"user epsilon={epsilon:g}, k={k}, C=sqrt({cap**2:.0f}), {relation}"
             subject = f"printed clip, {layout}"
-            rows.append(
-                Row(
-                    setting,
-                    subject,
-                    "true epsilon",
-                    true,
-                    claimed_epsilon=epsilon,
-                    true_epsilon=true,
-                )
-            )
+            rows.append(Row(setting, subject, "true epsilon", true, 0, 0, epsilon, true))
     return rows
 
 
@@ -361,12 +352,8 @@ def horizon(setup: Setup) -> list[Row]:
             root = math.sqrt(rounds)
             for row in found:
                 if row.measure == "regret":
-                    per_root = replace(
-                        row,
-                        measure="regret / sqrt(T)",
-                        ours=row.ours / root,
-                        error=row.error / root,
-                    )
+                    scale: Any = {"ours": row.ours / root, "error": row.error / root}
+                    per_root = replace(row, measure="regret / sqrt(T)", **scale)
                     rows += [row, per_root]
                     scaled.setdefault(row.subject, []).append(per_root)
             for name in (_TS, OURS):
@@ -383,9 +370,7 @@ def horizon(setup: Setup) -> list[Row]:
                 continue
             growth = math.log(horizons[-1] / horizons[0])
             slope = math.log(last.mean() / first.mean()) / growth
-            parts = [
-                each.std(ddof=1) / math.sqrt(len(each)) / each.mean() for each in (first, last)
-            ]
+            parts = [runs.paired(over, 0 * over)[1] / over.mean() for over in (first, last)]
             # growth like log T between these horizons has this exponent
             as_log = math.log(math.log(horizons[-1]) / math.log(horizons[0])) / growth
             setting = f"{span}, epsilon={epsilon:g}"
