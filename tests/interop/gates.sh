@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run the commands of action.yml and of the pre-commit hook in a clean folder, with a plan that fits
-# its budget and one that does not.
+# its budget and one that does not. DPCALIB is what the action installs, by default the checkout.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -25,7 +25,7 @@ print(textwrap.dedent(text.split("run: |\n")[-1]))
 PYTHON
 action() {
     env -i PATH="$PATH" HOME="$HOME" RUNNER_TEMP="$work/temp" GITHUB_ACTION_PATH="$root" \
-        INSTALL="" PLANS="$1" bash "$work/action.sh"
+        INSTALL="${DPCALIB:-}" PLANS="$1" bash "$work/action.sh"
 }
 expect 0 action fits.plan.toml
 expect 3 action "fits.plan.toml over.plan.toml"
