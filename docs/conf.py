@@ -35,8 +35,8 @@ nitpick_ignore_regex = [
         "py:.*",
         r"(.*\.)?(Figure|Array|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B|_Options)",
     ),
-    ("py:.*", r"(collections\.abc|datetime|dp_accounting|fractions|pipeline_dp|os|typing|numpy)\..*"),
-    ("py:.*", r"(hypothesis\..*|np\..*|ArrayLike|NDArray)"),
+    ("py:.*", r"(collections\.abc|datetime|dp_accounting|fractions|os|typing|numpy)\..*"),
+    ("py:.*", r"(hypothesis\..*|pipeline_dp\..*|np\..*|ArrayLike|NDArray)"),
 ]
 
 
