@@ -468,7 +468,6 @@ class TightestCurve(Curve):
 
     @cached_property
     def exact(self) -> bool:
-        """Whether one of the members is."""
         return any(member.exact for member in self.members)
 
     @cached_property
@@ -478,7 +477,6 @@ class TightestCurve(Curve):
 
     @property
     def vectorized(self) -> bool:  # type: ignore[override]
-        """Whether the first member for many epsilons is."""
         return self._quick[0].vectorized
 
     def _rate_alone(self, rate: float) -> float | None:
@@ -490,7 +488,6 @@ class TightestCurve(Curve):
         return super()._true_positive_rates(rates)
 
     def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
-        """Return the smallest mu-GDP that this curve implies, as `Curve.gaussian_bound`."""
         if len(self.members) == 1:
             return self.members[0].gaussian_bound(remainder)
         return super().gaussian_bound(remainder)

@@ -308,7 +308,6 @@ class AllocationProfile(Profile):
     steps: int
 
     def log_delta(self, epsilon: float) -> float:
-        """Return an upper bound on log delta."""
         law = ratios(self.mu, self.steps)
         delta = max(
             _above(law.mass * np.exp(law.losses), law.losses, epsilon) + law.lost,

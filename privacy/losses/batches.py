@@ -56,12 +56,10 @@ class ReplacedPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """From the profile of the inner pair."""
         return SampledProfile(self.inner.profile, self.q)
 
     @property
     def divergence(self) -> "Divergence | None":
-        """By quadrature."""
         from privacy.losses.divergences import SampledNoise
 
         model, unsampled = self.model, self.inner.divergence
@@ -69,7 +67,6 @@ class ReplacedPair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The trapezoid rule on the noise, for Gaussian noise."""
         if not isinstance(self.inner, GaussianPair):
             return None
         sampled = self.inner.sampled(self.q).model
@@ -81,7 +78,6 @@ class ReplacedPair(LossPair):
 
     @property
     def exact_model(self) -> bool:
-        """Whether `model` is the pair's own, not that of a little less noise."""
         sampled = self.inner.sampled(self.q)
         return sampled is None or sampled.exact_model
 
@@ -95,12 +91,10 @@ class ReplacedDiscretePair(DiscretePair):
 
     @property
     def symmetric(self) -> bool:
-        """True: neighboring data sets can be exchanged."""
         return True
 
     @property
     def mass_at_infinity(self) -> float:
-        """The sampling probability times that of the inner pair."""
         return SampledDiscretePair(self.inner, self.q).mass_at_infinity
 
     def atoms(self) -> Atoms:
@@ -131,12 +125,10 @@ class MixedPair(LossPair):
 
     @property
     def symmetric(self) -> bool:
-        """Whether all the pairs are."""
         return all(pair.symmetric for pair in self.pairs)
 
     @property
     def profile(self) -> Profile:
-        """The weighted sum."""
         return MixedProfile(tuple(pair.profile for pair in self.pairs), self.weights, self.lost)
 
     @property
@@ -153,7 +145,6 @@ class MixedPair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """The nodes of all the pairs."""
         from privacy.losses.halves import MixedModel
 
         each = [pair.model for pair in self.pairs]
@@ -162,7 +153,6 @@ class MixedPair(LossPair):
 
     @property
     def exact_model(self) -> bool:
-        """Whether all the models are."""
         return all(pair.exact_model for pair in self.pairs)
 
 
@@ -176,7 +166,6 @@ class MixedDiscretePair(DiscretePair):
 
     @property
     def symmetric(self) -> bool:
-        """Whether all the pairs are."""
         return all(pair.symmetric for pair in self.pairs)
 
     @cached_property
@@ -188,11 +177,9 @@ class MixedDiscretePair(DiscretePair):
 
     @property
     def mass_at_infinity(self) -> float:
-        """The weighted sum, and `lost`."""
         return sum_up([*(mass for mass in self._masses if mass), *([self.lost] * (self.lost > 0))])
 
     def atoms(self) -> Atoms:
-        """Return the atoms of all the pairs."""
         kept = math.fsum([*self.weights, *(-mass for mass in self._masses)])
         log_p: list[float] = []
         losses: list[float] = []

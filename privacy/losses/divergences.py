@@ -54,7 +54,6 @@ class Largest(Divergence):
     several: tuple[Divergence, ...]
 
     def at(self, orders: Array) -> Array:
-        """Return the maximum at each order."""
         each = [np.atleast_2d(one.at(orders)).max(axis=0) for one in self.several]
         return np.asarray(np.max(each, axis=0))
 

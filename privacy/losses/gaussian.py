@@ -182,7 +182,6 @@ class AllocationPair(LossPair):
 
     @property
     def rho(self) -> float | None:
-        """That of a known step, an upper bound."""
         return GaussianPair(round_up(self.mu * self.mu, 2 * U)).rho
 
     @property
@@ -202,7 +201,6 @@ class AllocationPair(LossPair):
         *,
         upper: bool,
     ) -> "GridLoss":
-        """Return a bound on a grid, from a distribution on a grid of its own."""
         from privacy.losses.allocation import on_grid
 
         return on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)

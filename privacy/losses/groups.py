@@ -81,7 +81,6 @@ class GroupSampledGaussian(AgainstNormal):
         return math.inf if direction == "remove" else self.size * -math.log1p(-q)
 
     def centers(self) -> tuple[Array, Array]:
-        """Return the position and the weight of each center."""
         place, weight, _ = self._centers()
         return place, weight
 

@@ -128,19 +128,15 @@ class MirroredGaussian(_Joined):
         return math.log(apart) + math.log1p(-self.sampling_probability)
 
     def supremum(self, direction: Direction) -> float:
-        """Return infinity: the tails are normal."""
         return math.inf
 
     def lost(self, direction: Direction) -> float:
-        """Return 0: no mass of P is omitted."""
         return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return the nodes of both halves, and the loss 0."""
         return self._joined(*(self._half.nodes(way, t) for way in _WAYS))
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return the nodes of both halves for (0, t], None if there would be too many."""
         each = [self._half.shared_nodes(way, t) for way in _WAYS]
         known = [nodes for nodes in each if nodes is not None]
         return self._joined(*known) if len(known) == 2 else None
@@ -155,7 +151,6 @@ class MirroredGaussian(_Joined):
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
     ) -> LineNodes:
-        """Return the nodes of both halves on a path, and the loss 0."""
         log_none = self._log_none - log_moment
         none = LineNodes(
             np.array([math.exp(log_none)]), np.zeros(1), np.array([16 + 4 * abs(log_none)]), 0.0
@@ -180,20 +175,16 @@ class MixedModel(_Joined):
     omitted: float = 0.0
 
     def supremum(self, direction: Direction) -> float:
-        """Return the largest supremum."""
         return max(model.supremum(direction) for model in self.models)
 
     def lost(self, direction: Direction) -> float:
-        """Return the weighted sum of the omitted masses."""
         each = (w * model.lost(direction) for w, model in self._weighted())
         return (math.fsum(each) + self.omitted) * (1 + 16 * ULP)
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
-        """Return the nodes of all models."""
         return self._joined(model.nodes(direction, t) for model in self.models)
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        """Return the nodes of all models for (0, t], None if there would be too many."""
         known: list[LossNodes] = []
         for model in self.models:
             nodes = nodes_up_to(model, t, direction)
@@ -205,7 +196,6 @@ class MixedModel(_Joined):
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
     ) -> LineNodes:
-        """Return the nodes of all models on a path."""
         return _joined_lines(
             [
                 model.line_nodes(direction, t, frequency, log_moment - math.log(weight))
@@ -216,7 +206,6 @@ class MixedModel(_Joined):
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
     ) -> Array:
-        """Return the weighted sum of the bounds."""
         each = []
         for weight, model in self._weighted():
             own = _log_moment(model, t, direction)

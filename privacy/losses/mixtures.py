@@ -101,7 +101,6 @@ class SampledGaussian(AgainstNormal):
         return math.inf if direction == "remove" or q == 1 else -math.log1p(-q)
 
     def centers(self) -> tuple[Array, Array]:
-        """Return the position and the weight of both centers."""
         q = self.sampling_probability
         return np.array([0.0, self.shift]), np.array([1 - q, q])
 

@@ -173,7 +173,6 @@ class SampledLogistic(SampledLaplace):
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
     ) -> LineNodes:
-        """Return the panels of the Laplace loss along the same path."""
         gain = math.log(2) - math.log(-math.expm1(-1 / self.scale))
         inner = super().line_nodes(direction, t, frequency, log_moment - gain)
         rounding = inner.rounding[:-2] + 16 + 4 * gain

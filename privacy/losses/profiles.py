@@ -66,11 +66,9 @@ class RangeProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The range."""
         return self.width
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the bound."""
         if epsilon >= self.width:
             return -math.inf
         gap = 0.5 * (self.width - epsilon) + U * self.width
@@ -91,7 +89,6 @@ class ClaimProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The claimed epsilon; infinite if there is a mass at infinity."""
         return math.inf if self.mass else self.loss
 
     def log_delta(self, epsilon: float) -> float:
@@ -200,11 +197,9 @@ class MixedProfile(Profile):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The largest of the suprema; infinite if there is a mass at infinity."""
         return math.inf if self.lost else max(profile.supremum for profile in self.profiles)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return the log of the sum of the bounds."""
         each = [profile.log_delta(epsilon) for profile in self.profiles]
         terms = [
             math.log(weight) + log_delta

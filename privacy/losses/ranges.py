@@ -33,7 +33,6 @@ class RangePair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """In closed form."""
         return RangeProfile(self.width)
 
     @property
@@ -55,7 +54,6 @@ class RangePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """Quadrature panels between the two largest losses."""
         return _model(1.0, self.width)
 
     @property
@@ -64,7 +62,6 @@ class RangePair(LossPair):
         return False
 
     def sampled(self, sampling_probability: float) -> "SampledRangePair":
-        """Return the pair on a Poisson sample."""
         return SampledRangePair(self.width, sampling_probability)
 
 
@@ -77,12 +74,10 @@ class SampledRangePair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        """From the profile without sampling, in both directions."""
         return SampledProfile(RangeProfile(self.width), self.q)
 
     @property
     def divergence(self) -> "Divergence":
-        """By quadrature, at most that without sampling."""
         from privacy.losses.divergences import BoundedRange, SampledNoise, Smallest
 
         whole = BoundedRange(self.width)
@@ -91,12 +86,10 @@ class SampledRangePair(LossPair):
 
     @property
     def model(self) -> "LossModel | None":
-        """Panels between the two largest losses."""
         return _model(self.q, self.width)
 
     @property
     def exact_model(self) -> bool:
-        """False, as without sampling."""
         return False
 
 

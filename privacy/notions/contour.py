@@ -5,29 +5,29 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import NO_LOSS, ClaimPair
+from privacy.curves import NO_HINT, Answer, Hint
+from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair, SampledGaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
-from privacy.losses.pair import Loss, LossPair
-from privacy.losses.profiles import Profile
-from privacy.losses.quadrature import Array, Direction, LossModel
-from privacy.losses.similar import Parts, dominates, fewer_parts, widest
+from privacy.losses.pair import Loss
+from privacy.losses.quadrature import Array, LossModel
+from privacy.losses.similar import Parts, fewer_parts, widest
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, few_steps
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum
+from privacy.notions.pairs import PairCurve
 from privacy.notions.selection import BestOfCurve
-from privacy.numerics.rounding import U, exp_up, round_up, sum_up
+from privacy.numerics.rounding import U, exp_up, round_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
@@ -46,25 +46,14 @@ _UNSEEN = 23.0  # log(delta / omitted mass) above which the omitted mass is negl
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ContourCurve(Curve):
-    """The exact profile of composed dominating pairs.
-
-    Parameters
-    ----------
-    parts
-        The number of releases of each pair on the same records.
-    mu_squared
-        Sum of mu^2 over the unsampled Gaussians.
-    """
+class ContourCurve(PairCurve):
+    """The exact profile of composed dominating pairs."""
 
     notion: ClassVar[str] = "contour"
     theorem: ClassVar[str] = (
         "Zhu, Dong and Wang 2022, Theorem 11; contour integral of the loss's log moment"
     )
-    closed_form: ClassVar[bool] = False
     resolution: ClassVar[float] = 1e-9
-    parts: Mapping[LossPair, int]
-    mu_squared: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -94,10 +83,6 @@ class ContourCurve(Curve):
         return ""
 
     @cached_property
-    def _directions(self) -> tuple[Direction, ...]:
-        return ("remove",) if all(pair.symmetric for pair in self.parts) else ("remove", "add")
-
-    @cached_property
     def _whole(self) -> tuple[LossSum, ...]:
         """The loss sum of each direction."""
         models, few = _models(self._fewer), None
@@ -125,13 +110,6 @@ class ContourCurve(Curve):
             omitted = max(a.lost - b.lost for a, b in zip(sums, self._whole, strict=True))
             found.append((math.log(omitted) if omitted > 0 else -math.inf, sums))
         return [*found, (-math.inf, self._whole)]
-
-    @cached_property
-    def _closed_form(self) -> Profile | None:
-        if not self.parts:
-            return (GaussianPair(self.mu_squared) if self.mu_squared else NO_LOSS).profile
-        (pair, count), *others = self.parts.items()
-        return pair.profile if count == 1 and not others and not self.mu_squared else None
 
     def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
         """Return the first of `_sums` whose omitted mass is negligible."""
@@ -258,36 +236,9 @@ class ContourCurve(Curve):
                 return found._replace(value=0.0)
         return found
 
-    def _plus(self, others: Sequence["ContourCurve"]) -> "ContourCurve":
-        curves = (self, *others)
-        parts = merged(pair for curve in curves for pair in curve.parts.items())
-        squared = sum_up(curve.mu_squared for curve in curves)
-        return ContourCurve(self.relation, parts, squared)
-
-    def _times(self, count: int) -> "ContourCurve":
-        parts = {pair: count * n for pair, n in self.parts.items()}
-        return ContourCurve(self.relation, parts, sum_up([count * self.mu_squared]))
-
     def best_of(self, runs: BestOf) -> BestOfCurve:
         """Return the curve of the best of several runs, from the profile of one."""
         return BestOfCurve(self.relation, self, runs)
-
-    def _worst_of(self, other: "ContourCurve") -> "ContourCurve":
-        """Return the curve of parallel releases if one dominates the other, else raise."""
-        for worse, better in ((self, other), (other, self)):
-            if worse._dominates(better):
-                return worse
-        return super()._worst_of(other)
-
-    def _dominates(self, other: "ContourCurve") -> bool:
-        """Return whether different parts of this curve dominate the parts of `other`."""
-        left = dict(self.parts)
-        for pair, count in other.parts.items():
-            worse = [one for one, n in left.items() if n >= count and dominates(one, pair)]
-            if not worse:
-                return False
-            left[worse[0]] -= count
-        return self.mu_squared >= other.mu_squared
 
 
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
@@ -303,10 +254,4 @@ def _likely(model: LossModel, least: float) -> LossModel:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ContourCurve | None:
     """Return the curve of one release if its pair has nodes or is Gaussian."""
-    if loss == NO_LOSS:
-        return ContourCurve(relation, {})
-    if isinstance(loss, GaussianPair):
-        return ContourCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
-    if not isinstance(loss, LossPair) or loss.model is None:
-        return None
-    return ContourCurve(relation, {loss: 1})
+    return ContourCurve.of(loss, relation, lambda pair: pair.model is not None)

@@ -62,7 +62,6 @@ class GaussianCurve(Curve):
         return super()._least_delta() if self.mu_squared else 0.0
 
     def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
-        """Return bounds on 1 - G_mu(a) = Phi(Phi^-1(a) + mu)."""
         from privacy.tradeoffs import gaussian_rates
 
         return gaussian_rates(self.mu, rates)

@@ -6,25 +6,24 @@ claims without noise. docs/theory/pld.md has the derivation.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.claims import NO_LOSS
+from privacy.curves import NO_HINT, Answer, Hint
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.grids import on_grid, own_lattice, spacing, supports
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms, no_tilt
 from privacy.losses.pair import Loss, LossPair
-from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Direction
 from privacy.losses.similar import Parts, fewer_parts
-from privacy.numerics.rounding import U, round_up, sum_up
+from privacy.notions.pairs import PairCurve
+from privacy.numerics.rounding import U, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import NeighboringRelation
 
@@ -263,28 +262,15 @@ def _rough_epsilon(grids: _Grids, log_delta: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LossCurve(Curve):
-    """The profile of composed dominating pairs by their privacy loss distributions.
-
-    Parameters
-    ----------
-    relation
-        The neighboring relation.
-    parts
-        The number of releases of each pair on the same records.
-    mu_squared
-        Sum of mu^2 over the unsampled Gaussians.
-    """
+class LossCurve(PairCurve):
+    """The profile of composed dominating pairs by their privacy loss distributions."""
 
     notion: ClassVar[str] = "pld"
     theorem: ClassVar[str] = (
         "Zhu, Dong and Wang 2022, Theorem 11; connect-the-dots discretization "
         "(Doroshenko et al. 2022, arXiv 2207.04380)"
     )
-    closed_form: ClassVar[bool] = False
     resolution: ClassVar[float] = 1e-6
-    parts: Mapping[LossPair, int]
-    mu_squared: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -301,21 +287,11 @@ class LossCurve(Curve):
         return all(pair.claim[0] < _LARGE for pair in self.parts if isinstance(pair, kinds))
 
     @cached_property
-    def _closed_form(self) -> Profile | None:
-        if not self.parts:
-            return (GaussianPair(self.mu_squared) if self.mu_squared else NO_LOSS).profile
-        (pair, count), *others = self.parts.items()
-        alone = count == 1 and not others and not self.mu_squared
-        return pair.profile if alone and pair.exact_profile else None
-
-    @cached_property
     def _sums(self) -> tuple[LossesOnGrid, ...]:
         parts = tuple(self.parts.items())
         if self.mu_squared:
             parts += ((GaussianPair(self.mu_squared), 1),)
-        symmetric = all(pair.symmetric for pair, _ in parts)
-        ways: tuple[Direction, ...] = ("remove",) if symmetric else ("remove", "add")
-        return tuple(LossesOnGrid(parts, way) for way in ways)
+        return tuple(LossesOnGrid(parts, way) for way in self._directions)
 
     def bracket(self, epsilon: float) -> Bracket:
         """Return a lower and an upper bound on log delta(epsilon)."""
@@ -405,23 +381,6 @@ class LossCurve(Curve):
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
 
-    def _plus(self, others: Sequence["LossCurve"]) -> "LossCurve":
-        """Return the composed curve: losses add within each direction."""
-        curves = (self, *others)
-        parts = merged(pair for curve in curves for pair in curve.parts.items())
-        return LossCurve(self.relation, parts, sum_up(curve.mu_squared for curve in curves))
-
-    def _times(self, count: int) -> "LossCurve":
-        parts = {pair: count * n for pair, n in self.parts.items()}
-        return LossCurve(self.relation, parts, sum_up([count * self.mu_squared]))
-
-    def _worst_of(self, other: "LossCurve") -> "LossCurve":
-        """Return the curve of parallel releases if one dominates the other, else raise."""
-        if self.parts == other.parts:
-            largest = max(self.mu_squared, other.mu_squared)
-            return LossCurve(self.relation, self.parts, largest)
-        return super()._worst_of(other)
-
 
 def _shared(losses: LossesOnGrid, kept: list[Sums], epsilon: float) -> Bracket:
     """Return bounds by the sums of a nearby epsilon, or by new ones, which are kept."""
@@ -452,10 +411,4 @@ def _excess(found: Bracket) -> float:
 
 def curve(loss: Loss, relation: NeighboringRelation) -> LossCurve | None:
     """Return the curve of one release of a pair, None for moment bounds."""
-    if loss == NO_LOSS:
-        return LossCurve(relation, {})
-    if isinstance(loss, GaussianPair):
-        return LossCurve(relation, {}, round_up(loss.mu_squared, 4 * U))
-    if not isinstance(loss, LossPair) or not supports(loss):
-        return None
-    return LossCurve(relation, {loss: 1})
+    return LossCurve.of(loss, relation, supports)

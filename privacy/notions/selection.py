@@ -50,12 +50,10 @@ class BestOfCurve(Curve):
 
     @property
     def resolution(self) -> float:  # type: ignore[override]
-        """The resolution of one run, at least that of k."""
         return max(self.one.resolution, 1e-9)
 
     @property
     def notion(self) -> str:  # type: ignore[override]
-        """The method of the curve of one run."""
         return self.one.notion
 
     @cached_property
@@ -108,7 +106,6 @@ class BestOfCurve(Curve):
         raise self.last()
 
     def last(self) -> UnsupportedMechanism:
-        """Return the error for a composition."""
         return UnsupportedMechanism(
             f"Accounting method {self.notion!r} does not compose the best of several runs.",
             mechanism=self.runs,

@@ -215,17 +215,14 @@ class WorstCurve(_Combined):
 
     @property
     def notion(self) -> str:  # type: ignore[override]
-        """The method of the cells."""
         return self.cells[0].notion
 
     @property
     def exact(self) -> bool:
-        """Whether the curve of every cell is exact."""
         return all(cell.exact for cell in self.cells)
 
     @property
     def resolution(self) -> float:  # type: ignore[override]
-        """The coarsest resolution of the cells."""
         return max(cell.resolution for cell in self.cells)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
