@@ -98,8 +98,6 @@ class Curve(Risk, ABC):
     theorem: ClassVar[str]
     resolution: ClassVar[float] = 4e-16
     """Relative accuracy to which a parameter is calibrated with this curve."""
-    composes: ClassVar[bool] = True
-    """Whether it can be a part of a composition."""
     closed_form: ClassVar[bool] = True
     """Whether the numbers come from closed formulas, which never fail."""
     vectorized: ClassVar[bool] = False
@@ -236,10 +234,6 @@ class Curve(Risk, ABC):
     def _labeled(self, curve: Self) -> Self:
         return curve.labeled(None, self.unit, self.prover)
 
-    def last(self) -> UnsupportedMechanism:
-        """Return the error for a composition with a curve that does not compose."""
-        raise NotImplementedError
-
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:
         """Return the sum with at least one other release on the same records."""
@@ -367,7 +361,7 @@ class Curve(Risk, ABC):
 
     def _check_same(self, other: "Curve") -> None:
         for curve in (self, other):
-            if not getattr(curve, "composes", True):
+            if isinstance(curve, LastCurve):
                 raise curve.last()
         same = type(other) is type(self) and other.relation is self.relation
         if not (same and other.unit == self.unit):
@@ -391,7 +385,22 @@ class Curve(Risk, ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupCurve(Curve):
+class LastCurve(Curve):
+    """A curve that does not compose."""
+
+    @abstractmethod
+    def last(self) -> UnsupportedMechanism:
+        """Return the error for a composition."""
+
+    def _plus(self, others: Sequence[Curve]) -> Self:
+        raise self.last()
+
+    def _times(self, count: int) -> Self:
+        raise self.last()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupCurve(LastCurve):
     """The privacy profile of a group, from that of one record.
 
     delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e))
@@ -461,13 +470,7 @@ class GroupCurve(Curve):
         last = bound(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
 
-    def _plus(self, others: Sequence[Curve]) -> Self:
-        raise self._last()
-
-    def _times(self, count: int) -> Self:
-        raise self._last()
-
-    def _last(self) -> UnsupportedMechanism:
+    def last(self) -> UnsupportedMechanism:
         return UnsupportedMechanism(_GROUP_LAST, mechanism=self.mechanism, notion=self.notion)
 
 

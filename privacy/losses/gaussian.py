@@ -54,14 +54,26 @@ class GaussianPair(LossPair):
 
 
 @dataclass(frozen=True)
-class SampledGaussianPair(LossPair):
+class _Sampled(LossPair):
+    mu: float
+    q: float
+
+    @property
+    def _kept(self) -> tuple[float, float] | None:
+        """The probability and the noise of the model, None if mu is too large."""
+        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
+        return (q, 1 / mu) if mu < _LARGEST_REACHED else None
+
+    @property
+    def exact_model(self) -> bool:
+        return min(self.mu, self.q) >= _LEAST
+
+
+class SampledGaussianPair(_Sampled):
     """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1).
 
     It is a dominating pair (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
     """
-
-    mu: float
-    q: float
 
     @property
     def profile(self) -> Profile:
@@ -80,20 +92,11 @@ class SampledGaussianPair(LossPair):
     def model(self) -> "LossModel | None":
         from privacy.losses.mixtures import SampledGaussian
 
-        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
-        return SampledGaussian(q, 1 / mu) if mu < _LARGEST_REACHED else None
-
-    @property
-    def exact_model(self) -> bool:
-        return min(self.mu, self.q) >= _LEAST
+        return SampledGaussian(*self._kept) if self._kept else None
 
 
-@dataclass(frozen=True)
-class AntipodalPair(LossPair):
+class AntipodalPair(_Sampled):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1): a replaced record."""
-
-    mu: float
-    q: float
 
     @property
     def symmetric(self) -> bool:
@@ -117,12 +120,7 @@ class AntipodalPair(LossPair):
     def model(self) -> "LossModel | None":
         from privacy.losses.mixtures import AntipodalGaussian
 
-        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
-        return AntipodalGaussian(q, 1 / mu) if mu < _LARGEST_REACHED else None
-
-    @property
-    def exact_model(self) -> bool:
-        return min(self.mu, self.q) >= _LEAST
+        return AntipodalGaussian(*self._kept) if self._kept else None
 
 
 @dataclass(frozen=True)

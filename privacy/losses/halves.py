@@ -1,7 +1,7 @@
 """Quadrature nodes of positive losses and their mirror image, and of several pairs together."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -96,22 +96,8 @@ def _softplus(x: Array, y: Array) -> tuple[Complex, Complex]:
     return u, out + np.where(x > 0, u, 0.0)
 
 
-class _Joined:
-    """A loss model that joins the nodes of others."""
-
-    def stack_key(self, t: float) -> Hashable:
-        """Return the model itself: different models share no nodes."""
-        return self
-
-    def stacked_nodes(
-        self, models: Sequence[Any], direction: Direction, t: float
-    ) -> LossNodes | None:
-        """Return None: different models share no nodes."""
-        return None
-
-
 @dataclass(frozen=True)
-class MirroredGaussian(_Joined):
+class MirroredGaussian(LossModel):
     """The losses > 0 of a sampled Gaussian when removing, their mirror image, and the loss 0."""
 
     sampling_probability: float
@@ -167,7 +153,7 @@ class MirroredGaussian(_Joined):
 
 
 @dataclass(frozen=True)
-class MixedModel(_Joined):
+class MixedModel(LossModel):
     """A public choice among several models, and a mass at infinity."""
 
     models: tuple[LossModel, ...]

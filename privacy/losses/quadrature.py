@@ -184,8 +184,6 @@ class LossModel(Protocol):
     nodes.
     """
 
-    def __hash__(self) -> int: ...
-
     def supremum(self, direction: Direction) -> float:
         """Return the largest possible loss."""
         ...
@@ -204,13 +202,13 @@ class LossModel(Protocol):
 
     def stack_key(self, t: float) -> Hashable:
         """Return a key that models share if their nodes for (0, t] are at the same noise."""
-        ...
+        return self
 
     def stacked_nodes(
         self, models: Sequence[Any], direction: Direction, t: float
     ) -> LossNodes | None:
         """Return shared nodes of models with this class and key, one row per model."""
-        ...
+        return None
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float

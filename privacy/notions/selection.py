@@ -16,12 +16,11 @@ random, as if the score of each run had a random last digit; keeping the first i
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.curves import NO_HINT, Answer, Curve, Hint, LastCurve
 from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.mechanisms.selection import BestOf
 from privacy.numerics.rounding import exp_up, round_up
@@ -31,7 +30,7 @@ _STEPS = 12  # deltas of one run that are tried for k
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BestOfCurve(Curve):
+class BestOfCurve(LastCurve):
     """The privacy profile of the best of a random number of runs.
 
     Parameters
@@ -44,7 +43,6 @@ class BestOfCurve(Curve):
 
     theorem: ClassVar[str] = "Koskela, Redberg and Wang 2024, on the profile of one run"
     closed_form: ClassVar[bool] = False
-    composes: ClassVar[bool] = False
     one: Curve
     runs: BestOf
 
@@ -98,12 +96,6 @@ class BestOfCurve(Curve):
 
     def _least_delta(self) -> float:
         return self.one._least_delta()
-
-    def _plus(self, others: Sequence["BestOfCurve"]) -> "BestOfCurve":
-        raise self.last()
-
-    def _times(self, count: int) -> "BestOfCurve":
-        raise self.last()
 
     def last(self) -> UnsupportedMechanism:
         return UnsupportedMechanism(

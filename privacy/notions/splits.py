@@ -6,9 +6,10 @@ They serve plans that no single accounting method supports well.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from privacy.curves import NO_HINT, Answer, Curve, Hint
+from privacy.curves import NO_HINT, Answer, Curve, Hint, LastCurve
+from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.numerics.rounding import U
 from privacy.numerics.solve import golden, safe_root
 
@@ -21,17 +22,13 @@ _FAR = 30.0  # logit of the largest share
 _Groups = tuple[Curve, Curve]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Combined(Curve):
-    """A bound from the answers of other curves, that does not compose."""
+class _Combined(LastCurve):
+    """A bound from the answers of other curves."""
 
     closed_form: ClassVar[bool] = False
 
-    def _plus(self, others: Sequence[Curve]) -> Self:
-        raise self._no_cells()
-
-    def _times(self, count: int) -> Self:
-        raise self._no_cells()
+    def last(self) -> UnsupportedMechanism:
+        return self._no_cells()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
