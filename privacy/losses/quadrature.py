@@ -184,6 +184,9 @@ class LossModel(Protocol):
     nodes.
     """
 
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
     def supremum(self, direction: Direction) -> float:
         """Return the largest possible loss."""
         ...

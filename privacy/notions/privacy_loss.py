@@ -48,13 +48,7 @@ _FIRST = 0.05  # first step that is tried
 
 
 class Bracket(NamedTuple):
-    """Bounds on log delta in one direction.
-
-    Attributes
-    ----------
-    lower, upper
-        The bounds.
-    """
+    """Bounds on log delta in one direction."""
 
     lower: float
     upper: float
@@ -79,17 +73,7 @@ class LossDistribution(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Upper and lower bounds of a sum of losses, tight near one epsilon.
-
-    Attributes
-    ----------
-    upper, lower
-        The sums on a grid.
-    epsilon
-        The epsilon.
-    parts
-        The terms of `upper`.
-    """
+    """Upper and lower bounds of a sum of losses, tight near one epsilon; the terms of `upper`."""
 
     upper: GridSum
     lower: GridSum
