@@ -47,10 +47,10 @@ def ratio_up(numerator: float, denominator: float) -> float:
     ratio = numerator / denominator if denominator > 1e-308 else math.inf
     if math.isinf(ratio):
         return ratio
-    exact = Fraction(numerator) / Fraction(denominator)
-    above, below = exact.as_integer_ratio()
+    (n, n_scale), (d, d_scale) = numerator.as_integer_ratio(), denominator.as_integer_ratio()
+    above, below = n * d_scale, d * n_scale  # the exact ratio; a Fraction is five times slower
 
-    def holds(value: float) -> bool:  # comparing Fractions is five times slower
+    def holds(value: float) -> bool:
         p, q = value.as_integer_ratio()
         return p * below >= above * q
 
