@@ -404,15 +404,8 @@ class GroupCurve(LastCurve):
     """The privacy profile of a group, from that of one record.
 
     delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e))
-    by a chain of k neighboring data sets (Vadhan 2017, Lemma 2.2). Since delta_k is
+    by a chain of k >= 2 neighboring data sets (Vadhan 2017, Lemma 2.2). Since delta_k is
     nonincreasing, the bound is the smallest one over several e <= epsilon / k.
-
-    Parameters
-    ----------
-    one
-        The curve of one record.
-    size
-        Number of records k >= 2.
     """
 
     theorem: ClassVar[str] = "Vadhan 2017, Lemma 2.2, on the profile of one record"

@@ -86,14 +86,8 @@ class LossPair(Loss):
     ) -> "GridLoss":
         """Return an upper or a lower bound of the pair on a grid of losses.
 
-        Parameters
-        ----------
-        log_tail
-            Log of a probability under P that may be moved to infinity (or omitted).
-        tilt
-            The tilt at which a lower bound is to be tight.
-        floor
-            Losses below may be raised to it (or omitted).
+        A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
+        `floor` raised to it (or omitted). A lower bound is to be tight at the tilt.
         """
         raise NotImplementedError
 

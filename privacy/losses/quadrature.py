@@ -159,22 +159,16 @@ class LossNodes:
 class LineNodes:
     """A quadrature of E_P exp(s L) for all s with Re s = t, 0 <= Im s <= frequency.
 
-    The nodes may lie on a path in the complex plane, where Im loss >= 0.
-
-    Attributes
-    ----------
-    weight, loss
-        The sum of weight * exp(i w loss) is M(t + i w) / M(t).
-    rounding
-        Bound on the relative error of each weight, in units in the last place.
-    quadrature
-        The error of the sum is at most ``quadrature * |s (s + 1)|``.
+    The sum of weight * exp(i w loss) is M(t + i w) / M(t). The nodes may lie on a path in the
+    complex plane, where Im loss >= 0.
     """
 
     weight: Array | Complex
     loss: Array | Complex
     rounding: Array
+    """Bound on the relative error of each weight, in units in the last place."""
     quadrature: float
+    """The error of the sum is at most ``quadrature * |s (s + 1)|``."""
 
 
 class LossModel(Protocol):

@@ -29,13 +29,7 @@ _ROUNDING = 4 * U
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianCurve(Curve):
-    """mu-GDP: the trade-off between N(0, 1) and N(mu, 1).
-
-    Parameters
-    ----------
-    mu_squared
-        mu^2 >= 0; additive under composition.
-    """
+    """mu-GDP: the trade-off between N(0, 1) and N(mu, 1); mu^2 >= 0 adds under composition."""
 
     notion: ClassVar[str] = "gaussian"
     theorem: ClassVar[str] = "Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3"

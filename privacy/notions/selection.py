@@ -31,15 +31,7 @@ _STEPS = 12  # deltas of one run that are tried for k
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BestOfCurve(LastCurve):
-    """The privacy profile of the best of a random number of runs.
-
-    Parameters
-    ----------
-    one
-        The curve of one run.
-    runs
-        The mechanism, which describes the number of runs.
-    """
+    """The privacy profile of the best of a random number of runs, from the curve of one run."""
 
     theorem: ClassVar[str] = "Koskela, Redberg and Wang 2024, on the profile of one run"
     closed_form: ClassVar[bool] = False

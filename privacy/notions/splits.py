@@ -36,12 +36,8 @@ class SplitCurve(_Combined):
     """Basic composition of two groups of parts: epsilons add up, and so do deltas.
 
     (Dwork and Roth 2014, Theorem 3.16; also if the parts are chosen adaptively.) A search finds
-    the groups, and the share of delta, or of epsilon, of each. Every choice is valid.
-
-    Parameters
-    ----------
-    groups
-        The curves of both groups, for each way to split the parts.
+    the groups, and the share of delta, or of epsilon, of each. Every choice is valid. `groups` has
+    the curves of both groups, for each way to split the parts.
     """
 
     notion: ClassVar[str] = "split"
@@ -193,13 +189,7 @@ def _least(answers: Iterable[Answer]) -> Answer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WorstCurve(_Combined):
-    """The pointwise maximum of the profiles of parallel cells: each record is in one of them.
-
-    Parameters
-    ----------
-    cells
-        The curve of each cell.
-    """
+    """The pointwise maximum of the profiles of parallel cells: each record is in one of them."""
 
     theorem: ClassVar[str] = "the largest bound of all cells"
     cells: tuple[Curve, ...] = ()
