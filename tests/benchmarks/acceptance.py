@@ -769,6 +769,46 @@ def ledger(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.writers, options.kills))
 
 
+@benchmark("interop")
+def interop(_: argparse.Namespace) -> Iterator[Figure]:
+    """Compare `DpAccountant` with the PLDAccountant of dp-accounting on sampled Gaussians."""
+    import dp_accounting as peer
+
+    from privacy.interop.dp_accounting import DpAccountant
+
+    def asked(kind: Any, event: Any, times: int) -> tuple[float, float]:
+        spent = []
+        for _ in range(times):
+            start = time.process_time()
+            found = kind().compose(event).get_epsilon(1e-5)
+            spent.append(time.process_time() - start)
+        return found, min(spent)
+
+    for sigma, q, steps in _INTEROP:
+        step = peer.PoissonSampledDpEvent(q, peer.GaussianDpEvent(sigma))
+        event = peer.SelfComposedDpEvent(step, steps)
+        asked(DpAccountant, event, 1)  # imports
+        (theirs, slow), (ours, fast) = (
+            asked(peer.pld.PLDAccountant, event, 2),
+            asked(DpAccountant, event, 15),
+        )
+        run = f"sigma={sigma}, q={q}, {steps} steps"
+        yield Figure(f"{run}: excess of epsilon", ours / theirs - 1, "", 0)
+        yield Figure(f"{run}: time of dp-accounting / ours", slow / fast, "x")
+
+
+_INTEROP = [
+    (0.6, 0.001, 10_000),
+    (0.8, 0.004, 15_000),
+    (1.0, 0.01, 1000),
+    (1.0, 0.01, 100_000),
+    (0.7, 0.1, 300),
+    (2.0, 0.05, 3000),
+    (5.0, 0.25, 500),
+    (1.1, 0.001, 100_000),
+]
+
+
 def main() -> int:
     """Run the named benchmarks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
