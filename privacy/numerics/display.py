@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from html import escape
 
 
 def rounded(value: float, *, up: bool = True, digits: int = 6) -> str:
@@ -16,6 +15,8 @@ def rounded(value: float, *, up: bool = True, digits: int = 6) -> str:
 
 def html_table(rows: Iterable[tuple[object, ...]]) -> str:
     """Return a table for a notebook; the first cell of each row is its heading."""
+    from html import escape
+
     lines = []
     for first, *rest in rows:
         cells = "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in rest)
