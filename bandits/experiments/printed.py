@@ -70,6 +70,11 @@ class Printed:
         from scipy.special import stdtr, stdtrit
 
         value, ours, reach = float(self.value), row.ours, _SIGMAS * row.error
+        seeds = int(self.seeds or 12)
+        theirs = row.error * math.sqrt(row.replicates / seeds)
+        if self.error:
+            theirs = float(self.error) / stdtrit(seeds - 1, 0.975)
+        both = _SIGMAS * math.hypot(row.error, theirs)
         match self.kind:
             case "epsilon":
                 true = ours if row.true_epsilon is None else row.true_epsilon
@@ -78,9 +83,9 @@ class Printed:
                 decimals = len(self.value.partition(".")[2])
                 return ORDER[round(ours, decimals) != value] if math.isfinite(ours) else ORDER[1]
             case "least":
-                good = ours >= value - reach
+                good = ours >= value - both
             case "most":
-                good = ours <= value + reach
+                good = ours <= value + both
             case "gain" | "p":
                 difference = ours if self.kind == "p" else math.copysign(1, value) * ours
                 if difference < -reach:
@@ -90,11 +95,7 @@ class Printed:
                     return ORDER[not good]
                 return ORDER[not difference > reach]
             case _:
-                seeds = int(self.seeds or 12)
-                theirs = row.error * math.sqrt(row.replicates / seeds)
-                if self.error:
-                    theirs = float(self.error) / stdtrit(seeds - 1, 0.975)
-                return ORDER[not abs(ours - value) <= _SIGMAS * math.hypot(row.error, theirs)]
+                return ORDER[not abs(ours - value) <= both]
         return ORDER[0] if good else ORDER[2]
 
 
