@@ -67,6 +67,9 @@ class ArmPolicy:
         """Add rounds; a batch is released when the first round of the next one is added."""
         each = self._contexts(contexts, len(decisions))
         for decision, reward, context in zip(decisions, rewards, each, strict=True):
+            if decision not in self.arms:
+                remedy = "Declare every arm."
+                raise ValueError(checks.expected("decision", decision, "one of arms", remedy))
             row = self.candidates(context)[[self.arms.index(decision)]]
             agent = self.started(context)
             agent.update(agent.select(row), reward)

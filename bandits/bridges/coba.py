@@ -15,7 +15,8 @@ class CobaLearner:
     Parameters
     ----------
     algorithm
-        The algorithm; its dimension is the number of hashed features.
+        The algorithm; its dimension is the number of hashed features. Pass it ``explore=`` if you
+        use coba's off-policy evaluators.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:

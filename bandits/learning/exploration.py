@@ -180,7 +180,7 @@ class Forced:
         return np.where(forced, any_arm, picked)
 
 
-DRAWS = 64
+DRAWS = 16
 """Number of picks of a randomized rule that `Mixed` averages."""
 
 
@@ -188,7 +188,7 @@ DRAWS = 64
 class Mixed:
     """A uniform candidate with probability `explore`, else a pick of `base`; probabilities known.
 
-    If `base` uses normals, it picks 64 times, and one of these picks is played. Given them, the
+    If `base` uses normals, it picks 16 times, and one of these picks is played. Given them, the
     probabilities are exact and at least explore / n; they average to those of `base`.
 
     Parameters

@@ -105,6 +105,8 @@ def test_fit_partial_fit_and_predict():
     policy.fit(["shop"], [1.0])
     assert policy.agent.rounds == 1
     assert policy.predict_expectations() == [dict.fromkeys(["news", "game", "shop"], 0.5)]
+    with pytest.raises(ValueError, match=r"^Expected decision='cars' to be one of arms"):
+        policy.partial_fit(["cars"], [1.0])
     with pytest.raises(ValueError, match="distinct"):
         bandits.ArmPolicy(["a", "a"], build)
 
