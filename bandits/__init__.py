@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any
 from bandits.algorithms.runner import run_by as _run_by
 
 if TYPE_CHECKING:
+    # fmt: off
+    # isort: off
     from bandits.algorithms.algorithm import Algorithm
     from bandits.algorithms.baselines import (
-        AdaPrivateAdaptive,
-        AdaPrivateAmp,
-        AdaPrivateForced,
-        AdaPrivateGroup,
-        AdaPrivateTS,
-        AdaPrivateTuned,
-        AdaPrivateUCB,
-        AdaPrivateUser,
+        AdaPrivateAdaptive, AdaPrivateAmp, AdaPrivateForced, AdaPrivateGroup, AdaPrivateTS,
+        AdaPrivateTuned, AdaPrivateUCB, AdaPrivateUser,
     )
     from bandits.algorithms.bases import NonPrivate, Private
     from bandits.algorithms.contexts import PrivateContexts
@@ -35,19 +31,10 @@ if TYPE_CHECKING:
     from bandits.live.tickets import Ticket
     from bandits.logs import BanditLog
     from bandits.offline.datasets import (
-        DataUnavailable,
-        Ratings,
-        load_jester,
-        load_movielens,
-        load_open_bandit,
+        DataUnavailable, Ratings, load_jester, load_movielens, load_open_bandit,
     )
     from bandits.offline.environments import (
-        Block,
-        Environment,
-        RankDeficient,
-        Replay,
-        Synthetic,
-        World,
+        Block, Environment, RankDeficient, Replay, Synthetic, World,
     )
     from bandits.offline.evaluation import Estimate, doubly_robust, ips, replay, snips
     from bandits.offline.features import ItemFeatures, private_svd_features, svd_features
@@ -55,64 +42,23 @@ if TYPE_CHECKING:
     from bandits.offline.propensities import Propensities, thompson_propensities
     from bandits.offline.reward_models import FittedRewards, fit_rewards
     from bandits.offline.simulation import Simulation, simulate
+    # isort: on
+    # fmt: on
 
+# fmt: off
 __all__ = [
-    "AdaPrivateAdaptive",
-    "AdaPrivateAmp",
-    "AdaPrivateForced",
-    "AdaPrivateGroup",
-    "AdaPrivateTS",
-    "AdaPrivateTuned",
-    "AdaPrivateUCB",
-    "AdaPrivateUser",
-    "Agent",
-    "Algorithm",
-    "ArmPolicy",
-    "BanditLog",
-    "Block",
-    "CobaLearner",
-    "CoreSetElimination",
-    "DataUnavailable",
-    "DeclaredFeatures",
-    "Environment",
-    "Estimate",
-    "FittedRewards",
-    "HashedFeatures",
-    "ItemFeatures",
-    "LinTS",
-    "LinUCB",
-    "NonPrivate",
-    "ObpPolicy",
-    "Options",
-    "Privacy",
-    "Private",
-    "PrivateContexts",
-    "PrivateThompson",
-    "PrivateUCB",
-    "Propensities",
-    "RankDeficient",
-    "Ratings",
-    "Replay",
-    "Simulation",
-    "Synthetic",
-    "Ticket",
-    "World",
-    "algorithm_from_json",
-    "doubly_robust",
-    "fit_rewards",
-    "ips",
-    "load_jester",
-    "load_movielens",
-    "load_open_bandit",
-    "private_svd_features",
-    "register_algorithm",
-    "replay",
-    "simulate",
-    "snips",
-    "svd_features",
+    "AdaPrivateAdaptive", "AdaPrivateAmp", "AdaPrivateForced", "AdaPrivateGroup", "AdaPrivateTS",
+    "AdaPrivateTuned", "AdaPrivateUCB", "AdaPrivateUser", "Agent", "Algorithm", "ArmPolicy",
+    "BanditLog", "Block", "CobaLearner", "CoreSetElimination", "DataUnavailable",
+    "DeclaredFeatures", "Environment", "Estimate", "FittedRewards", "HashedFeatures",
+    "ItemFeatures", "LinTS", "LinUCB", "NonPrivate", "ObpPolicy", "Options", "Privacy", "Private",
+    "PrivateContexts", "PrivateThompson", "PrivateUCB", "Propensities", "RankDeficient", "Ratings",
+    "Replay", "Simulation", "Synthetic", "Ticket", "World", "algorithm_from_json", "doubly_robust",
+    "fit_rewards", "ips", "load_jester", "load_movielens", "load_open_bandit",
+    "private_svd_features", "register_algorithm", "replay", "simulate", "snips", "svd_features",
     "thompson_propensities",
 ]
-
+# fmt: on
 _HOMES = {
     "algorithms.algorithm": "Algorithm",
     "algorithms.baselines": "AdaPrivateAdaptive AdaPrivateAmp AdaPrivateForced AdaPrivateGroup "

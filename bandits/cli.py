@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,12 @@ def _json(value: Any) -> Any:
     return str(value) if value == float("inf") else value
 
 
+def _option(name: str, default: Any, text: str, choices: Sequence[str] = ()) -> click.Option:
+    kind = click.Choice(choices) if choices else type(default)
+    names = name.split()
+    return click.Option(names, type=kind, default=default, show_default=True, help=text)
+
+
 simulate = click.Command(
     "simulate",
     callback=_simulate,
@@ -156,44 +163,23 @@ simulate = click.Command(
             metavar="NAME",
             help="Algorithm, such as PrivateUCB. Repeat the option for several.",
         ),
-        click.Option(
-            ["--epsilon"],
-            type=float,
-            default=1.0,
-            show_default=True,
-            help="Privacy target of private algorithms.",
+        _option("--epsilon", 1.0, "Privacy target of private algorithms."),
+        _option("--delta", 1e-5, "Privacy target; choose it well below 1 / rounds."),
+        _option("--explore", 0.0, "Probability of a uniform candidate."),
+        _option("--dimension", 20, "Feature dimension."),
+        _option("--arms", 100, "Number of arms."),
+        _option("--candidates", 5, "Number of arms offered per round."),
+        _option(
+            "--link",
+            "logistic",
+            "Mean reward: 1 / (1 + exp(-theta'x)), or 1/2 + theta'x / 4.",
+            ["logistic", "linear"],
         ),
-        click.Option(
-            ["--delta"],
-            type=float,
-            default=1e-5,
-            show_default=True,
-            help="Privacy target; choose it well below 1 / rounds.",
-        ),
-        click.Option(
-            ["--dimension"], type=int, default=20, show_default=True, help="Feature dimension."
-        ),
-        click.Option(["--arms"], type=int, default=100, show_default=True, help="Number of arms."),
-        click.Option(
-            ["--candidates"],
-            type=int,
-            default=5,
-            show_default=True,
-            help="Number of arms offered per round.",
-        ),
-        click.Option(
-            ["--link"],
-            type=click.Choice(["logistic", "linear"]),
-            default="logistic",
-            show_default=True,
-            help="Mean reward: 1 / (1 + exp(-theta'x)), or 1/2 + theta'x / 4.",
-        ),
-        click.Option(
-            ["--law", "reward_distribution"],
-            type=click.Choice(["bernoulli", "gaussian", "exact"]),
-            default="bernoulli",
-            show_default=True,
-            help="Distribution of rewards around their mean.",
+        _option(
+            "--law reward_distribution",
+            "bernoulli",
+            "Distribution of rewards around their mean.",
+            ["bernoulli", "gaussian", "exact"],
         ),
         click.Option(
             ["--data"],
@@ -201,27 +187,10 @@ simulate = click.Command(
             help="Replay ratings instead: a CSV file with the columns user, item and rating. "
             "The features are an SVD of all ratings, which is not private.",
         ),
-        click.Option(
-            ["--explore"],
-            type=float,
-            default=0.0,
-            show_default=True,
-            help="Probability of a uniform candidate.",
-        ),
-        click.Option(
-            ["--rounds"], type=int, default=10_000, show_default=True, help="Number of rounds."
-        ),
-        click.Option(
-            ["--replicates"], type=int, default=24, show_default=True, help="Number of replicates."
-        ),
-        click.Option(["--seed"], type=int, default=0, show_default=True, help="Random seed."),
-        click.Option(
-            ["--jobs"],
-            type=int,
-            default=1,
-            show_default=True,
-            help="Number of processes; more than one requires joblib.",
-        ),
+        _option("--rounds", 10_000, "Number of rounds."),
+        _option("--replicates", 24, "Number of replicates."),
+        _option("--seed", 0, "Random seed."),
+        _option("--jobs", 1, "Number of processes; more than one requires joblib."),
         click.Option(["--table"], type=_FILE, help="Write the regret curves: .csv or .parquet."),
         click.Option(["--plot"], type=_FILE, help="Plot the regret curves: .png, .svg or .pdf."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
