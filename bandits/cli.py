@@ -219,14 +219,9 @@ experiment = click.Command(
     "experiment",
     callback=_experiment,
     help=f"{inspect.getdoc(_experiment)}\n\n{TABLES}",
-    params=[
-        click.Argument(["name"], metavar="NAME", type=click.Choice(NAMES)),
-        *OPTIONS,
-    ],
+    params=[click.Argument(["name"], metavar="NAME", type=click.Choice(NAMES)), *OPTIONS],
 )
 
 bandit = click.Group(
-    "bandit",
-    commands=[simulate, experiment],
-    help="Simulate private contextual bandits.",
+    "bandit", commands=[simulate, experiment], help="Simulate private contextual bandits."
 )

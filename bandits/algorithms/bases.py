@@ -24,18 +24,9 @@ from bandits.learning.rewards import (
 from bandits.learning.schedules import Fixed, Schedule
 
 Noise = Literal[
-    "independent",
-    "binary_tree",
-    "honaker_tree",
-    "square_root",
-    "column_normalized",
-    "optimized",
+    "independent", "binary_tree", "honaker_tree", "square_root", "column_normalized", "optimized"
 ]
-_MOST_RELEASES = {
-    "binary_tree": 4096,
-    "honaker_tree": 1024,
-    "optimized": 1024,
-}
+_MOST_RELEASES = {"binary_tree": 4096, "honaker_tree": 1024, "optimized": 1024}
 """Limits for factorizations that form a dense matrix; at the limit this takes seconds."""
 
 

@@ -20,23 +20,10 @@ import numpy.typing as npt
 from bandits import checks
 from bandits.checks import Array, Indices
 from bandits.logs import BanditLog
-from bandits.offline.downloads import (
-    DataUnavailable,
-    Files,
-    Location,
-    announce,
-    data_folder,
-    fetch,
-)
+from bandits.offline.downloads import DataUnavailable, Files, Location, announce, data_folder, fetch
 from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
 
-__all__ = [
-    "DataUnavailable",
-    "Ratings",
-    "load_jester",
-    "load_movielens",
-    "load_open_bandit",
-]
+__all__ = ["DataUnavailable", "Ratings", "load_jester", "load_movielens", "load_open_bandit"]
 
 _MOVIELENS_RATINGS: dict[Edition, int] = {
     "latest-small": 100_836,

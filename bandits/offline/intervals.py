@@ -217,7 +217,4 @@ def hoeffding(
     reach = min(bounds) * (options.high - options.low)
     half = reach * math.sqrt(log / (2 * len(ratio.weight))) + sigma * share * math.sqrt(2 * log)
     low, high = mean + options.low * missing - half, mean + options.high * missing + half
-    return (
-        min(max(low, options.low), options.high),
-        max(min(high, options.high), options.low),
-    )
+    return (min(max(low, options.low), options.high), max(min(high, options.high), options.low))

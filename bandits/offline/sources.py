@@ -60,10 +60,7 @@ JESTER = {
     part: Source(
         f"jester/jester_dataset_1_{part}.zip",
         f"sha256:{digest}",
-        (
-            f"{_EIGENTASTE}/jester_dataset_1_{part}.zip",
-            f"{_RECOMMENDERLAB}/jester-data-{part}.zip",
-        ),
+        (f"{_EIGENTASTE}/jester_dataset_1_{part}.zip", f"{_RECOMMENDERLAB}/jester-data-{part}.zip"),
         "Jester is freely available for research use when acknowledged; its terms do not mention "
         "redistribution.",
         "Ken Goldberg, Theresa Roeder, Dhruv Gupta, and Chris Perkins. Eigentaste: A Constant Time "
