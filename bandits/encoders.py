@@ -39,8 +39,6 @@ def _flat(row: Row, prefix: str = "") -> Iterable[tuple[str, Any]]:
 
 
 class _Encoder:
-    """Encoder of one row, and of the candidates of a round."""
-
     def __call__(self, row: Row) -> Array:
         """Return the features of one row, shape (d,)."""
         raise NotImplementedError
@@ -51,25 +49,20 @@ class _Encoder:
         An action is a dictionary of its own features, or an id. Its row has the action's features
         and their products with those of the context.
         """
-        return np.stack([self(self.joined(context, action)) for action in actions])
-
-    def joined(self, context: Row, action: Row | str | int) -> dict[str, Any]:
-        """Return the features of an action in a context, as one dictionary."""
-        own = dict(_flat(action if isinstance(action, Mapping) else {"id": str(action)}))
-        products = {
-            f"{name}*{key}": value * other
-            for name, value in own.items()
-            for key, other in _flat(context)
-        }
-        return own | products
+        shared, found = list(_flat(context)), []
+        for action in actions:
+            own = dict(_flat(action if isinstance(action, Mapping) else {"id": str(action)}))
+            both = ((f"{a}*{b}", x * y) for a, x in own.items() for b, y in shared)
+            found.append(self(own | dict(both)))
+        return np.stack(found)
 
 
 @dataclass(frozen=True)
 class HashedFeatures(_Encoder):
     """Encodes dictionaries by feature hashing; requires scikit-learn.
 
-    Strings, booleans and elements of lists are categories, numbers are values, and nested
-    dictionaries are flattened. New categories and ids need no declaration.
+    Strings, booleans and elements of lists are categories, numbers are values; nested dictionaries
+    are flattened. New categories need no declaration.
 
     Parameters
     ----------
@@ -104,10 +97,9 @@ class DeclaredFeatures(_Encoder):
     Parameters
     ----------
     columns
-        For each key, its categories, or None for a number. A value that is not declared adds
-        nothing; `candidates` has one block of context features for each action id.
+        For each key, its categories, or None for a number; other keys and values add nothing.
     arms
-        Action ids for `candidates`.
+        Action ids for `candidates`, which has one block of context features for each.
 
     Examples
     --------
@@ -122,11 +114,8 @@ class DeclaredFeatures(_Encoder):
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = [
-            name
-            for key, categories in self.columns.items()
-            for name in ([key] if categories is None else [f"{key}={each}" for each in categories])
-        ]
+        each = self.columns.items()
+        own = [k if v is None else f"{k}={c}" for k, v in each for c in (v or [""])]
         blocks = [f"id={arm}" for arm in self.arms]
         names = [f"{arm}*{name}" for arm in blocks for name in own] + blocks if blocks else own
         if len(set(names)) < len(names) or not names:

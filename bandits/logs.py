@@ -101,19 +101,18 @@ class BanditLog:
         played = np.asarray(frame[action])
         if arms is not None:
             places = {arm: place for place, arm in enumerate(arms)}
-            unknown = [each for each in played.tolist() if each not in places]
+            unknown = set(played.tolist()) - set(places)
             if unknown:
                 remedy = "Declare every action in arms=."
-                raise ValueError(checks.expected("action", unknown[0], "one of arms", remedy))
-            played = np.array([places[each] for each in played.tolist()], dtype=np.int64)
+                raise ValueError(checks.expected("action", unknown.pop(), "one of arms", remedy))
+            played = np.array([places[each] for each in played.tolist()])
+        columns = [np.asarray(frame[name], dtype=float) for name in context]
         return cls(
             action=played,
             reward=np.asarray(frame[reward]),
             propensity=np.asarray(frame[propensity]),
-            actions=len(arms) if arms is not None else int(played.max()) + 1,
-            context=np.stack([np.asarray(frame[name]) for name in context], axis=1).astype(float)
-            if context
-            else None,
+            actions=int(played.max()) + 1 if arms is None else len(arms),
+            context=np.stack(columns, axis=1) if columns else None,
         )
 
     @classmethod
@@ -151,15 +150,14 @@ class BanditLog:
         rounds = [json.loads(line) for line in lines if line.strip()]
         if not all("_label_probability" in each for each in rounds):
             raise ValueError(checks.expected("_label_probability", None, "in each line", _NEEDED))
-        shared = [
-            {key: value for key, value in each.get("c", {}).items() if key != "_multi"}
-            for each in rounds
-        ]
+        contexts = [dict(each.get("c", {})) for each in rounds]
+        for each in contexts:
+            each.pop("_multi", None)
         return cls(
             name="dsjson",
             action=np.array([each["_label_Action"] - 1 for each in rounds]),
             reward=np.array([-float(each["_label_cost"]) for each in rounds]),
             propensity=np.array([each["_label_probability"] for each in rounds]),
             actions=max(len(each["a"]) for each in rounds),
-            context=None if encode is None else np.stack([encode(each) for each in shared]),
+            context=None if encode is None else np.stack(list(map(encode, contexts))),
         )

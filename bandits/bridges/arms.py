@@ -17,8 +17,8 @@ Build = Callable[[int], Algorithm]
 class ArmPolicy:
     """A policy for declared arms and numeric contexts, with ``fit`` and ``predict``.
 
-    The features of an arm are a block with the context and a 1, and zeros for the other arms.
-    Every row that is fitted is one round of the agent, whose action was chosen elsewhere.
+    The features of an arm are the context and a 1 in its block, and zeros for the other arms. A row
+    that is fitted is a round of the agent, whose action was chosen elsewhere.
 
     Parameters
     ----------
@@ -53,11 +53,7 @@ class ArmPolicy:
     def fit(
         self, decisions: Sequence[Hashable], rewards: Sequence[float], contexts: Any = None
     ) -> "ArmPolicy":
-        """Start a new agent and call `partial_fit`.
-
-        The guarantee of the earlier agent still holds for its rewards; if they are used again, the
-        two guarantees compose.
-        """
+        """Start a new agent and call `partial_fit`; for rewards used again, guarantees compose."""
         self.agent = None
         return self.partial_fit(decisions, rewards, contexts)
 
@@ -65,7 +61,7 @@ class ArmPolicy:
         self, decisions: Sequence[Hashable], rewards: Sequence[float], contexts: Any = None
     ) -> "ArmPolicy":
         """Add rounds; a batch is released when the first round of the next one is added."""
-        each = self._contexts(contexts, len(decisions))
+        each = _contexts(contexts, len(decisions))
         for decision, reward, context in zip(decisions, rewards, each, strict=True):
             if decision not in self.arms:
                 remedy = "Declare every arm."
@@ -77,7 +73,7 @@ class ArmPolicy:
 
     def predict_expectations(self, contexts: Any = None) -> list[dict[Hashable, float]]:
         """Return the estimated mean reward of each arm, from released batches."""
-        each = self._contexts(contexts, 1)
+        each = _contexts(contexts, 1)
         found = [self.started(x).predict(self.candidates(x)).tolist() for x in each]
         return [dict(zip(self.arms, values, strict=True)) for values in found]
 
@@ -85,9 +81,9 @@ class ArmPolicy:
         """Return the arm with the largest estimated mean reward in each context."""
         return [max(each, key=each.__getitem__) for each in self.predict_expectations(contexts)]
 
-    @staticmethod
-    def _contexts(contexts: Any, count: int) -> Array:
-        return np.zeros((count, 0)) if contexts is None else np.asarray(contexts, dtype=float)
+
+def _contexts(contexts: Any, count: int) -> Array:
+    return np.zeros((count, 0)) if contexts is None else np.asarray(contexts, dtype=float)
 
 
 class ObpPolicy(ArmPolicy):
