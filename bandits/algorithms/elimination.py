@@ -6,7 +6,6 @@ Fragouli and Diggavi 2022, after Lattimore and Szepesvari). The end of a phase a
 depend only on rounds and features; elimination uses released values.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,14 +15,14 @@ from bandits import checks
 from bandits.algorithms.bases import Private
 from bandits.checks import Array, Indices
 from bandits.learning.exploration import Exploration, Noise, Rounds
-from bandits.learning.linear_model import Model, add_round, rows_times, times, transposed
+from bandits.learning.linear_model import Model, Stored, add_round, rows_times, times, transposed
 from bandits.learning.schedules import Geometric, Schedule
 
 _DIGITS = 9
 """Digits of the design scores, so that equal scores tie in spite of rounding errors."""
 
 
-class Phases:
+class Phases(Stored):
     """Estimates of theta by phase, newest first, and the design of the open phase.
 
     Parameters
@@ -94,12 +93,7 @@ class Phases:
         ends = root[..., None, :, :], start[..., None, :, :]
         self.root = np.concatenate((ends[0], kept, ends[1]), axis=-3)
 
-    def state(self) -> dict[str, Array]:
-        return {"mean": self.mean, "root": self.root, "before": self.before}
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        names = ("mean", "root", "before")
-        self.mean, self.root, self.before = (state[name].copy() for name in names)
+    _STATE = ("mean", "root", "before")
 
 
 def _estimates(features: Array, theta: Array) -> Array:

@@ -10,7 +10,7 @@ call BLAS directly.
 
 import math
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.linalg.blas import daxpy, dger
@@ -149,7 +149,20 @@ class Model(Protocol):
         """Restore the arrays of `state`."""
 
 
-class Ridge:
+class Stored:
+    """State in named arrays."""
+
+    _STATE: ClassVar[tuple[str, ...]]
+
+    def state(self) -> dict[str, Array]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name].copy())
+
+
+class Ridge(Stored):
     """Ridge regression: mean A^-1 b, covariance A^-1, ignoring the noise in b.
 
     Parameters
@@ -200,17 +213,10 @@ class Ridge:
             self.root = inverse_root(self.precision, self.ridge)
         self.mean = times(self.root, times(transposed(self.root), prefix + self.prior))
 
-    def state(self) -> dict[str, Array]:
-        return {name: getattr(self, name) for name in self._STATE}
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name].copy())
-
     _STATE = ("root", "precision", "mean")
 
 
-class NoisyRidge:
+class NoisyRidge(Stored):
     """Ridge regression on released vectors that contain noisy sums of x x' and of b.
 
     A = ridge I + max(shift I + released x x', 0), because negative eigenvalues can only be noise.
@@ -262,8 +268,4 @@ class NoisyRidge:
         vector = prefix[..., count:] / self.reward_weight + self.prior
         self.mean = times(self.root, times(transposed(self.root), vector))
 
-    def state(self) -> dict[str, Array]:
-        return {"root": self.root, "mean": self.mean}
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        self.root, self.mean = state["root"].copy(), state["mean"].copy()
+    _STATE = ("root", "mean")

@@ -19,12 +19,12 @@ by a wide log-normal prior (empirical Bayes).
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bandits.checks import Array
-from bandits.learning.linear_model import inverse_root, times, transposed
+from bandits.learning.linear_model import Stored, inverse_root, times, transposed
 
 Estimator = Literal["prefix", "all"]
 
@@ -106,7 +106,7 @@ class NoiseAware:
             self.root = spectrum.vectors / np.sqrt(values)[..., None, :]
             seen = spectrum.turned / np.sqrt(values)
         else:
-            matrix, vector = self.evidence.information
+            matrix, vector = self.evidence.matrix, self.evidence.vector
             vector = vector - times(matrix, self.prior_mean)
             prior = self._precisions(matrix, vector, 1 / self.bias_variance)
             total = matrix + prior[..., None] * np.eye(vector.shape[-1])
@@ -183,52 +183,55 @@ def most_likely_scale(spectrum: Spectrum, unit: float = 1.0) -> Array:
     return scale
 
 
-class _Evidence(Protocol):
-    """Computes L and h from releases."""
+class _Evidence(Stored):
+    """Computes L and h, `matrix` and `vector`, from releases.
+
+    `add` adds a release, and keeps a fraction `kept` of the earlier information.
+    """
+
+    _STATE = ("last", "matrix", "vector")
 
     def __init__(
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
-    ) -> None: ...
+    ) -> None:
+        self.noise, self.variance = noise_covariance.diagonal(), variance
+        self.last = np.zeros((*lead, dimension))
+        self.matrix = np.zeros((*lead, dimension, dimension))
+        self.vector = np.zeros((*lead, dimension))
 
     def add(self, gram: Array, prefix: Array, kept: float) -> None:
-        """Add a release, and keep a fraction of the earlier information."""
+        raise NotImplementedError
 
-    @property
-    def information(self) -> tuple[Array, Array]:
-        """L and h."""
+    def weighted(self, gram: Array, vector: Array, noise: float) -> "Spectrum":
+        """Return L and h of one vector ~ N(gram theta, variance gram + noise I)."""
+        values, vectors, turned = Spectrum.of(gram, vector)
+        weights = values / (self.variance * values + noise)
+        return Spectrum(weights * values, vectors, weights * turned)
 
     @property
     def spectrum(self) -> Spectrum:
-        """Their spectrum."""
-
-    def state(self) -> dict[str, Array]:
-        """Return the mutable arrays."""
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Restore the arrays of `state`."""
+        return Spectrum.of(self.matrix, self.vector)
 
 
-class _LastPrefix:
+class _LastPrefix(_Evidence):
     """Information from b ~ N(G theta, tau^2 G + s^2 I)."""
 
     def __init__(
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
     ) -> None:
-        self.noise = noise_covariance.diagonal()
-        self.variance = variance
-        self.gram = np.zeros((*lead, dimension, dimension))
+        super().__init__(dimension, lead, noise_covariance, variance)
+        self.gram = np.zeros_like(self.matrix)
         self.releases = 0
 
     def add(self, gram: Array, prefix: Array, kept: float) -> None:
         self.gram = self.gram + gram
-        values, vectors, turned = Spectrum.of(self.gram, prefix)
-        weights = values / (self.variance * values + self.noise[self.releases])
+        self._spectrum = self.weighted(self.gram, prefix, self.noise[self.releases])
+        self.matrix, self.vector = self._spectrum.matrix, self._spectrum.vector
         self.releases += 1
-        self.spectrum = Spectrum(weights * values, vectors, weights * turned)
 
     @property
-    def information(self) -> tuple[Array, Array]:
-        return self.spectrum.matrix, self.spectrum.vector
+    def spectrum(self) -> Spectrum:
+        return self._spectrum
 
     def state(self) -> dict[str, Array]:
         return {"gram": self.gram, "releases": np.array(float(self.releases))}
@@ -237,42 +240,17 @@ class _LastPrefix:
         self.gram, self.releases = state["gram"].copy(), int(state["releases"])
 
 
-class _Recent:
+class _Recent(_Evidence):
     """Discounted information from increments with independent noise."""
 
-    def __init__(
-        self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
-    ) -> None:
-        self.noise, self.variance = noise_covariance[0, 0], variance
-        self.last = np.zeros((*lead, dimension))
-        self.matrix = np.zeros((*lead, dimension, dimension))
-        self.vector = np.zeros((*lead, dimension))
-
     def add(self, gram: Array, prefix: Array, kept: float) -> None:
-        values, vectors, turned = Spectrum.of(gram, prefix - self.last)
-        weights = values / (self.variance * values + self.noise)
-        own = Spectrum(weights * values, vectors, weights * turned)
+        own = self.weighted(gram, prefix - self.last, self.noise[0])
         self.matrix = kept * self.matrix + own.matrix
         self.vector = kept * self.vector + own.vector
         self.last = prefix.copy()
 
-    @property
-    def information(self) -> tuple[Array, Array]:
-        return self.matrix, self.vector
 
-    @property
-    def spectrum(self) -> Spectrum:
-        return Spectrum.of(self.matrix, self.vector)
-
-    def state(self) -> dict[str, Array]:
-        return {"last": self.last, "matrix": self.matrix, "vector": self.vector}
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        for name in ("last", "matrix", "vector"):
-            setattr(self, name, state[name].copy())
-
-
-class _AllReleases:
+class _AllReleases(_Evidence):
     """Information from every release, by a growing block Cholesky factor.
 
     With F the factor of the covariance of (y_1, ..., y_k) and H the stacked sums C_ij G_j, the
@@ -283,19 +261,16 @@ class _AllReleases:
     def __init__(
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float
     ) -> None:
+        super().__init__(dimension, lead, noise_covariance, variance)
         # increments of the prefixes have noise D N D'; its Cholesky factor L whitens: C = L^-1
         size = len(noise_covariance)
         difference = np.eye(size) - np.eye(size, k=-1)
         factor = np.linalg.cholesky(difference @ noise_covariance @ difference.T)
         self.whiten = np.tril(np.linalg.inv(factor))
-        self.variance = variance
-        self.last = np.zeros((*lead, dimension))
         self.grams: list[Array] = []
         self.increments: list[Array] = []
         self.left: list[Array] = []
         self.inverses: list[Array] = []
-        self.matrix = np.zeros((*lead, dimension, dimension))
-        self.vector = np.zeros((*lead, dimension))
         self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, at full size
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
@@ -323,14 +298,6 @@ class _AllReleases:
         self.matrix = self.matrix + transposed(design) @ design
         self.vector = self.vector + times(transposed(design), value)
 
-    @property
-    def information(self) -> tuple[Array, Array]:
-        return self.matrix, self.vector
-
-    @property
-    def spectrum(self) -> Spectrum:
-        return Spectrum.of(self.matrix, self.vector)
-
     def _eliminated(self, cross: Array) -> Array:
         """Return block row k of F left of its diagonal, (..., d, k d), by forward substitution."""
         d = cross.shape[-1]
@@ -341,20 +308,18 @@ class _AllReleases:
         return out
 
     def state(self) -> dict[str, Array]:
-        single = {name: getattr(self, name) for name in self._SINGLE}
         lists = {
             f"{name}_{i}": array
             for name in self._LISTS
             for i, array in enumerate(getattr(self, name))
         }
-        return single | lists | {"releases": np.array(float(len(self.grams)))}
+        return super().state() | lists | {"releases": np.array(float(len(self.grams)))}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        for name in self._SINGLE:
-            setattr(self, name, state[name].copy())
+        super().load(state)
         for name in self._LISTS:
             found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
             setattr(self, name, found)
 
-    _SINGLE = ("last", "matrix", "vector", "designs", "values")
+    _STATE = ("last", "matrix", "vector", "designs", "values")
     _LISTS = ("grams", "increments", "left", "inverses")
