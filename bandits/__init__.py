@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from bandits.live.agent import Agent
     from bandits.live.tickets import Ticket
     from bandits.logs import BanditLog
-    from bandits.offline.datasets import (
-        DataUnavailable, Ratings, load_jester, load_movielens, load_open_bandit,
-    )
+    from bandits.offline.datasets import Ratings, load_jester, load_movielens, load_open_bandit
+    from bandits.offline.downloads import DataUnavailable
     from bandits.offline.environments import (
         Block, Environment, RankDeficient, Replay, Synthetic, World,
     )
@@ -74,7 +73,8 @@ _HOMES = {
     "live.agent": "Agent",
     "live.tickets": "Ticket",
     "logs": "BanditLog",
-    "offline.datasets": "DataUnavailable Ratings load_jester load_movielens load_open_bandit",
+    "offline.datasets": "Ratings load_jester load_movielens load_open_bandit",
+    "offline.downloads": "DataUnavailable",
     "offline.environments": "Block Environment RankDeficient Replay Synthetic World",
     "offline.evaluation": "Estimate doubly_robust ips replay snips",
     "offline.features": "ItemFeatures private_svd_features svd_features",

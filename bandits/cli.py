@@ -205,7 +205,7 @@ def _experiment(*, name: str, **options: Any) -> None:
     --quick takes seconds and is too short to judge the numbers.
     """
     from bandits.experiments.command import show
-    from bandits.offline.datasets import DataUnavailable
+    from bandits.offline.downloads import DataUnavailable
 
     try:
         show(name, **options)

@@ -25,25 +25,10 @@ _DIGITS = 9
 class Phases(Stored):
     """Estimates of theta by phase, newest first, and the design of the open phase.
 
-    Parameters
-    ----------
-    phases, dimension, lead
-        P; feature dimension d; shape of the replicate axis.
-    ridge, prior_mean
-        As in `Ridge`, for each phase separately.
-    width
-        Width of the confidence bounds in standard deviations.
-    reward_variance, noise_variance
-        Variance of a reward around its mean, and of the noise of a release.
-
-    Attributes
-    ----------
-    mean
-        theta of each phase, followed by the lower bound that an arm must reach: shape
-        (..., P, d + 1).
-    root
-        S of each phase, where x'S S'x is the squared half-width at x; the last S has S S' = A^-1 of
-        the open phase. Shape (..., P + 1, d, d).
+    `mean` is theta of each of P phases, followed by the lower bound that an arm must reach, shape
+    (..., P, d + 1). `root` is S of each phase, where x'S S'x is the squared half-width at x; the
+    last S has S S' = A^-1 of the open phase. Shape (..., P + 1, d, d). `width` is that of the
+    bounds in standard deviations, and `ridge` that of each phase separately.
     """
 
     moves = True

@@ -8,39 +8,15 @@ from inspect import isabstract
 from typing import Any, TypeVar
 
 from bandits import checks
+from bandits.algorithms import baselines, contexts, elimination, named
 from bandits.algorithms.algorithm import Algorithm
-from bandits.algorithms.baselines import (
-    AdaPrivateAdaptive,
-    AdaPrivateAmp,
-    AdaPrivateForced,
-    AdaPrivateGroup,
-    AdaPrivateTS,
-    AdaPrivateTuned,
-    AdaPrivateUCB,
-    AdaPrivateUser,
-)
-from bandits.algorithms.contexts import PrivateContexts
-from bandits.algorithms.elimination import CoreSetElimination
-from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson, PrivateUCB
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.__name__: kind
-    for kind in (
-        LinUCB,
-        LinTS,
-        AdaPrivateUCB,
-        AdaPrivateTS,
-        AdaPrivateAdaptive,
-        AdaPrivateTuned,
-        AdaPrivateForced,
-        AdaPrivateAmp,
-        AdaPrivateUser,
-        AdaPrivateGroup,
-        PrivateContexts,
-        CoreSetElimination,
-        PrivateUCB,
-        PrivateThompson,
-    )
+    name: kind
+    for module in (named, baselines, contexts, elimination)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and kind.__module__ == module.__name__
+    if issubclass(kind, Algorithm) and not name.startswith("_")
 }
 """Built-in and registered algorithms."""
 _OLD_SPELLING = {

@@ -89,12 +89,7 @@ def _contexts(contexts: Any, count: int) -> Array:
 class ObpPolicy(ArmPolicy):
     """An online policy for `obp.simulator.run_bandit_simulation`, with one position.
 
-    Parameters
-    ----------
-    n_actions
-        Number of actions.
-    build
-        As in `ArmPolicy`.
+    `n_actions` is the number of actions, and `build` that of `ArmPolicy`.
     """
 
     len_list = 1

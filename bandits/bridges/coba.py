@@ -12,11 +12,8 @@ from bandits.live.tickets import Ticket
 class CobaLearner:
     """A learner for coba's experiments. Each copy that coba makes starts an agent of its own.
 
-    Parameters
-    ----------
-    algorithm
-        The algorithm; its dimension is the number of hashed features. Pass it ``explore=`` if you
-        use coba's off-policy evaluators.
+    The dimension of `algorithm` is the number of hashed features. Pass it ``explore=`` if you use
+    coba's off-policy evaluators.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:

@@ -1,8 +1,8 @@
 """Exploration rules, which pick an action given the model's mean and covariance.
 
 Random numbers are arguments, one row per round, so the same code runs one live round, one round of
-many replicates, or a batch of many replicates. Normals and uniforms are separate sequences, so the
-numbers of a round do not depend on how many rounds are drawn at a time.
+many replicates, or a batch of them. Normals and uniforms are separate sequences, so the numbers of
+a round do not depend on how many rounds are drawn at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -43,20 +43,10 @@ class Exploration(Protocol):
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        """Return the picked candidates.
+        """Return the picks among candidates (..., n, d).
 
-        Parameters
-        ----------
-        candidates
-            Features, shape (..., n, d).
-        mean, root
-            Mean (..., d) of the model and square root (..., d, d) of its covariance.
-        noise
-            Random numbers of the rounds.
-        batch
-            Number of the batch, from 0.
-        rounds
-            Numbers of the rounds, from 1: a number, or shape (B,).
+        `mean` (..., d) and `root` (..., d, d), a square root of the covariance, are the model's;
+        `batch` counts from 0, and `rounds`, a number or shape (B,), from 1.
         """
 
 
@@ -96,13 +86,7 @@ class Greedy(ByScore):
 
 @dataclass(frozen=True)
 class UpperConfidence(ByScore):
-    """Picks the largest x'mean + width |x|, |x|^2 = x' covariance x.
-
-    Parameters
-    ----------
-    width
-        Number of standard deviations added, in [0, 1e50] (alpha in the papers).
-    """
+    """Picks the largest x'mean + width |x|, |x|^2 = x' covariance x; width in [0, 1e50]."""
 
     width: float = 1.0
 
@@ -119,14 +103,9 @@ class UpperConfidence(ByScore):
 
 @dataclass(frozen=True)
 class Thompson:
-    """Picks the best candidate for a sample of theta ~ N(mean, v^2 covariance), new in each round.
+    """Picks the best candidate for a new theta ~ N(mean, v^2 covariance) in each round.
 
-    Parameters
-    ----------
-    scale
-        v in batch 0, in [1e-50, 1e50].
-    decay
-        Ratio of v in successive batches, in (0, 1].
+    v is `scale`, in [1e-50, 1e50], times `decay`, in (0, 1], to the power of the batch.
     """
 
     scale: float = 1.0
@@ -149,14 +128,9 @@ class Thompson:
 
 @dataclass(frozen=True)
 class Forced:
-    """Picks a uniform candidate with probability min(1, d log t / (t gamma)) in round t.
+    """Picks a uniform candidate in round t with probability min(1, d log t / (t gamma)).
 
-    Parameters
-    ----------
-    base
-        Rule for the other rounds.
-    gamma
-        Divisor of the probability, in [1e-50, 1e50].
+    Otherwise, `base` picks. gamma is in [1e-50, 1e50].
     """
 
     base: Exploration
@@ -186,17 +160,10 @@ DRAWS = 16
 
 @dataclass(frozen=True)
 class Mixed:
-    """A uniform candidate with probability `explore`, else a pick of `base`; probabilities known.
+    """A uniform candidate with probability `explore` in (0, 1], else a pick of `base`.
 
     If `base` uses normals, it picks 16 times, and one of these picks is played. Given them, the
     probabilities are exact and at least explore / n; they average to those of `base`.
-
-    Parameters
-    ----------
-    base
-        Rule for the other rounds.
-    explore
-        Probability of a uniform candidate, in (0, 1].
     """
 
     base: Exploration
@@ -250,15 +217,7 @@ class Repeating:
     A deterministic rule plays one arm in all rounds of such a batch, and contexts do not vary, so
     exploration must be random. The learner decides for each batch: in the first one it samples, in
     a later one if most of the previous batch's first rounds had the candidates of the round before.
-
-    Parameters
-    ----------
-    base
-        Rule for candidates that change.
-    scale
-        v of Thompson sampling; a smaller value may lock on to a wrong arm.
-    explore
-        That of `Mixed`, for both rules; 0 uses them as they are.
+    `scale` is v; a smaller value may lock on to a wrong arm. `explore` is that of `Mixed`, or 0.
     """
 
     base: Exploration
@@ -355,14 +314,9 @@ def stacked(draws: list[Callable[..., Array]], shape: tuple[int, ...]) -> Array:
 
 
 class Draws:
-    """The two sequences of random numbers, for a live learner or for replicates.
+    """The two sequences of random numbers, for a live learner (one seed) or for replicates.
 
     Exploration is post-processing of releases, so its random numbers may be seeded.
-
-    Parameters
-    ----------
-    seeds
-        One seed per replicate, or a single seed for a learner without the replicate axis.
     """
 
     def __init__(self, seeds: np.random.SeedSequence | list[np.random.SeedSequence]) -> None:

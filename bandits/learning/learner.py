@@ -33,22 +33,10 @@ _AHEAD = 256
 class Learner:
     """Components and their progress. Arrays may have a leading replicate axis.
 
-    Attributes
-    ----------
-    model, exploration, channel, schedule
-        The components.
-    draws
-        Random numbers for the exploration.
-    dimension
-        Feature dimension d.
-    grace
-        Rounds between the end of a batch and its release.
-    batch, rounds, in_batch
-        Numbers of ended batches, started rounds, and rounds of the open batch.
-    waiting
-        For each batch that ended but was not released, its rounds and the round of its release.
-    growth
-        Growth of log det A in the open batch, if the schedule uses it.
+    `batch`, `rounds` and `in_batch` are the numbers of ended batches, of started rounds, and of
+    rounds of the open batch; `waiting` has, for each batch that ended but was not released, its
+    rounds and the round of its release. `grace` is the number of rounds between the two, and
+    `growth` that of log det A in the open batch.
     """
 
     model: Model
@@ -181,13 +169,9 @@ class Learner:
     def play_block(self, arms: Array, offered: Indices) -> Indices:
         """Pick and observe candidates in B rounds of one batch; return the picks, shape (R, B).
 
-        Parameters
-        ----------
-        arms
-            Features of all arms, shape (R, A, d), or (1, A, d) if shared by all replicates; the
-            same in all blocks of a batch.
-        offered
-            Arm of each candidate, shape (R, B, n).
+        `arms` are the features of all arms, shape (R, A, d), or (1, A, d) if shared by all
+        replicates, the same in all blocks of a batch; `offered` is the arm of each candidate, shape
+        (R, B, n).
         """
         count = offered.shape[1]
         if self.model.moves:

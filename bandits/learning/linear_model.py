@@ -66,22 +66,11 @@ def transposed(matrix: Array) -> Array:
 
 
 def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:
-    """Update S with A^-1 = S S' to that of A + x x', in place (Potter's square-root update).
+    """Update S (..., d, d), with A^-1 = S S', to that of A + x x', in place (Potter's update).
 
     With u = S'x and s = |u|^2 it is S - c (S u) u', c = (1 - 1/sqrt(1 + s)) / s, computed without
-    cancellation as 1 / (1 + s + sqrt(1 + s)).
-
-    Parameters
-    ----------
-    root
-        S, shape (..., d, d), C-ordered; overwritten.
-    x
-        Feature vector of the round, shape (..., d).
-
-    Returns
-    -------
-    tuple
-        A^-1 x before the update, shape (..., d), and x'A^-1 x, shape (...).
+    cancellation as 1 / (1 + s + sqrt(1 + s)). S is C-ordered. Returns A^-1 x before the update,
+    shape (..., d), and x'A^-1 x, shape (...).
     """
     if root.ndim == 2:
         u = x.dot(root)
@@ -98,15 +87,10 @@ def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:
 
 
 def inverse_root(matrix: Array, floor: float) -> Array:
-    """Return S with matrix^-1 = S S', by Cholesky.
+    """Return S with matrix^-1 = S S', by Cholesky, for positive definite matrices (..., d, d).
 
-    Parameters
-    ----------
-    matrix
-        Positive definite, shape (..., d, d).
-    floor
-        Lower bound on the eigenvalues, and so on the pivots, in exact arithmetic. If rounding
-        violates it, the factor is computed from the eigenvalues instead.
+    `floor` bounds the eigenvalues, and so the pivots, from below in exact arithmetic. If rounding
+    violates it, the factor is computed from the eigenvalues instead.
     """
     flat = matrix.reshape(-1, *matrix.shape[-2:])
     root = np.full_like(flat, np.nan)
@@ -165,18 +149,9 @@ class Stored:
 class Ridge(Stored):
     """Ridge regression: mean A^-1 b, covariance A^-1, ignoring the noise in b.
 
-    Parameters
-    ----------
-    dimension
-        Feature dimension d.
-    lead
-        Shape of the replicate axis: () or (R,).
-    ridge
-        Initial A is ridge times the identity, > 0.
-    frozen
-        Update A once per batch, when the batch ends.
-    prior_mean
-        Prior mean of theta, shape (d,) or a number; public.
+    The initial A is `ridge` > 0 times the identity; `lead`, () or (R,), is the shape of the
+    replicate axis. `frozen` updates A once per batch. `prior_mean` of theta, shape (d,) or a
+    number, is public.
     """
 
     def __init__(
@@ -220,15 +195,7 @@ class NoisyRidge(Stored):
     """Ridge regression on released vectors that contain noisy sums of x x' and of b.
 
     A = ridge I + max(shift I + released x x', 0), because negative eigenvalues can only be noise.
-
-    Parameters
-    ----------
-    dimension, lead, ridge, prior_mean
-        As in `Ridge`.
-    shift
-        Multiple of the identity added so that the noisy matrix is positive, >= 0.
-    reward_weight
-        Weight of (r - center) x in the release.
+    The release has `reward_weight` times (r - center) x; the rest is as in `Ridge`.
     """
 
     moves = False

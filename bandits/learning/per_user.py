@@ -32,20 +32,10 @@ class Capped(Released):
     """Bounds the contribution of each user over all batches by a lifetime cap.
 
     A user's contribution to a batch is u = sum of (r - center) x over the user's rounds in it. It
-    is scaled down so that over all batches sum |u|^2 <= cap^2 (``"l2"``) or sum |u| <= cap
-    (``"l1"``); later rounds add nothing. A user's remaining cap depends on rewards, so it is
-    sensitive and never published.
-
-    Parameters
-    ----------
-    sums
-        A running sum with ``Participation.lifetime_cap`` of the same norm.
-    cap
-        Lifetime cap, > 0.
-    per_batch
-        Contribution bound of a user per batch, > 0.
-    norm
-        ``"l2"`` or ``"l1"``.
+    is scaled down to at most `per_batch`, and so that over all batches sum |u|^2 <= cap^2
+    (``"l2"``) or sum |u| <= cap (``"l1"``), the norm of the sums' ``Participation.lifetime_cap``;
+    later rounds add nothing. A user's remaining cap depends on rewards, so it is sensitive and
+    never published.
     """
 
     by_user = True

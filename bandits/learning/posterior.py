@@ -19,7 +19,7 @@ by a wide log-normal prior (empirical Bayes).
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,25 +38,21 @@ class NoiseAware:
 
     Parameters
     ----------
-    dimension, lead
+    dimension, lead, prior_mean
         As in `Ridge`.
     noise_covariance
         Covariance of the noise of the prefixes in one coordinate, shape (K, K), K >= 1.
     reward_variance
         tau^2 > 0; an upper bound, such as (high - low)^2 / 4, is safe.
-    prior_variance
-        p > 0; None estimates it from the releases.
-    prior_mean
-        Prior mean of theta, shape (d,) or a number; public.
+    prior_variance, bias_variance
+        p > 0, or None to estimate it; and that of the last coefficient, if it is a constant.
     estimator
         Releases to use.
-    bias_variance
-        Prior variance of the last coefficient, if the last feature is a constant.
     unit
         high - low of the rewards; the grid of p is in units of its square.
     half_life
-        Number of rounds after which the information of a batch counts half; `noise_covariance` is
-        then that of the first release, and all increments have independent noise of this variance.
+        Rounds after which the information of a batch counts half. All increments then have
+        independent noise, with the variance of the first release.
     """
 
     moves = False
@@ -189,7 +185,7 @@ class _Evidence(Stored):
     `add` adds a release, and keeps a fraction `kept` of the earlier information.
     """
 
-    _STATE = ("last", "matrix", "vector")
+    _STATE: ClassVar[tuple[str, ...]] = ("last", "matrix", "vector")
 
     def __init__(
         self, dimension: int, lead: tuple[int, ...], noise_covariance: Array, variance: float

@@ -229,16 +229,8 @@ class Released:
 class Sampled(Released):
     """Channel with Poisson sampling: the sum includes each round independently with probability q.
 
-    Parameters
-    ----------
-    sums
-        The running sum.
-    sampling_probability
-        q in (0, 1].
-    rescale
-        Divide the released sums by q, so that they estimate the full sums.
-    coins
-        Generator for a simulation; None uses the operating system's random generator.
+    `rescale` divides the released sums by q = `sampling_probability`, so that they estimate the
+    full sums. `coins` is the generator of a simulation; None uses that of the operating system.
     """
 
     def __init__(

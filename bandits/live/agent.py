@@ -344,12 +344,8 @@ class Agent:
         release of its batch adds nothing, except with ``late="next"`` or without privacy: then it
         is added if its round is one of the last 65,536.
 
-        Raises
-        ------
-        ValueError
-            The ticket was used before, or belongs to another agent.
-        TypeError
-            The ticket is not a `Ticket`, or the reward is not a number; the ticket stays open.
+        Raises ValueError if the ticket was used before or is another agent's, and TypeError if it
+        is no `Ticket` or the reward is no number; the ticket then stays open.
         """
         if not is_ticket(ticket):
             remedy = "Rebuild stored tickets with Ticket(*values)."
@@ -394,14 +390,9 @@ class Agent:
             self._learner.channel.add(value * features)
 
     def finish(self, *, release: bool) -> None:
-        """End the agent, and release or drop the last, partial batch.
+        """End the agent, and release (``release=True``) or drop the last, partial batch.
 
         The time of this call must not depend on rewards.
-
-        Parameters
-        ----------
-        release
-            True releases the rewards of the open batch, False drops them.
         """
         with self._lock:
             if self._finished:
@@ -513,12 +504,8 @@ class Agent:
         ``journal-N.bin`` and ``sums.npz`` contain raw rewards and noise, and are as sensitive as
         the data. Never continue from an old copy of the folder: a batch would be released twice.
 
-        Raises
-        ------
-        ValueError
-            The folder is not empty, or the agent was saved to another one.
-        RuntimeError
-            Another agent was restored from the folder.
+        Raises ValueError if the folder is not empty or the agent has another one, and RuntimeError
+        if another agent was restored from it.
         """
         with self._lock:
             checkpoint.save(self, Path(folder))

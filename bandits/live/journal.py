@@ -39,16 +39,7 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """A new journal, readable by its owner only.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    fsync
-        Whether each entry also survives a crash of the machine. Without it, it survives a crash of
-        the process.
-    """
+    """A new journal, readable by its owner only; with `fsync`, each entry survives a power loss."""
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_BINARY", 0)

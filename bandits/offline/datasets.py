@@ -1,8 +1,7 @@
 """Loaders for the public data sets MovieLens, Jester and Open Bandit.
 
-Each loader reads `path`, a zip or an extracted folder. Without `path` it searches the data folder
-and downloads missing files to it. Contents must have the published numbers of users, items and
-ratings. This package contains no data set, and most may not be redistributed.
+Each loader reads `path`, a zip or an extracted folder, or else the data folder, to which it
+downloads missing files. Contents must have the published numbers of users, items and ratings.
 """
 
 import contextlib
@@ -20,10 +19,8 @@ import numpy.typing as npt
 from bandits import checks
 from bandits.checks import Array, Indices
 from bandits.logs import BanditLog
-from bandits.offline.downloads import DataUnavailable, Files, Location, announce, data_folder, fetch
+from bandits.offline.downloads import Files, Location, announce, data_folder, fetch
 from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
-
-__all__ = ["DataUnavailable", "Ratings", "load_jester", "load_movielens", "load_open_bandit"]
 
 _MOVIELENS_RATINGS: dict[Edition, int] = {
     "latest-small": 100_836,

@@ -58,14 +58,9 @@ class Environment(ABC):
 
 
 def distinct(uniforms: Array, pool: Indices) -> Indices:
-    """Return a uniformly random set of n distinct numbers below `pool` (Floyd 1987).
+    """Return a uniformly random set of n distinct numbers below `pool` >= n (Floyd 1987).
 
-    Parameters
-    ----------
-    uniforms
-        Uniform numbers in [0, 1), shape (..., n).
-    pool
-        Size of the pool, >= n, a number or shape (...).
+    `uniforms` in [0, 1) have the shape (..., n), and `pool` is a number or has the shape (...).
     """
     found: list[Indices] = []
     for i in range(uniforms.shape[-1]):

@@ -37,10 +37,9 @@ class Simulation:
     ----------
     rounds
         The rounds of the curves' points, shape (P,).
-    regret
-        Sum of (best mean - mean of the pick) up to each point, by algorithm, shape (replicates, P).
-    reward
-        Sum of the means of the picks up to each point, by algorithm, shape (replicates, P).
+    regret, reward
+        Sums of (best mean - mean of the pick) and of the means of the picks up to each point, by
+        algorithm, shape (replicates, P).
     """
 
     rounds: Indices
@@ -139,16 +138,12 @@ def simulate(
 
     Parameters
     ----------
-    algorithms
-        Algorithms by name, all with the environment's dimension and one number of rounds.
-    environment
-        The environment.
-    replicates
-        Number of replicates.
+    algorithms, environment
+        Algorithms by name, with one number of rounds and the environment's dimension.
+    replicates, points
+        Numbers of replicates, and of points per curve.
     seed
         Random seed; it determines the results for any number of processes.
-    points
-        Number of points per curve.
     n_jobs
         1 runs in this process. Other numbers are passed to joblib. None uses
         ``joblib.parallel_config``, such as ``backend="dask"`` for a cluster. Both require joblib.
