@@ -62,12 +62,7 @@ class HashedFeatures(_Encoder):
     """Encodes dictionaries by feature hashing; requires scikit-learn.
 
     Strings, booleans and elements of lists are categories, numbers are values; nested dictionaries
-    are flattened. New categories need no declaration.
-
-    Parameters
-    ----------
-    dimension
-        Number of features d; colliding names share one.
+    are flattened. New categories need no declaration; colliding names share one of d features.
 
     Examples
     --------

@@ -88,8 +88,6 @@ class BanditLog:
 
         Parameters
         ----------
-        frame
-            One row for each round.
         action, reward, propensity, context
             Names of the columns; those of `context` contain numbers.
         arms
@@ -137,13 +135,8 @@ class BanditLog:
     ) -> "BanditLog":
         """Return the log in JSON lines of Vowpal Wabbit (dsjson); rewards are negated costs.
 
-        Parameters
-        ----------
-        lines
-            Path of the file, or its lines.
-        encode
-            Function from the shared context, a dictionary without ``_multi``, to numbers, such as a
-            `HashedFeatures`. None reads no contexts.
+        `lines` is a path or the lines. `encode`, such as a `HashedFeatures`, maps the shared
+        context, a dictionary without ``_multi``, to numbers; None reads no contexts.
         """
         if isinstance(lines, str | PathLike):
             lines = Path(lines).read_text(encoding="utf-8").splitlines()

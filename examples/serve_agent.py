@@ -81,8 +81,8 @@ def _client(port: int, rounds: int, seed: int) -> None:
     connection.close()
 
 
-def measure(clients: int = 4, rounds: int = 250) -> float:
-    """Return the rounds per second of `clients` that each play `rounds`."""
+def measure(clients: int = 4, rounds: int = 250) -> tuple[float, float]:
+    """Return rounds per second, and CPU seconds per round, of clients in this process."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AGENT_FOLDER"] = folder
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
@@ -92,17 +92,18 @@ def measure(clients: int = 4, rounds: int = 250) -> float:
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         workers = [threading.Thread(target=_client, args=(port, rounds, i)) for i in range(clients)]
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        seconds = time.perf_counter() - start
+        seconds, used = time.perf_counter() - start, time.process_time() - used
         server.should_exit = True
         service.join()
         assert algorithm.restore(folder).rounds == clients * rounds
-    return clients * rounds / seconds
+    return clients * rounds / seconds, used / (clients * rounds)
 
 
 if __name__ == "__main__":
-    print(f"{measure():.0f} rounds per second, client and server on one machine")
+    rate, cost = measure()
+    print(f"{rate:.0f} rounds/s, {1000 * cost:.1f} ms of CPU per round of client and server")

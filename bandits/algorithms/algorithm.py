@@ -1,8 +1,7 @@
 """Base class of the algorithms: frozen descriptions that build learners and live agents.
 
-`bases` has the private and the non-private base class, `registry` lists the algorithms. Like a
-mechanism of `privacy`, an algorithm is validated when constructed, can be compared, and states its
-guarantee before it runs.
+Like a mechanism of `privacy`, an algorithm is validated when constructed, can be compared, and
+states its guarantee before it runs.
 """
 
 import math

@@ -1,8 +1,7 @@
 """Simulated environments: synthetic ones, adversarial contexts, and replay of logged ratings.
 
-An environment is a frozen description. `world` generates the rounds of each replicate from its own
-random stream, in blocks of a size that does not depend on the algorithm. With one seed, two
-algorithms get the same candidates and reward noise.
+`world` generates the rounds of each replicate from its own random stream, in blocks of a size that
+does not depend on the algorithm: with one seed, two algorithms get the same candidates and luck.
 """
 
 from abc import ABC, abstractmethod
