@@ -10,8 +10,10 @@ from typing import Literal
 
 import numpy as np
 
+import privacy as dp
 from bandits import checks
 from bandits.algorithms.bases import Noise, NonPrivate, Private
+from bandits.checks import Array
 from bandits.learning.exploration import Exploration, Greedy, Repeating, Thompson, UpperConfidence
 from bandits.learning.linear_model import Model
 from bandits.learning.posterior import Estimator, NoiseAware
@@ -175,9 +177,12 @@ class _Ours(Private):
         )
 
     @cached_property
-    def _noise_covariance(self) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
-        releases = self.batches if self.half_life is None else 1
-        return self.sums((self.features,), np.random.default_rng(0)).noise_covariance(releases)
+    def _noise_covariance(self) -> Array:
+        return self.covariance_of(self.sums((self.features,), np.random.default_rng(0)))
+
+    def covariance_of(self, sums: dp.RunningSum) -> Array:
+        """Return the noise covariance that the model needs."""
+        return sums.noise_covariance(self.batches if self.half_life is None else 1)
 
 
 @dataclass(frozen=True, kw_only=True)

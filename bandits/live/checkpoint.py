@@ -19,6 +19,7 @@ Two agents that read the count within the same milliseconds may overwrite each o
 batch is still released once, because the running sum replaces only files that it wrote or read.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -256,8 +257,9 @@ def restore(
     if _is_unfinished(folder):
         remedy = "Its first save was interrupted. Save another agent there."
         raise ValueError(checks.expected("folder", str(folder), "that of a saved agent", remedy))
+    sums = dp.RunningSum.restore(folder / _SUMS) if (folder / _SUMS).exists() else None
     try:
-        agent = _restored(kind, folder)
+        agent = _restored(kind, folder, sums)
     except _DAMAGES as error:
         remedy = f"Pass a complete folder that save() wrote. {error}"
         raise ValueError(
@@ -271,7 +273,8 @@ def restore(
         ledger.settle(agent._paid)
     channel = agent._learner.channel
     if isinstance(channel, Released):
-        _resume_sums(agent, channel, dp.RunningSum.restore(folder / _SUMS))
+        found = dp.RunningSum.restore(folder / _SUMS) if sums is None else sums
+        _resume_sums(agent, channel, found)
     repeat(agent, read(folder / _journal(agent._turn)))
     agent._missed.begin(agent.rounds, agent._key)
     agent._folder = folder  # only now, so that nothing is saved without the journal
@@ -279,11 +282,16 @@ def restore(
     return agent
 
 
-def _restored(kind: "type[Agent]", folder: Path) -> "Agent":
+def _restored(kind: "type[Agent]", folder: Path, sums: dp.RunningSum | None) -> "Agent":
     header = json.loads((folder / "agent.json").read_text())
     if header["kind"] not in (_KIND, format_1.KIND):
         raise ValueError(checks.expected("kind", header["kind"], repr(_KIND), "Update dpcalib."))
     algorithm = algorithm_from_json(header["algorithm"])
+    covariance_of = getattr(algorithm, "covariance_of", None)
+    if sums is not None and covariance_of is not None:
+        # another version may compute another factorization; sums of another agent are refused later
+        with contextlib.suppress(ValueError):
+            vars(algorithm)["_noise_covariance"] = covariance_of(sums)
     rng = np.random.default_rng(0) if header["simulation"] else None
     learner = algorithm.learner(np.random.SeedSequence(0), rng)
     learner.model.load(_read(folder / header["files"]["public"]))
