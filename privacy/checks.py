@@ -72,6 +72,13 @@ def one_of(name: str, value: Any, known: tuple[str, ...], remedy: str) -> None:
         raise ValueError(expected(name, value, f"one of {known}", remedy))
 
 
+def flag(name: str, value: Any, remedy: str) -> bool:
+    """Return `value` if it is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(expected(name, value, "True or False", remedy))
+    return value
+
+
 def relation(value: Any) -> NeighboringRelation:
     """Check a neighboring relation, given as the enum or by its name."""
     try:

@@ -1,7 +1,6 @@
 """Calls of audited code, which convert what it raises to an error.
 
-Otherwise SystemExit(0) would end a command as "not falsified", and ``pytest.skip`` would skip the
-audit.
+Otherwise SystemExit(0) would end a command as "not falsified", and ``pytest.skip`` skip the audit.
 """
 
 from collections.abc import Callable
@@ -15,14 +14,10 @@ class NotFinished(RuntimeError):
 
 
 def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
-    """Return ``code(*arguments)``.
+    """Return ``code(*arguments)``; raise `NotFinished` for exceptions except KeyboardInterrupt.
 
-    Raises
-    ------
-    NotFinished
-        For every exception, SystemExit and those by which pytest skips or ends a run included,
-        except KeyboardInterrupt, which cannot be mistaken for success. Code that ends the process
-        (``os._exit``, a signal) cannot be caught.
+    SystemExit and those by which pytest skips or ends a run are included. Code that ends the
+    process (``os._exit``, a signal) cannot be caught.
     """
     try:
         return code(*arguments)

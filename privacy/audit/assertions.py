@@ -20,13 +20,7 @@ _DEFAULT = 1e-6
 
 
 class Falsified(AssertionError):
-    """A claim was falsified.
-
-    Attributes
-    ----------
-    finding
-        The finding of the audit.
-    """
+    """A claim was falsified, by the audit whose result is the attribute `finding`."""
 
     def __init__(self, message: str, finding: Finding) -> None:
         super().__init__(message)
@@ -62,27 +56,19 @@ def assert_not_falsified(
     score: "Callable[[Any], ArrayLike] | None" = None,
     seed: int | None = None,
 ) -> Finding:
-    """Assert that the outputs of a release do not falsify its claim.
+    """Assert that the outputs of a release do not falsify its claim; else raise `Falsified`.
 
     Parameters
     ----------
     release, pair, runs, relation, score
-        As in `privacy.audit.audit`.
+        As in `privacy.audit.audit`, which may raise RuntimeError.
     claim
         A mechanism, or its curve. Default: the claim of the test's ``dp_claim`` mark.
     significance
         Significance level. Default: a share of the level in the mark, so that all marked tests of a
         session together have at most that false positive rate; without a mark, 1e-6.
     seed
-        Seed of the randomness. Default: derived from the name of the marked test, so that it draws
-        the same outputs each time.
-
-    Raises
-    ------
-    Falsified
-        With the pair, the evidence, and the p-value.
-    RuntimeError
-        As in `privacy.audit.audit`.
+        Seed of the randomness. Default: derived from the name of the marked test.
     """
     from privacy.audit.claims import audit
 

@@ -1,8 +1,8 @@
 """Exact confidence bounds from scores: lower bounds, not estimates.
 
-Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs. The
-counted events are thresholds fixed before the scores are seen, so that counts are binomial and
-bounds exact for any scores.
+Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs.
+Thresholds are fixed before the scores are seen, so counts are binomial and bounds exact for any
+scores.
 """
 
 import math
@@ -76,8 +76,8 @@ def correct(scores_0: Floats, scores_1: Floats) -> int:
 def accuracy_p_value(right: int, guesses: int, most: float) -> float:
     """Return the p-value of `right` of `guesses` if the average accuracy is at most `most`.
 
-    The guesses are independent, but their accuracy may differ between the two data sets. Their sum
-    is no more likely than a binomial one to exceed its mean by one or more (Hoeffding 1956, On the
+    The guesses are independent, but their accuracy may differ between the data sets. Their sum is
+    no more likely than a binomial one to exceed its mean by one or more (Hoeffding 1956, On the
     distribution of the number of successes in independent trials, Theorem 4).
     """
     if most >= 1 or right < guesses * most + 1:
@@ -94,8 +94,8 @@ def misread(scores_0: Floats, scores_1: Floats) -> str:
     """Return evidence that scores are no log-likelihood ratios log P1 / P0, or an empty string.
 
     With ratios, scores <= t are at least as frequent on data set 0 as on data set 1 for every t,
-    and the difference is largest at t = 0. One half of the runs selects the t that violates this
-    most, the other half tests it at 1e-6.
+    and the difference is largest at t = 0. Half of the runs selects the t that violates this most,
+    the other half tests it at 1e-6.
     """
     (tried_0, tested_0), (tried_1, tested_1) = ((s[::2], s[1::2]) for s in (scores_0, scores_1))
     size = tested_0.size
@@ -143,15 +143,11 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     Parameters
     ----------
     scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios of the outputs on either data set.
+        Shape (runs,) each: log-likelihood ratios of the outputs on either data set. Others, such as
+        raw losses or exchanged arrays, raise ValueError (at significance level 1e-6): the bound
+        would be 0.
     confidence
         The bound holds with at least this probability, in [3/4, 1).
-
-    Raises
-    ------
-    ValueError
-        The scores are not log-likelihood ratios (at significance level 1e-6), but raw losses or
-        exchanged arrays, for example. The bound would then always be 0.
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
@@ -180,9 +176,9 @@ def epsilon_lower_bound(
         In [0, 1).
     claim
         The claimed mechanism. For a composition of Gaussians, the bound is that of its mu
-        (`mu_lower_bound`) and nearly tight. Otherwise no shape is assumed: the bound is
-        log((tpr - delta) / fpr), the largest over 7 thresholds in both directions, with all 28
-        rates bounded at once (Clopper-Pearson, Bonferroni).
+        (`mu_lower_bound`) and nearly tight. Otherwise it is log((tpr - delta) / fpr), the largest
+        over 7 thresholds in both directions, with all 28 rates bounded at once (Clopper-Pearson,
+        Bonferroni).
     relation
         The neighboring relation of the pair.
 
@@ -219,8 +215,7 @@ def epsilon_lower_bound(
 def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArray[np.int64]:
     """Return how often a score passes each threshold, shape (2, 2 * len(thresholds)).
 
-    The events are score > t, then score < -t. Row 1 is the data set on which the event is expected
-    to be likely, row 0 the other.
+    The events are score > t, then score < -t. Row 1 is the data set on which the event is likely.
     """
     above = [[np.count_nonzero(s > t) for t in thresholds] for s in (scores_0, scores_1)]
     below = [[np.count_nonzero(s < -t) for t in thresholds] for s in (scores_1, scores_0)]

@@ -43,11 +43,11 @@ def falsify(
 ) -> Finding:
     """Test a claimed curve on scores of outputs for two neighboring data sets.
 
-    Two tests share the significance level. (1) The sign of the score guesses the data set
-    correctly with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is
-    Phi(mu / 2) for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr
-    + delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
-    (Clopper-Pearson, Bonferroni).
+    Two tests share the significance level. (1) The sign of the score guesses the data set correctly
+    with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is Phi(mu / 2)
+    for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr +
+    delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
+    (Clopper-Pearson, Bonferroni). Raises `UnsupportedMechanism` if the claim has no curve.
 
     Parameters
     ----------
@@ -62,11 +62,6 @@ def falsify(
         Significance level: largest probability of falsifying a true claim, in (0, 1/4].
     relation
         The neighboring relation of the pair.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        The claim has no curve.
     """
     level = checked_significance(significance)
     curve = curve_of(claim, relation)
@@ -157,41 +152,23 @@ def audit(
 ) -> Finding:
     """Run a release many times on two neighboring data sets, and test its privacy claim.
 
+    Raises RuntimeError for any exception of the release, SystemExit and ``pytest.skip`` included.
+
     Parameters
     ----------
     release
         ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`; it
         returns a number or an array of numbers. With a third parameter named ``size``, it is called
         once and returns that many outputs, stacked.
-    pair
-        Two neighboring data sets.
+    pair, runs
+        Two neighboring data sets, and the number of tested outputs of each.
     claim, significance, relation
         As in `falsify`.
-    runs
-        Number of tested outputs per data set.
     score
         Maps stacked outputs to log-likelihood ratios. Default: one fitted by `fit_score` on as many
         additional outputs, at most 20,000 per data set.
-    seed
-        Seed of the generators passed to the release.
-    progress
-        Called with the number of new outputs.
-
-    Raises
-    ------
-    RuntimeError
-        The release raised any exception, SystemExit and ``pytest.skip`` included.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> from privacy.audit import audit
-    >>> def noisy_count(data, rng, size):
-    ...     return len(data) + rng.normal(0, 1.0, size)
-    >>> audit(noisy_count, ([1, 2], [1, 2, 3]), dp.Gaussian(1.0)).falsified
-    False
-    >>> audit(noisy_count, ([1, 2], [1, 2, 3]), dp.Gaussian(2.0)).falsified
-    True
+    seed, progress
+        Seed of the generators passed to the release; called with the number of new outputs.
     """
     first, second = scored(
         release,

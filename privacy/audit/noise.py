@@ -1,7 +1,6 @@
 """White-box audits of the noise distribution.
 
-Residuals are outputs minus true values. Hundreds of them have the statistical power of tens of
-thousands of outputs.
+Hundreds of residuals (outputs minus true values) have the power of tens of thousands of outputs.
 """
 
 import math
@@ -54,20 +53,9 @@ def falsify_noise(
         As in `falsify`.
     aspect
         ``"scale"``, ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import privacy as dp
-    >>> from privacy.audit import falsify_noise
-    >>> noise = np.random.default_rng(2).normal(0, 1.4, 1000)
-    >>> falsify_noise(dp.Gaussian(2.0), noise).falsified
-    True
     """
     level = checked_significance(significance)
-    if aspect not in get_args(Aspect):
-        remedy = "Leave aspect out to run all tests."
-        raise ValueError(checks.expected("aspect", aspect, f"one of {get_args(Aspect)}", remedy))
+    checks.one_of("aspect", aspect, get_args(Aspect), "Leave aspect out to run all tests.")
     unit = checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
     x = np.asarray(residuals, dtype=np.float64).ravel()
     if not x.size:
@@ -121,7 +109,7 @@ def _repeated(repeats: int, n: int) -> float:
     """Return an upper bound on the probability of this many repeats (Chernoff).
 
     The k-th residual repeats an earlier one with probability at most (k - 1) times that of the
-    likeliest value, whatever the earlier ones are.
+    likeliest value.
     """
     expected = n * (n - 1) / 2 * _LIKELY
     if repeats <= expected:

@@ -33,9 +33,8 @@ def falsify_one_run(
     """Test a claim on the guesses about the canaries of one run.
 
     A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
-    whole significance level. For any other claim, its epsilon is tested at each of 8 values of
-    delta, fixed in advance from 1e-2 to 1e-9 divided by the number of canaries, with equal shares
-    of the significance level.
+    whole significance level. Any other claim is tested at 8 values of delta, from 1e-2 to 1e-9
+    divided by the number of canaries, with equal shares of the level.
 
     Parameters
     ----------
@@ -44,8 +43,7 @@ def falsify_one_run(
     canaries
         Number of canaries, m <= 2^53; each was included with probability 1/2, independently.
     guesses
-        Number of canaries that the auditor guessed about, r <= m and <= 10^7. The auditor may
-        choose them from the output.
+        Number of canaries that the auditor guessed about, r <= m and <= 10^7, chosen in any way.
     correct
         Number of correct guesses, v <= r. The finding has a warning if fewer are right than by
         chance (at significance level 1e-6).
@@ -75,26 +73,10 @@ def falsify_one_run(
 def one_run_epsilon_lower_bound(
     *, canaries: int, guesses: int, correct: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower bound on epsilon at `delta` from one run with canaries.
+    """Return the largest epsilon that one run with canaries falsifies at `delta`; 0 if none.
 
-    Parameters
-    ----------
-    canaries, guesses, correct
-        As in `falsify_one_run`.
-    delta
-        In [0, 1).
-    confidence
-        The bound holds with at least this probability, in [3/4, 1).
-
-    Returns
-    -------
-    float
-        The largest epsilon that is falsified at `delta`, rounded down; 0 if none is.
-
-    Raises
-    ------
-    ValueError
-        Fewer guesses are right than by chance (at significance level 1e-6).
+    It is rounded down, and holds with probability at least `confidence`, in [3/4, 1). `canaries`,
+    `guesses` and `correct` are as in `falsify_one_run`; a ValueError replaces its warning.
     """
     _check(canaries, guesses, correct)
     if guesses_wrong(int(correct), int(guesses)):

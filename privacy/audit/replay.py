@@ -1,7 +1,7 @@
 """Deterministic audits: run a release on recorded noise and check how it uses the noise.
 
 Contributions are compared as exact fractions, and the privacy parameter that a release spends on
-one pair of data sets is computed, not estimated.
+one pair of data sets is computed.
 """
 
 import math
@@ -31,22 +31,10 @@ class Violation(AssertionError):
 
 
 def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
-    """Assert that a clipped record's norm is at most the bound, exactly.
+    """Assert that a clipped record's norm is at most the bound, exactly; else raise `Violation`.
 
-    Parameters
-    ----------
-    value
-        A number, an array, or a mapping of numbers.
-    bound
-        The norm bound. The exact values of the floats are compared: one unit in the last place
-        above is a violation.
-    norm
-        1, 2, or inf.
-
-    Raises
-    ------
-    Violation
-        The norm exceeds the bound, or a value is not a finite number.
+    `value` is a number, an array, or a mapping of numbers; one that is not finite is a violation,
+    and so is one unit in the last place above the bound. The norm is 1, 2, or inf.
     """
     _within(_flat(value), bound, norm, f"{value!r}")
 
@@ -56,22 +44,15 @@ def assert_contribution(
 ) -> None:
     """Assert that a query differs by at most `bound` between two data sets, exactly.
 
+    Raises `Violation` also if a value is not finite, or the answers differ in shape or keys, and
+    RuntimeError if the query raised any exception.
+
     Parameters
     ----------
-    query
-        A function of the data, without noise.
-    pair
-        Two neighboring data sets.
+    query, pair
+        A function of the data, without noise, and two neighboring data sets.
     bound, norm
         As in `assert_norm`. Float sums round: sum integers, or add the rounding error to the bound.
-
-    Raises
-    ------
-    Violation
-        The difference exceeds the bound, a value is not finite, or the answers differ in shape or
-        keys.
-    RuntimeError
-        The query raised any exception.
     """
     sides = two(pair)
     answers = [called("query", query, data) for data in sides]
@@ -131,12 +112,8 @@ class NoiseTape:
     """A substitute for `numpy.random.Generator` that records draws and returns prescribed noise.
 
     Normal and Laplace draws are zero, except for one draw of `unit` standard units. All other
-    methods use a generator with a fixed seed.
-
-    Attributes
-    ----------
-    draws
-        One row per number drawn: the kind of noise and its scale.
+    methods use a generator with a fixed seed. `draws` has the kind and the scale of every number
+    drawn.
     """
 
     unit: float = 0.0
@@ -204,9 +181,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
         output is not a finite number, or no noise was drawn.
     ValueError
         The release mixes Gaussian and Laplace noise, does not draw one Laplace variable per output,
-        or is not linear in the noise.
-    RuntimeError
-        The release raised any exception.
+        or is not linear in the noise. (RuntimeError: it raised any exception.)
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
@@ -272,20 +247,10 @@ def assert_spends(
 ) -> None:
     """Assert that a release spends no more on a pair of data sets than is claimed.
 
-    Parameters
-    ----------
-    release, pair
-        As in `spent`.
-    claim
-        For Gaussian noise, a mechanism that ``notion="gaussian"`` supports; for Laplace noise,
-        one with bounded privacy loss. Otherwise `UnsupportedMechanism` is raised.
-    relation
-        The neighboring relation of the pair.
-
-    Raises
-    ------
-    Violation
-        The release spends more (by over 1e-9, relative, for float rounding), or as in `spent`.
+    Raises `Violation` as `spent` does, or if the release spends more than the claim by over 1e-9
+    (relative, for float rounding). For Gaussian noise, ``notion="gaussian"`` must support the
+    claim; for Laplace noise, its privacy loss must be bounded. Otherwise `UnsupportedMechanism` is
+    raised.
     """
     kind, loss = spent(release, pair)
     if kind == "normal":

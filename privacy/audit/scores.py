@@ -173,7 +173,8 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     """Fit a score, the estimated log-likelihood ratio, on outputs that are not tested afterward.
 
     The classifier or a linear discriminant projects outputs to one number. A histogram of that
-    number gives the log-likelihood ratio; NaN has its own bin.
+    number gives the ratio; NaN has its own bin. The score maps outputs to an array of shape
+    (runs,).
 
     Parameters
     ----------
@@ -182,11 +183,6 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     classifier
         A scikit-learn classifier: ``fit(X, y)`` and then ``decision_function(X)`` or
         ``predict_proba(X)``, with finite outputs. Extra ``audit`` installs scikit-learn.
-
-    Returns
-    -------
-    callable
-        Maps outputs to scores of shape (runs,).
     """
     first, second = _rows(training_0), _rows(training_1)
     remedy = "Pass outputs of one shape, hundreds per data set."
@@ -253,8 +249,7 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
 def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     """Return the linear discriminant, with each coordinate scaled to its own spread.
 
-    Otherwise the ridge would hide a coordinate with little noise. A coordinate without noise
-    outweighs all others.
+    Otherwise the ridge would hide a coordinate with little noise. One without noise outweighs all.
     """
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0

@@ -28,8 +28,8 @@ class SequentialAudit:
     A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and
     by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess that is correct with
-    probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair it is at most
-    (1 + s (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form.
+    probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair it is at most (1 + s
+    (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form.
 
     Parameters
     ----------
@@ -50,10 +50,8 @@ class SequentialAudit:
     >>> watch = SequentialAudit(dp.Gaussian(2.0), significance=0.01)
     >>> for _ in range(60):
     ...     watch.update([-1.0], [1.0])  # every guess is right
-    ...     if watch.falsified:
-    ...         break
-    >>> watch.runs
-    7
+    >>> watch.falsified
+    True
     """
 
     def __init__(

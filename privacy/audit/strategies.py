@@ -30,23 +30,17 @@ def neighboring_pairs(
     max_size: int = 10,
     max_per_user: int = 4,
 ) -> st.SearchStrategy[Pair]:
-    """Return a Hypothesis strategy for pairs of neighboring data sets.
+    """Return a Hypothesis strategy for pairs of neighboring data sets of `records`, a strategy.
 
     Parameters
     ----------
-    records
-        A strategy for one record.
-    relation
-        The neighboring relation.
     null
         The record that contributes nothing; required by REPLACE_SPECIAL.
     unit
-        The unit of privacy: ``"record"``, or ``"user"``: data are then lists of (user, record), in
-        any order, and all records of one user differ.
-    max_size
-        Largest number of records that both data sets have in common.
-    max_per_user
-        Largest number of records of the user that differs.
+        ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
+        records of one user differ.
+    max_size, max_per_user
+        Most records that both data sets have in common; most records of the user that differs.
     """
     relation = checks.relation(relation)
     if unit not in ("record", "user"):
@@ -79,9 +73,9 @@ def neighboring_pairs(
 
 
 def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
-    """Return a Hypothesis strategy for edge cases: floats next to `bound`, huge, tiny, NaN, inf.
+    """Return a Hypothesis strategy for ordinary floats up to twice `bound` and edge cases.
 
-    Ordinary floats up to twice the bound occur too.
+    These are floats next to `bound`, huge and tiny ones, NaN and infinities.
     """
     bound = checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
     edges = [0.0, bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0), bound / 3]

@@ -13,12 +13,7 @@ from privacy.mechanisms.base import (
     register_mechanism,
 )
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
-from privacy.mechanisms.claims import (
-    ApproximateDP,
-    PureDP,
-    RandomizedResponse,
-    ZeroConcentratedDP,
-)
+from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
 from privacy.mechanisms.combinators import (
     Cells,
     Composed,
@@ -44,47 +39,14 @@ from privacy.mechanisms.tables import from_cdfs, from_profile
 from privacy.mechanisms.trees import TreeAggregation
 from privacy.mechanisms.users import user_level
 
+# fmt: off
 __all__ = [
-    "REGISTRY",
-    "AboveThreshold",
-    "ApproximateDP",
-    "BestOf",
-    "Cells",
-    "Composed",
-    "CyclicPoisson",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Epochs",
-    "ExponentialMechanism",
-    "FiniteMechanism",
-    "FixedSizeSampled",
-    "Gaussian",
-    "GroupSampled",
-    "Laplace",
-    "Mechanism",
-    "Nothing",
-    "Parallel",
-    "PermuteAndFlip",
-    "PoissonSampled",
-    "PureDP",
-    "RandomAllocation",
-    "RandomizedResponse",
-    "Repeated",
-    "ShuffledReports",
-    "TreeAggregation",
-    "TruncatedPoisson",
-    "UnsupportedMechanism",
-    "ZeroConcentratedDP",
-    "best_of",
-    "checked",
-    "compose",
-    "from_cdfs",
-    "from_pmfs",
-    "from_profile",
-    "mechanism_from_json",
-    "nothing",
-    "parallel",
-    "register_mechanism",
-    "repeat",
-    "user_level",
+    "REGISTRY", "AboveThreshold", "ApproximateDP", "BestOf", "Cells", "Composed", "CyclicPoisson",
+    "DiscreteGaussian", "DiscreteLaplace", "Epochs", "ExponentialMechanism", "FiniteMechanism",
+    "FixedSizeSampled", "Gaussian", "GroupSampled", "Laplace", "Mechanism", "Nothing", "Parallel",
+    "PermuteAndFlip", "PoissonSampled", "PureDP", "RandomAllocation", "RandomizedResponse",
+    "Repeated", "ShuffledReports", "TreeAggregation", "TruncatedPoisson", "UnsupportedMechanism",
+    "ZeroConcentratedDP", "best_of", "checked", "compose", "from_cdfs", "from_pmfs", "from_profile",
+    "mechanism_from_json", "nothing", "parallel", "register_mechanism", "repeat", "user_level",
 ]
+# fmt: on

@@ -26,31 +26,24 @@ _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 class RandomAllocation(Mechanism):
     """Balls-in-bins sampling: each record is in `participations` random steps of each pass.
 
-    In each pass, every record draws its steps uniformly at random, without replacement, and
-    independently of all other records and passes ("balls in bins"). `mechanism` runs once in each
-    step, on the records that drew it. Batch sizes vary. The steps of a record must stay secret.
-    Shuffling is another sampler: its batch sizes are fixed, so an added record moves others.
+    In each pass, every record draws its steps uniformly, without replacement, independently of all
+    other records and passes. `mechanism` (one or more Gaussians) runs once in each step, on the
+    records that drew it. The steps of a record must stay secret. Shuffling is another sampler: its
+    batch sizes are fixed, so an added record moves others.
+
+    Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
+    the mean over i of N(e_i, s^2 I) against N(0, s^2 I). k participations in t steps equal one step
+    in each of k random blocks of floor(t / k) or ceil(t / k) steps; by joint convexity, k
+    allocations to one step of a block are an upper bound (Feldman and Shenfeld 2026, arXiv
+    2602.17284). zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use
+    that the steps are secret.
 
     Parameters
     ----------
-    mechanism
-        The mechanism of one step: Gaussian, or several Gaussians on the same batch.
-    steps
-        Number of steps in a pass, at most 10^7.
+    steps, epochs
+        Number of steps in a pass, at most 10^7, and number of passes.
     participations
         Number of steps of a record in a pass, at most `steps`.
-    epochs
-        Number of passes.
-
-    Notes
-    -----
-    Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair
-    is the mean over i of N(e_i, s^2 I) against N(0, s^2 I). For k participations in t steps,
-    divide the steps at random into k blocks of floor(t / k) or ceil(t / k) steps, and draw one step
-    in each block: every set of k steps is equally likely. By joint convexity, k allocations to
-    one step of a block are an upper bound (Feldman and Shenfeld 2026, arXiv 2602.17284).
-    zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use that the
-    steps are secret.
     """
 
     mechanism: Mechanism
@@ -101,11 +94,7 @@ class RandomAllocation(Mechanism):
         """Return the pair of one record that is in one of several steps."""
         squared = self._squared(relation)
         if relation is REPLACE_ONE:
-            raise unproven(
-                self,
-                relation,
-                "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.",
-            )
+            raise unproven(self, relation, "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.")
         if self.expanded(relation) is not self:
             raise unproven(self, relation, _ONE_SAMPLE)
         joint = GaussianPair(squared)
@@ -120,11 +109,11 @@ _PARTICIPATIONS = "Pass the participations of each record per pass."
 class CyclicPoisson(Mechanism):
     """Poisson sampling from `groups` groups of records, from one group per step in turn.
 
-    Each record is in one group, drawn at random or given by its public index, independently of all
-    other records. Step i uses group i mod `groups`, and includes each of its records independently
-    with `sampling_probability`. If C has at most `groups` bands, a record's steps change disjoint
-    rows of C x. All steps together then cost as much as ceil(steps / groups) sampled Gaussians
-    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4).
+    Each record is in one group, random or given by its public index, independently of all others.
+    Step i uses group i mod `groups`, and includes each of its records independently. If C has at
+    most `groups` bands, a record's steps change disjoint rows of C x, and all steps cost as much as
+    ceil(steps / groups) sampled Gaussians (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem
+    4).
 
     Parameters
     ----------
@@ -133,10 +122,8 @@ class CyclicPoisson(Mechanism):
     sampling_probability
         Probability q in (0, 1] that a record of the group is included. With n records in all, a
         batch has about q n / groups records.
-    steps
-        Total number of steps.
-    groups
-        Number of groups, at least the number of bands of C. 1 is Poisson sampling.
+    steps, groups
+        Total number of steps; number of groups, at least that of bands of C. 1 is Poisson sampling.
     """
 
     mechanism: Mechanism
@@ -163,7 +150,6 @@ class CyclicPoisson(Mechanism):
         return repeat(once, -(-self.steps // self.groups))
 
     def loss(self, relation: NeighboringRelation) -> Loss:
-        """Raise: it describes several releases."""
         raise unproven(self, relation, _ONE_SAMPLE)
 
 

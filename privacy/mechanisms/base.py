@@ -1,6 +1,6 @@
 """The base class of mechanisms, the registry of their names, and `UnsupportedMechanism`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -12,14 +12,8 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_SPECIAL, NeighboringRel
 class UnsupportedMechanism(NotImplementedError):
     """No proven bound exists for this mechanism, accounting method and relation.
 
-    Attributes
-    ----------
-    mechanism
-        The part that has no proven bound, if known.
-    notion
-        The accounting method that was used, if any.
-    alternatives
-        Accounting methods that have a proven bound for the whole mechanism.
+    `mechanism` is the part without a proven bound and `notion` the accounting method, if known.
+    `alternatives` are accounting methods with a proven bound for the whole mechanism.
     """
 
     def __init__(
@@ -39,9 +33,8 @@ class UnsupportedMechanism(NotImplementedError):
 class Mechanism:
     """Base class of all mechanisms.
 
-    A subclass is a frozen dataclass that validates its fields and defines the privacy loss of ONE
-    application (`loss`) and, optionally, group privacy (`for_group`). Call `register_mechanism`
-    so that its JSON form can be read.
+    A subclass is a frozen dataclass that validates its fields and defines the `loss` of ONE
+    application and, optionally, `for_group`. `register_mechanism` lets its JSON form be read.
     """
 
     __slots__ = ()
@@ -59,14 +52,10 @@ class Mechanism:
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the dominating pair of one application, or bounds on its moments.
 
-        Raises
-        ------
-        UnsupportedMechanism
-            No bound is proven under `relation`.
+        Raises `UnsupportedMechanism` if no bound is proven under `relation`.
         """
         raise UnsupportedMechanism(
-            f"{type(self).__name__} has no dominating pair. Define loss(relation).",
-            mechanism=self,
+            f"{type(self).__name__} has no dominating pair. Define loss(relation).", mechanism=self
         )
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
@@ -90,10 +79,7 @@ class Mechanism:
     def expanded(self, relation: NeighboringRelation) -> "Mechanism":
         """Return the composition that this describes; the mechanism itself for one application.
 
-        Raises
-        ------
-        UnsupportedMechanism
-            The composition is not proven under `relation`.
+        Raises `UnsupportedMechanism` if the composition is not proven under `relation`.
         """
         return self
 
@@ -111,6 +97,26 @@ class Mechanism:
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             out[field.name] = _to_json(getattr(self, field.name))
         return out
+
+
+class OfParts(Mechanism):
+    """A mechanism that runs the mechanisms in its fields on sums, samples or cells of records."""
+
+    __slots__ = ()
+
+    @property
+    def null_is_absent(self) -> bool:  # type: ignore[override]
+        """Whether this is true for all parts."""
+        return all(part.null_is_absent for part in parts_of(self))
+
+
+def parts_of(mechanism: Mechanism) -> Iterator[Mechanism]:
+    """Yield the mechanisms in the fields of a mechanism."""
+    for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
+        value = getattr(mechanism, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Mechanism):
+                yield part
 
 
 def _to_json(value: Any) -> Any:
@@ -131,7 +137,6 @@ def brief(mechanism: Mechanism) -> str:
 
 
 def _written(mechanism: Mechanism, levels: int) -> str:
-    """Return the class name and the non-default fields, nested to `levels`."""
     given = []
     for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
         value = getattr(mechanism, field.name)
@@ -158,11 +163,7 @@ def check_relation(claim: "Mechanism", relation: NeighboringRelation) -> None:
     """Raise if a claim, which has a field `relation`, was proven for another relation."""
     proven = getattr(claim, "relation", relation)
     if proven is not relation:
-        raise unproven(
-            claim,
-            relation,
-            f"It was proven for {proven}. Use that relation.",
-        )
+        raise unproven(claim, relation, f"It was proven for {proven}. Use that relation.")
 
 
 @dataclass(frozen=True)

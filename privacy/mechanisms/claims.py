@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 from privacy import checks
 from privacy.losses.claims import ClaimPair
@@ -25,18 +26,10 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 class RandomizedResponse(Mechanism):
     """k-ary randomized response: report the true category, or with some probability another.
 
-    The true one of `categories` answers is reported with probability
-    e^epsilon / (e^epsilon + categories - 1), each other answer with probability
-    1 / (e^epsilon + categories - 1). The guarantee holds under every relation if an absent or null
-    record also reports through this randomizer. With Poisson sampling it holds only under
+    The true one of `categories` >= 2 answers has probability e^epsilon / (e^epsilon + categories -
+    1), each other one 1 / (e^epsilon + categories - 1). The guarantee holds under every relation if
+    an absent or null record also reports. With Poisson sampling it holds only under
     ADD_OR_REMOVE_ONE, since a null record may report a different answer than an absent one.
-
-    Parameters
-    ----------
-    epsilon
-        Log of the odds of the true answer against each other one, > 0.
-    categories
-        Number of possible answers, >= 2.
     """
 
     epsilon: float
@@ -57,27 +50,29 @@ class RandomizedResponse(Mechanism):
         return repeat(self, size)
 
 
-@suggests_field_names
 @dataclass(frozen=True)
-class PureDP(Mechanism):
-    """Any mechanism proven epsilon-DP under `relation`."""
+class EpsilonClaim(Mechanism):
+    """A guarantee in one number under one relation, which adds up over a chain of data sets."""
 
     epsilon: float
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE
 
     def __post_init__(self) -> None:
-        freeze(
-            self,
-            epsilon=checks.epsilon(self.epsilon),
-            relation=checks.relation(self.relation),
-        )
+        relation = checks.relation(self.relation)
+        freeze(self, epsilon=checks.epsilon(self.epsilon), relation=relation)
+
+    def for_group(self, size: int) -> Self:
+        return replace(self, epsilon=scaled(self.epsilon, size))
+
+
+@suggests_field_names
+@dataclass(frozen=True)
+class PureDP(EpsilonClaim):
+    """Any mechanism proven epsilon-DP under `relation`."""
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
         check_relation(self, relation)
         return ClaimPair(self.epsilon)
-
-    def for_group(self, size: int) -> "PureDP":
-        return replace(self, epsilon=scaled(self.epsilon, size))
 
 
 @suggests_field_names
@@ -148,10 +143,7 @@ class ZeroConcentratedDP(Mechanism):
 
 
 def scaled(value: float, size: int | Fraction) -> float:
-    """Return value * size, rounded up, for the binary value and for its decimal repr.
-
-    Budgets read floats by their decimal repr.
-    """
+    """Return value * size, rounded up, as a binary value and by its decimal repr."""
     least = size * max(Fraction(value), Fraction(repr(value)))
     try:
         product = float(least)

@@ -1,11 +1,10 @@
 """Composition: repeated, on the same records, or on disjoint records.
 
-`repeat`, `compose` and `parallel` normalize their result, so that equal plans compare equal. The
-node classes are for pattern matching and JSON.
+`repeat`, `compose` and `parallel` normalize their result, so that equal plans compare equal.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal, TypeVar
 
@@ -13,20 +12,17 @@ from privacy import checks
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.mechanisms.base import (
     Mechanism,
+    OfParts,
     UnsupportedMechanism,
     add_to_registry,
     brief,
     checked,
+    parts_of,
     register_mechanism,
     unproven,
 )
 from privacy.names import suggests_names
-from privacy.relations import (
-    ADD_OR_REMOVE_ONE,
-    REPLACE_ONE,
-    REPLACE_SPECIAL,
-    NeighboringRelation,
-)
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
 Cells = Literal["by_record", "by_public_index"]
 _T = TypeVar("_T")
@@ -43,35 +39,26 @@ class Nothing(Mechanism):
         return NO_LOSS
 
     def for_group(self, size: int) -> "Nothing":
-        """Return the same: no number of records changes the output."""
         return self
 
 
 @dataclass(frozen=True)
-class Repeated(Mechanism):
+class Repeated(OfParts):
     """`mechanism` run `count` times with fresh randomness. Built by `repeat`."""
 
     mechanism: Mechanism
     count: int
 
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        return self.mechanism.null_is_absent
-
 
 @dataclass(frozen=True)
-class Composed(Mechanism):
+class Composed(OfParts):
     """All of `parts` run on the same records. Built by `compose`."""
 
     parts: tuple[Mechanism, ...]
 
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        return all(part.null_is_absent for part in self.parts)
-
 
 @dataclass(frozen=True)
-class Parallel(Mechanism):
+class Parallel(OfParts):
     """Each of `parts` run on its own cell of the records. Built by `parallel`."""
 
     parts: tuple[Mechanism, ...]
@@ -79,15 +66,10 @@ class Parallel(Mechanism):
 
     CELLS: ClassVar[tuple[Cells, ...]] = ("by_record", "by_public_index")
 
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        return all(part.null_is_absent for part in self.parts)
-
     def leaves_cell(self, part: Mechanism, relation: NeighboringRelation) -> bool:
         """Return whether the changed record can leave the cell of `part`, as if removed.
 
-        If the cell depends on the record, a new value may be in another cell. A null record is in
-        no cell, which equals a zero contribution only if `part.null_is_absent`.
+        A null record is in no cell, which equals a zero contribution only if `part.null_is_absent`.
         """
         if self.cells != "by_record":
             return False
@@ -96,13 +78,10 @@ class Parallel(Mechanism):
     def in_cells(
         self, relation: NeighboringRelation, ask: Callable[[Mechanism, NeighboringRelation], _T]
     ) -> tuple[list[_T], dict[Mechanism, _T]]:
-        """Evaluate `ask` for each distinct part, under every relation that its cell needs.
+        """Return the results of `ask` for each distinct part, and for those that are left.
 
-        Returns
-        -------
-        answers, left
-            The results under `relation`, and those under ADD_OR_REMOVE_ONE for the parts whose cell
-            the record can leave, which a claim proven for one relation does not cover.
+        The latter are under ADD_OR_REMOVE_ONE, for the parts whose cell the record can leave; a
+        claim proven for `relation` does not cover them.
         """
         parts = dict.fromkeys(self.parts)
         if self.cells == "by_record":
@@ -135,11 +114,8 @@ class Parallel(Mechanism):
 def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
     """Yield a mechanism and all mechanisms in it."""
     yield mechanism
-    for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
-        value = getattr(mechanism, field.name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Mechanism):
-                yield from _nested(part)
+    for part in parts_of(mechanism):
+        yield from _nested(part)
 
 
 @suggests_names
@@ -172,13 +148,7 @@ def _repeated(mechanism: Mechanism, count: int) -> Mechanism:
 def nothing() -> Mechanism:
     """Return the mechanism that reads no record, the identity of `compose`.
 
-    Its epsilon and delta are 0 under every relation. ``compose(m, nothing())`` is `m`, and
-    ``repeat(m, 0)`` is ``nothing()``.
-
-    Examples
-    --------
-    >>> compose(nothing(), nothing())
-    Nothing()
+    Its epsilon and delta are 0 under every relation. ``repeat(m, 0)`` is ``nothing()``.
     """
     return Nothing()
 
@@ -186,10 +156,10 @@ def nothing() -> Mechanism:
 def compose(*mechanisms: Mechanism) -> Mechanism:
     """Return the composition of `mechanisms` on the same records.
 
-    It may be adaptive: later queries may depend on earlier outputs if this list of mechanisms was
-    fixed in advance. Nested compositions are flattened, equal parts merged into one repetition, and
-    parts sorted. A single mechanism is returned itself. For a list that may be empty, pass
-    ``nothing()`` as the first one; it is omitted beside others.
+    Later queries may depend on earlier outputs if this list of mechanisms was fixed in advance.
+    Nested compositions are flattened, equal parts merged into one repetition, and parts sorted. A
+    single mechanism is returned itself. For a list that may be empty, pass ``nothing()`` first,
+    which is omitted beside others.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
@@ -216,20 +186,18 @@ def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
 def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     """Return the parallel composition of `mechanisms` on disjoint cells of the records.
 
-    A record's cell must depend only on that record or on public data, never on other records
-    (no quantile cells).
+    A record's cell must depend only on that record or on public data (no quantile cells).
 
     Parameters
     ----------
     mechanisms
         One mechanism per cell. A single one, whose cell is the whole data set, is returned itself.
     cells
-        ``"by_record"``: the cell depends on the record, so that a replaced record can move to
-        another cell. ``"by_public_index"``: the cell is fixed by public data (a round number).
+        ``"by_record"``: a replaced record can move to another cell. ``"by_public_index"``: the cell
+        is fixed by public data (a round number).
     """
-    if cells not in Parallel.CELLS:
-        remedy = "Pass 'by_record' if a replaced record can change its cell."
-        raise ValueError(checks.expected("cells", cells, f"one of {Parallel.CELLS}", remedy))
+    remedy = "Pass 'by_record' if a replaced record can change its cell."
+    checks.one_of("cells", cells, Parallel.CELLS, remedy)
     if not mechanisms:
         raise ValueError(
             checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")

@@ -1,16 +1,16 @@
 """Discrete Gaussian noise: integer noise on an integer query."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from privacy import checks
 from privacy.losses.discrete import Atoms, DiscretePair
-from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.mechanisms.discrete_laplace import integer_sensitivities
+from privacy.mechanisms.base import freeze, register_mechanism
+from privacy.mechanisms.discrete_laplace import IntegerNoise, integer_sensitivities
 from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U, round_up
-from privacy.relations import REPLACE_ONE, NeighboringRelation
+from privacy.relations import NeighboringRelation
 
 if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
@@ -22,12 +22,14 @@ _MOST = 4096  # atoms; beyond, neighboring ones are merged
 
 @suggests_field_names
 @dataclass(frozen=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``, on an integer.
 
-    For a query with several integer coordinates, account for the noise as ``ZeroConcentratedDP``
-    with rho = (L2 sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not
-    hold for discrete noise.
+    For several integer coordinates, account for ``ZeroConcentratedDP`` with rho = (L2
+    sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not hold for
+    discrete noise.
+
+    Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
 
     Parameters
     ----------
@@ -37,17 +39,11 @@ class DiscreteGaussian(Mechanism):
         Sensitivity to adding or removing one record, an integer in [1, 10,000].
     replace_sensitivity
         Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
-
-    References
-    ----------
-    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
     """
 
     sigma: float
     sensitivity: int = 1
     replace_sensitivity: int | None = None
-
-    null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         remedy = "Use a coarser unit, or rounded_gaussian noise, which Gaussian describes."
@@ -56,26 +52,15 @@ class DiscreteGaussian(Mechanism):
         freeze(self, sigma=sigma, sensitivity=sensitivity, replace_sensitivity=replaced)
 
     def loss(self, relation: NeighboringRelation) -> "DiscreteGaussianPair":
-        """Return two discrete Gaussian distributions, shifted by the sensitivity."""
-        assert self.replace_sensitivity is not None  # set when validated
-        replaced = relation is REPLACE_ONE
-        return DiscreteGaussianPair(
-            self.sigma, self.replace_sensitivity if replaced else self.sensitivity
-        )
-
-    def for_group(self, size: int) -> "DiscreteGaussian":
-        """Return size times the sensitivity: the records' contributions add up."""
-        assert self.replace_sensitivity is not None
-        replaced = size * self.replace_sensitivity
-        return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)
+        return DiscreteGaussianPair(self.sigma, self.distance(relation))
 
 
 @dataclass(frozen=True)
 class DiscreteGaussianPair(DiscretePair):
     """Discrete Gaussian noise centered at `distance` against the same noise centered at 0.
 
-    The loss increases with the output, and P(X > t) with the distance, for every t. The pair
-    therefore dominates those of smaller distances.
+    The loss increases with the output, and P(X > t) with the distance: the pair dominates those of
+    smaller distances.
     """
 
     sigma: float
@@ -83,7 +68,6 @@ class DiscreteGaussianPair(DiscretePair):
 
     @property
     def symmetric(self) -> bool:
-        """True: a reflection exchanges the two."""
         return True
 
     @property
@@ -111,9 +95,8 @@ class DiscreteGaussianPair(DiscretePair):
     def atoms(self) -> Atoms:
         """Return the losses distance (2 x - distance) / (2 sigma^2) of the outputs x.
 
-        Of every block of outputs, those in between are divided between its two ends so that their
-        probabilities under P and under Q are kept. Since x -> max(x, 0) is convex, this never
-        lowers delta.
+        The outputs within a block are divided between its two ends so that their probabilities
+        under P and Q are kept. Since x -> max(x, 0) is convex, this never lowers delta.
         """
         import numpy as np
 

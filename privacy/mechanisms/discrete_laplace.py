@@ -11,13 +11,33 @@ from privacy.names import suggests_field_names
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
+_SENSITIVITIES = ("sensitivity", "replace_sensitivity")
 _LARGEST = 10_000  # a pair has one atom more than its distance
+
+
+class IntegerNoise(Mechanism):
+    """Noise on an integer query. A subclass has the fields of both sensitivities."""
+
+    __slots__ = ()
+
+    null_is_absent: ClassVar[bool] = True
+
+    def distance(self: Any, relation: NeighboringRelation) -> int:
+        """Return the sensitivity to one record."""
+        return int(self.replace_sensitivity if relation is REPLACE_ONE else self.sensitivity)
+
+    def for_group(self: Any, size: int) -> Any:
+        """Return size times the sensitivity: the records' contributions add up."""
+        both = {name: size * getattr(self, name) for name in _SENSITIVITIES}
+        return replace(self, **both)
 
 
 @suggests_field_names
 @dataclass(frozen=True)
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplace(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.
+
+    Source: Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1 (the geometric mechanism).
 
     Parameters
     ----------
@@ -27,17 +47,11 @@ class DiscreteLaplace(Mechanism):
         Sensitivity to adding or removing one record, an integer in [1, 10,000].
     replace_sensitivity
         Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
-
-    References
-    ----------
-    Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1 (the geometric mechanism).
     """
 
     scale: float
     sensitivity: int = 1
     replace_sensitivity: int | None = None
-
-    null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         scale = checks.real(
@@ -47,16 +61,7 @@ class DiscreteLaplace(Mechanism):
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 
     def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
-        assert self.replace_sensitivity is not None  # set when validated
-        replaced = relation is REPLACE_ONE
-        return DiscreteLaplacePair(
-            self.scale, self.replace_sensitivity if replaced else self.sensitivity
-        )
-
-    def for_group(self, size: int) -> "DiscreteLaplace":
-        assert self.replace_sensitivity is not None
-        replaced = size * self.replace_sensitivity
-        return replace(self, sensitivity=size * self.sensitivity, replace_sensitivity=replaced)
+        return DiscreteLaplacePair(self.scale, self.distance(relation))
 
 
 def integer_sensitivities(noise: Any, continuous: str) -> tuple[int, int]:
@@ -81,14 +86,13 @@ class DiscreteLaplacePair(DiscretePair):
 
     @property
     def symmetric(self) -> bool:
-        """True: a reflection exchanges the two."""
         return True
 
     def atoms(self) -> Atoms:
         """Return the losses (2 x - distance) / scale of the outputs x = 0 .. distance.
 
-        All outputs below 0 have the loss of 0, and all above `distance` the loss of `distance`.
-        With a = e^(-1 / scale), P(x) = (1 - a) / (1 + a) a^|x - distance|.
+        All outputs below 0 have the loss of 0, all above `distance` that of `distance`. With a =
+        e^(-1 / scale), P(x) = (1 - a) / (1 + a) a^|x - distance|.
         """
         scale, distance = self.scale, self.distance
         log_end = -math.log1p(math.exp(-1 / scale))

@@ -25,25 +25,14 @@ _NEAR_ONE = 1e-9  # tolerated rounding error of a sum of probabilities
 class FiniteMechanism(Mechanism):
     """A mechanism with finitely many outputs, from a dominating pair of distributions.
 
-    Both directions are accounted for: p against q (a record removed) and q against p (a record
-    added). An output that has probability 0 under one of the two reveals the data set: its
+    `p` and `q` are the probability of each output with and without the record. Both directions are
+    accounted for. An output of probability 0 under only one of the two reveals the data set: its
     probability under the other one is a delta at every epsilon, in that direction only.
 
-    Parameters
-    ----------
-    p
-        Probability of each output with the record.
-    q
-        Probability of each output without it, in the same order.
-    relation
-        The neighboring relation that the pair was found for.
-
-    Notes
-    -----
-    The guarantee holds only if (p, q) dominates every pair of neighboring data sets: its privacy
-    profile must be the largest in both directions (Zhu, Dong and Wang 2022, Definition 7). The
-    output distributions of one pair of data sets are not enough unless they are the worst ones.
-    Probabilities are divided by their sum, which may differ from 1 by 1e-9.
+    The guarantee holds only if (p, q) dominates every pair of neighboring data sets under
+    `relation`: its privacy profile must be the largest in both directions (Zhu, Dong and Wang 2022,
+    Definition 7). The output distributions of one pair of data sets are not enough unless they are
+    the worst ones. Probabilities are divided by their sum, which may differ from 1 by 1e-9.
     """
 
     p: tuple[float, ...]
@@ -62,7 +51,6 @@ class FiniteMechanism(Mechanism):
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))
 
     def loss(self, relation: NeighboringRelation) -> "FinitePair":
-        """Return the pair itself."""
         check_relation(self, relation)
         return FinitePair(self.p, self.q)
 
@@ -70,15 +58,10 @@ class FiniteMechanism(Mechanism):
 def from_pmfs(
     p: Iterable[float], q: Iterable[float], *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE
 ) -> FiniteMechanism:
-    """Return the mechanism whose dominating pair is two probability mass functions.
+    """Return the `FiniteMechanism` of two probability mass functions, a dominating pair.
 
-    Parameters
-    ----------
-    p, q
-        Probability of each output with and without the record, such as arrays or lists. The pair
-        must dominate all pairs of neighboring data sets (see `FiniteMechanism`).
-    relation
-        The neighboring relation that the pair was found for.
+    `p` and `q` are the probability of each output with and without the record. They must dominate
+    all pairs of neighboring data sets under `relation`.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Noise added to a query: Gaussian and Laplace."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from privacy import checks
 from privacy.losses.gaussian import GaussianPair
@@ -14,9 +14,26 @@ from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 
+class Noise(Mechanism):
+    """Noise on a sum. A subclass has the fields of its scale, the first, and `replace_distance`."""
+
+    __slots__ = ()
+
+    null_is_absent: ClassVar[bool] = True
+
+    def shift(self: Any, relation: NeighboringRelation) -> float:
+        """Return the sensitivity to one record, in clip norms."""
+        return float(self.replace_distance if relation is REPLACE_ONE else 1.0)
+
+    def for_group(self: Any, size: int) -> Any:
+        """Divide the noise by `size` (Dong, Roth and Su 2022, Theorem 2.14)."""
+        scale = fields(self)[0].name
+        return replace(self, **{scale: divided(getattr(self, scale), size)})
+
+
 @suggests_field_names
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(Noise):
     """Gaussian noise on a sum (or another query) of clipped records.
 
     Parameters
@@ -25,9 +42,9 @@ class Gaussian(Mechanism):
         Standard deviation of the noise / L2 norm bound (clip norm) of ONE record's contribution,
         for every relation. No unit, > 0.
     replace_distance
-        Sensitivity to replacing one record, in clip norms, in (0, 2]. Used only under
-        REPLACE_ONE. The default 2 (v against -v) is always valid; pass less only if the query
-        changes less (1 for a reward in [0, 1] in a public round).
+        Sensitivity to replacing one record, in clip norms, in (0, 2], for REPLACE_ONE. The default
+        2 (v against -v) is always valid; pass less only if the query changes less (1 for a reward
+        in [0, 1] in a public round).
     """
 
     noise_multiplier: float
@@ -35,39 +52,25 @@ class Gaussian(Mechanism):
 
     def __post_init__(self) -> None:
         remedy = "Pass the standard deviation of the noise (sigma) divided by the clip norm."
-        freeze(
-            self,
-            noise_multiplier=checks.real(
-                "noise_multiplier", self.noise_multiplier, remedy, above=0
-            ),
-            replace_distance=check_replace_distance(self.replace_distance),
-        )
-
-    null_is_absent: ClassVar[bool] = True
-
-    def shift(self, relation: NeighboringRelation) -> float:
-        """Return the sensitivity to one record, in clip norms."""
-        return _shift(self, relation)
+        noise = checks.real("noise_multiplier", self.noise_multiplier, remedy, above=0)
+        distance = check_replace_distance(self.replace_distance)
+        freeze(self, noise_multiplier=noise, replace_distance=distance)
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
         # noise above 1e150 is treated as 1e150, so that the square does not underflow
         ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
         return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)
 
-    def for_group(self, size: int) -> "Gaussian":
-        return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
-
 
 @suggests_field_names
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(Noise):
     """Laplace noise on a query of records clipped in L1 norm.
 
     Parameters
     ----------
     scale
-        Scale b of the noise (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's
-        contribution. No unit, > 0.
+        Scale b (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's contribution, > 0.
     replace_distance
         As in `Gaussian`, in L1 clip norms.
     """
@@ -77,33 +80,17 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         remedy = "Pass the scale of the Laplace noise divided by the L1 clip norm."
-        freeze(
-            self,
-            scale=checks.real("scale", self.scale, remedy, above=0),
-            replace_distance=check_replace_distance(self.replace_distance),
-        )
-
-    null_is_absent: ClassVar[bool] = True
-
-    def shift(self, relation: NeighboringRelation) -> float:
-        """Return the sensitivity to one record, in clip norms."""
-        return _shift(self, relation)
+        scale = checks.real("scale", self.scale, remedy, above=0)
+        freeze(self, scale=scale, replace_distance=check_replace_distance(self.replace_distance))
 
     def loss(self, relation: NeighboringRelation) -> LaplacePair:
         return LaplacePair(ratio_up(self.shift(relation), self.scale))
-
-    def for_group(self, size: int) -> "Laplace":
-        return replace(self, scale=divided(self.scale, size))
 
 
 def check_replace_distance(value: float) -> float:
     """Return a validated sensitivity to replacing one record, in clip norms."""
     remedy = "Pass the sensitivity to replacing one record, in clip norms; 2 is always valid."
     return checks.real("replace_distance", value, remedy, above=0, at_most=2)
-
-
-def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> float:
-    return mechanism.replace_distance if relation is REPLACE_ONE else 1.0
 
 
 def divided(value: float, size: int) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from privacy import checks
@@ -14,15 +14,10 @@ from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechani
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared, refuse_composition
-from privacy.names import suggests_names
+from privacy.names import suggests_field_names, suggests_names
 from privacy.numerics.binomial import log_binomial_tails
 from privacy.numerics.rounding import U, ratio_up, sum_up
-from privacy.relations import (
-    ADD_OR_REMOVE_ONE,
-    REPLACE_ONE,
-    REPLACE_SPECIAL,
-    NeighboringRelation,
-)
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
 _BATCH = "Pass the number of records in a batch, a whole number >= 1."
 _RECORDS = "Pass the number of records of the data set, a public whole number."
@@ -57,43 +52,22 @@ def _batched(mechanism: object) -> Mechanism:
     return mechanism
 
 
-class _FixedSizeCall(type):
-    """Require keyword arguments for `FixedSizeSampled`, and suggest our names."""
-
-    @suggests_names
-    def __call__(
-        cls, mechanism: Mechanism, *, batch_size: int, records: int, replacement: bool = False
-    ) -> Any:
-        return super().__call__(mechanism, batch_size, records, replacement)
-
-
+@suggests_field_names
 @dataclass(frozen=True)
-class FixedSizeSampled(_OfBatches, metaclass=_FixedSizeCall):
-    """`mechanism` run once on a batch of exactly `batch_size` of the records, drawn uniformly.
+class FixedSizeSampled(_OfBatches):
+    """`mechanism` run once on a batch of exactly `batch_size` of the `records`, drawn uniformly.
 
-    For T steps with a new batch each, use ``repeat(FixedSizeSampled(m, ...), T)``. Which records
-    are in the batch must stay secret; their number is public. Valid under REPLACE_ONE and
-    REPLACE_SPECIAL, for which a null record takes part in the draw as any other record.
+    For T steps with a new batch each, use ``repeat(FixedSizeSampled(m, ...), T)``. The batch must
+    stay secret; the number of records is public. With `replacement`, a record may be drawn several
+    times. Valid under REPLACE_ONE and REPLACE_SPECIAL, for which a null record takes part in the
+    draw.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism that runs on the batch.
-    batch_size
-        Number of draws per batch.
-    records
-        Number of records of the data set.
-    replacement
-        Whether a record may be drawn several times. False (the default) is uniform sampling
-        without replacement.
-
-    References
-    ----------
-    Balle, Barthe and Gaboardi 2018, Theorems 10 (without replacement) and 13 (with); Zhu, Dong and
-    Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).
+    Sources: Balle, Barthe and Gaboardi 2018, Theorems 10 (without replacement) and 13 (with); Zhu,
+    Dong and Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).
     """
 
     mechanism: Mechanism
+    _: KW_ONLY
     batch_size: int
     records: int
     replacement: bool = False
@@ -103,9 +77,8 @@ class FixedSizeSampled(_OfBatches, metaclass=_FixedSizeCall):
     def __post_init__(self) -> None:
         size = checks.count("batch_size", self.batch_size, _BATCH)
         records = checks.count("records", self.records, _RECORDS)
-        if not isinstance(self.replacement, bool):
-            remedy = "Pass True if a record may be drawn several times."
-            raise TypeError(checks.expected("replacement", self.replacement, "a bool", remedy))
+        remedy = "Pass True if a record may be drawn several times."
+        checks.flag("replacement", self.replacement, remedy)
         if size > records and not self.replacement:
             remedy = "Pass the size of one batch, or replacement=True."
             raise ValueError(checks.expected("batch_size", size, f"<= records={records}", remedy))
@@ -115,8 +88,8 @@ class FixedSizeSampled(_OfBatches, metaclass=_FixedSizeCall):
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the pair of a replaced record, valid at every epsilon.
 
-        With replacement, a record is drawn j times with the probability of Bin(batch_size, 1 /
-        records), and the pair is that of j replaced records.
+        With replacement, a record is drawn j ~ Bin(batch_size, 1 / records) times: j replaced
+        records.
         """
         if relation is ADD_OR_REMOVE_ONE:
             raise unproven(self, relation, _DISPLACED)
@@ -153,8 +126,7 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
     """Return a pair for every two batches that differ in `copies` records, or raise.
 
-    Under REPLACE_SPECIAL, two batches can differ by a null record against a record, or by one
-    record against another.
+    Under REPLACE_SPECIAL they can also differ by one record against another.
     """
     pair = _of_batch(node, REPLACE_ONE, copies)
     if relation is REPLACE_SPECIAL:
@@ -198,12 +170,7 @@ class _Limited(type):
 
     @suggests_names
     def __call__(
-        cls,
-        mechanism: Mechanism,
-        *,
-        sampling_probability: float,
-        max_batch_size: int,
-        records: int,
+        cls, mechanism: Mechanism, *, sampling_probability: float, max_batch_size: int, records: int
     ) -> Any:
         size = checks.count("max_batch_size", max_batch_size, _BATCH)
         records = checks.count("records", records, _RECORDS)
@@ -216,29 +183,15 @@ class _Limited(type):
 class TruncatedPoisson(_OfBatches, metaclass=_Limited):
     """`mechanism` run once on a Poisson sample that is cut to a largest size.
 
-    Each record is included independently with `sampling_probability`. If more than
-    `max_batch_size` are, a uniformly chosen subset of `max_batch_size` of them is used. For T
-    steps with a new sample each, use ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay
-    secret.
+    Each record is included independently with `sampling_probability` q in (0, 1]. If more than
+    `max_batch_size` are, a uniformly chosen subset of that size is used; if `records` is not
+    larger, the result is `PoissonSampled`. For T steps with a new sample each, use
+    ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay secret. The number of records is
+    public; under ADD_OR_REMOVE_ONE, pass that of the larger neighboring data set.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism that runs on the sample.
-    sampling_probability
-        Probability q in (0, 1] that a record is included before the cut.
-    max_batch_size
-        Largest number of records in a batch. If `records` is not larger, the result is
-        `PoissonSampled`.
-    records
-        Number of records of the data set, a public number. Under ADD_OR_REMOVE_ONE, that of the
-        larger of the two neighboring data sets.
-
-    Notes
-    -----
     Let S be the number of other records in the sample. If S < B, the largest size, the record is
-    added to the batch with probability q. If S >= B, it takes the place of a uniformly chosen one
-    with probability q' = E[q B / (S + 1) given S >= B]. The pair reveals which of the two happens.
+    added with probability q. If S >= B, it takes the place of a uniformly chosen one with
+    probability q' = E[q B / (S + 1) given S >= B]. The pair reveals which of the two happens.
     """
 
     mechanism: Mechanism
@@ -295,22 +248,12 @@ class _OnePass(type):
 class Epochs(_OfBatches, metaclass=_OnePass):
     """`mechanism` run on every batch of a shuffled data set, once per epoch.
 
-    Each record is in at most one batch of an epoch; its place is random or fixed, and does not
-    depend on the contents of the records. No amplification by shuffling is claimed: an epoch costs
-    as much as one release to all of a record's batch. Valid under REPLACE_ONE and REPLACE_SPECIAL.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism that runs on each batch.
-    passes
-        Number of epochs. The result is ``repeat(Epochs(mechanism), passes)``.
-
-    Notes
-    -----
-    The places of the records are public. The batches of one epoch are then disjoint, and only one
-    contains the record that changes (parallel composition). A shuffle can be far less private than
-    a Poisson sample (Chua et al. 2024, arXiv 2403.17673).
+    Each record is in at most one batch of an epoch, at a random or fixed place that does not depend
+    on the contents of the records. Places are public, so the batches of an epoch are disjoint, and
+    an epoch costs as much as one release to a record's batch (parallel composition). No
+    amplification by shuffling is claimed: a shuffle can be far less private than a Poisson sample
+    (Chua et al. 2024, arXiv 2403.17673). Valid under REPLACE_ONE and REPLACE_SPECIAL. The result is
+    ``repeat(Epochs(mechanism), passes)`` for `passes` epochs.
     """
 
     mechanism: Mechanism
@@ -329,9 +272,7 @@ class Epochs(_OfBatches, metaclass=_OnePass):
         return self.mechanism.loss(relation)
 
 
-register_mechanism(
-    FixedSizeSampled(Gaussian(1.5), batch_size=25, records=100), build=FixedSizeSampled
-)
+register_mechanism(FixedSizeSampled(Gaussian(1.5), batch_size=25, records=100))
 register_mechanism(
     TruncatedPoisson(Gaussian(1.5), sampling_probability=0.25, max_batch_size=30, records=100),
     build=TruncatedPoisson,

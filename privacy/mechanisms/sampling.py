@@ -7,7 +7,14 @@ from typing import Any
 from privacy import checks
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPair
 from privacy.losses.pair import Loss
-from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
+from privacy.mechanisms.base import (
+    Mechanism,
+    OfParts,
+    checked,
+    freeze,
+    register_mechanism,
+    unproven,
+)
 from privacy.mechanisms.combinators import Composed, Nothing, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.selection import BestOf
@@ -35,27 +42,16 @@ class _Unsampled(type):
 
 
 @dataclass(frozen=True)
-class PoissonSampled(Mechanism, metaclass=_Unsampled):
+class PoissonSampled(OfParts, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
-    The sample must stay secret. All of `mechanism` uses one sample. For T steps with a new sample
-    each, use ``repeat(PoissonSampled(m, ...), T)``.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism that runs on the sample.
-    sampling_probability
-        Probability q in (0, 1] that a record is included; 1 gives `mechanism` itself. Nested
-        probabilities multiply.
+    q = `sampling_probability` is in (0, 1]; 1 gives `mechanism` itself. Nested probabilities
+    multiply. The sample must stay secret. All of `mechanism` uses one sample. For T steps with a
+    new sample each, use ``repeat(PoissonSampled(m, ...), T)``.
     """
 
     mechanism: Mechanism
     sampling_probability: float
-
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        return self.mechanism.null_is_absent
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the loss of the inner mechanism on one sample.
@@ -88,20 +84,15 @@ class PoissonSampled(Mechanism, metaclass=_Unsampled):
 
 
 @dataclass(frozen=True)
-class GroupSampled(Mechanism):
-    """`mechanism` on a Poisson sample, for a group of records. Built by `user_level`.
+class GroupSampled(OfParts):
+    """`mechanism` on a Poisson sample, for a group of `size` records that change together.
 
-    Neighboring data sets differ in all `size` records of the group. Each record is included
-    independently with `sampling_probability`.
+    Each record is included independently with `sampling_probability`. Built by `user_level`.
     """
 
     mechanism: Mechanism
     sampling_probability: float
     size: int
-
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        return self.mechanism.null_is_absent
 
     def __post_init__(self) -> None:
         q = checks.probability(self.sampling_probability)
@@ -146,8 +137,8 @@ def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
 def unsampled(mechanism: Mechanism) -> Mechanism:
     """Return the mechanism on all records, the same object if nothing is sampled.
 
-    It is at most as private: the pair on a Poisson sample mixes the pair of the mechanism with one
-    that does not depend on the record, and hockey-stick divergences are jointly convex.
+    It is at most as private: the pair on a Poisson sample mixes the pair with one that does not
+    depend on the record, and hockey-stick divergences are jointly convex.
     """
     match mechanism:
         case PoissonSampled(mechanism=inner):

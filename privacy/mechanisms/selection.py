@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Literal
 
 from privacy import checks
-from privacy.mechanisms.base import Mechanism, add_to_registry, checked
+from privacy.mechanisms.base import Mechanism, OfParts, add_to_registry, checked
 from privacy.names import suggests_names
 from privacy.numerics.rounding import round_up
 
@@ -16,17 +16,12 @@ _LARGEST = 1e6  # mean number of runs
 
 
 @dataclass(frozen=True)
-class BestOf(Mechanism):
+class BestOf(OfParts):
     """The best output of a random number of runs of `mechanism`. Built by `best_of`."""
 
     mechanism: Mechanism
     mean_runs: float
     distribution: float | Literal["poisson"] = 1.0
-
-    @property
-    def null_is_absent(self) -> bool:  # type: ignore[override]
-        """As in the repeated mechanism."""
-        return self.mechanism.null_is_absent
 
     @property
     def shape(self) -> float | None:
@@ -85,25 +80,14 @@ def best_of(
     Parameters
     ----------
     mechanism
-        ONE run, its score included. If the score is computed from private data, its cost is part of
-        this.
+        ONE run, with the cost of its score if that is computed from private data.
     mean_runs
         Mean number of runs, in (1, 1e6].
     distribution
-        Distribution of the number of runs: ``"geometric"``, ``"logarithmic"``, ``"poisson"``, or
-        the shape > -1 (at most 1000) of a truncated negative binomial distribution, of which the
-        first two are the shapes 1 and 0. A smaller shape costs less and makes a small number of
-        runs more likely. A Poisson number can be 0; then there is no output.
-
-    Returns
-    -------
-    Mechanism
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> dp.account(best_of(dp.PureDP(0.1), mean_runs=20)).epsilon(0) <= 0.3001
-    True
+        ``"geometric"``, ``"logarithmic"``, ``"poisson"``, or the shape > -1 (at most 1000) of a
+        truncated negative binomial distribution, of which the first two are the shapes 1 and 0. A
+        smaller shape costs less and makes few runs more likely. A Poisson number can be 0; then
+        there is no output.
     """
     mechanism = checked(mechanism, "mechanism")
     remedy = "Pass the mean number of runs, such as 10."

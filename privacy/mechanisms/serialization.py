@@ -13,8 +13,8 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     Parameters
     ----------
     form
-        A mapping with the key ``"type"`` (a class name) and the fields of that class, such as
-        ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
+        A mapping of ``"type"`` (a class name) and the fields of that class, such as ``{"type":
+        "Gaussian", "noise_multiplier": 1.0}``.
     """
     if not isinstance(form, Mapping):
         raise TypeError(checks.expected("mechanism", form, "an object", _FORM))

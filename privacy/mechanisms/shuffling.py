@@ -15,10 +15,18 @@ from privacy.relations import NeighboringRelation
 class ShuffledReports(Mechanism):
     """One report of each of n users, randomized locally and then shuffled by a trusted party.
 
-    All users apply the same epsilon-DP randomizer to their record. If the randomizers differ or
-    depend on earlier reports, shuffle the records before they are randomized. The guarantee holds
-    under every relation if an absent or null record is also reported through the randomizer, so
-    that n is public. In cells of `parallel`, n is public only with ``cells="by_public_index"``.
+    All users apply the same epsilon-DP randomizer. If the randomizers differ or depend on earlier
+    reports, shuffle the records before they are randomized. The guarantee holds under every
+    relation if an absent or null record is also reported, so that n is public. In cells of
+    `parallel`, n is public only with ``cells="by_public_index"``.
+
+    Any randomizer: the pair of Feldman, McMillan and Talwar 2021 (arXiv 2012.12803), Theorem 3.1.
+    The smaller bound in the original version of "Stronger privacy amplification by shuffling"
+    (arXiv 2208.04591) was withdrawn in its errata.
+
+    Randomized response: each report is uniform with probability k / (e^epsilon + k - 1). The pair
+    is that of the uniform reports and the report of interest, counted by category (privacy blanket:
+    Balle, Bell, Gascon and Nissim 2019, arXiv 1903.02837).
 
     Parameters
     ----------
@@ -29,16 +37,6 @@ class ShuffledReports(Mechanism):
     categories
         Number of categories, if the randomizer is k-ary `RandomizedResponse`; epsilon is then
         smaller. Default: any epsilon-DP randomizer.
-
-    Notes
-    -----
-    Any randomizer: the pair of Feldman, McMillan and Talwar 2021 (arXiv 2012.12803), Theorem 3.1.
-    The smaller bound for any randomizer in the original version of "Stronger privacy amplification
-    by shuffling" (arXiv 2208.04591) was withdrawn in its errata and is not used.
-
-    Randomized response: each report is uniform with probability k / (e^epsilon + k - 1). The pair
-    is that of the reports that are uniform, together with the report of interest, counted by
-    category (privacy blanket: Balle, Bell, Gascon and Nissim 2019, arXiv 1903.02837).
     """
 
     epsilon: float

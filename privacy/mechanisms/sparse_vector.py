@@ -13,27 +13,17 @@ from privacy.names import suggests_field_names
 class AboveThreshold(PureDP):
     """The sparse vector technique: compare queries with a noisy threshold until some are above it.
 
-    With epsilon = e1 + e2 + e3, sensitivity D and c = `max_positives`: the threshold has Laplace
-    noise of scale D / e1, drawn once; each query has fresh noise of scale 2 c D / e2, or c D / e2
-    if no two queries change in opposite directions; the value of a query above the threshold, if
-    given, has fresh noise of scale c D / e3. Any number of queries may be below the threshold.
+    With epsilon = e1 + e2 + e3, sensitivity D and c = `max_positives`, after which it stops: the
+    threshold has Laplace noise of scale D / e1, drawn once; each query has fresh noise of scale 2 c
+    D / e2, or c D / e2 if no two queries change in opposite directions; the value of a query above
+    the threshold, if given, has fresh noise of scale c D / e3. Any number of queries may be below
+    the threshold. Epsilon bounds all answers together; `relation` is that of the sensitivity.
 
     For less noise with many positive answers, ``repeat(AboveThreshold(epsilon), c)`` describes c
     runs that each draw a new threshold.
 
-    Parameters
-    ----------
-    epsilon
-        Privacy loss bound of all answers together, > 0.
-    relation
-        The neighboring relation of the sensitivity.
-    max_positives
-        Number of positive answers after which it stops, >= 1.
-
-    References
-    ----------
-    Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5. Their Algorithms 3 to 6 were published by
-    others and are not private.
+    Source: Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5. Their Algorithms 3 to 6 were
+    published by others and are not private.
     """
 
     max_positives: int = 1

@@ -33,36 +33,20 @@ _Masses = list[tuple[Fraction, Fraction]]
 def from_profile(
     points: Iterable[tuple[float, float]], *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE
 ) -> FiniteMechanism:
-    """Return the mechanism of the least dominating pair of a table of guarantees.
+    """Return the mechanism of the least pair that dominates every mechanism with these guarantees.
+
+    As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
+    where delta' is that of the other direction. The largest delta that the table permits is
+    therefore the lower convex hull of (0, 1), all (x, delta) and all (1 / x, 1 - (1 - delta) / x),
+    and constant beyond. Its kinks are the ratios of the pair (Zhu, Dong and Wang 2022, Proposition
+    8). With one point it is that of `ApproximateDP`.
 
     Parameters
     ----------
     points
-        Pairs (epsilon, delta), epsilon in [0, 700]. The mechanism was proven (epsilon, delta)-DP
-        for each of them.
+        Pairs (epsilon, delta), epsilon in [0, 700], each proven for the mechanism.
     relation
         The neighboring relation of the proofs, which hold in both directions.
-
-    Returns
-    -------
-    FiniteMechanism
-        Its pair dominates every mechanism that has all these guarantees, and no pair with a smaller
-        profile does.
-
-    Notes
-    -----
-    As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
-    where delta' is that of the other direction. The largest delta that the table permits is
-    therefore the lower convex hull of (0, 1), all (x, delta) and all
-    (1 / x, 1 - (1 - delta) / x), and constant beyond. Its kinks are the ratios of the pair (Zhu,
-    Dong and Wang 2022, Proposition 8). With one point it is that of `ApproximateDP`.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> proven = dp.from_profile([(0.5, 1e-3), (1.0, 1e-6), (2.0, 0.0)])
-    >>> round(dp.account(dp.repeat(proven, 10)).epsilon(1e-5), 3)
-    5.479
     """
     found: dict[Fraction, Fraction] = {}
     remedy = "Pass pairs (epsilon, delta), such as [(0.5, 1e-3), (1.0, 1e-6)]."
@@ -100,11 +84,18 @@ def from_cdfs(
 ) -> FiniteMechanism:
     """Return a mechanism from the distribution functions of its privacy loss L = log P/Q.
 
+    The values are taken as exact, except that a float does not show the smallest probabilities: an
+    upper bound adds 2^-53 (2^-1022 with `p_above`) to the probability of an infinite loss. Upper:
+    what lies between two losses is divided between them so that its probabilities under P and Q are
+    kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower: it is one output, which is
+    post-processing. `account` rounds up the epsilon of either pair; ``account(lower,
+    notion="pld").bracket(epsilon)`` also bounds its delta from below.
+
     Parameters
     ----------
     p, q
-        P(L <= x) with the record and Q(L <= x) without it, from an array of x. The pair (P, Q) must
-        dominate all pairs of neighboring data sets (see `FiniteMechanism`).
+        P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q) must dominate
+        all pairs of neighboring data sets (see `FiniteMechanism`).
     losses
         Increasing x at which they are evaluated, from 2 to 4000 in [-700, 700]. What lies above the
         last one counts as an infinite loss as far as needed.
@@ -112,19 +103,10 @@ def from_cdfs(
         P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
         below a delta of about 1e-12.
     bound
-        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. The exact
-        epsilon lies between both, and both approach it with the square of the grid's spacing.
+        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. Both
+        epsilons approach the exact one, between them, with the square of the grid's spacing.
     relation
         The neighboring relation that the pair was found for.
-
-    Notes
-    -----
-    The values are taken as exact, except that a float does not show the smallest probabilities: an
-    upper bound adds 2^-53 (2^-1022 with `p_above`) to the probability of an infinite loss. Upper:
-    what lies between two losses is divided between them so that its probabilities under P and Q are
-    kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower: what lies between two losses is one
-    output, which is post-processing. `account` rounds up the epsilon of either pair;
-    ``account(lower, notion="pld").bracket(epsilon)`` also bounds its delta from below.
 
     Examples
     --------
@@ -140,9 +122,8 @@ def from_cdfs(
     >>> dp.account(noise).epsilon(1e-6) / dp.account(dp.Gaussian(1.0)).epsilon(1e-6) < 1.0001
     True
     """
-    if bound not in get_args(Bound):
-        remedy = "Pass 'upper' for a guarantee, 'lower' to see how tight it is."
-        raise ValueError(checks.expected("bound", bound, f"one of {get_args(Bound)}", remedy))
+    remedy = "Pass 'upper' for a guarantee, 'lower' to see how tight it is."
+    checks.one_of("bound", bound, get_args(Bound), remedy)
     remedy = "Pass increasing losses, such as numpy.linspace(-20, 20, 1001)."
     places = [
         checks.real("losses", x, remedy, at_least=-_LARGEST_LOSS, at_most=_LARGEST_LOSS)

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from privacy import checks
 from privacy.losses.gaussian import GaussianPair
-from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.mechanisms.noise import check_replace_distance, divided
+from privacy.mechanisms.base import freeze, register_mechanism
+from privacy.mechanisms.noise import Noise, check_replace_distance
 from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U
-from privacy.relations import REPLACE_ONE, NeighboringRelation
+from privacy.relations import NeighboringRelation
 
 _MOST = 500  # participations; the search is quadratic
 _MOST_TREES = 1000
@@ -20,38 +20,34 @@ _MOST_TREES = 1000
 
 @suggests_field_names
 @dataclass(frozen=True)
-class TreeAggregation(Mechanism):
+class TreeAggregation(Noise):
     """Every node of a binary tree sums the steps below it and adds independent Gaussian noise.
 
     All nodes of all trees may be published. After a restart, a fresh tree starts at the next step.
     The steps of a record must not depend on the values of records.
 
+    A record in c_v steps below the node v moves the sums of all nodes together by at most clip_norm
+    * sqrt(sum over v of c_v^2). The largest such sum over the permitted steps is found by dynamic
+    programming; the separation bounds c_v by the number of steps that fit below v.
+
+    Sources: Kairouz et al. 2021 (arXiv 2103.00039), Appendix D; adaptive inputs: Denisov, McMahan,
+    Rush, Smith and Thakurta 2022, Theorem 2.1.
+
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise of a node / norm bound (clip norm) of one record's
-        contribution to one step, > 0.
+        Standard deviation of the noise of a node / clip norm of one record's contribution to one
+        step.
     steps
         Number of steps of the tree, or of each tree in a run with restarts.
     participations
         Largest number of steps that one record takes part in, over all trees, in [1, 500].
     participations_per_tree
-        Largest number of steps of one tree that a record takes part in. Default: `participations`.
+        Largest number of them in one tree. Default: `participations`.
     separation
         Least distance, in steps, between two participations of a record in one tree.
     replace_distance
         Sensitivity to replacing one record, in clip norms, as in `Gaussian`.
-
-    Notes
-    -----
-    If a record takes part in c_v steps below the node v, it moves the sums of all nodes together by
-    at most clip_norm * sqrt(sum over v of c_v^2). The largest such sum over the permitted steps is
-    found by dynamic programming; the separation bounds c_v by the number of steps that fit below v.
-
-    References
-    ----------
-    Kairouz et al. 2021 (arXiv 2103.00039), Appendix D; adaptive inputs: Denisov, McMahan, Rush,
-    Smith and Thakurta 2022, Theorem 2.1.
     """
 
     noise_multiplier: float
@@ -60,8 +56,6 @@ class TreeAggregation(Mechanism):
     participations_per_tree: int | None = None
     separation: int = 1
     replace_distance: float = 2.0
-
-    null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         remedy = "Pass the standard deviation of a node's noise divided by the clip norm."
@@ -101,16 +95,11 @@ class TreeAggregation(Mechanism):
 
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1), mu = sensitivity / noise_multiplier."""
-        distance = self.replace_distance if relation is REPLACE_ONE else 1.0
-        ratio = distance / min(self.noise_multiplier, 1e150)
+        ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
         square = (
             ratio * ratio * self.sensitivity_squared * (1 + 8 * U) if ratio < 1e140 else math.inf
         )
         return GaussianPair(square)
-
-    def for_group(self, size: int) -> "TreeAggregation":
-        """Divide the noise multiplier by `size` (Dong, Roth and Su 2022, Theorem 2.14)."""
-        return replace(self, noise_multiplier=divided(self.noise_multiplier, size))
 
 
 def _steps(given: Any) -> tuple[int, ...]:

@@ -22,45 +22,27 @@ def user_level(
 ) -> Mechanism:
     """Return `mechanism` with one user, who owns several records, as the unit of privacy.
 
-    All records of the user are removed (or added), replaced, or zeroed together. With k records:
+    All records of the user are removed (or added), replaced, or zeroed together. Pass the result to
+    `account` with ``unit="one user"``. With k records:
 
     - Gaussian and Laplace: the noise is divided by k (Dong, Roth and Su 2022, Theorem 2.14).
-    - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon,
-      delta (e^(k epsilon) - 1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho
-      (Bun and Steinke 2016, Proposition 1.9).
-    - Discrete Laplace: the sensitivity is multiplied by k.
-    - Randomized response: k reports.
+    - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon, delta (e^(k epsilon) -
+      1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho (Bun and Steinke 2016,
+      Proposition 1.9).
+    - Discrete noise: the sensitivity is multiplied by k. Randomized response: k reports.
     - The best of several runs: each run protects k records.
-    - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024,
-      arXiv 2401.10294). Not under REPLACE_ONE.
+    - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024, arXiv
+      2401.10294). Not under REPLACE_ONE.
+    - Other mechanisms raise `UnsupportedMechanism`.
 
     Parameters
     ----------
-    mechanism
-        The mechanism, described for one record.
     max_contributions
         Contribution bound: the most records of one user, in any releases.
     spread
         Contribution bounds per release: `mechanism` is ONE release, run ``len(spread)`` times with
         independent noise, and a user owns at most ``spread[b]`` records of release b. Gaussian
         noise costs rho * sum of squares.
-
-    Returns
-    -------
-    Mechanism
-        Pass it to `account` with ``unit="one user"``.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        A part of the mechanism has no proven bound for several records.
-
-    Examples
-    --------
-    >>> user_level(Gaussian(30.0), max_contributions=3)
-    Gaussian(noise_multiplier=10.0, replace_distance=2.0)
-    >>> user_level(Gaussian(30.0), spread=(1, 1, 1))
-    Repeated(mechanism=Gaussian(noise_multiplier=30.0, replace_distance=2.0), count=3)
     """
     mechanism = checked(mechanism, "mechanism")
     if (max_contributions is None) == (spread is None):

@@ -1,15 +1,15 @@
 """Exact sampling of integer noise with integer arithmetic, and its proof.
 
-Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for x >= 0; E is convex and
-E(0) = 0. Every distribution below has weight exp(-E(|x|)).
+Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for x >= 0; E is convex and E(0)
+= 0. Every distribution below has weight exp(-E(|x|)).
 
-1. Draw a block v = 0, 1, ... with probability proportional to exp(-E(t v)), by comparing one
-   uniform number with the cumulative sums.
+1. Draw a block v = 0, 1, ... with probability proportional to exp(-E(t v)), by comparing a uniform
+   number with the cumulative sums.
 2. Draw a point x of the block, t v <= x < t (v + 1), uniformly: k random bits for an integer, and
-   as many more bits as needed for a real number.
+   as many more as needed for a real number.
 3. Accept x with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number. The
    weight of an accepted x is exp(-E(x)).
-4. Draw a fair sign. On the integers, reject negative zero, since zero would count twice. Round a
+4. Draw a fair sign. On the integers, reject negative zero, which would count zero twice. Round a
    real number to the nearest integer.
 
 The first `width` bits of a uniform number confine it to an interval; the number it is compared with
@@ -18,7 +18,7 @@ recomputed in Python integers; this ends with probability 1. The distribution is
 
 One assumption about floats: in step 3 of the vectorized branch, ``numpy.exp`` and the seven
 operations before it, whose result is below 520, have a total relative error of at most 2^-40, more
-than twice the sum of their errors. Comparisons closer than that are decided on integers.
+than twice the sum of their errors. Closer comparisons are decided on integers.
 """
 
 from bisect import bisect_left
@@ -83,9 +83,9 @@ class Law:
 def exp_bounds(energy: Fraction, bits: int) -> tuple[int, int]:
     """Return integers below and above 2^bits exp(-energy), energy >= 0.
 
-    The series of exp(z) at z = energy / 2^j <= 1/2 has positive terms, so rounding each of them
-    down (up) bounds it from below (above); the remainder after a term is less than that term. Then
-    j squarings and one division follow, each rounded in its direction.
+    The series of exp(z) at z = energy / 2^j <= 1/2 has positive terms: rounding each down (up)
+    bounds it, and the remainder after a term is less than that term. j squarings and one division
+    follow, each rounded in its direction.
     """
     if energy > bits:  # e > 2
         return 0, 1
@@ -115,8 +115,8 @@ def _exp(z: int, point: int, side: int) -> int:
 def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
     """Return integers below and above 2^bits P(block <= v), for v = 0, 1, ...
 
-    The list ends where the weight falls below 2^-bits. By convexity, from there each weight is at
-    most exp(-E/v) times the one before, so the rest together weighs at most v / E times the last.
+    The list ends where the weight falls below 2^-bits. By convexity, each further weight is at most
+    exp(-E/v) times the one before, so the rest together is at most v / E times the last.
     """
     weights: list[tuple[int, int]] = []
     precision, v = bits + 16, 0

@@ -30,14 +30,8 @@ _RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the 
 class Choice:
     """The candidates that were chosen, and the mechanism to account for.
 
-    Parameters
-    ----------
-    indices
-        Positions of the chosen candidates in `scores`, the best first. You may publish them.
-    mechanism
-        The mechanism to account for, for all of `indices` together.
-    is_simulation
-        True: simulation only; the choice is reproducible and gives no privacy.
+    `indices` are their positions in `scores`, the best first, which you may publish. `mechanism` is
+    for all of them together. `is_simulation`: the choice is reproducible and gives no privacy.
     """
 
     indices: tuple[int, ...]
@@ -72,20 +66,19 @@ def choose(
       the L2 sensitivity of ALL scores. Account for `mechanism` once.
 
     The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
-    Laplace noise is accounted for as ``PureDP(1 / scale)``. Several candidates are chosen in
-    sequence, without replacement; with Gaussian noise they are the largest noisy scores. For
-    `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers 2019).
+    Laplace noise costs ``PureDP(1 / scale)``. Candidates are chosen in sequence, without
+    replacement; for `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers
+    2019).
 
     Every probability is exact: scores are read as exact numbers, and noise is added to integers.
     The proof of report noisy max needs only that the probability of noise >= x decreases by at most
-    a factor e^(d / scale) when x increases by d (Dwork and Roth 2014, Claim 3.9), which holds for
-    the integer noise.
+    a factor e^(d / scale) when x increases by d (Dwork and Roth 2014, Claim 3.9), as for integer
+    noise.
 
     Parameters
     ----------
     scores
-        One finite number per candidate: integers, fractions or floats, read exactly. The candidates
-        are public.
+        One finite number per public candidate: integers, fractions or floats.
     mechanism
         How to choose. `Laplace` is accounted for under ``ADD_OR_REMOVE_ONE`` only.
     sensitivity
@@ -96,30 +89,12 @@ def choose(
         Whether two neighboring data sets never change two scores in opposite directions, as with
         counts when a record is added. A replaced record can increase one count and decrease
         another.
-    count
-        Number of candidates to choose.
-    rng, simulation
-        As in `discrete_gaussian`.
-
-    Returns
-    -------
-    Choice
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> votes = [310, 12, 290, 45]
-    >>> chosen = dp.choose(votes, dp.ExponentialMechanism(1.0), monotonic=True)
-    >>> chosen.mechanism == dp.ExponentialMechanism(1.0)
-    True
-    >>> round(dp.account(dp.choose(votes, dp.PermuteAndFlip(0.5), count=2).mechanism).epsilon(0), 3)
-    1.0
+    count, rng, simulation
+        Number of candidates to choose; randomness as in `discrete_gaussian`.
     """
     found = _exact_scores(scores)
     size = checked_sensitivity(sensitivity)
-    if not isinstance(monotonic, bool):
-        remedy = "Pass True if no two scores change in opposite directions."
-        raise TypeError(checks.expected("monotonic", monotonic, "True or False", remedy))
+    checks.flag("monotonic", monotonic, "Pass True if no two scores change in opposite directions.")
     count = checks.count("count", count, "Pass the number of candidates to choose.")
     if count > len(found):
         remedy = "Pass at most the number of candidates."
@@ -188,9 +163,8 @@ class _Lattice:
 def _lattice(scale: float, coordinates: int) -> _Lattice:
     """Return the lattice of noise of `scale` sensitivities.
 
-    Rounding down moves each coordinate by less than one step, and so increases an L2 norm by at
-    most sqrt(coordinates) steps. A difference of one score that is a whole number of steps does not
-    increase (coordinates = 0).
+    Rounding down moves a coordinate by less than one step, so it increases an L2 norm by at most
+    sqrt(coordinates) steps, and no difference of a whole number of steps (coordinates = 0).
     """
     bits = min(max(_RESOLUTION - math.ceil(math.log2(scale)), 0), 4 * _RESOLUTION)
     root = math.isqrt(coordinates - 1) + 1 if coordinates else 0

@@ -1,7 +1,6 @@
-"""Clip records and users to exact norm bounds.
+"""Clip records and users to exact norm bounds, which bound the sensitivity of a sum.
 
 A user's contribution is a function of that user's rows and of public values only, to the last bit.
-With the norm bound, this bounds the sensitivity of a sum.
 """
 
 import math
@@ -34,21 +33,14 @@ class Contributions:
     values
         Shape (n,) or (n, d), read-only. The exact norm of each row is at most `bound`.
     bound
-        The clip norm C: the sensitivity, in that norm, of the sum to adding, removing or zeroing
-        one row; 2C to replacing one.
+        The clip norm C: the sensitivity of the sum to adding, removing or zeroing one row; 2C to
+        replacing one.
     norm
         ``"l1"``, ``"l2"`` or ``"linf"``.
     unit
         The unit of privacy, which one row is: ``"record"`` or ``"user"``.
     users
         The user of each row, if the unit is the user.
-
-    Attributes
-    ----------
-    has_cap_right
-        Whether a `LifetimeCap` bounds the L2 norm of a user's rows in all releases together by
-        `bound`. It covers one release: False once released, and in copies, pickles, forks and the
-        result of ``dataclasses.replace``.
     """
 
     values: Floats = field(repr=False)
@@ -77,7 +69,11 @@ class Contributions:
 
     @property
     def has_cap_right(self) -> bool:
-        """Whether the next release of this is covered by a `LifetimeCap`."""
+        """Whether a `LifetimeCap` bounds a user's L2 norm in all releases together by `bound`.
+
+        It covers one release: False once released, and in copies, pickles, forks and the result of
+        ``dataclasses.replace``.
+        """
         return bool(self._life)
 
     def with_cap_right(self) -> "Contributions":
@@ -115,7 +111,7 @@ def clip_records(
         Array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record.
     clip_norm
         The bound C > 0, in the data's unit; public. `choose_clip_norm` chooses one at a privacy
-        cost.
+        cost. The exact norm of each row of floats is at most C.
     norm
         Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with another norm the noise may grow
         with the dimension (see `Contributions.bound_in`).
@@ -124,18 +120,6 @@ def clip_records(
     not_finite
         ``"zero"``: a NaN or an infinity contributes 0. ``"raise"``: raise; the error is then an
         output that depends on the data.
-
-    Returns
-    -------
-    Contributions
-        Unit ``"record"``. The exact norm of each row of floats is at most C.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> dp.clip_records([[3.0, 4.0], [0.3, 0.4]], clip_norm=1.0).values.round(6)
-    array([[0.6, 0.8],
-           [0.3, 0.4]])
     """
     bound = clip_norm_of(clip_norm)
     rows = _tables.rows_of(data, columns)
@@ -154,29 +138,17 @@ def clip_users(
 ) -> Contributions:
     """Sum each user's rows and clip the sum: c_u * min(1, C / ||c_u||).
 
+    The result has one row per user, which depends only on that user's rows and their order.
+
     Parameters
     ----------
-    data
-        As in `clip_records`.
     users
         Array of n whole numbers or strings, one for each row, or the name of a frame's column.
     clip_norm
         The bound C > 0 on a user's contribution to this release. A user's releases compose, unless
         a `LifetimeCap` bounds them together.
-    norm, columns, not_finite
+    data, norm, columns, not_finite
         As in `clip_records`. A user's sum that overflows counts as not finite.
-
-    Returns
-    -------
-    Contributions
-        Unit ``"user"``, one row per user, which depends only on that user's rows and their order,
-        to the last bit.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> dp.clip_users([1.0, 0.5, 5.0], ["ann", "ann", "bob"], clip_norm=2.0).values
-    array([1.5, 2. ])
     """
     bound = clip_norm_of(clip_norm)
     sums, ids = sums_by_user(data, users, columns, not_finite)
@@ -186,7 +158,10 @@ def clip_users(
 def limit_contributions(
     users: Any, *, max_contributions: int, seed: int | None = None
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows to keep so that no user has more than `max_contributions`.
+    """Return which rows to keep, shape (n,), so that no user has more than `max_contributions`.
+
+    With records clipped to C, a user contributes at most max_contributions * C: account for
+    ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
 
     Parameters
     ----------
@@ -196,20 +171,7 @@ def limit_contributions(
         Largest number of rows per user, >= 1.
     seed
         None keeps each user's first rows. A whole number, which may be public, keeps pseudorandom
-        ones: a function of the seed, the user and the row's index among the user's rows, so not of
-        the rows of others.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-        With records clipped to C, a user contributes at most max_contributions * C: account for
-        ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> dp.limit_contributions([7, 7, 8, 7], max_contributions=2)
-    array([ True,  True,  True, False])
+        ones: a function of the seed, the user and the row's index among the user's rows.
     """
     remedy = "Pass the largest number of rows per user."
     most = checks.count("max_contributions", max_contributions, remedy)
@@ -273,9 +235,9 @@ def clip_rows(
     """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
 
     With m the largest |coordinate| and y = x / m in floats, ||y|| is in [1, d], so nothing
-    overflows or underflows. Its computed value, raised by more than the total rounding error, is an
+    overflows or underflows. Its computed value, raised by more than all rounding errors, is an
     upper bound. Each coordinate of y times a factor rounded down, moved one float toward zero, is
-    at most the exact product.
+    at most the product.
     """
     norm_of(norm)
     bounds = np.broadcast_to(bound, len(rows))
@@ -332,10 +294,9 @@ def _slack(columns: Floats) -> float:
 
 
 def sums_of_rows(columns: Floats) -> Floats:
-    """Return each row's sum, one column added after the other.
+    """Return each row's sum, one column after the other.
 
-    NumPy's own order of summation depends on the shape of the whole table, so removing a row could
-    change the rounding of another.
+    NumPy's order of summation depends on the shape of the table, and so on other rows.
     """
     total = np.zeros(columns.shape[1])
     for column in columns:
@@ -351,8 +312,7 @@ def clip_norm_of(value: Any) -> float:
 
 def norm_of(value: Any) -> Norm:
     """Check the name of a norm."""
-    if value not in get_args(Norm):
-        remedy = "Pass 'l2' for Gaussian noise, 'l1' for Laplace noise."
-        raise ValueError(checks.expected("norm", value, f"one of {get_args(Norm)}", remedy))
+    remedy = "Pass 'l2' for Gaussian noise, 'l1' for Laplace noise."
+    checks.one_of("norm", value, get_args(Norm), remedy)
     checked: Norm = value
     return checked

@@ -27,31 +27,17 @@ _EXHAUSTED = 1e-12  # fraction of C^2 below which a user's bound counts as exhau
 class LifetimeCap:
     """A cap on each user's contributions to all releases: sum over releases of ||c_u,b||^2 <= C^2.
 
-    With independent Gaussian noise of standard deviation sigma in every release, ALL releases
-    together are one Gaussian mechanism of noise multiplier sigma / C, adaptive or not (Smith and
-    Thakurta 2022): account for ``Gaussian(sigma / C)`` once. Under REPLACE_ONE the sensitivity of
-    all releases together is 2C, as that mechanism assumes. The cap covers neither Laplace noise,
-    which you account for at every release, nor noise correlated between releases.
+    C is `clip_norm` > 0, an L2 norm in the data's unit. With independent Gaussian noise of standard
+    deviation sigma in every release, ALL releases together are one Gaussian mechanism of noise
+    multiplier sigma / C, adaptive or not (Smith and Thakurta 2022): account for ``Gaussian(sigma /
+    C)`` once. Under REPLACE_ONE the sensitivity of all together is 2C, as that mechanism assumes.
+    The cap covers neither Laplace noise, which you account for at every release, nor noise
+    correlated between releases.
 
     What each user has spent is as private as the data: it is never printed, logged or in an error
     message. Save the state before you use a release, so that a crash cannot undo spending. Use one
     cap for all releases. It cannot be copied, pickled or used in a forked process; threads can
     share it.
-
-    Parameters
-    ----------
-    clip_norm
-        The cap C > 0, an L2 norm in the data's unit.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> cap = dp.LifetimeCap(clip_norm=5.0)
-    >>> for _ in range(3):
-    ...     print(cap.clip_users([3.0], ["ann"]).values.round(6))
-    [3.]
-    [3.]
-    [2.645751]
     """
 
     def __init__(self, *, clip_norm: float) -> None:
@@ -73,22 +59,15 @@ class LifetimeCap:
     ) -> Contributions:
         """Sum each user's rows, clip the sum to the user's remaining bound, and spend its norm.
 
+        Each row has an L2 norm of at most C, and is zero for a user whose bound is exhausted. The
+        norm is spent even if you release nothing afterward. Raises RuntimeError in a forked
+        process.
+
         Parameters
         ----------
         data, users, columns, not_finite
             As in `privacy.clip_users`. One cap takes either whole numbers or strings as users: 7
             and "7" would be two users.
-
-        Returns
-        -------
-        Contributions
-            Each of L2 norm at most C, zero for a user whose bound is exhausted. The norm is spent
-            even if you release nothing afterward.
-
-        Raises
-        ------
-        RuntimeError
-            The process was forked.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
         if os.getpid() != self._process:
@@ -139,13 +118,7 @@ class LifetimeCap:
 
     @classmethod
     def from_json(cls, form: Any) -> "LifetimeCap":
-        """Return the cap that `to_json` wrote, after checking every field.
-
-        Raises
-        ------
-        ValueError, TypeError
-            `form` is not an output of `to_json`.
-        """
+        """Return the cap that `to_json` wrote; raise ValueError or TypeError for anything else."""
         remedy = "Pass what to_json() wrote."
         if not isinstance(form, Mapping) or form.get("type") != "LifetimeCap":
             raise ValueError(checks.expected("form", "<a form>", "a LifetimeCap", remedy))

@@ -16,10 +16,8 @@ LARGEST_SCALE = 2**40
 
 def random_source(rng: Any, *, simulation: bool) -> Source:
     """Return the source of random bytes: the operating system, or `rng` in a simulation."""
-    if not isinstance(simulation, bool):
-        remedy = "Pass True for a simulation, whose noise gives no privacy."
-        raise TypeError(checks.expected("simulation", simulation, "True or False", remedy))
-    if simulation:
+    remedy = "Pass True for a simulation, whose noise gives no privacy."
+    if checks.flag("simulation", simulation, remedy):
         return np.random.default_rng(rng).bytes
     if rng is not None:
         remedy = "Remove it: reproducible noise gives no privacy."
@@ -40,19 +38,13 @@ def discrete_gaussian(
     Parameters
     ----------
     sigma
-        Parameter, in lattice steps, in (0, 2^40]. Floats and fractions are taken exactly. For small
-        sigma the standard deviation is less than sigma.
+        Parameter, in lattice steps, in (0, 2^40], taken exactly. For small sigma the standard
+        deviation is less than sigma.
     size
         Shape of the result.
     rng, simulation
         A seed or ``numpy.random.Generator``, with ``simulation=True``. Simulation only: this noise
         is reproducible and gives no privacy.
-
-    Examples
-    --------
-    >>> from privacy.release.noise import discrete_gaussian
-    >>> discrete_gaussian(10, 5, rng=1, simulation=True).dtype
-    dtype('int64')
     """
     law = Law(_exact("sigma", sigma), is_gaussian=True)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -65,13 +57,7 @@ def discrete_laplace(
 
     Added to a vector of integers of L1 sensitivity D, it gives (D / scale)-DP: account for it as
     ``PureDP``. The privacy profile of the continuous Laplace mechanism does NOT hold for it.
-
-    Parameters
-    ----------
-    scale
-        Parameter, in lattice steps, in (0, 2^40], taken exactly.
-    size, rng, simulation
-        As in `discrete_gaussian`.
+    Parameters are those of `discrete_gaussian`.
     """
     law = Law(_exact("scale", scale), is_gaussian=False)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -84,13 +70,7 @@ def rounded_gaussian(
 
     An integer plus this noise is the rounded sum of the integer and Gaussian noise: post-processing
     of the Gaussian mechanism, with its whole privacy profile. Account for it as ``Gaussian``.
-
-    Parameters
-    ----------
-    sigma
-        Standard deviation before rounding, in lattice steps, in [1, 2^40].
-    size, rng, simulation
-        As in `discrete_gaussian`.
+    `sigma`, in lattice steps, is in [1, 2^40]; the others are as in `discrete_gaussian`.
     """
     law = Law(_exact("sigma", sigma, at_least=1), is_gaussian=True, is_rounded=True)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -101,15 +81,8 @@ def rounded_laplace(
 ) -> Integers:
     """Draw from a real Laplace distribution rounded to the nearest integer, exactly.
 
-    Post-processing of the Laplace mechanism, as `rounded_gaussian` is of the Gaussian mechanism:
-    account for it as ``Laplace``.
-
-    Parameters
-    ----------
-    scale
-        Scale before rounding, in lattice steps, in [1, 2^40].
-    size, rng, simulation
-        As in `discrete_gaussian`.
+    Post-processing of the Laplace mechanism: account for it as ``Laplace``. `scale`, in lattice
+    steps, is in [1, 2^40]; the others are as in `discrete_gaussian`.
     """
     law = Law(_exact("scale", scale, at_least=1), is_gaussian=False, is_rounded=True)
     return draw(law, size, random_source(rng, simulation=simulation))
@@ -118,19 +91,10 @@ def rounded_laplace(
 def float_gaussian_for_simulation(
     sigma: float, size: Size, rng: Any = None
 ) -> npt.NDArray[np.float64]:
-    """Draw Gaussian noise in floats. Simulation only: never release it.
+    """Draw Gaussian noise of standard deviation `sigma` >= 0 in floats. Never release it.
 
     Which doubles a float sum plus float noise can reach depends on the sum, so one output may
-    reveal which of two neighboring data sets was used (Mironov 2012).
-
-    Parameters
-    ----------
-    sigma
-        Standard deviation >= 0, in the data's unit.
-    size
-        Shape of the result.
-    rng
-        A seed or ``numpy.random.Generator``.
+    reveal which of two neighboring data sets was used (Mironov 2012). `rng` is a seed or generator.
     """
     sigma = checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
     return np.random.default_rng(rng).normal(0.0, sigma, size)

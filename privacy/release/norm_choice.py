@@ -18,15 +18,7 @@ from privacy.release.noise import random_source
 
 @dataclass(frozen=True)
 class ChosenNorm:
-    """The result of `choose_clip_norm`: the norm, and the mechanism to account for.
-
-    Parameters
-    ----------
-    clip_norm
-        One of the candidates.
-    mechanism
-        The mechanism of the choice.
-    """
+    """The chosen norm, one of the candidates, and the mechanism of the choice."""
 
     clip_norm: float
     mechanism: Mechanism
@@ -60,28 +52,12 @@ def choose_clip_norm(
     candidates
         Public norms > 0, such as powers of two. Candidates that contain equally many rows are
         equally likely, so omit norms far above all rows.
-    epsilon
-        Privacy cost of the choice, > 0.
-    quantile
-        In (0, 1).
-    norm
-        As in `clip_records`.
+    epsilon, quantile
+        Privacy cost of the choice, > 0; a fraction in (0, 1).
+    norm, rng, simulation
+        As in `clip_records` and `discrete_gaussian`.
     relation
         The neighboring relation of the guarantee, and of the other releases.
-    rng, simulation
-        As in `discrete_gaussian`.
-
-    Returns
-    -------
-    ChosenNorm
-        With mechanism ``PureDP(epsilon, relation)``.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> chosen = dp.choose_clip_norm([0.3] * 99 + [70.0], candidates=[0.5, 1, 2, 4], epsilon=8.0)
-    >>> chosen.mechanism
-    PureDP(epsilon=8.0, relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
     """
     remedy = "Pass public norms to choose from, such as powers of two."
     if not isinstance(candidates, Iterable):

@@ -23,18 +23,10 @@ _RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the 
 
 @dataclass(frozen=True)
 class SelectedKeys:
-    """Keys that you may publish, and the mechanism to account for.
+    """Keys that you may publish, sorted; the mechanism to account for has one user as the unit.
 
-    Parameters
-    ----------
-    keys
-        The selected keys, sorted.
-    counts
-        The noisy number of users of each key; None if only keys were selected.
-    mechanism
-        The mechanism to account for, with one user as the unit of privacy.
-    is_simulation
-        True: simulation only; the selection is reproducible and gives no privacy.
+    `counts` are the noisy numbers of users of the keys; None if only keys were selected.
+    `is_simulation`: the selection is reproducible and gives no privacy.
     """
 
     keys: tuple[int | str, ...]
@@ -57,7 +49,7 @@ def select_keys(
     """Select the keys that many users have, if the set of all keys is not public.
 
     A user counts once per key, for at most `max_keys` different keys. A key that no user has is
-    never selected.
+    never selected. The mechanism of the result holds under ``ADD_OR_REMOVE_ONE``.
 
     - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
       probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,
@@ -73,29 +65,12 @@ def select_keys(
     ----------
     users, keys
         n user ids and n keys, one of each per row: whole numbers or strings.
-    mechanism
-        The mechanism of the selection.
+    mechanism, delta
+        The mechanism of the selection, and, only with noise, its delta.
     max_keys
         Contribution bound: the most different keys of one user.
-    delta
-        Only with noise: the probability that a key of one user is revealed.
-    seed
-        As in `limit_contributions`: None keeps each user's first different keys.
-    rng, simulation
-        As in `discrete_gaussian`.
-
-    Returns
-    -------
-    SelectedKeys
-        Its mechanism holds under ``ADD_OR_REMOVE_ONE``.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> cities = ["Rome"] * 900 + ["Pisa"] * 90 + ["Bari"]
-    >>> found = dp.select_keys(list(range(991)), cities, dp.ApproximateDP(1.0, 1e-6))
-    >>> found.keys
-    ('Pisa', 'Rome')
+    seed, rng, simulation
+        As in `limit_contributions` (None keeps each user's first keys) and `discrete_gaussian`.
     """
     most = checks.count("max_keys", max_keys, "Pass the most different keys of one user.")
     remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."
@@ -143,8 +118,7 @@ def select_keys(
 def keep_probabilities(mechanism: ApproximateDP, most: int) -> list[int]:
     """Return 2^192 p_n for n = 0 .. `most`, or up to the first p_n = 1, rounded down.
 
-    With p_(n-1) given, a smaller p_n satisfies both inequalities too, as long as it is at least
-    p_(n-1).
+    A smaller p_n satisfies both inequalities too, as long as it is at least p_(n-1).
     """
     one = 1 << _BITS
     low, high = exp_bounds(Fraction(mechanism.epsilon), _BITS)  # of e^-epsilon

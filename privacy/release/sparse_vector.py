@@ -19,10 +19,10 @@ class SparseVector:
     """Answer whether queries are above a threshold, and stop after `max_positives` of them.
 
     Every value is rounded down to a lattice in which the sensitivity is a whole number of steps,
-    so that no difference of values increases beyond it. The noise is discrete Laplace noise, drawn
-    exactly. Write S for the probability that noise is >= x. The proof of Lyu, Su and Li uses only
-    that the weight of a noisy threshold and S change by at most a factor e^(d / scale) when x
-    changes by d, which holds on the integers.
+    which increases no difference beyond it. The noise is discrete Laplace noise, drawn exactly. The
+    proof of Lyu, Su and Li uses only that the weight of a noisy threshold and the probability of
+    noise >= x change by at most a factor e^(d / scale) when x changes by d, which holds on the
+    integers.
 
     It cannot be copied, pickled or used in a forked process: two copies would compare with one
     noisy threshold. Threads can share it.
@@ -33,26 +33,13 @@ class SparseVector:
         The mechanism to account for, once, for all answers together.
     threshold
         A public number. For a threshold that differs per query, subtract it from the value.
-    sensitivity
-        The largest change of the value of one query under the relation of `mechanism`. It must hold
-        for the numbers passed, rounding errors included.
-    monotonic
-        Whether two neighboring data sets never change two queries in opposite directions, as with
-        counts when a record is added. The noise is then half as large.
+    sensitivity, monotonic
+        As in `choose`, of the value of one query. If monotonic, the noise is half as large.
     answer_share
-        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns
-        only whether a query is above the threshold.
+        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns only
+        whether a query is above the threshold.
     rng, simulation
         As in `discrete_gaussian`.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> search = dp.SparseVector(dp.AboveThreshold(1.0, max_positives=2), threshold=500)
-    >>> [search.ask(count) for count in (3, 900, 10, 1200)]
-    [False, True, False, True]
-    >>> search.finished
-    True
     """
 
     def __init__(
@@ -69,9 +56,8 @@ class SparseVector:
         if not isinstance(mechanism, AboveThreshold):
             remedy = "Pass AboveThreshold(epsilon, max_positives=...)."
             raise TypeError(checks.expected("mechanism", mechanism, "AboveThreshold", remedy))
-        if not isinstance(monotonic, bool):
-            remedy = "Pass True if no two queries change in opposite directions."
-            raise TypeError(checks.expected("monotonic", monotonic, "True or False", remedy))
+        remedy = "Pass True if no two queries change in opposite directions."
+        checks.flag("monotonic", monotonic, remedy)
         checks.real("threshold", threshold, "Pass a public number.")
         remedy = "Pass the fraction of epsilon for the values of positive answers, such as 0.2."
         share = Fraction(checks.real("answer_share", answer_share, remedy, at_least=0, below=1))
@@ -109,23 +95,9 @@ class SparseVector:
     def ask(self, value: float | Fraction) -> bool | float | None:
         """Return whether the value of a query, plus noise, is at least the noisy threshold.
 
-        Parameters
-        ----------
-        value
-            The exact value of the query on the data. The query may depend on earlier answers.
-
-        Returns
-        -------
-        bool, float or None
-            True or False. With `answer_share` > 0: None if below the threshold, else the value with
-            fresh noise.
-
-        Raises
-        ------
-        RuntimeError
-            It has finished, or the process was forked.
-        ValueError
-            The value is not a finite number. The message does not contain it.
+        With `answer_share` > 0: None if below the threshold, else the value with fresh noise. The
+        query may depend on earlier answers. `value` is exact; if it is not finite, the error does
+        not contain it. Raises RuntimeError if it has finished, or the process was forked.
         """
         if os.getpid() != self._process:
             raise RuntimeError(

@@ -40,10 +40,9 @@ class Release:
         noise of this scale. False: account for it at every release, also of the same contributions.
     unit
         The unit of privacy: ``"record"`` or ``"user"``.
-    scale
-        Standard deviation of Gaussian noise (sigma), or scale of Laplace noise, in the data's unit.
-    step
-        Spacing of the lattice, a power of two, in the data's unit.
+    scale, step
+        Standard deviation of Gaussian noise, or scale of Laplace noise, and spacing of the lattice,
+        a power of two, in the data's unit.
     is_simulation
         True: simulation only; the noise is reproducible and gives no privacy.
     """
@@ -72,10 +71,9 @@ def release_sum(
     Every contribution is rounded toward zero to a lattice, which increases no norm. The integers
     are added exactly, with noise rounded to the nearest integer. This is the rounded sum with real
     noise, so post-processing of the Gaussian (Laplace) mechanism: the same guarantee holds in every
-    relation and composition, with no term for the lattice.
-
-    With ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the integers, the sum is one
-    number, and the noise is discrete.
+    relation and composition, with no term for the lattice. With ``DiscreteGaussian`` and
+    ``DiscreteLaplace`` the lattice is the integers, the sum is one number, and the noise is
+    discrete.
 
     Parameters
     ----------
@@ -83,29 +81,19 @@ def release_sum(
         From `clip_records`, `clip_users` or `LifetimeCap.clip_users`.
     mechanism
         ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
-        L1 bound. Its `replace_distance` must be 2. Or ``DiscreteGaussian`` or ``DiscreteLaplace``,
-        in the data's unit, with a `sensitivity` of at least the contribution bound rounded down,
-        and twice that for a replaced record.
+        L1 bound, with `replace_distance` 2. Or ``DiscreteGaussian`` or ``DiscreteLaplace``, in the
+        data's unit, with a `sensitivity` of at least the contribution bound rounded down, and twice
+        that for a replaced record.
     resolution
         Lower bound of the noise's scale in lattice steps, in [1, 2^39]. Each coordinate of a
-        contribution loses less than a step to rounding. It does not affect privacy. Not used for
-        discrete noise.
+        contribution loses less than a step to rounding. It does not affect privacy or discrete
+        noise.
     rng, simulation
         As in `discrete_gaussian`.
     ledger
         Spend the mechanism from this ledger before noise is drawn. Every call spends, also under
-        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would be
-        a second release for one payment.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> noise = dp.Gaussian(dp.noise_multiplier(epsilon=1, delta=1e-6))
-    >>> release = dp.release_sum(dp.clip_records([0.5, 9.0, -1.0], clip_norm=2.0), noise)
-    >>> dp.account(release.mechanism).epsilon(1e-6) <= 1
-    True
-    >>> release.contribution_bound
-    2.0
+        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would be a
+        second release for one payment.
     """
     bound, scale = _noise(contributions, mechanism)
     remedy = "Pass the lattice steps per standard deviation, such as 2**30."

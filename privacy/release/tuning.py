@@ -19,18 +19,9 @@ _MORE = 64  # random bits added at a time
 
 @dataclass(frozen=True)
 class Tuned(Generic[_T]):
-    """The best run, and the mechanism to account for.
+    """The best run's output and score (None and -inf without a run), and the mechanism of all runs.
 
-    Parameters
-    ----------
-    output
-        What the best run returned beside its score; None if there was no run.
-    score
-        Its score; -inf if there was no run.
-    mechanism
-        The mechanism to account for, for all runs together.
-    is_simulation
-        True: simulation only; the number of runs is reproducible.
+    `is_simulation`: the number of runs is reproducible.
     """
 
     output: _T | None
@@ -49,7 +40,8 @@ def tune(
     """Call `run` a random number of times and return the call with the highest score.
 
     The number of calls is drawn exactly from the distribution of `mechanism`. It must stay secret,
-    as must the outputs of the other calls: write no log, and do not publish the running time.
+    as must the outputs of the other calls: write no log, and do not publish the running time. A
+    score that is NaN counts as the lowest. Of equal scores the first is kept.
 
     Parameters
     ----------
@@ -59,24 +51,7 @@ def tune(
     mechanism
         From ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score included.
     rng, simulation
-        A seed or generator, with ``simulation=True``. Simulation only: the number of calls is
-        reproducible.
-
-    Returns
-    -------
-    Tuned
-        A score that is NaN counts as the lowest. Of equal scores the first is kept.
-
-    Examples
-    --------
-    >>> import random
-    >>> import privacy as dp
-    >>> search = dp.best_of(dp.PureDP(0.1), mean_runs=20)
-    >>> found = dp.tune(lambda: (random.random(), "model"), search)
-    >>> found.output
-    'model'
-    >>> round(dp.account(found.mechanism).epsilon(0), 3)
-    0.3
+        As in `discrete_gaussian`, for the number of calls.
     """
     if not isinstance(mechanism, BestOf):
         remedy = "Pass best_of(one_run, mean_runs=...)."
@@ -96,7 +71,7 @@ def tune(
 def draw_runs(mechanism: BestOf, source: Source) -> int:
     """Draw the number of runs, exactly: the first one whose cumulative probability exceeds u.
 
-    The bits of the uniform number u that were drawn confine it to an interval, and the cumulative
+    The drawn bits of the uniform number u confine it to an interval, and the cumulative
     probabilities are intervals too. Where they overlap, more bits are drawn.
     """
     from flint import ctx
@@ -126,10 +101,7 @@ def _inverse(mechanism: BestOf, uniform: int, bits: int) -> int | None:
 
 
 def _law(mechanism: BestOf) -> "Iterator[tuple[int, arb]]":
-    """Yield each number of runs and its probability, as an interval.
-
-    Papernot and Steinke 2022, Definition 1.
-    """
+    """Yield each number of runs and its probability (Papernot and Steinke 2022, Definition 1)."""
     from flint import arb
 
     if mechanism.shape is None:
