@@ -71,8 +71,9 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         Neighboring relation of the guarantee.
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not.
-        ``"contour"``: compositions of Gaussians, sampled Gaussians (with `user_level` up to 64
-        records), RandomizedResponse, PureDP and ApproximateDP, and what ``"approximate"`` covers.
+        ``"contour"``: compositions of Gaussian and Laplace noise, sampled or not (with
+        `user_level` up to 64 records), RandomizedResponse, PureDP and ApproximateDP, and what
+        ``"approximate"`` covers.
         ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP
         parts. ``"rdp"``: the same and sampled Gaussians.
 

@@ -6,9 +6,10 @@ could not be computed is NaN or infinite and proves nothing. The caller checks t
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial, reduce
+from typing import TYPE_CHECKING
 
 from flint import arb, ctx
 
@@ -30,6 +31,9 @@ from privacy.mechanisms import (
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
+if TYPE_CHECKING:
+    from privacy.certification._contour import Atoms, Part
+
 _NEAR = 1e-6
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
@@ -42,7 +46,8 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             ball = bound(limit)
             if ball <= limit:
                 return min(math.nextafter(float(ball.upper()), 1.0), delta)
-            if ball > limit * (1 + arb(_NEAR)):  # more digits do not help
+            # a contour integral has more digits at the second precision, no more after that
+            if ball > limit * (1 + arb(_NEAR if bits == precisions[0] else 0)):
                 found = f"{float(ball.upper()):.9g}"
                 raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
     raise Unproven(f"{precisions[-1]} bits do not decide")
@@ -200,37 +205,47 @@ def _composed_delta(
         basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
     if basic <= limit:
         return basic
-    from privacy.certification import _contour, _mixtures, _split  # they import numpy
+    from privacy.certification import _contour, _split  # they import numpy
 
-    kept, squared = arb(1), arb(0)
-    sampled, claims = [], []
+    kept, squared, parts = arb(1), arb(0), []
     for part, n in counts.items():
-        match part:
-            case PoissonSampled():
-                # a replaced record moves the antipodal pair's means by 1, as an added one does
-                once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
-                one = _mu_squared(part.mechanism, once)
-                sampled.append((one, _binomial(part.sampling_probability, 1), n))
-            case GroupSampled():
-                one = _mu_squared(part.mechanism, relation)
-                sampled.append((one, _binomial(part.sampling_probability, part.size), n))
-            case RandomizedResponse() | PureDP() | ApproximateDP():
-                if isinstance(part, ApproximateDP):
-                    kept *= (1 - arb(part.delta)) ** n
-                claims.append((part, n))
-            case _:
-                squared += n * _mu_squared(part, relation)
-    ways = ("replace",) if relation is REPLACE_ONE else ("remove", "add") if sampled else ("both",)
+        if isinstance(part, Gaussian | Parallel):
+            squared += n * _mu_squared(part, relation)
+        else:
+            parts.append((_losses(part, relation), n))
+        if isinstance(part, ApproximateDP):
+            kept *= (1 - arb(part.delta)) ** n
+    both = any(isinstance(part, PoissonSampled | GroupSampled) for part in counts)
+    ways = ("replace",) if relation is REPLACE_ONE else ("remove", "add") if both else ("remove",)
     least = (limit - (1 - kept)) / kept
     if not least > 0:
         raise Unproven("the deltas of its claims exceed the delta")
     worst = arb(0)
     for way in ways:
-        parts = [(_mixtures.Mixture(one, shares, way), n) for one, shares, n in sampled]
-        responses = [(_contour.Atoms(*_response(part)), n) for part, n in claims]
-        total = _contour.Sum((*parts, *responses), squared)
+        total = _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)
         worst = worst.max(_split.delta(total, epsilon, least, work))
     return (1 - kept + kept * worst).min(basic)
+
+
+def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], Part]":
+    """Return the loss of a part, other than a Gaussian, as a function of the direction."""
+    from privacy.certification import _laplace, _mixtures
+
+    match part:
+        case PoissonSampled(mechanism=Laplace() as inner) | (Laplace() as inner):
+            q = arb(part.sampling_probability if isinstance(part, PoissonSampled) else 1)
+            return partial(_laplace.SampledLaplace, _shift(inner, relation) / inner.scale, q)
+        case RandomizedResponse() | PureDP() | ApproximateDP():
+            return partial(_atoms, part, arb(1))
+        case PoissonSampled(mechanism=RandomizedResponse() | PureDP() as inner):
+            return partial(_atoms, inner, arb(part.sampling_probability))
+        case PoissonSampled() | GroupSampled():
+            # a replaced record moves the antipodal pair's means by 1, as an added one does
+            once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
+            size = part.size if isinstance(part, GroupSampled) else 1
+            shares = _binomial(part.sampling_probability, size)
+            return partial(_mixtures.Mixture, _mu_squared(part.mechanism, once), shares)
+    raise TypeError(f"{part!r} has no moments.")  # `can_prove` refuses it
 
 
 def _binomial(q: float, size: int) -> tuple[arb, ...]:
@@ -250,16 +265,25 @@ def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> No
             counts[mechanism] = counts.get(mechanism, 0) + times
 
 
-def _response(
-    mechanism: RandomizedResponse | PureDP | ApproximateDP,
-) -> Iterator[tuple[arb, ...]]:
-    """Return probabilities and losses of the response that dominates a claim that holds."""
-    odds, others = arb(mechanism.epsilon), _categories(mechanism) - 1
+def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str) -> "Atoms":
+    """Return the response that dominates a claim that holds, on a Poisson sample.
+
+    The direction matters only if q < 1: the response itself is symmetric.
+    """
+    from privacy.certification._contour import Atoms
+
+    odds, others = arb(claim.epsilon), _categories(claim) - 1
     truth = 1 / (1 + others * (-odds).exp())
     lie = truth * (-odds).exp()
     pairs = [(truth, odds), (lie, -odds), ((others - 1) * lie, arb(0))]
-    kept = [pair for pair in pairs if pair[0] > 0]
-    return zip(*kept, strict=True)
+    found = []
+    for p, loss in pairs:
+        if p > 0:
+            without = p * (-loss).exp()
+            mixed = (q * loss.expm1()).log1p()
+            removed = way != "add"
+            found.append((without * mixed.exp(), mixed) if removed else (without, -mixed))
+    return Atoms(*zip(*found, strict=True))
 
 
 def _upper_tail(x: arb) -> arb:

@@ -106,6 +106,13 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     return _gaussian(mechanism, relation)
 
 
+def _sampled(inner: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether the moments of `inner` on a Poisson sample are in `_contour`."""
+    if relation is ADD_OR_REMOVE_ONE and isinstance(inner, Laplace | RandomizedResponse | PureDP):
+        return getattr(inner, "relation", relation) is relation
+    return _antipodal(inner, relation) if relation is REPLACE_ONE else _gaussian(inner, relation)
+
+
 def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     """Return whether every part is one release, or has moments in `_contour`."""
     match mechanism:
@@ -114,14 +121,13 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         case Composed():
             return all(_composed(part, relation) for part in mechanism.parts)
         case PoissonSampled():
-            inside = _antipodal if relation is REPLACE_ONE else _gaussian
-            return inside(mechanism.mechanism, relation)
+            return _sampled(mechanism.mechanism, relation)
         case GroupSampled():
             small = mechanism.size <= _LARGEST_GROUP
             return (
                 small and relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
             )
-        case RandomizedResponse() | PureDP() | ApproximateDP():
+        case Laplace() | RandomizedResponse() | PureDP() | ApproximateDP():
             return getattr(mechanism, "relation", relation) is relation
     return _gaussian(mechanism, relation)
 

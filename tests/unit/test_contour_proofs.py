@@ -18,6 +18,7 @@ from privacy.certification import (
     NotCertified,
     Unproven,
     _contour,
+    _laplace,
     _mixtures,
     _panels,
     _products,
@@ -30,6 +31,7 @@ from privacy.certification.certificates import _digest, certificate, verify
 from privacy.cli import runs
 from privacy.mechanisms import (
     ApproximateDP,
+    DiscreteLaplace,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -285,6 +287,73 @@ def test_several_records_of_a_user_are_proven():
     assert not can_prove(many, relation=ONE, notion="contour")
 
 
+@pytest.mark.parametrize("way", ["remove", "add"])
+@pytest.mark.parametrize(
+    ("distance", "q", "c"), [(0.5, 0.1, 3.0), (2.0, 1.0, 1.5), (1.3, 0.7, 0.4)]
+)
+def test_moments_of_laplace_noise_are_enclosed(distance, q, c, way):
+    part = _laplace.SampledLaplace(arb(distance), arb(q), way)
+
+    x, weight = np.polynomial.legendre.leggauss(400)
+    x, weight = distance / 2 * (1 + x), distance / 2 * weight
+
+    def exact(t):
+        """An integral over the noise itself, with Q at 0 and P at `distance`."""
+
+        def at(x):
+            loss = np.abs(x) - np.abs(x - distance)
+            power = 1 + t if way == "remove" else -t
+            return np.exp(power * np.log(1 - q + q * np.exp(loss)) - np.abs(x)) / 2
+
+        return at(0.0) + at(distance) + weight @ at(x)
+
+    for edge in (5.0, 60.0):
+        plan = part.plan(c, edge, 30.0)
+        for each in (plan, plan._replace(log_error=plan.log_error + 25)):
+            nodes = part.nodes(c, edge, each)
+            for w in (0.0, edge / 3, edge):
+                pairs = zip(nodes.weights, nodes.losses, strict=True)
+                found = sum((a * acb(0, b * w).exp() for a, b in pairs), acb(0))
+                off = abs(complex(float(found.real), float(found.imag)) - exact(complex(c, w)))
+                assert off <= float(nodes.error) + 1e-13 * float(nodes.total())
+        assert part.nodes(c, edge, plan).error < 1e-12 * nodes.total()
+        bound = float(part.decay(c, edge, plan, 0.0))
+        assert max(abs(exact(complex(c, w))) for w in (edge, 1.7 * edge, 5 * edge)) <= bound
+        assert float(nodes.error) < bound < float(part.decay(c, 0.01, plan, 0.0)) * (1 + 1e-9)
+
+
+MORE = {
+    "sampled Laplace": repeat(PoissonSampled(Laplace(2.0), sampling_probability=0.1), 1000),
+    "Laplace": compose(repeat(Laplace(8.0), 20), Gaussian(2.0)),
+    "sampled claims": compose(
+        repeat(PoissonSampled(RandomizedResponse(1.0, 3), sampling_probability=0.2), 50),
+        repeat(PoissonSampled(PureDP(0.5), sampling_probability=0.1), 30),
+        Gaussian(3.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(MORE))
+def test_more_parts_are_proven_and_smaller_epsilons_refused(name):
+    found = account(MORE[name], notion="contour").guarantee(delta=1e-6, certify=True)
+    assert found.certified
+    assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-6)))
+    assert not proves_guarantee(replace(found, mechanism=compose(MORE[name], Laplace(100.0))))
+    sampled_claim = can_prove(MORE[name], relation=SPECIAL, notion="contour")
+    assert sampled_claim == (name == "Laplace")
+
+
+def test_a_dropped_atom_of_laplace_noise_is_rejected(monkeypatch):
+    found = account(MORE["Laplace"], notion="contour").guarantee(delta=1e-6)
+    smaller = replace(found, epsilon=found.epsilon * (1 - 1e-3))
+    assert not proves_guarantee(smaller)
+    atoms = _laplace.SampledLaplace._atoms
+    monkeypatch.setattr(
+        _laplace.SampledLaplace, "_atoms", lambda self, c: [atoms(self, c)[0], arb(0)]
+    )
+    assert proves_guarantee(smaller)
+
+
 def test_basic_composition_proves_a_total_variation():
     plan = sampled(0.6, 1e-4, 5)
     ask = dict(relation=ADD, notion="contour")
@@ -448,9 +517,9 @@ def test_a_missing_proof_states_the_reason():
     found = account(sampled(2.0, 0.1, 10), notion="contour").guarantee(delta=1e-5)
     with pytest.raises(NotCertified, match=r"delta is proven to be at most 1\.\d+e-05, not 1e-05"):
         certificate(replace(found, epsilon=found.epsilon * 0.99))
-    laplace = repeat(PoissonSampled(Laplace(2.0), sampling_probability=0.1), 10)
+    laplace = repeat(DiscreteLaplace(2.0), 10)
     with pytest.raises(NotCertified, match="has no proof for the mechanism under ADD_OR_REMOVE"):
-        account(laplace, notion="contour").guarantee(delta=1e-5, certify=True)
+        account(laplace, notion="pld").guarantee(delta=1e-5, certify=True)
 
 
 # -- certificates -----------------------------------------------------------------------

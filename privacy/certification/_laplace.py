@@ -1,0 +1,125 @@
+"""Log moments of sampled Laplace noise, enclosed in balls.
+
+Let s be the distance of two Laplace distributions P and Q of scale 1. Under Q, the loss l of P
+against Q is s with probability e^-s / 2, -s with probability 1 / 2, and has the density
+exp(-(s + l) / 2) / 4 between. With B(l) = 1 - q + q e^l, the moment of the sampled pair is
+E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added; the loss is log B or -log B.
+B has no zero in |Im l| < pi.
+
+**Decay.** Between the atoms, let f be the density times |B|^exponent, and h = f / (q e^l / B), the
+density of the loss. By parts, |integral of f exp(i w log B)| is at most h(-s) + h(s) + the
+variation of h, over w. (log h)' = -3/2 + (exponent + 1) q e^l / B is negative, or increases, so
+that the variation is at most h(-s) + h(s).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import acb, arb
+
+from privacy.certification._coverage import Unproven
+from privacy.certification._mixtures import Nodes, Plan
+from privacy.certification._panels import Array, nodes_in, plan, rule, spread
+
+_TURNS = 40.0  # radians of exp(i w loss) per panel
+_PLACES = 400
+
+
+@dataclass(frozen=True)
+class SampledLaplace:
+    """The loss of Laplace noise on a Poisson sample.
+
+    Parameters
+    ----------
+    distance
+        s.
+    q
+        The sampling probability; 1 if nothing is sampled.
+    direction
+        "remove" or "add".
+    """
+
+    distance: arb
+    q: arb
+    direction: str
+
+    @property
+    def _sign(self) -> int:
+        return -1 if self.direction == "add" else 1
+
+    def _exponent(self, c: float) -> arb:
+        return -arb(c) if self.direction == "add" else 1 + arb(c)
+
+    def _log_ratio(self, loss: arb) -> arb:
+        return (self.q * loss.expm1()).log1p()
+
+    def supremum(self) -> arb:
+        return self._sign * self._log_ratio(self._sign * self.distance)
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        s, q, e = float(self.distance), float(self.q), float(self._exponent(c))
+        u, step = np.linspace(-s, s, _PLACES, retstep=True)
+        log_ratio = np.log1p(q * np.expm1(u))
+        weight = 0.25 * np.exp(-0.5 * (s + u)) * step
+        weight[0], weight[-1] = 0.5 + 0.5 * weight[0], 0.5 * math.exp(-s) + 0.5 * weight[-1]
+        return weight * np.exp(e * log_ratio), self._sign * log_ratio
+
+    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+        found = sum(self._atoms(c), self._ends(c) / arb(frequency))
+        return min(0.0, math.log(float(found) / float(self.rough(c)[0].sum()))), 0.0
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Plan:
+        s, q, e = float(self.distance), float(self.q), float(self._exponent(c))
+        u = np.linspace(-1.0, 1.0, _PLACES)
+        slope = q * s * np.exp(s * u) / (1 + q * np.expm1(s * u))
+        turns = frequency * float(slope.max())
+        if turns > 1e6:
+            raise Unproven("its quadrature needs too many nodes")
+
+        def log_size(z: Any) -> Array:
+            log_ratio = np.log(1 - q + q * np.exp(s * z))
+            size = -0.5 * (s + s * z).real + e * log_ratio.real
+            return np.asarray(size + frequency * np.abs(log_ratio.imag))
+
+        log_error = math.log(4 * self.rough(c)[0].sum() / s) - digits
+        edges = spread(0.5 + abs(e) * slope / 8 + frequency * slope / _TURNS, u)
+        return Plan(plan(log_size, edges, log_error, math.pi / s), [], log_error)
+
+    def size(self, plan: Plan) -> int:
+        return nodes_in(plan.panels) + 2
+
+    def _atoms(self, c: float) -> list[arb]:
+        """Return the weights of the losses at l = -s and s."""
+        s, e = self.distance, self._exponent(c)
+        pairs = (-s, arb(0.5)), (s, (-s).exp() / 2)
+        return [p * (e * self._log_ratio(loss)).exp() for loss, p in pairs]
+
+    def nodes(self, c: float, frequency: float, plan: Plan) -> Nodes:
+        s, e, edge = self.distance, self._exponent(c), arb(frequency)
+
+        def log_size(z: acb) -> arb:
+            log_ratio = (1 - self.q + self.q * (s * z).exp()).log()
+            return -(s + s * z).real / 2 + e * log_ratio.real + edge * abs(log_ratio.imag)
+
+        if not all(panel.height() * s < arb.pi() for panel in plan.panels):
+            return Nodes([], [], arb("inf"))
+        points, error = rule(plan.panels, log_size, plan.log_error)
+        weights = self._atoms(c)
+        losses = [self._sign * self._log_ratio(side * s) for side in (-1, 1)]
+        for u, width in points:
+            log_ratio = self._log_ratio(s * u)
+            weights.append((-(s + s * u) / 2 + e * log_ratio).exp() * width * s / 4)
+            losses.append(self._sign * log_ratio)
+        return Nodes(weights, losses, error * s / 4)
+
+    def _ends(self, c: float) -> arb:
+        """Return 2 h(-s) + 2 h(s)."""
+        s, e = self.distance, self._exponent(c)
+        ends = (-(s + x) / 2 - x + (e + 1) * self._log_ratio(x) for x in (-s, s))
+        return sum((end.exp() for end in ends), arb(0)) / (2 * self.q)
+
+    def decay(self, c: float, frequency: float, plan: Plan, shift: float) -> arb:
+        whole = self.nodes(c, 0.0, plan).total()
+        return whole.min(sum(self._atoms(c), self._ends(c) / arb(frequency)))
