@@ -37,8 +37,9 @@ _DIGITS, _MORE_DIGITS, _BITS = 24.0, 34.0, 160
 _MOST_FREQUENCIES = 20_000
 # multiples of the saddle point at which delta is bounded by a real t, to place the line
 _BESIDE = np.concatenate(
-    [[0.1, 0.25, 0.5, 1.0], 1 - 2.0 ** -np.arange(2, 10), 1 + 2.0 ** -np.arange(-3, 10, 0.5)]
+    [[0.1, 0.25, 0.5, 1.0], 1 - 2.0 ** -np.arange(2, 10), 1 + 2.0 ** -np.arange(-3.0, 10.0)]
 )
+_STRETCH = 1.15 ** np.arange(0.0, 60.0)
 
 
 def digits() -> float:
@@ -58,8 +59,8 @@ class Part(Protocol):
     def rough(self, c: float) -> tuple[Array, Array]:
         """Return weights whose sum approximates M(c), and their losses."""
 
-    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
-        """Return approximately log of `decay` / M(c), and its best shift, near `depth`."""
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
+        """Return approximately logs of `decay` / M(c), and their best shifts, near `depth`."""
 
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Any:
         """Return parameters for `nodes` and `decay` with relative errors of exp(-digits)."""
@@ -88,8 +89,8 @@ class Atoms:
         losses = np.array([float(loss) for loss in self.losses])
         return np.array([float(p) for p in self.probabilities]) * np.exp(c * losses), losses
 
-    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
-        return 0.0, 0.0
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
+        return np.zeros(frequency.size), np.zeros(frequency.size)
 
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> None:
         return None
@@ -223,8 +224,9 @@ class Line:
         last = self._last(excess, math.sqrt(2 * self._depth / variance))
         self.count = math.ceil(last / self.step) + 2
         edge = self.step * (self.count - 1)
-        decay, self.shifts = self._decay(edge)
-        missing = decay - math.log(math.pi * edge) + excess + digits()
+        (decay,), shifts = self._decay(np.array([edge]))
+        self.shifts = [float(shift) for (shift,) in shifts]
+        missing = float(decay) - math.log(math.pi * edge) + excess + digits()
         self.dummy = 2 * max(missing, 0.0) / edge**2
         lost = digits() + excess - math.log(2 * self.c)
         self.plans, self._fine = [], []
@@ -260,45 +262,34 @@ class Line:
         k = int((np.log(period) + 0.25 * excess[among]).argmin())
         return float(np.float32(t[among][k])), float(period[k])
 
-    def _decay(self, frequency: float) -> tuple[float, list[float]]:
+    def _decay(self, frequency: Array) -> tuple[Array, list[Array]]:
+        """Return approximate logs of the size of the integrand, and the shift of each part."""
         total, shifts = -0.5 * self.gaussian * frequency**2, []
-        for part, count in self.total.parts:
-            depth = math.sqrt(2 * self._depth / count)
-            if self.total.small:
-                continue
-            one, shift = part.rough_decay(self.c, frequency, depth)
-            total += count * one
-            shifts.append(shift)
         if not self.total.small:
+            for part, count in self.total.parts:
+                depth = math.sqrt(2 * self._depth / count)
+                one, shift = part.rough_decay(self.c, frequency, depth)
+                total += count * one
+                shifts.append(shift)
             return total, shifts
-        most = -math.inf
+        most = np.full(frequency.size, -math.inf)
         for k, (part, count) in enumerate(self.total.parts):
-            shift, between = 0.0, self.total.between(k)
+            shift, between = np.zeros(frequency.size), self.total.between(k)
             if between is not None:
                 depth = math.sqrt(2 * self._depth)
                 one, shift = between.rough_decay(self.c, frequency, depth)
                 share = between.rough(self.c)[0].sum() / part.rough(self.c)[0].sum()
-                most = max(most, one + math.log(count * share))
+                most = np.maximum(most, one + math.log(count * share))
             shifts.append(shift)
         return total + most, shifts
 
     def _last(self, excess: float, first: float) -> float:
         """Return a frequency beyond which the integrand is negligible, or the largest one."""
         most = _MOST_FREQUENCIES * self.step
-
-        def negligible(frequency: float) -> bool:
-            size = self._decay(frequency)[0] - math.log(math.pi * frequency)
-            return size + excess + digits() <= 0
-
-        low = 0.0
-        while not negligible(first):
-            low, first = first, 1.6 * first
-            if first >= most:
-                return most
-        for _ in range(3):
-            middle = 0.5 * (low + first)
-            low, first = (low, middle) if negligible(middle) else (middle, first)
-        return first
+        frequency = np.minimum(first * _STRETCH, most)
+        size = self._decay(frequency)[0] - np.log(math.pi * frequency)
+        negligible = np.flatnonzero(size + excess + digits() <= 0)
+        return float(frequency[negligible[0]]) if negligible.size else most
 
     def delta(self, epsilon: arb) -> arb:
         """Return an upper bound on delta, with the parameters that `place` chose."""

@@ -66,9 +66,10 @@ class SampledLaplace:
         weight[0], weight[-1] = 0.5 + 0.5 * weight[0], 0.5 * math.exp(-s) + 0.5 * weight[-1]
         return weight * np.exp(e * log_ratio), self._sign * log_ratio
 
-    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
-        found = sum(self._atoms(c), self._ends(c) / arb(frequency))
-        return min(0.0, math.log(float(found) / float(self.rough(c)[0].sum()))), 0.0
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
+        atoms, ends = float(sum(self._atoms(c), arb(0))), float(self._ends(c))
+        size = np.log((atoms + ends / frequency) / self.rough(c)[0].sum())
+        return np.minimum(size, 0.0), np.zeros(frequency.size)
 
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Plan:
         s, q, e = float(self.distance), float(self.q), float(self._exponent(c))

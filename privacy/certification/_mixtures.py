@@ -36,7 +36,7 @@ _MOST_PLACES = 200_000
 _MARGIN = 3.0  # nats by which the ends of the panels are smaller than the error
 _TURNS = 40.0  # radians of exp(i w l) per panel
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
-_CERTAIN = 10.0  # standard deviations from which Phi is bounded only
+_CERTAIN, _NEARLY_NONE = 10.0, arb(0, 1e-22)  # Phi(-10) < 1e-22
 _FAR = 20.0  # how far an end, or widths of a window, are bounded on cells
 _CELLS = (np.arange(17) / 16) ** 2  # shares of an interval beyond the panels
 
@@ -112,10 +112,11 @@ class Window(NamedTuple):
 
 def _normal(x: arb) -> arb:
     """Return Phi(x)."""
-    if abs(x) < _CERTAIN:
+    if x > _CERTAIN:
+        return 1 + _NEARLY_NONE
+    if x > -_CERTAIN:
         return (-x / arb(2).sqrt()).erfc() / 2
-    beyond = (-x * x / 2).exp() * arb(0.25, 0.25)
-    return 1 - beyond if x > 0 else beyond
+    return (-x * x / 2).exp() * arb(0.25, 0.25)
 
 
 EVERYWHERE = Window()
@@ -270,16 +271,19 @@ class Mixture:
         scale = (x[1] - x[0]) / math.sqrt(2 * math.pi)
         return self._rough_real(x, t)[0] + math.log(scale)
 
-    def rough_decay(self, c: float, frequency: float, depth: float) -> tuple[float, float]:
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         x = self.places(c)
         plain = _log_sum(self._rough_real(x, c)[0])
-        best, shift = 0.0, 0.0
-        depth = min(depth, depth / math.sqrt(1 + self.window.width**-2))
+        best, shift = np.zeros(frequency.size), np.zeros(frequency.size)
+        depth /= math.sqrt(1 + self.window.width**-2)
         for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.steepest):
-            size = self._rough_log(x + 0j, c, frequency, self._turn * float(b))
-            log_size = _log_sum(np.minimum(size, 1e3)) - plain
-            if log_size < best:
-                best, shift = log_size, self._turn * float(b)
+            still = self._rough_log(x + 0j, c, 0.0, self._turn * float(b))
+            turn = still - self._rough_log(x + 0j, c, 1.0, self._turn * float(b))
+            size = np.minimum(still - np.multiply.outer(frequency, turn), 1e3)
+            top = size.max(axis=1)
+            log_size = top + np.log(np.exp(size - top[:, None]).sum(axis=1)) - plain
+            shift = np.where(log_size < best, self._turn * b, shift)
+            best = np.minimum(best, log_size)
         return best, shift
 
     def plan(

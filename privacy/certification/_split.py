@@ -23,9 +23,9 @@ from privacy.certification._coverage import Unproven
 from privacy.certification._mixtures import Mixture
 from privacy.certification._panels import Array
 
-_EASY, _GOOD = 3_000_000, 4_000_000  # products below which no split, no other width is tried
+_EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, no other width is tried
 _LOOSE = 1e-9
-_WIDTHS = 0.1, 0.2, 0.05
+_WIDTHS = 0.07, 0.15
 _FAR = 10.5  # widths beyond the end at which a window is negligible
 # multiples of epsilon: the ends of windows, and the reciprocals of t of their bounds
 _SHARES = 2.0 ** np.arange(-7.0, 7.0, 0.25)

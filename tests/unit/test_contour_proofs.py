@@ -144,7 +144,7 @@ def test_nodes_enclose_the_moments_even_if_they_are_too_few(mu, q, c, way):
 def test_decay_bounds_all_larger_frequencies(mu, q, c, way):
     part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, way)
     for edge in (2.0 * c, 8.0 * c):
-        log_decay, shift = part.rough_decay(c, edge, 3.0)
+        (log_decay,), (shift,) = part.rough_decay(c, np.array([edge]), 3.0)
         plan = part.plan(c, edge, 30.0, shift)
         found = part.decay(c, edge, plan, shift)
         plain = sum(part.nodes(c, 0.0, plan).weights, arb(0))
@@ -256,7 +256,7 @@ def test_moments_of_several_sampled_records_are_enclosed(way):
     part = _mixtures.Mixture(arb(mu) ** 2, shares, way)
     x, step = np.linspace(-16, 30, 40_001, retstep=True)
     density = sum(float(p) * np.exp(j * mu * x - (j * mu) ** 2 / 2) for j, p in enumerate(shares))
-    _, shift = part.rough_decay(c, edge, 2.0)
+    _, (shift,) = part.rough_decay(c, np.array([edge]), 2.0)
     plan = part.plan(c, edge, 30.0, shift)
     nodes = part.nodes(c, edge, plan)
 
@@ -389,7 +389,9 @@ def test_a_wrong_direction_is_rejected(monkeypatch):
 def test_a_dropped_tail_is_rejected(monkeypatch):
     # few frequencies, and no dummy Gaussian: the tail is most of the bound
     part = _mixtures.Mixture
-    monkeypatch.setattr(part, "rough_decay", lambda *_: (-1e3, 0.5))
+    monkeypatch.setattr(
+        part, "rough_decay", lambda _, c, w, depth: (np.full(w.size, -1e3), np.full(w.size, 0.5))
+    )
     mu, q, other = PAIRS[0]
     with mp.workdps(30):
         exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
@@ -500,7 +502,7 @@ def test_windows_are_enclosed_even_with_too_few_nodes(low, high, way):
             off = abs(complex(float(found.real), float(found.imag)) - exact(complex(c, w)))
             assert off <= float(nodes.error) + 1e-13
     assert part.nodes(c, edge, plan).error < 1e-11 * sum(part.nodes(c, 0.0, plan).weights, arb(0))
-    _, shift = part.rough_decay(c, edge, 1.0)
+    _, (shift,) = part.rough_decay(c, np.array([edge]), 1.0)
     plan = part.plan(c, edge, 30.0, shift)
     bound = float(part.decay(c, edge, plan, shift))
     assert max(abs(exact(complex(c, w))) for w in (edge, 2 * edge)) <= bound + 1e-13
