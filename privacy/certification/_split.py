@@ -59,7 +59,7 @@ def _delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
         plain = math.inf
     # a dummy Gaussian adds about this share to delta
     loose = plain < math.inf and line.dummy * (1 + line.c) ** 2 > _LOOSE
-    if (plain <= _EASY and not loose) or plain <= work < _EASY:
+    if plain <= work and ((plain <= _EASY and not loose) or work < _EASY):
         return line.delta(epsilon)
     split = Split(total, float(epsilon.mid()), log_least, tried=work >= _EASY)
     if loose and split.products <= work:

@@ -196,7 +196,7 @@ def test_repr_of_a_curve_names_its_methods():
 
 def test_a_refusal_to_certify_names_the_notion_that_has_a_proof():
     pytest.importorskip("flint")
-    mixed = dp.compose(RUN, dp.Laplace(9.0))
+    mixed = dp.compose(RUN, dp.parallel(dp.Laplace(9.0), dp.Laplace(10.0)))
     with pytest.raises(dp.NotCertified, match="with notion='rdp'"):
         dp.account(mixed).guarantee(delta=1e-5, certify=True)
     assert dp.account(mixed, notion="rdp").guarantee(delta=1e-5, certify=True).certified
