@@ -134,7 +134,7 @@ class Ledger:
         name, budget
             A name, such as a team or a quarter, and its `Budget`, `Odometer` or `IndividualBudget`.
         dataset
-            The data that the budget protects.
+            The data that the budget protects. One budget without a parent per data set and unit.
         parent
             A `Budget` of the same data, relation and unit, to which every spend is charged too. Its
             children may have more than it has together; a spend must fit the child and the parent.
@@ -153,6 +153,8 @@ class Ledger:
             if writer.find_budget(name) is not None:
                 remedy = "Choose another name."
                 raise ValueError(checks.expected("name", name, "a new name", remedy))
+            if parent is None:
+                _check_alone(writer.tops(dataset), budget, dataset)
             about = {"kind": "open", "budget": name, "label": name, "time": _now()}
             writer.append(**about, spender=self._spender_or(None), detail=detail)
             spent, nothing = ledger_rows.spent_text(budget), ledger_rows.nothing_text(budget)
@@ -524,6 +526,15 @@ def _login() -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _check_alone(tops: list[Row], budget: AnyBudget, dataset: str) -> None:
+    """Raise if another budget without a parent covers the same data: their spends add up."""
+    for top in map(ledger_rows.account_of, tops):
+        if top.opened.unit == budget.unit:
+            rule = f"a data set without a budget for {budget.unit!r}"
+            remedy = f"Open it with parent={top.name!r}."
+            raise ValueError(checks.expected("dataset", dataset, rule, remedy))
 
 
 def _reservation(writer: "Writer", key: str) -> tuple[Row, Row | None]:

@@ -290,6 +290,10 @@ class Writer:
         """Return the row of a budget, if there is one."""
         return self.first(_BY_NAME, wanted=name)
 
+    def tops(self, dataset: str) -> list[Row]:
+        """Return the rows of a data set's budgets without a parent."""
+        return list(self._run(_TOPS, {"wanted": dataset}).mappings())
+
     def budget(self, name: str) -> Row:
         """Return the row of an open budget."""
         if (found := self.find_budget(name)) is None:
@@ -317,6 +321,7 @@ _HEAD = sa.select(HEAD.c.sequence, HEAD.c.hash, ENTRIES.c.hash.label("last")).se
 _BY_KEY = sa.select(ENTRIES).where(ENTRIES.c.key == _WANTED)
 _BY_SETTLED = sa.select(ENTRIES).where(ENTRIES.c.settles == _WANTED)
 _BY_NAME = sa.select(BUDGETS).where(BUDGETS.c.name == _WANTED)
+_TOPS = sa.select(BUDGETS).where(BUDGETS.c.dataset == _WANTED, BUDGETS.c.parent.is_(None))
 _APPEND = ENTRIES.insert().values(_values(*HASHED, "hash"))
 _ADVANCE = HEAD.update().values(_values("sequence", "hash"))
 _OPEN = BUDGETS.insert().values(_values(*BUDGETS.c.keys()))

@@ -148,6 +148,15 @@ def test_a_parent_protects_the_same_data(ledger, budget, dataset, names):
     assert len(ledger.summary()) == 1
 
 
+def test_a_data_set_has_one_budget_without_a_parent_per_unit(ledger):
+    budget = dp.Budget(rho=1, delta=1e-6)
+    for other in (budget, dp.Odometer(delta=1e-6)):
+        with pytest.raises(ValueError, match="Open it with parent='all'"):
+            ledger.open("second", other, dataset="salaries")
+    ledger.open("users", dp.Budget(rho=1, delta=1e-6, unit="one user"), dataset="salaries")
+    ledger.open("team", budget, dataset="salaries", parent="all")
+
+
 def test_the_name_of_the_budget_is_needed_among_several(ledger, path):
     ledger.open("more", dp.Budget(rho=1, delta=1e-6), dataset="d")
     with pytest.raises(ValueError, match="a budget of this ledger, such as"):
