@@ -97,5 +97,5 @@ check = Command("check", params=_OWN, callback=_check, help=_check.__doc__)
 
 @click.command(cls=Command)
 def schema() -> None:
-    """Print the JSON Schema of plan files, for editors and validators."""
+    """Print the JSON Schema of plan files."""
     click.echo(json.dumps(dp.plan_schema(), indent=1))

@@ -40,7 +40,7 @@ PACKAGE = {
     ),
     "replaced like added": (
         "privacy.mechanisms.noise",
-        "return mechanism.replace_distance if relation is REPLACE_ONE else 1.0",
+        "return float(self.replace_distance if relation is REPLACE_ONE else 1.0)",
         "return 1.0",
     ),
     "mu of the variance": (

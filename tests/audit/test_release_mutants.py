@@ -279,7 +279,13 @@ MUTANTS = [
         "if comes_or_goes else Fraction(1)",
         "if True else comes_or_goes",
     ),
-    ("seed accepted", check_seed, "noise", "if simulation:", "if simulation or rng is not None:"),
+    (
+        "seed accepted",
+        check_seed,
+        "noise",
+        'if checks.flag("simulation", simulation, remedy):',
+        "if simulation or rng is not None:",
+    ),
     ("zero twice", check_laws, "_laws", "kept &= ~(negative & (size == 0))", "pass"),
     ("block edge", check_laws, "_laws", "start = -(-high >> extra)", "start = low >> extra"),
     (

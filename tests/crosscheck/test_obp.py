@@ -29,7 +29,15 @@ def log_of(name):
     action, position = (rounds**2 + rounds // 3) % 6, rounds % 3
     reward = ((37 * rounds) % 5 == 0).astype(float)
     users = np.zeros((500, 4), dtype=np.int64)
-    return bandits.BanditLog(name, action, position, reward, (1 + rounds % 9) / 20, users, 6)
+    return bandits.BanditLog(
+        name=name,
+        action=action,
+        position=position,
+        reward=reward,
+        propensity=(1 + rounds % 9) / 20,
+        users=users,
+        actions=6,
+    )
 
 
 def policies(log):
