@@ -36,7 +36,7 @@ def upgraded(
         # If two users share a cap, removing one's rewards changes what the other may add: the
         # sensitivity is 2 caps instead of 1. REPLACE_ONE is accounted with 2 caps, and
         # AdaPrivateGroup counts rounds whatever their rewards, so both stay valid.
-        rule = "REPLACE_ONE, because version 0.1 stored users 7 and '7' as one user"
+        rule = "REPLACE_ONE, because older versions stored users 7 and '7' as one user"
         remedy = "Start a new agent; the two guarantees compose."
         raise ValueError(checks.expected("relation", str(REPLACE_SPECIAL), rule, remedy))
     return arrays, AS_TEXT

@@ -222,7 +222,9 @@ def doubly_robust(
                 raise ValueError(checks.expected("shrinkage", shrinkage, "a number", remedy))
             rewards = _checked(reward, shape, options)
             shrinkage = _best_shrinkage(weights.base, rewards - predicted, baseline)
-        checks.real("shrinkage", shrinkage, "Pass l, such as 100, or 'auto'.", above=0)
+        checks.real(
+            "shrinkage", shrinkage, "Pass a positive number, such as 100, or 'auto'.", above=0
+        )
         used = _shrunk(weights.base, shrinkage)
         removed = 1 - (1 - weights.removed) * float(used.sum()) / float(weights.base.sum())
         weights = weights._replace(used=used, removed=removed)
@@ -279,7 +281,7 @@ def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
         # probability at most 1e-6 (Bernstein's bound for the lower tail of nonnegative terms)
         least = 1 - math.sqrt(2 * bound * math.log(1e6) / len(weight))
         if weight.mean() < least:
-            remedy = "Omit it: the policy plays actions that were not logged."
+            remedy = "Omit largest_weight: the policy plays actions that were not logged."
             rule = f">= {least:.6g}, if largest_weight={bound:g} holds for every action"
             raise ValueError(checks.expected("mean weight", float(weight.mean()), rule, remedy))
     # a clipped total of an infinite weight is a fraction 0 of it

@@ -50,7 +50,7 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             if ball > limit * (1 + arb(_NEAR if bits == precisions[0] else 0)):
                 found = f"{float(ball.upper()):.9g}"
                 raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
-    raise Unproven(f"{precisions[-1]} bits do not decide")
+    raise Unproven(f"{precisions[-1]} bits of precision do not decide it")
 
 
 def delta_bound(

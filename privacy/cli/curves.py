@@ -133,7 +133,9 @@ curve = Command(
     "curve",
     params=[
         *(_choice(name, values) for name, values in _AGAINST.items()),
-        click.Option(["--tradeoff"], is_flag=True, help="False negative against positive rate."),
+        click.Option(
+            ["--tradeoff"], is_flag=True, help="False negative rate against false positive rate."
+        ),
         click.Option(["--plan", "files"], multiple=True, type=READ, help=_PLAN),
         *(options.OPTIONS[name] for name in answers.NAMES),
         click.Option(["--notion"], multiple=True, help="Accounting method; may be repeated."),

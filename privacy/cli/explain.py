@@ -10,7 +10,7 @@ from privacy.cli.questions import command
 _HELP = """Print a privacy statement.
 
 The statement defines the neighboring data sets, gives epsilon for the sampler
-and for batches that are not drawn so, and lists what is not covered. With
+and for batches drawn in other ways, and lists what is not covered. With
 --epsilon, it describes the smallest noise that meets that target.
 """
 

@@ -234,7 +234,7 @@ def _plot(*, url: str, file: Path) -> None:
 _OPENING = [
     click.Option(["--dataset"], required=True, help="The data that the budget protects."),
     click.Option(["--parent"], help="Budget that every spend is charged to as well."),
-    click.Option(["--odometer"], is_flag=True, help="An odometer: no limit, a bound at any time."),
+    click.Option(["--odometer"], is_flag=True, help="Open an odometer, which has no limit."),
     *(options.OPTIONS[name] for name in ("epsilon", "rho", "mu", "delta", "relation")),
     click.Option(["--notion"], help="zcdp (default), gaussian, rdp or approximate."),
     click.Option(["--order"], type=float, help="The Rényi order of --notion rdp."),

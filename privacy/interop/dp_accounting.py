@@ -266,7 +266,9 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     if not any(shift and weight for shift, weight in zip(shifts, weights, strict=True)):
         return nothing()
     sigma = _noisy(event, event.standard_deviation)
-    sigma = checks.real("standard_deviation", sigma, "Pass the noise.", above=0)
+    sigma = checks.real(
+        "standard_deviation", sigma, "Pass the noise's standard deviation.", above=0
+    )
     used = np.array([w > 0 for w in weights])
     c, w = np.array(shifts)[used] / sigma, np.array(weights)[used]
     x = np.linspace(-9, 9 + c.max(), _MOST_GRID)[:, None]

@@ -65,9 +65,13 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
     ) -> Any:
         """Register an aggregation; its noise is known after `compute_budgets`."""
         if self._finalized:
-            raise RuntimeError("The budget was computed. Request all of it before.")
+            raise RuntimeError(
+                "The budget was already computed. Make all requests before compute_budgets()."
+            )
         if noise_standard_deviation is not None:
-            raise NotImplementedError("A given noise is not supported. Pass a weight.")
+            raise NotImplementedError(
+                "noise_standard_deviation is not supported. Pass a weight instead."
+            )
         if self._total_delta == 0 and mechanism_type is not MechanismType.LAPLACE:
             raise ValueError(f"{mechanism_type.value} needs a delta. Pass total_delta > 0.")
         spec = MechanismSpec(mechanism_type=mechanism_type, name=name, _count=count)
@@ -78,7 +82,7 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
         """Calibrate the noise of all aggregations that were requested."""
         self._check_aggregation_restrictions()
         if self._scopes_stack:
-            raise RuntimeError("A budget scope is open. Leave it before.")
+            raise RuntimeError("A budget scope is open. Leave it, then call compute_budgets().")
         self._finalize()
         if not self._mechanisms:
             return

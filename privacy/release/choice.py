@@ -170,7 +170,7 @@ def _lattice(scale: float, coordinates: int) -> _Lattice:
     root = math.isqrt(coordinates - 1) + 1 if coordinates else 0
     steps = Fraction(scale) * (2**bits + root)
     if steps > LARGEST_SCALE:
-        remedy = "Pass a smaller one: the noise does not fit in 64 bits."
+        remedy = "Reduce the noise: it does not fit in 64 bits."
         raise ValueError(checks.expected("mechanism", scale, f"<= {LARGEST_SCALE:g}", remedy))
     return _Lattice(steps, bits)
 

@@ -68,11 +68,11 @@ def select_keys(
     mechanism, delta
         The mechanism of the selection, and, only with noise, its delta.
     max_keys
-        Contribution bound: the most different keys of one user.
+        Contribution bound: the largest number of different keys per user.
     seed, rng, simulation
         As in `limit_contributions` (None keeps each user's first keys) and `discrete_gaussian`.
     """
-    most = checks.count("max_keys", max_keys, "Pass the most different keys of one user.")
+    most = checks.count("max_keys", max_keys, "Pass the largest number of different keys per user.")
     remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."
     if not isinstance(mechanism, ApproximateDP | Gaussian | Laplace):
         rule = "ApproximateDP, Gaussian or Laplace"
