@@ -94,7 +94,8 @@ class DeclaredFeatures(_Encoder):
     columns
         For each key, its categories, or None for a number; other keys and values add nothing.
     arms
-        Action ids for `candidates`, which has one block of context features for each.
+        Action ids for `candidates`, which has one block of context features for each, and zeros for
+        other ids. Encoding a context without `candidates` then gives zeros.
 
     Examples
     --------

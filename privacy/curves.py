@@ -89,7 +89,7 @@ class Curve(Risk, ABC):
     exact
         Whether no other method can give a smaller bound for the mechanism.
     mechanism
-        The mechanism; None for a sum of curves.
+        The mechanism. Sums and multiples of curves have one only with ``"tightest"``, else None.
     unit
         The unit of privacy, by default one record.
     """

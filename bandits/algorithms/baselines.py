@@ -124,7 +124,7 @@ class AdaPrivateTuned(_AdaPrivate):
 class AdaPrivateForced(AdaPrivateTS):
     """AdaPrivate-TS that plays a uniform arm with probability min(1, d log t / (t gamma)).
 
-    t is the number of the round.
+    t is the number of the round, from 1.
     """
 
     gamma: float = 1.0

@@ -110,7 +110,7 @@ def replay(
 ) -> Estimate:
     """Return the mean reward of the rounds in which the policy picks the logged action (Li 2011).
 
-    Valid if the logging policy was uniform, or independent of the context.
+    Valid if the logging policy was uniform; for another one, use `ips`.
 
     Parameters
     ----------

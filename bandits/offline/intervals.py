@@ -62,8 +62,8 @@ class Options:
     Parameters
     ----------
     low, high
-        Public range of rewards. A reward outside is an error, which would reveal it: a private
-        estimate clips it and replaces NaN by the middle.
+        Public range of rewards. A reward outside raises an error. A private estimate instead clips
+        it, and replaces NaN by the middle, because an error would reveal the reward.
     clip
         Upper limit to which weights are clipped, chosen without the log; None does not clip.
     largest_weight

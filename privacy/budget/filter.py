@@ -229,7 +229,7 @@ class Budget(Immutable):
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Budget":
-        """Return the budget that `to_json` wrote, unless its limit was raised.
+        """Return the budget that `to_json` wrote; `ValueError` if its limit was increased.
 
         Restore it in one process at a time: two would both spend the remainder.
         """

@@ -136,8 +136,8 @@ class Ledger:
         dataset
             The data that the budget protects. One budget without a parent per data set and unit.
         parent
-            A `Budget` of the same data, relation and unit, to which every spend is charged too. Its
-            children may have more than it has together; a spend must fit the child and the parent.
+            A `Budget` of the same data, relation and unit, to which every spend is charged too. The
+            limits of its children may add up to more than its own; a spend must fit both budgets.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')

@@ -46,7 +46,7 @@ class Odometer(Immutable):
     notion
         The accounting method, ``"rdp"`` or ``"approximate"``.
     orders
-        The Rényi orders (> 1) of ``notion="rdp"``, by default from 2 to 1025.
+        The Rényi orders (> 1) of ``notion="rdp"``, by default 2, 3, 5, 9, ..., 1025.
     relation, unit
         As in `Budget`.
 

@@ -24,14 +24,14 @@ _ROUNDING = 32  # error bound on a log probability or a loss, in units in the la
 
 
 class Atoms(NamedTuple):
-    """The finite losses of a pair with their log probabilities; P and Q are normalized on them.
+    """The finite privacy losses of a pair (P, Q), with their log probabilities.
 
     Attributes
     ----------
     log_probability
-        Log of each atom's probability under P.
+        Log of each atom's probability under P, given that the loss is finite.
     loss
-        log P/Q of each atom. The largest one is rounded up, an upper bound.
+        log P/Q of each atom; the largest value is rounded up.
     """
 
     log_probability: tuple[float, ...]

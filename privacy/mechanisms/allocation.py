@@ -110,10 +110,10 @@ class CyclicPoisson(Mechanism):
     """Poisson sampling from `groups` groups of records, from one group per step in turn.
 
     Each record is in one group, random or given by its public index, independently of all others.
-    Step i uses group i mod `groups`, and includes each of its records independently. If C has at
-    most `groups` bands, a record's steps change disjoint rows of C x, and all steps cost as much as
-    ceil(steps / groups) sampled Gaussians (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem
-    4).
+    Step i uses group i mod `groups`, and includes each of its records independently. If the
+    encoder C of the `Factorization` has at most `groups` bands, a record's steps change disjoint
+    rows of C x, and all steps cost as much as ceil(steps / groups) sampled Gaussians
+    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4).
 
     Parameters
     ----------

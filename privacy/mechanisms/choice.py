@@ -25,7 +25,7 @@ class ExponentialMechanism(EpsilonClaim):
     Rogers for mechanisms that are fixed in advance is not used.
 
     Sources: McSherry and Talwar 2007; Durfee and Rogers 2019; Dong, Durfee and Rogers 2020, section
-    4; Cesar and Rogers 2021 (zCDP with rho = epsilon^2 / 8).
+    4; Cesar and Rogers 2021 (zCDP with rho at most epsilon^2 / 8).
     """
 
     def loss(self, relation: NeighboringRelation) -> RangePair:

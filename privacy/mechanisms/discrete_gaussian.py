@@ -23,11 +23,11 @@ _MOST = 4096  # atoms; beyond, neighboring ones are merged
 @suggests_field_names
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerNoise):
-    """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``, on an integer.
+    """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``.
 
-    For several integer coordinates, account for ``ZeroConcentratedDP`` with rho = (L2
-    sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not hold for
-    discrete noise.
+    The noise is added to one integer. For several coordinates, account for ``ZeroConcentratedDP``
+    with rho = (L2 sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not
+    hold for discrete noise.
 
     Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
 

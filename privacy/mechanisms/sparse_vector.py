@@ -13,11 +13,13 @@ from privacy.names import suggests_field_names
 class AboveThreshold(PureDP):
     """The sparse vector technique: compare queries with a noisy threshold until some are above it.
 
-    With epsilon = e1 + e2 + e3, sensitivity D and c = `max_positives`, after which it stops: the
-    threshold has Laplace noise of scale D / e1, drawn once; each query has fresh noise of scale 2 c
-    D / e2, or c D / e2 if no two queries change in opposite directions; the value of a query above
-    the threshold, if given, has fresh noise of scale c D / e3. Any number of queries may be below
-    the threshold. Epsilon bounds all answers together; `relation` is that of the sensitivity.
+    It stops after c = `max_positives` positive answers; any number of answers may be negative.
+    Epsilon = e1 + e2 + e3 bounds all answers together. All noise is Laplace noise. With sensitivity
+    D (under `relation`), its scale is
+
+    - D / e1 on the threshold, drawn once;
+    - 2 c D / e2 on each query, or c D / e2 if no two queries change in opposite directions;
+    - c D / e3 on the value of a query above the threshold, if that is published.
 
     For less noise with many positive answers, ``repeat(AboveThreshold(epsilon), c)`` describes c
     runs that each draw a new threshold.

@@ -97,8 +97,8 @@ def from_cdfs(
         P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q) must dominate
         all pairs of neighboring data sets (see `FiniteMechanism`).
     losses
-        Increasing x at which they are evaluated, from 2 to 4000 in [-700, 700]. What lies above the
-        last one counts as an infinite loss as far as needed.
+        Increasing x at which they are evaluated, from 2 to 4000 in [-700, 700]. Of the
+        probability above the last one, as little as possible is moved to an infinite loss.
     p_above, q_above
         P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
         below a delta of about 1e-12.

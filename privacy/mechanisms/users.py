@@ -25,15 +25,16 @@ def user_level(
     All records of the user are removed (or added), replaced, or zeroed together. Pass the result to
     `account` with ``unit="one user"``. With k records:
 
-    - Gaussian and Laplace: the noise is divided by k (Dong, Roth and Su 2022, Theorem 2.14).
-    - Claims: epsilon becomes k epsilon; (epsilon, delta) becomes (k epsilon, delta (e^(k epsilon) -
-      1) / (e^epsilon - 1)) (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho (Bun and Steinke 2016,
-      Proposition 1.9).
+    - Gaussian, Laplace and trees: the noise multiplier is divided by k (Dong, Roth and Su 2022,
+      Theorem 2.14).
+    - Claims, `AboveThreshold`, `ExponentialMechanism` and `PermuteAndFlip`: epsilon becomes k
+      epsilon; (epsilon, delta) becomes (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1))
+      (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho (Bun and Steinke 2016, Proposition 1.9).
     - Discrete noise: the sensitivity is multiplied by k. Randomized response: k reports.
     - The best of several runs: each run protects k records.
     - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024, arXiv
       2401.10294). Not under REPLACE_ONE.
-    - Other mechanisms raise `UnsupportedMechanism`.
+    - Compositions and `parallel`: each part. Other mechanisms raise `UnsupportedMechanism`.
 
     Parameters
     ----------

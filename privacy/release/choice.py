@@ -30,8 +30,9 @@ _RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the 
 class Choice:
     """The candidates that were chosen, and the mechanism to account for.
 
-    `indices` are their positions in `scores`, the best first, which you may publish. `mechanism` is
-    for all of them together. `is_simulation`: the choice is reproducible and gives no privacy.
+    `indices` are their positions in `scores`, in the order of choice; you may publish them.
+    `mechanism` is for all of them together. `is_simulation`: the choice is reproducible and gives
+    no privacy.
     """
 
     indices: tuple[int, ...]

@@ -57,9 +57,9 @@ def select_keys(
       Account for it `max_keys` times.
     - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
-      keys whose noisy number is at least a threshold are selected with it. Account for the
-      mechanism, and once for ``ApproximateDP(0, delta)``: delta bounds the probability that ANY of
-      the `max_keys` keys that only one user has is selected.
+      keys whose noisy number is at least a threshold are selected, together with that number.
+      Account for the mechanism, and once for ``ApproximateDP(0, delta)``: delta bounds the
+      probability that ANY of the `max_keys` keys that only one user has is selected.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the larg
 class SparseVector:
     """Answer whether queries are above a threshold, and stop after `max_positives` of them.
 
-    Every value is rounded down to a lattice in which the sensitivity is a whole number of steps,
-    which increases no difference beyond it. The noise is discrete Laplace noise, drawn exactly. The
+    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps, so
+    it still holds after rounding. The noise is discrete Laplace noise, drawn exactly. The
     proof of Lyu, Su and Li uses only that the weight of a noisy threshold and the probability of
     noise >= x change by at most a factor e^(d / scale) when x changes by d, which holds on the
     integers.
@@ -34,7 +34,7 @@ class SparseVector:
     threshold
         A public number. For a threshold that differs per query, subtract it from the value.
     sensitivity, monotonic
-        As in `choose`, of the value of one query. If monotonic, the noise is half as large.
+        As in `choose`, of the value of one query. If monotonic, the noise is smaller.
     answer_share
         Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns only
         whether a query is above the threshold.

@@ -28,7 +28,9 @@ DENSE_LIMIT = 4096  # largest side of a dense matrix: 128 MB
 
 @dataclass(frozen=True, eq=False)
 class Factorization(ABC):
-    """A factorization A = B C of the prefix sums; B correlates the noise. Use a method below.
+    """A factorization A = B C of the prefix sums. Use a method below.
+
+    The releases are B (C x + z) = A x + B z, with independent noise z.
 
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
     and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
@@ -63,7 +65,7 @@ class Factorization(ABC):
 
     @staticmethod
     def column_normalized(releases: int) -> "Factorization":
-        """Divide each column of the square root's C by its norm: less noise, equal sensitivity."""
+        """Divide each column of the square root's C by its norm: less noise at equal privacy."""
         releases = _size(releases)
         coefficients = series.square_root(releases)
         norms = np.sqrt(np.cumsum(coefficients**2))[::-1].copy()
@@ -90,8 +92,8 @@ class Factorization(ABC):
     def buffered(releases: int, *, buffers: int = 12) -> "Factorization":
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
-        Stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke and Thakurta
-        2024); exact integers need all K, outside simulations. The noise is close to the square
+        A simulation stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke
+        and Thakurta 2024). Exact noise, on integers, needs all K. The noise is close to the square
         root's.
         """
         releases = _size(releases)
