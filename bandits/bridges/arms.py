@@ -30,7 +30,8 @@ class ArmPolicy:
     Attributes
     ----------
     agent
-        The agent; None before the first `fit`. ``agent.guarantee(delta)`` covers all predictions.
+        The agent; None before the first fit or prediction. ``agent.guarantee(delta)`` covers all
+        predictions since the last `fit`, which starts a new agent.
     """
 
     def __init__(self, arms: Sequence[Hashable], build: Build) -> None:
