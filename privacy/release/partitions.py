@@ -54,12 +54,13 @@ def select_keys(
     - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
       probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,
       1 - e^-epsilon (1 - p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022).
-      Account for it `max_keys` times.
+      The returned mechanism repeats it `max_keys` times.
     - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
-      keys whose noisy number is at least a threshold are selected, together with that number.
-      Account for the mechanism, and once for ``ApproximateDP(0, delta)``: delta bounds the
-      probability that ANY of the `max_keys` keys that only one user has is selected.
+      keys whose noisy number is at least a threshold are selected, together with that number. The
+      returned mechanism composes `mechanism` with ``ApproximateDP(0, delta)``: account for it
+      alone. delta bounds the probability that ANY of the `max_keys` keys that only one user has is
+      selected.
 
     Parameters
     ----------
