@@ -3,7 +3,7 @@
 sum_j w_j u_j^n, n = r + rows * k, is entry (k, r) of the product of A_kj = w_j u_j^(rows k) and
 B_jr = u_j^r. Powers are pairs of floats, high + low (Dekker 1971). One complex step has a relative
 error below 2^-98: it has 4 products and 2 sums, each with an error below 8 * 2^-106. 1,000 steps
-from numbers with an error of 2^-85 thus have one below 2^-80.
+from numbers with an error of 2^-92 thus have one below 2^-80.
 
 With w <= 1, A = A_1 + A_2 and B = B_1 + B_2, where A_1 and B_1 are multiples of 2^-21. A sum of
 1,024 products of their entries is a multiple of 2^-42 below 2^10, and thus exact in floats.
@@ -99,7 +99,7 @@ def _float_sums(weights: list[arb], turns: list[acb], rows: int, columns: int) -
 def _pairs(values: list[acb]) -> Array:
     """Return rows of the real high and low, and imaginary high and low parts."""
     parts = [x for value in values for x in (value.real, value.imag)]
-    if not sum((x.rad() for x in parts), arb(0)) < 2.0**-86:
+    if not sum((x.rad() for x in parts), arb(0)) < 2.0**-92:
         raise Unproven("powers are not accurate enough")
     high = [float(x) for x in parts]
     low = [float(x - y) for x, y in zip(parts, high, strict=True)]
