@@ -124,6 +124,14 @@ class DeclaredFeatures(_Encoder):
         """Number of features d."""
         return len(self._places)
 
+    def candidates(self, context: Row, actions: Iterable[Row | str | int]) -> Array:
+        """Return the rows of features; ids need `arms`."""
+        actions = list(actions)
+        if not self.arms and not all(isinstance(action, Mapping) for action in actions):
+            remedy = "Pass the ids as arms=."
+            raise ValueError(checks.expected("arms", self.arms, "the ids of the actions", remedy))
+        return super().candidates(context, actions)
+
     def __call__(self, row: Row) -> Array:
         out = np.zeros(self.dimension)
         for name, value in _flat(row):

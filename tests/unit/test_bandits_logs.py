@@ -201,6 +201,8 @@ def test_declared_features_ignore_what_is_not_declared():
     assert found.tolist() == [[0, 1, 0.5, 0, 0, 0, 1, 0], [0, 0, 0, 0, 1, 0.5, 0, 1], [0] * 8]
     with pytest.raises(ValueError, match="distinct names"):
         bandits.DeclaredFeatures({"device": ["web", "web"]})
+    with pytest.raises(ValueError, match="Pass the ids as arms="):
+        bandits.DeclaredFeatures({"age": None}).candidates(CONTEXT, ["i"])
 
 
 def test_encoded_contexts_teach_an_agent():
