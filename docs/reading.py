@@ -92,8 +92,8 @@ def percent() -> Figure:
     for number, (table, pairs) in enumerate(tables.items()):
         x, y = [value for value, _ in pairs], [row.ours for _, row in pairs]
         errors = [2 * row.error for _, row in pairs]
-        color = style(number)["color"]
-        axes.errorbar(x, y, yerr=errors, fmt="o", markersize=3, color=color, label=table)
+        color, marker = style(number)["color"], "os^vDPX*"[number % 8]
+        axes.errorbar(x, y, yerr=errors, fmt=marker, markersize=4, color=color, label=table)
     axes.axline((80, 80), slope=1, color="#808080", linewidth=0.8)
     return finish(axes)
 
