@@ -441,7 +441,7 @@ def draw_best_of(rng):
     sides = []
     for side in zip(*outputs, strict=True):
         below = [
-            generating(mechanism, arb(min(float(x.mid()), 1.0), x.rad()))
+            generating(mechanism, x.min(arb(1)))  # rounded probabilities may add up to more
             for x in itertools.accumulate(side)
         ]
         sides.append(

@@ -155,7 +155,7 @@ def test_a_bound_on_the_weights_that_the_log_contradicts_is_refused():
     reward, half = np.ones(1000), np.full(1000, 0.5)
     target = np.where(np.arange(1000) < 100, 0.5, 0.0)
     assert bandits.ips(reward, half, target).interval[1] == pytest.approx(1)
-    with pytest.raises(ValueError, match=r"^Expected mean weight=0\.1 .*Omit it"):
+    with pytest.raises(ValueError, match=r"^Expected mean weight=0\.1 .*Omit largest_weight"):
         bandits.ips(reward, half, target, Options(largest_weight=2.0))
 
 
