@@ -123,5 +123,25 @@ def test_what_has_no_meaning_is_refused():
         aggregate(CalibratedBudgetAccountant(1.0, 1e-6), metrics=[pdp.Metrics.VARIANCE])
 
 
+def test_a_pipeline_of_beam_takes_the_same_budget(tmp_path):
+    beam = pytest.importorskip("apache_beam")
+    ours, out = CalibratedBudgetAccountant(1.0, 1e-6), tmp_path / "out"
+    params = pdp.AggregateParams(
+        noise_kind=pdp.NoiseKind.GAUSSIAN,
+        metrics=[pdp.Metrics.COUNT],
+        max_partitions_contributed=3,
+        max_contributions_per_partition=1,
+    )
+    with beam.Pipeline() as pipeline:
+        rows = pipeline | beam.Create(ROWS)
+        engine = pdp.DPEngine(ours, pdp.BeamBackend())
+        results = engine.aggregate(rows, params, EXTRACTORS, [0, 1, 2])
+        ours.compute_budgets()
+        _ = results | beam.Map(lambda row: round(row[1].count)) | beam.io.WriteToText(str(out))
+    counts = sorted(int(x) for part in tmp_path.iterdir() for x in part.read_text().split())
+    assert counts == pytest.approx([666, 1333, 2000], abs=100)
+    assert 0.999 < ours.curve().epsilon(1e-6) <= 1
+
+
 def test_the_page():
     run_page("pipeline-dp.md", pipeline=lambda budget: aggregate(budget, times=10))
