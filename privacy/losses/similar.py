@@ -70,9 +70,12 @@ def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
         cell = _cells(values, most)
         order = np.argsort(cell, kind="stable")
         starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-        counts = np.add.reduceat(np.array([count for _, count in several])[order], starts)
+        each = np.array([count for _, count in several], dtype=object)  # sums may exceed 2^63
+        counts = np.add.reduceat(each[order], starts)
         low, high = (way.reduceat(values[order], starts) for way in (np.minimum, np.maximum))
-        change = max(change, float((high / low).max()) - 1)
+        with np.errstate(divide="ignore", over="ignore"):
+            ratio = np.divide(high, low, out=np.ones_like(high), where=high > low)
+        change = max(change, float(ratio.max()) - 1)
         for level, count in zip((high if upper else low).tolist(), counts.tolist(), strict=True):
             found.append((replace(kind, **dict(zip(names, level, strict=True))), count))  # type: ignore[type-var]
     return tuple(found), change
@@ -83,7 +86,7 @@ def _cells(values: Array, most: int) -> Index:
 
     A cell covers at most twice its share of the range and of the rows, on each axis.
     """
-    logs = np.log(np.maximum(values, 1e-300))
+    logs = np.log(np.clip(values, 1e-300, 1e300))
     varying = np.flatnonzero(np.ptp(logs, axis=0) > 0)
     count = int(most ** (1 / max(varying.size, 1)))
     cell = np.zeros(len(values), dtype=np.intp)

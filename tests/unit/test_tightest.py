@@ -6,6 +6,7 @@ import pytest
 
 import privacy as dp
 from privacy.accounting import TightestCurve
+from privacy.losses.claims import ClaimPair
 from privacy.losses.laplace import LaplacePair
 from privacy.losses.similar import dominates, fewer_parts
 from privacy.numerics.solve import golden
@@ -225,3 +226,13 @@ def test_fewer_parts_lose_at_least_as_much():
         for some in (parts, upper, lower)
     )
     assert all(a <= b <= c for a, b, c in zip(below, each, above, strict=True))
+
+
+@pytest.mark.parametrize("extreme", [ClaimPair(0.0), LaplacePair(math.inf)])
+def test_fewer_parts_keep_all_releases(extreme):
+    """Also if their number exceeds 2^64, or if a parameter is 0 or infinite."""
+    parts = [(type(extreme)(0.01 * 1.1**k), 2**63) for k in range(100)]
+    for upper in (True, False):
+        found = fewer_parts(((extreme, 2**63), *parts), 20, upper=upper)
+        assert sum(n for _, n in found) == 101 * 2**63
+        assert 10 <= len(found) <= 40
