@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -242,7 +242,8 @@ class ContourCurve(PairCurve):
 
 
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
-    return tuple((pair.model, n) for pair, n in parts if pair.model)  # `curve` refused the others
+    # `curve` refused pairs without a model; one that is None must raise, not be omitted
+    return tuple((cast("LossModel", pair.model), n) for pair, n in parts)
 
 
 def _likely(model: LossModel, least: float) -> LossModel:
