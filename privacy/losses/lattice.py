@@ -480,6 +480,7 @@ class GridSum:
         growth = _growth(parts, t) - self.log_size
         return math.exp(min(growth - (t - self.tilt) * end + self.relative, 0.0))
 
+    @np.errstate(over="ignore", invalid="ignore")  # refused below
     def _transform(self, parts: _Parts) -> None:
         size = self._cells
         total: Complex | None = None
@@ -512,6 +513,8 @@ class GridSum:
         spread = error + levels * np.minimum(np.abs(total), 1.0)
         self._error = 2 * float(spread.sum()) / size
         self._mass = np.maximum(mass, 0.0)
+        if not math.isfinite(self._error + float(self._mass.sum())):
+            raise OverflowError("the rounding errors of the transform overflow")
 
     def log_delta(self, epsilon: float) -> float:
         """Return the bound on log delta(epsilon); -inf if delta is 0 or not resolved."""

@@ -85,11 +85,12 @@ def _interpolate(a: float, fa: float, b: float, fb: float, c: float, fc: float) 
 def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 1e-14) -> float:
     """Return the smallest epsilon >= 0, evaluated or infinite, with log_delta(epsilon) <= target.
 
-    `log_delta` is a decreasing upper bound.
+    `log_delta` is a decreasing upper bound; NaN, a failure, meets no target.
     """
 
     def excess(epsilon: float) -> float:
-        return log_delta(epsilon) - target
+        found = log_delta(epsilon)
+        return math.inf if math.isnan(found) else found - target
 
     at_low = excess(0.0)
     if at_low <= 0:

@@ -10,13 +10,16 @@ import pytest
 import privacy as dp
 from privacy.losses.grids import on_grid
 from privacy.losses.lattice import (
+    GridLoss,
     GridSum,
     choose_tilt,
     from_atoms,
     from_distribution,
     from_profile,
+    no_tilt,
 )
 from privacy.numerics.normal import log_tail
+from privacy.numerics.solve import invert
 from privacy.relations import ADD_OR_REMOVE_ONE
 
 ONE_STEP = [
@@ -162,6 +165,17 @@ def test_different_steps_are_refused():
     grids = [from_atoms(mass, loss, step, 1.0, upper=True) for step in (0.1, 0.2)]
     with pytest.raises(ValueError, match="different steps"):
         GridSum([(grid, 1) for grid in grids], choose_tilt([(grids[0], 1)], 0.5))
+
+
+def test_overflowing_rounding_errors_are_refused():
+    grid = GridLoss(0.1, 0.0, np.ones(1), 0.0, upper=True)
+    assert GridSum([(grid, 2**60)], no_tilt([(grid, 1)])).log_delta(0.0) <= 0
+    with pytest.raises(OverflowError, match="rounding errors"):
+        GridSum([(grid, 2**600)], no_tilt([(grid, 1)]))
+
+
+def test_a_bound_that_is_not_a_number_meets_no_target():
+    assert invert(lambda epsilon: 0.0 if epsilon < 0.5 else math.nan, -1.0) == math.inf
 
 
 class TestTheMethod:
