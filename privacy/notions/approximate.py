@@ -159,10 +159,8 @@ class ApproximateCurve(Curve):
             two are valid but looser.
         """
         delta = checks.query_delta(delta)
-        if composition not in get_args(Composition):
-            remedy = "Use 'optimal' unless you must match a published closed form."
-            rule = f"one of {get_args(Composition)}"
-            raise ValueError(checks.expected("composition", composition, rule, remedy))
+        remedy = "Use 'optimal' unless you must match a published closed form."
+        checks.one_of("composition", composition, get_args(Composition), remedy)
         if composition == "optimal":
             return self._at_delta(delta).value
         mass = self._mass
