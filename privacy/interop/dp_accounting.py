@@ -228,7 +228,7 @@ def _best_of(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 
 def _zcdp(event: Event, relation: NeighboringRelation) -> Mechanism:
-    if event.xi > 0:
+    if event.xi != 0:
         raise _refused(event, "Only zCDP without an additive constant xi is supported.")
     if event.rho == 0:
         return nothing()
@@ -251,7 +251,8 @@ def _epsilon(kind: Callable[[float, NeighboringRelation], Mechanism]) -> _Read:
 def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     """Return an upper bound on a mixture of Gaussians against one of them, by its loss on a grid.
 
-    The loss increases with the output, since no sensitivity is negative.
+    The loss increases with the output, as no sensitivity is negative. If the probabilities add up
+    to less than 1, the largest sensitivity gets the rest; if to more, the smallest ones lose it.
     """
     import numpy as np
     from scipy.special import log_ndtr, logsumexp
@@ -269,8 +270,11 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     sigma = checks.real(
         "standard_deviation", sigma, "Pass the noise's standard deviation.", above=0
     )
-    used = np.array([w > 0 for w in weights])
-    c, w = np.array(shifts)[used] / sigma, np.array(weights)[used]
+    used = sorted(((c, w) for c, w in zip(shifts, weights, strict=True) if w > 0), reverse=True)
+    c, w = np.array(used).T
+    c = c / sigma
+    w = np.minimum(w, np.maximum(1 - (np.cumsum(w) - w), 0))
+    w[0] += max(1 - math.fsum(w), 0)
     x = np.linspace(-9, 9 + c.max(), _MOST_GRID)[:, None]
     loss = logsumexp(c * x - c * c / 2, b=w, axis=1)
     kept = np.flatnonzero((np.diff(loss, prepend=-np.inf) > 1e-12) & (abs(loss) <= 700))
@@ -278,7 +282,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
 
     def tail(side: int, centers: Any, weights: Any) -> Callable[[Any], Any]:
         found = (weights * np.exp(log_ndtr(side * (x - centers)))).sum(axis=1)
-        return lambda _: found
+        return lambda _: np.minimum(found, 1)
 
     zero, one = np.zeros(1), np.ones(1)
     return from_cdfs(

@@ -152,6 +152,7 @@ def test_discrete_gaussian_noise_in_several_dimensions_is_known_by_zcdp():
     [
         (ADD, events.UnsupportedDpEvent(), "no mechanism"),
         (ADD, events.ZCDpEvent(1.0, 2.0), "xi=2.0"),
+        (ADD, events.ZCDpEvent(1.0, math.nan), "xi=nan"),
         (ADD, events.RandomizedResponseDpEvent(0.5, 3), "REPLACE_ONE"),
         (ADD, events.SingleEpochTreeAggregationDpEvent(1.0, 4), "REPLACE_SPECIAL"),
         (ONE, events.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "Mixture"),
@@ -229,6 +230,19 @@ def test_a_mixture_of_one_gaussian_is_that_gaussian():
     found = dp.account(from_dp_event(event))
     for delta in (1e-3, 1e-9):
         assert exact.epsilon(delta) <= found.epsilon(delta) <= exact.epsilon(delta) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("change", [-5e-10, 5e-10])
+def test_probabilities_of_a_mixture_that_do_not_add_up_to_1_cost_no_privacy(change):
+    """A user who rounds one of two probabilities gets at least the loss of the true ones."""
+
+    def delta(*probabilities):
+        event = events.MixtureOfGaussiansDpEvent(2.0, [1.0, 0.0], probabilities)
+        return dp.account(from_dp_event(event)).delta(2.0)
+
+    exact = delta(0.5, 0.5)
+    for rounded in [(0.5 + change, 0.5), (0.5, 0.5 + change)]:
+        assert exact * (1 - 1e-14) <= delta(*rounded) <= exact * (1 + 1e-7)
 
 
 # The accountant
