@@ -10,6 +10,7 @@ from pipeline_dp.budget_accounting import (
     MechanismSpecInternal,
 )
 
+from privacy import checks
 from privacy.accounting import account
 from privacy.calibration import calibrate
 from privacy.curves import Curve
@@ -72,6 +73,9 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
             raise NotImplementedError(
                 "noise_standard_deviation is not supported. Pass a weight instead."
             )
+        if sensitivity != 1:  # some noise of PipelineDP would be scaled twice, some once
+            remedy = "Leave it out: the noise is that of a query of sensitivity 1."
+            raise ValueError(checks.expected("sensitivity", sensitivity, "1", remedy))
         if self._total_delta == 0 and mechanism_type is not MechanismType.LAPLACE:
             raise ValueError(f"{mechanism_type.value} needs a delta. Pass total_delta > 0.")
         spec = MechanismSpec(mechanism_type=mechanism_type, name=name, _count=count)
@@ -92,9 +96,7 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
         for one in self._mechanisms:
             spec, (epsilon, delta) = one.mechanism_spec, self._claim(one, self._noise)
             if _is_noise(one):
-                spec.set_noise_standard_deviation(
-                    one.sensitivity * self._deviation(one, self._noise)
-                )
+                spec.set_noise_standard_deviation(self._deviation(one, self._noise))
             else:
                 spec.set_eps_delta(epsilon, delta)
 

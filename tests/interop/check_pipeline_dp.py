@@ -116,6 +116,8 @@ def test_what_has_no_meaning_is_refused():
     ours = CalibratedBudgetAccountant(1.0, 1e-6)
     with pytest.raises(NotImplementedError, match="noise"):
         ours.request_budget(MechanismType.GAUSSIAN, noise_standard_deviation=1.0)
+    with pytest.raises(ValueError, match=r"sensitivity=0\.5 to be 1"):
+        ours.request_budget(MechanismType.GAUSSIAN, sensitivity=0.5)
     ours.compute_budgets()
     with pytest.raises(RuntimeError, match="before"):
         ours.request_budget(MechanismType.GAUSSIAN)
