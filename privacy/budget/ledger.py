@@ -533,7 +533,7 @@ def _check_alone(tops: list[Row], budget: AnyBudget, dataset: str) -> None:
     for top in map(ledger_rows.account_of, tops):
         if top.opened.unit == budget.unit:
             rule = f"a data set without a budget for {budget.unit!r}"
-            remedy = f"Open it with parent={top.name!r}."
+            remedy = f"Open it with parent={top.name!r}, or spend from that budget."
             raise ValueError(checks.expected("dataset", dataset, rule, remedy))
 
 

@@ -151,7 +151,7 @@ def test_a_parent_protects_the_same_data(ledger, budget, dataset, names):
 def test_a_data_set_has_one_budget_without_a_parent_per_unit(ledger):
     budget = dp.Budget(rho=1, delta=1e-6)
     for other in (budget, dp.Odometer(delta=1e-6)):
-        with pytest.raises(ValueError, match="Open it with parent='all'"):
+        with pytest.raises(ValueError, match="parent='all', or spend from that"):
             ledger.open("second", other, dataset="salaries")
     ledger.open("users", dp.Budget(rho=1, delta=1e-6, unit="one user"), dataset="salaries")
     ledger.open("team", budget, dataset="salaries", parent="all")
