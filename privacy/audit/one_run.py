@@ -76,7 +76,8 @@ def one_run_epsilon_lower_bound(
     """Return the largest epsilon that one run with canaries falsifies at `delta`; 0 if none.
 
     It is rounded down, and holds with probability at least `confidence`, in [3/4, 1). `canaries`,
-    `guesses` and `correct` are as in `falsify_one_run`; a ValueError replaces its warning.
+    `guesses` and `correct` are as in `falsify_one_run`; a ValueError replaces its warning. `delta`
+    is in [0, 1).
     """
     _check(canaries, guesses, correct)
     if guesses_wrong(int(correct), int(guesses)):
