@@ -273,7 +273,7 @@ class Agent:
             number = self._next_number()
             journal = self._journal
             if journal is not None:
-                journal = self._usable(journal)
+                journal = self._usable(journal, renew=journal.long)
                 journal.whole = False  # until the round is in it
             action = int(learner.choose(features))
             x, propensity = features[action], learner.propensity
@@ -307,9 +307,9 @@ class Agent:
         self._learner.observe(x)
         self._pending[number] = key
 
-    def _usable(self, journal: Journal) -> Journal:
-        """Save the agent if its journal is incomplete or long; return the journal to use."""
-        if not journal.usable and self._folder is not None:
+    def _usable(self, journal: Journal, *, renew: bool = False) -> Journal:
+        """Save the agent if its journal is incomplete, or to renew it; return the one to use."""
+        if (renew or not journal.whole) and self._folder is not None:
             self.save(self._folder)
         return self._journal or journal
 

@@ -23,6 +23,8 @@ _FRAME = Struct("<II")
 _ENTRY = Struct("<BQd")
 _KINDS = (None, "clipped", "missing")
 _SELECTED = len(_KINDS)
+_BOTH = 2 * (_FRAME.size + _ENTRY.size) + 16
+"""Size of the entries of a round and its reward, without features and user."""
 _MOST = 2**24
 """Size in bytes after which the agent is saved."""
 
@@ -50,14 +52,19 @@ class Journal:
         """Whether the file has all rounds and rewards since the save."""
 
     @property
-    def usable(self) -> bool:
-        """Whether another entry can be added; if not, save the agent first."""
-        return self.whole and self._size < _MOST
+    def long(self) -> bool:
+        """Whether to save the agent before the next round.
+
+        It depends on the rounds alone, because the write count is public and arrivals are not.
+        """
+        return self._size >= _MOST
 
     def select(self, number: int, compared: float, features: Array, user: User | None) -> None:
         """Add the start of a round."""
         owner = b"" if user is None else packed([user]).tobytes()
-        self._append(Entry(_SELECTED, number, compared, features.tobytes() + owner))
+        rest = features.tobytes() + owner
+        self._append(Entry(_SELECTED, number, compared, rest))
+        self._size += len(rest) + _BOTH
 
     def update(self, number: int, key: str, value: float, kind: str | None) -> None:
         """Add a reward; `kind` is that of `Range.outside`."""
@@ -71,7 +78,6 @@ class Journal:
             raise OSError("No space left for the journal of the agent.")
         if self._fsync:
             os.fsync(self._file)
-        self._size += len(frame)
         self.whole = True
 
     def close(self) -> None:

@@ -191,3 +191,19 @@ def test_a_long_journal_is_replaced_by_a_save(tmp_path, monkeypatch):
     assert again.rounds == 50
     again.select(np.eye(1))
     assert again.estimate[0] == pytest.approx(50 / 52)
+
+
+def test_the_public_write_count_does_not_depend_on_arrivals(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_MOST", 500)
+    turns = []
+    for every in (1, 3, 100):
+        algorithm = bandits.PrivateUCB(dimension=1, rounds=100, epsilon=1.0, delta=1e-5)
+        agent = algorithm.start(folder=tmp_path / str(every))
+        turns.append([])
+        for i in range(50):
+            ticket = agent.select(np.eye(1))
+            if i % every == 0:
+                agent.update(ticket, 1.0)
+            turns[-1].append(agent._turn)
+    assert turns[0] == turns[1] == turns[2]
+    assert turns[0][-1] > 5
