@@ -176,6 +176,8 @@ def save(agent: "Agent", folder: Path) -> None:
     text = json.dumps(header, indent=1).encode()
     names["journal"] = _journal(turn)
     journal = Journal(folder / names["journal"], fsync=agent.fsync)
+    if agent._journal is not None:  # if interrupted below, the header may refer to the new one
+        agent._journal.whole = False
     try:
         _write(folder / "agent.json", lambda file: file.write(text))
     except BaseException:

@@ -5,6 +5,7 @@ old one. Each entry has a length and a checksum, so an entry that a crash cut of
 """
 
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -13,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from bandits import checks
 from bandits.checks import Array
 from bandits.learning.users import User, packed, unpacked
 
@@ -45,7 +47,10 @@ class Journal:
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._path = path
         self._file = os.open(path, flags, 0o600)
+        self.close = weakref.finalize(self, os.close, self._file)
+        """Close the file, which otherwise happens with the end of this object."""
         self._fsync = fsync
         self._size = 0
         self.whole = True
@@ -74,15 +79,13 @@ class Journal:
         self.whole = False
         body = _ENTRY.pack(*entry[:3]) + entry.rest
         frame = _FRAME.pack(len(body), crc32(body)) + body
-        if os.write(self._file, frame) != len(frame):
-            raise OSError("No space left for the journal of the agent.")
+        written = os.write(self._file, frame)
+        if written != len(frame):
+            remedy = f"No space is left at {str(self._path)!r}: make some, and repeat the call."
+            raise OSError(checks.expected("bytes written", written, str(len(frame)), remedy))
         if self._fsync:
             os.fsync(self._file)
         self.whole = True
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
 
 
 def read(path: Path) -> Iterator[Entry]:

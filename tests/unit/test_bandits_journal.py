@@ -1,6 +1,7 @@
 """Rounds and rewards since the last save survive a crash, at every moment of one."""
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -167,7 +168,7 @@ def test_a_full_disk_loses_no_round_before_or_after_it(tmp_path, monkeypatch):
     seen.append([agent.select(np.eye(1), user="u"), False])
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", lambda *_: 3)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, match=r"^Expected bytes written=3 to be .* No space .*journal"):
             answer(agent, seen[0])
         with pytest.raises(OSError, match="No space"):
             agent.select(np.eye(1), user="u")
@@ -191,6 +192,35 @@ def test_a_long_journal_is_replaced_by_a_save(tmp_path, monkeypatch):
     assert again.rounds == 50
     again.select(np.eye(1))
     assert again.estimate[0] == pytest.approx(50 / 52)
+
+
+def test_no_call_returns_unsaved_after_an_interrupted_save(tmp_path, monkeypatch):
+    agent = start(folder=tmp_path / "agent")
+    agent.select(np.eye(1), user="u")
+    replace = Path.replace
+
+    def interrupted(path, target):
+        replace(path, target)
+        if target.name == "agent.json":
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", interrupted)
+        with pytest.raises(Killed):
+            agent.save(tmp_path / "agent")
+    with pytest.raises(RuntimeError, match="Another agent"):
+        agent.select(np.eye(1), user="u")
+    assert bandits.Algorithm.restore(tmp_path / "agent").rounds == 1
+
+
+def test_an_agent_that_ends_closes_its_journal(tmp_path):
+    agent = start(folder=tmp_path / "agent")
+    file = agent._journal._file
+    os.fstat(file)
+    del agent
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
 
 
 def test_the_public_write_count_does_not_depend_on_arrivals(tmp_path, monkeypatch):
