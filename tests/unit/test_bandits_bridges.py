@@ -119,3 +119,6 @@ def test_expected_rewards_of_eliminated_phases():
             ticket = agent.select(np.eye(2))
             agent.update(ticket, float(ticket.action == 0))
         assert agent.predict(np.eye(2))[0] == pytest.approx(1, abs=0.3)
+        for wrong in (np.eye(3), np.zeros((0, 2)), [1.0, 2.0]):
+            with pytest.raises(ValueError, match=r"^Expected shape of candidates=\(.* \(n, 2\)"):
+                agent.predict(wrong)
