@@ -62,11 +62,16 @@ class ArmPolicy:
         self, decisions: Sequence[Hashable], rewards: Sequence[float], contexts: Any = None
     ) -> "ArmPolicy":
         """Add rounds; a batch is released when the first round of the next one is added."""
-        each = _contexts(contexts, len(decisions))
-        for decision, reward, context in zip(decisions, rewards, each, strict=True):
+        each, count = _contexts(contexts, len(decisions)), len(decisions)
+        for name, found in (("rewards", len(rewards)), ("contexts", len(each))):
+            if found != count:
+                remedy = "Pass one for each decision."
+                raise ValueError(checks.expected(f"number of {name}", found, f"{count}", remedy))
+        for decision in decisions:  # before the first round, so that an error adds none
             if decision not in self.arms:
                 remedy = "Declare every arm."
                 raise ValueError(checks.expected("decision", decision, "one of arms", remedy))
+        for decision, reward, context in zip(decisions, rewards, each, strict=True):
             row = self.candidates(context)[[self.arms.index(decision)]]
             agent = self.started(context)
             agent.update(agent.select(row), reward)

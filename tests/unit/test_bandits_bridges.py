@@ -106,7 +106,12 @@ def test_fit_partial_fit_and_predict():
     assert policy.agent.rounds == 1
     assert policy.predict_expectations() == [dict.fromkeys(["news", "game", "shop"], 0.5)]
     with pytest.raises(ValueError, match=r"^Expected decision='cars' to be one of arms"):
-        policy.partial_fit(["cars"], [1.0])
+        policy.partial_fit(["shop", "cars"], [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"^Expected number of rewards=1 to be 2\."):
+        policy.partial_fit(["shop", "game"], [1.0])
+    with pytest.raises(ValueError, match=r"^Expected number of contexts=1 to be 2\."):
+        policy.partial_fit(["shop", "game"], [1.0, 0.0], [[]])
+    assert policy.agent.rounds == 1
     with pytest.raises(ValueError, match="distinct"):
         bandits.ArmPolicy(["a", "a"], build)
 
