@@ -35,7 +35,14 @@ def _flat(row: Row, prefix: str = "") -> Iterable[tuple[str, Any]]:
         elif isinstance(value, str | bool) or value is None:
             yield f"{name}={value}", 1.0
         else:
-            yield name, float(value)
+            try:
+                number = float(value)
+            except (TypeError, ValueError, OverflowError):
+                rule = "a number, string, boolean, list or dictionary"
+                shown = f"<{type(value).__name__}>"
+                message = checks.expected(name, shown, rule, "Convert it.")
+                raise TypeError(message) from None
+            yield name, number
 
 
 class _Encoder:
@@ -54,6 +61,9 @@ class _Encoder:
             own = dict(_flat(action if isinstance(action, Mapping) else {"id": str(action)}))
             both = ((f"{a}*{b}", x * y) for a, x in own.items() for b, y in shared)
             found.append(self(own | dict(both)))
+        if not found:
+            remedy = "Pass one dictionary or id for each candidate."
+            raise ValueError(checks.expected("actions", "[]", "not empty", remedy))
         return np.stack(found)
 
 
@@ -110,8 +120,12 @@ class DeclaredFeatures(_Encoder):
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        each = self.columns.items()
-        own = [k if v is None else f"{k}={c}" for k, v in each for c in (v or [""])]
+        own = []
+        for key, categories in self.columns.items():
+            if isinstance(categories, str):
+                rule, remedy = "a list of categories or None", "Pass a list."
+                raise TypeError(checks.expected(f"columns[{key!r}]", categories, rule, remedy))
+            own += [key] if categories is None else [f"{key}={each}" for each in categories]
         blocks = [f"id={arm}" for arm in self.arms]
         names = [f"{arm}*{name}" for arm in blocks for name in own] + blocks if blocks else own
         if len(set(names)) < len(names) or not names:

@@ -91,7 +91,8 @@ class BanditLog:
         action, reward, propensity, context
             Names of the columns; those of `context` contain numbers.
         arms
-            Ids of all actions, if the column contains ids instead of indices.
+            Ids of all actions, if the column contains ids instead of indices; None takes the
+            largest index for the last action.
         """
         if propensity not in frame:
             rule = f"a frame with the column {propensity!r}"
@@ -104,12 +105,17 @@ class BanditLog:
                 remedy = "Declare every action in arms=."
                 raise ValueError(checks.expected("action", unknown.pop(), "one of arms", remedy))
             played = np.array([places[each] for each in played.tolist()])
+            actions = len(arms)
+        else:
+            remedy = "Pass indices, or the ids of all actions as arms=."
+            indices = checks.finite("action", played, played.shape[:1], remedy)
+            actions = int(indices.max(initial=0)) + 1
         columns = [np.asarray(frame[name], dtype=float) for name in context]
         return cls(
             action=played,
             reward=np.asarray(frame[reward]),
             propensity=np.asarray(frame[propensity]),
-            actions=int(played.max()) + 1 if arms is None else len(arms),
+            actions=actions,
             context=np.stack(columns, axis=1) if columns else None,
         )
 

@@ -136,6 +136,10 @@ def test_logs_of_data_frames(frame):
         bandits.BanditLog.from_frame(frame(COLUMNS), **names, arms=["a"])
     with pytest.raises(ValueError, match="Propensities are needed"):
         bandits.BanditLog.from_frame(frame(COLUMNS), **names | {"propensity": "missing"})
+    with pytest.raises(TypeError, match=r"^Expected action=.*as arms=\.$"):
+        bandits.BanditLog.from_frame(frame(COLUMNS), **names)
+    with pytest.raises(ValueError, match=r"^Expected action=.* to be finite"):
+        bandits.BanditLog.from_frame(frame(COLUMNS | {"shown": [0.0, np.nan, 1.0]}), **names)
 
 
 def test_logs_of_vowpal_wabbit(tmp_path):
@@ -201,6 +205,13 @@ def test_declared_features_ignore_what_is_not_declared():
     assert found.tolist() == [[0, 1, 0.5, 0, 0, 0, 1, 0], [0, 0, 0, 0, 1, 0.5, 0, 1], [0] * 8]
     with pytest.raises(ValueError, match="distinct names"):
         bandits.DeclaredFeatures({"device": ["web", "web"]})
+    assert bandits.DeclaredFeatures({"device": [], "age": None}).dimension == 1
+    with pytest.raises(TypeError, match=r"^Expected columns\['device'\]='web' to be a list"):
+        bandits.DeclaredFeatures({"device": "web"})
+    with pytest.raises(TypeError, match=r"^Expected home\.at='<object>' to be a number"):
+        encode({"home": {"at": object()}})
+    with pytest.raises(ValueError, match=r"^Expected actions='\[\]' to be not empty"):
+        encode.candidates(CONTEXT, [])
     with pytest.raises(ValueError, match="Pass the ids as arms="):
         bandits.DeclaredFeatures({"age": None}).candidates(CONTEXT, ["i"])
 
