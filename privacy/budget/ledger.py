@@ -163,7 +163,7 @@ class Ledger:
 
     def _check_parent(self, parent: str, budget: AnyBudget, dataset: str) -> None:
         above = self._account(parent)
-        remedy = "Open it without a parent."
+        remedy = "Open it without a parent, or spend from the parent if it covers the same data."
         if not isinstance(above.opened, Budget):
             raise TypeError(checks.expected("parent", above.name, "a Budget", remedy))
         if isinstance(budget, IndividualBudget):

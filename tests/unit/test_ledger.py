@@ -153,6 +153,9 @@ def test_a_data_set_has_one_budget_without_a_parent_per_unit(ledger):
     for other in (budget, dp.Odometer(delta=1e-6)):
         with pytest.raises(ValueError, match="parent='all', or spend from that"):
             ledger.open("second", other, dataset="salaries")
+    other = dp.Budget(rho=1, delta=1e-6, relation="REPLACE_ONE")
+    with pytest.raises(ValueError, match="or spend from the parent if it covers the same data"):
+        ledger.open("second", other, dataset="salaries", parent="all")
     ledger.open("users", dp.Budget(rho=1, delta=1e-6, unit="one user"), dataset="salaries")
     ledger.open("team", budget, dataset="salaries", parent="all")
 
