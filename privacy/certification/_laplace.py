@@ -104,7 +104,8 @@ class SampledLaplace:
             log_ratio = (1 - self.q + self.q * (s * z).exp()).log()
             return -(s + s * z).real / 2 + e * log_ratio.real + edge * abs(log_ratio.imag)
 
-        if not all(panel.height() * s < arb.pi() for panel in plan.panels):
+        whole = plan.panels[0].low == -1 and plan.panels[-1].high == 1
+        if not (whole and all(panel.height() * s < arb.pi() for panel in plan.panels)):
             return Nodes([], [], arb("inf"))
         points, error = rule(plan.panels, log_size, plan.log_error)
         weights = self._atoms(c)

@@ -114,9 +114,9 @@ def _normal(x: arb) -> arb:
     """Return Phi(x)."""
     if x > _CERTAIN:
         return 1 + _NEARLY_NONE
-    if x > -_CERTAIN:
-        return (-x / arb(2).sqrt()).erfc() / 2
-    return (-x * x / 2).exp() * arb(0.25, 0.25)
+    if x < -_CERTAIN:
+        return (-x * x / 2).exp() * arb(0.25, 0.25)
+    return (-x / arb(2).sqrt()).erfc() / 2
 
 
 EVERYWHERE = Window()
@@ -437,7 +437,7 @@ class Mixture:
             (
                 self._beyond(edge, outward, c, turn)
                 for edge, outward in ((panels[0].low, -1), (panels[-1].high, 1))
-                if outward * end != edge
+                if outward < 0 or edge != end
             ),
             arb(0),
         )

@@ -12,6 +12,7 @@ ellipse's upper half; the caller's bound must hold for the lower half as well.
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -110,8 +111,11 @@ def rule(
 ) -> tuple[list[tuple[arb, arb]], arb]:
     """Return nodes and their weights, and a bound on the error of the integral over all panels.
 
-    `log_size` is called with balls inside the ellipses only.
+    The error is infinite if a panel does not begin where the last one ends. `log_size` is called
+    with balls inside the ellipses only.
     """
+    if any(one.high != two.low for one, two in pairwise(panels)):
+        return [], arb("inf")
     points, error = [], arb(0)
     log_error -= math.log(len(panels) + 1)
     for panel in panels:

@@ -127,7 +127,8 @@ class Split:
             self.total.parts, ends, high, self._cut, strict=True
         ):
             parts.append((cut.within(-math.inf, top, width) if cut else part, count))
-            small.append(cut.within(-math.inf, float(each[worst]), width) if cut else None)
+            low = min(float(each[worst]), top)  # X <= X'
+            small.append(cut.within(-math.inf, low, width) if cut else None)
         inner = Sum(tuple(parts), self.total.mu_squared, tuple(small))
         line = Line(inner, epsilon, log_delta)
         products = float(line.place())
@@ -190,13 +191,12 @@ class Split:
     def _certain(self, epsilon: arb) -> arb:
         """Bound the share of outcomes with a large loss."""
         kept, other, large = arb(1), arb(1), arb(0)
-        t, at = arb(self._above), -1 - self._above
+        at = -1 - self._above
+        t = -1 - arb(at)  # exactly, as the float `at` is rounded
         log_size = self.total.mu_squared * t * (t + 1) / 2
         log_size += (1 + t) * epsilon + t * t.log() - (1 + t) * t.log1p()
         for (part, count), (inner, _) in zip(self.total.parts, self.inner.parts, strict=True):
-            # the antipodal pair is symmetric: its moments at -1 - t and t are equal
-            same = isinstance(part, Mixture) and part.direction == "replace"
-            whole = Sum(((part, 1),), arb(0)).log_moment(self._above if same else at)
+            whole = Sum(((part, 1),), arb(0)).log_moment(at)
             log_size += count * whole
             if inner != part:
                 assert isinstance(inner, Mixture)
