@@ -25,7 +25,7 @@ RoughLog = Callable[[Array | Complex], Array]  # log |f|, approximately
 BallLog = Callable[[acb], arb]  # a bound on log |f|
 
 _RATIOS = np.array([1.4, 1.9, 2.6, 3.6, 5.5, 9.0])[:, None, None]
-_ARCS, _ROUGH_ARCS = 12, 8
+_ARCS, _ROUGH_ARCS = (12, 48), 8  # 48 where a ball of 12 contains a singularity
 _MULTIPLE = 4  # of nodes, so that few rules are computed
 _MOST = 64  # nodes in a panel
 _ROUNDS = 6
@@ -93,11 +93,11 @@ def _cheapest(
 
 
 @lru_cache(maxsize=16)
-def _arcs(ratio: float) -> list[acb]:
+def _arcs(ratio: float, count: int) -> list[acb]:
     """Return balls that cover the upper half of the ellipse of [-1, 1]."""
     real, imaginary = ((arb(ratio) + sign / arb(ratio)) / 2 for sign in (1, -1))
-    step = arb.pi() / _ARCS
-    angles = [step * (k + arb(0.5, 0.5)) for k in range(_ARCS)]
+    step = arb.pi() / count
+    angles = [step * (k + arb(0.5, 0.5)) for k in range(count)]
     return [acb(real * angle.cos(), imaginary * angle.sin()) for angle in angles]
 
 
@@ -120,7 +120,10 @@ def rule(
     log_error -= math.log(len(panels) + 1)
     for panel in panels:
         center, half = panel.center, panel.half
-        bounds = [log_size(center + half * arc) for arc in _arcs(panel.ratio)]
+        for arcs in _ARCS:
+            bounds = [log_size(center + half * arc) for arc in _arcs(panel.ratio, arcs)]
+            if all(bound.is_finite() for bound in bounds):
+                break
         log_most = arb(max(float(each.upper()) for each in bounds)) + arb(2) ** -20
         if not all(each < log_most for each in bounds):
             return [], arb("inf")
