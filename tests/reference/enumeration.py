@@ -1,4 +1,4 @@
-"""Mechanisms given as tables, and brute force over the batches of small data sets."""
+"""Mechanisms given as tables, and brute force over the batches and steps of small data sets."""
 
 import itertools
 import math
@@ -181,3 +181,26 @@ def divergence_of(pair, alpha):
     """Return the hockey-stick divergence of a discrete pair in direction "remove"."""
     log_p, loss = map(np.array, pair.atoms())
     return hockey(alpha, np.exp(log_p), np.exp(log_p - loss))
+
+
+def tree_change(trees, participations, per_tree, separation):
+    """Return the largest squared change of all nodes, by enumeration of the steps of a record."""
+    starts = list(itertools.accumulate((0, *trees)))
+    nodes = [
+        range(start + k * 2**level, start + (k + 1) * 2**level)
+        for start, steps in zip(starts, trees, strict=False)
+        for level in range(steps.bit_length())
+        for k in range(steps >> level)
+    ]
+    tree_of = [tree for tree, steps in enumerate(trees) for _ in range(steps)]
+    found = 0
+    for size in range(1, participations + 1):
+        for taken in itertools.combinations(range(starts[-1]), size):
+            counts = [sum(tree_of[step] == tree for step in taken) for tree in range(len(trees))]
+            near = any(
+                tree_of[a] == tree_of[b] and b - a < separation
+                for a, b in itertools.pairwise(taken)
+            )
+            if max(counts) <= per_tree and not near:
+                found = max(found, sum(len(set(taken) & set(node)) ** 2 for node in nodes))
+    return found

@@ -12,6 +12,7 @@ from flint import arb, ctx
 
 import privacy as dp
 from privacy.accounting import NOTION_MODULES
+from tests.reference.enumeration import tree_change
 
 ADD, REPLACE, SPECIAL = dp.NeighboringRelation
 BITS = 128  # of the balls
@@ -501,29 +502,6 @@ def draw_tree_aggregation(rng):
         ADD,
         gaussians(arb(tree_change(trees, count, each, apart)).sqrt() / arb(noise)),
     )
-
-
-def tree_change(trees, participations, per_tree, separation):
-    """Return the largest squared change of all nodes, by enumeration of the steps of a record."""
-    starts = list(itertools.accumulate((0, *trees)))
-    nodes = [
-        range(start + k * 2**level, start + (k + 1) * 2**level)
-        for start, steps in zip(starts, trees, strict=False)
-        for level in range(steps.bit_length())
-        for k in range(steps >> level)
-    ]
-    tree_of = [tree for tree, steps in enumerate(trees) for _ in range(steps)]
-    found = 0
-    for size in range(1, participations + 1):
-        for taken in itertools.combinations(range(starts[-1]), size):
-            counts = [sum(tree_of[step] == tree for step in taken) for tree in range(len(trees))]
-            near = any(
-                tree_of[a] == tree_of[b] and b - a < separation
-                for a, b in itertools.pairwise(taken)
-            )
-            if max(counts) <= per_tree and not near:
-                found = max(found, sum(len(set(taken) & set(node)) ** 2 for node in nodes))
-    return found
 
 
 @kind("FiniteMechanism")

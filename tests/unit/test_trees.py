@@ -1,35 +1,12 @@
 """Tree aggregation and matrix mechanisms, against enumeration of all participations."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 
 import privacy as dp
-
-
-def largest(trees, participations, per_tree, separation):
-    """Return the largest squared change of all nodes, by enumeration of the steps of a record."""
-    starts = list(itertools.accumulate((0, *trees)))
-    nodes = [
-        range(start + k * 2**level, start + (k + 1) * 2**level)
-        for start, steps in zip(starts, trees, strict=False)
-        for level in range(steps.bit_length())
-        for k in range(steps >> level)
-    ]
-    tree_of = [tree for tree, steps in enumerate(trees) for _ in range(steps)]
-    found = 0
-    for size in range(1, participations + 1):
-        for taken in itertools.combinations(range(starts[-1]), size):
-            counts = [sum(tree_of[step] == tree for step in taken) for tree in range(len(trees))]
-            near = any(
-                tree_of[a] == tree_of[b] and b - a < separation
-                for a, b in itertools.pairwise(taken)
-            )
-            if max(counts) <= per_tree and not near:
-                found = max(found, sum(len(set(taken) & set(node)) ** 2 for node in nodes))
-    return found
+from tests.reference.enumeration import tree_change
 
 
 @pytest.mark.parametrize("trees", [(1,), (2,), (5,), (8,), (11,), (4, 3), (3, 1, 6)])
@@ -39,7 +16,7 @@ def test_the_sensitivity_by_enumeration(trees, participations):
         mechanism = dp.TreeAggregation(
             1.0, trees, participations=participations, participations_per_tree=per_tree
         )
-        truth = largest(trees, participations, per_tree, 1)
+        truth = tree_change(trees, participations, per_tree, 1)
         assert mechanism.sensitivity_squared == truth
 
 
@@ -48,7 +25,7 @@ def test_separated_participations_are_bounded(separation):
     """The bound is exact where the separation is a power of two that divides the steps."""
     for steps in (5, 8, 11, 16):
         mechanism = dp.TreeAggregation(1.0, steps, participations=3, separation=separation)
-        truth = largest((steps,), 3, 3, separation)
+        truth = tree_change((steps,), 3, 3, separation)
         assert truth <= mechanism.sensitivity_squared <= 1.5 * truth
         if separation in (2, 4) and steps in (8, 16):
             assert mechanism.sensitivity_squared == truth
