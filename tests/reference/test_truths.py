@@ -1,5 +1,7 @@
 """No reported number is below the true delta of random small instances of every mechanism."""
 
+import dataclasses
+
 import pytest
 
 from privacy.mechanisms import REGISTRY
@@ -29,3 +31,13 @@ def test_a_number_below_the_truth_is_found(monkeypatch):
         lambda _: (truths.dp.Gaussian(2.0), truths.ADD, truths.gaussians(truths.arb(0.5))),
     )
     assert truths.attack("Gaussian", 0)
+
+
+def test_an_epsilon_below_the_largest_loss_is_found(monkeypatch):
+    real = truths.dp.account
+
+    def smaller(mechanism, **options):
+        return real(dataclasses.replace(mechanism, epsilon=0.95 * mechanism.epsilon), **options)
+
+    monkeypatch.setattr(truths.dp, "account", smaller)
+    assert truths.attack("AboveThreshold", 2)

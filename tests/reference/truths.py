@@ -102,26 +102,34 @@ def shifted(first, second, law=normal, scale=1.0):
     x = np.linspace(min(every) - reach * scale, max(every) + reach * scale, 4001)
     x = np.union1d(x, every)
 
-    def density(centers):
-        shape = LAWS[law]
-        return sum(float(w) * shape((x - c) / scale) for c, w in centers.items())
+    def density(centers, at):
+        return sum(float(w) * LAWS[law]((at - c) / scale) for c, w in centers.items())
 
     def truth(epsilon):
         found = arb(0)
         for one, other in ((first, second), (second, first)):
-            good = density(one) > math.exp(epsilon) * density(other)
-            inside = np.flatnonzero(np.diff(np.r_[0, good, 0]))
+
+            def is_better(at, one=one, other=other):
+                # more than the rounding of the densities, so that intervals are few
+                return density(one, at) > math.exp(epsilon) * (1 + 1e-13) * density(other, at)
+
+            inside = np.flatnonzero(np.diff(np.r_[0, is_better(x), 0]))
             p, q = mixture(one, law, scale), mixture(other, law, scale)
             total = arb(0)
             for start, end in inside.reshape(-1, 2):
-                low, high = refined(one, other, start - 1, start), refined(one, other, end, end - 1)
+                low, high = bisected(is_better, start - 1, start), bisected(is_better, end, end - 1)
                 total += cut(p, low, high) - arb(epsilon).exp() * cut(q, low, high)
             found = max(found, total)
         return found.lower()
 
-    def refined(one, other, bad, good):
+    def bisected(is_better, bad, good):
         """Return the end of an interval; None where the grid ends."""
-        return None if bad in (-1, x.size) else (float(x[bad]) + float(x[good])) / 2
+        if bad in (-1, x.size):
+            return None
+        bad, good = float(x[bad]), float(x[good])
+        while (middle := (bad + good) / 2) not in (bad, good):
+            bad, good = (bad, middle) if is_better(middle) else (middle, good)
+        return good
 
     def cut(cdf, low, high):
         top = arb(1) if high is None else cdf(arb(high))
@@ -371,7 +379,7 @@ def draw_permute_and_flip(rng):
 
 @kind("AboveThreshold")
 def draw_above_threshold(rng):
-    """Three queries, compared by the laws of the release."""
+    """Three random queries, or four that reveal a high threshold, by the laws of the release."""
     epsilon, most = log_uniform(rng, 0.3, 8), int(rng.integers(1, 3))
     monotonic = bool(rng.random() < 0.5)
     mechanism = dp.AboveThreshold(epsilon, max_positives=most)
@@ -381,8 +389,13 @@ def draw_above_threshold(rng):
         arb(steps) / (arb(epsilon) * share),
         arb(steps * most * (1 if monotonic else 2)) / (arb(epsilon) * (1 - arb(share))),
     ]
-    queries = rng.integers(-2, 3, 3) * steps
-    changed = queries + rng.integers(0 if monotonic else -1, 2, 3) * steps
+    if rng.random() < 0.5:
+        queries = rng.integers(-2, 3, 3) * steps
+        changed = queries + rng.integers(0 if monotonic else -1, 2, 3) * steps
+    else:  # the losses of the threshold and of `most` positive answers nearly add up
+        high = math.ceil(rng.uniform(1, 10) * float(scales[0]))
+        queries = np.array([high] * (4 - most) + [0] * most)
+        changed = queries + steps * np.array([1] * (4 - most) + [monotonic - 1] * most)
     here, there = (answers(side.tolist(), scales, most) for side in (queries, changed))
     return mechanism, ADD, enumerated([(here[key], there[key]) for key in here])
 
@@ -750,13 +763,14 @@ def draw_select_keys(rng):
     unique = int(rng.integers(0, most + 1))
     parts = [[(alone, arb(0)), (1 - alone, arb(1))]] * unique
     if unique < most:  # the noisy counts of keys that are always selected
-        shared = most - unique
-        edges = np.linspace(-6, 6 + shared / noise, 120).tolist()
+        shared, moved = most - unique, 1 / (scale * step)
         if is_gaussian:  # the sum of the shared counts
-            mu = arb(shared).sqrt() / (scale * step)
+            mu = arb(shared).sqrt() * moved
+            edges = np.linspace(-6, 6 + shared / noise, 120).tolist()
             parts.append(binned(lambda x: normal(x - mu), normal, edges))
-        else:
-            parts.append(binned(lambda x: law(x - 1 / (scale * step)), law, edges))
+        else:  # outside of the edges, the loss is constant
+            edges = np.linspace(0, float(moved), 8).tolist()
+            parts += [binned(lambda x: law(x - moved), law, edges)] * shared
     return dp.compose(mechanism, dp.ApproximateDP(0.0, delta)), ADD, enumerated(product(*parts))
 
 
@@ -778,8 +792,9 @@ def attack(name, seed):
             asked += 1
             if delta > arb(reported := curve.delta(level)):
                 wrong.append((notion, f"delta({level})", reported, float(delta)))
-        delta = float(least[1]) * (1 - 1e-13)
-        if delta > 0 and truth(reported := curve.epsilon(delta)) > arb(delta):
-            wrong.append((notion, f"epsilon({delta})", reported, levels[1]))
+        for delta in (0.0, max(float(least[1]) * (1 - 1e-13), 0.0)):  # 0: the largest loss
+            reported = curve.epsilon(delta)
+            if math.isfinite(reported) and truth(reported) > arb(delta):
+                wrong.append((notion, f"epsilon({delta})", reported, levels[1]))
     assert asked
     return wrong
