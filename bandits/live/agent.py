@@ -396,17 +396,17 @@ class Agent:
         The time of this call must not depend on rewards.
         """
         with self._lock:
-            if self._finished:
-                return
-            if release and self._learner.in_batch:
-                self._learner.turn()
-            while release and self._learner.waiting:
-                self._close()
-            self._finished = True
-            self._missed.add(self._pending, self._learner.rounds)
-            self._pending, self._joined = {}, []
-            self._rewards[:] = 0.0
-            self._next_batch(0)
+            if not self._finished:
+                if release and self._learner.in_batch:
+                    self._learner.turn()
+                while release and self._learner.waiting:
+                    self._close()
+                self._finished = True
+                self._missed.add(self._pending, self._learner.rounds)
+                self._pending, self._joined = {}, []
+                self._rewards[:] = 0.0
+                self._next_batch(0)
+            # also in a second call, because the first one may have failed to save
             if self._folder is not None:
                 self.save(self._folder)
 

@@ -213,6 +213,21 @@ def test_no_call_returns_unsaved_after_an_interrupted_save(tmp_path, monkeypatch
     assert bandits.Algorithm.restore(tmp_path / "agent").rounds == 1
 
 
+def test_a_second_finish_saves_what_the_first_could_not(tmp_path, monkeypatch):
+    agent = start(folder=tmp_path / "agent")
+    agent.update(agent.select(np.eye(1), user="u"), 1.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", lambda *_: Path("/absent/file").stat())
+        with pytest.raises(OSError, match="No such file"):
+            agent.finish(release=False)
+    agent.finish(release=False)
+    again = bandits.Algorithm.restore(tmp_path / "agent")
+    with pytest.raises(RuntimeError, match="none after finish"):
+        again.select(np.eye(1), user="u")
+    again.finish(release=True)
+    assert again.releases == 0
+
+
 def test_an_agent_that_ends_closes_its_journal(tmp_path):
     agent = start(folder=tmp_path / "agent")
     file = agent._journal._file
