@@ -147,6 +147,9 @@ class BanditLog:
         if isinstance(lines, str | PathLike):
             lines = Path(lines).read_text(encoding="utf-8").splitlines()
         rounds = [json.loads(line) for line in lines if line.strip()]
+        if not rounds:
+            remedy = "Pass one line for each round."
+            raise ValueError(checks.expected("lines", "...", "not empty", remedy))
         if not all("_label_probability" in each for each in rounds):
             raise ValueError(checks.expected("_label_probability", None, "in each line", _NEEDED))
         contexts = [dict(each.get("c", {})) for each in rounds]

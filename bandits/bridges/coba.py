@@ -40,7 +40,8 @@ class CobaLearner:
         self, context: Any, action: Any, reward: float, probability: float, ticket: Ticket
     ) -> None:
         """Record the reward of a prediction."""
-        assert self.agent is not None
+        if self.agent is None:
+            raise RuntimeError("Call predict() before learn(): a reward needs a ticket.")
         self.agent.update(ticket, reward)
 
 

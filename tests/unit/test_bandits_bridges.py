@@ -52,6 +52,12 @@ def test_a_learner_of_coba_learns_in_its_experiments():
     assert learners[0].params["family"] == "PrivateUCB"
 
 
+def test_a_learner_of_coba_has_no_reward_before_a_prediction():
+    learner = bandits.CobaLearner(build(4))
+    with pytest.raises(RuntimeError, match=r"Call predict\(\) before learn"):
+        learner.learn(None, "a", 1.0, 1.0, bandits.Ticket(0, 0, ""))
+
+
 def test_a_policy_runs_in_the_simulator_of_obp(monkeypatch):
     if importlib.util.find_spec("torch") is None:  # obp imports it for its offline learner only
         for name in ("torch", "torch.nn", "torch.optim"):

@@ -163,6 +163,8 @@ def test_logs_of_vowpal_wabbit(tmp_path):
     del line["_label_probability"]
     with pytest.raises(ValueError, match="Propensities are needed"):
         bandits.BanditLog.from_json_lines([json.dumps(line)])
+    with pytest.raises(ValueError, match=r"^Expected lines='\.\.\.' to be not empty"):
+        bandits.BanditLog.from_json_lines([""])
 
 
 def test_logs_of_obp():
