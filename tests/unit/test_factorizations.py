@@ -329,8 +329,12 @@ def test_weights_of_any_size_count_by_their_ratios():
         assert F.optimized(40, weights=weights).sensitivity() == pytest.approx(1, abs=1e-12)
 
 
-def test_an_optimum_that_is_not_found_is_the_error_that_is_documented(monkeypatch):
-    monkeypatch.setattr(optimum, "_ITERATIONS", 1)
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("_ITERATIONS", 1), ("_optimum", lambda counts, move: np.ones(2 * counts.shape))],  # singular
+)
+def test_an_optimum_that_is_not_found_is_the_error_that_is_documented(monkeypatch, name, instead):
+    monkeypatch.setattr(optimum, name, instead)
     with pytest.raises(ArithmeticError, match="not found"):
         F.optimized(9)
 
