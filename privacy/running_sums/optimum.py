@@ -126,6 +126,7 @@ def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
     """
     largest = np.maximum.outer(*2 * [np.arange(point.shape[1])])
     history: list[tuple[Array, Array]] = []
+    last = math.inf  # duality gap
     for _ in range(_ITERATIONS):
         v, counts = np.exp(point)
         counts /= counts.sum()
@@ -141,6 +142,9 @@ def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
         if reached <= bound * (1 + _GAP):
             point -= np.log(np.mean(np.exp(point), axis=1, keepdims=True))
             return point, (vectors * values) @ vectors.T / np.sqrt(np.outer(diagonal, diagonal))
+        if reached - bound > last:
+            history = []  # the mixing failed: start it again
+        last = reached - bound
         # twice the step of the fixed point and of the weights, which halves the iterations
         step = np.log([diagonal / v, variances**move])
         step = 2 * (step - step.mean(axis=1, keepdims=True))

@@ -347,6 +347,15 @@ def test_the_search_at_the_last_side_starts_near_the_optimum(monkeypatch, object
     assert sides.count(250) <= most
 
 
+def test_the_search_restarts_where_the_mixing_fails(monkeypatch):
+    sides, eigh = [], optimum.eigh
+    monkeypatch.setattr(optimum, "eigh", lambda matrix: sides.append(len(matrix)) or eigh(matrix))
+    weights = np.full(83, 1e-6)
+    weights[[1, 7, 9, 12, 16, 18, 41, 47, 48, 50, 59, 71, 72, 74, 76]] = 1.0
+    F.optimized(83, weights=weights)
+    assert len(sides) <= 250
+
+
 def test_an_optimum_is_kept_in_a_folder(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     first = F.optimized(6, cache=folder)
