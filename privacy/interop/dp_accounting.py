@@ -353,7 +353,8 @@ def _write_noise(name: str, **fields: Callable[[Any], Any]) -> _Write:
 def _write_response(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
     if relation is not REPLACE_ONE:  # events have another null record
         raise _unwritten(m, relation)
-    share = round_down(m.categories / (math.expm1(m.epsilon) + m.categories), 1e-15)
+    rest = math.exp(-m.epsilon)  # e^epsilon may be larger than a float
+    share = round_down(m.categories * rest / (1 + (m.categories - 1) * rest), 1e-15)
     return "RandomizedResponseDpEvent", {"noise_parameter": share, "num_buckets": m.categories}
 
 

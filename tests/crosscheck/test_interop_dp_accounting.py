@@ -126,6 +126,15 @@ EQUAL = [
 ]
 
 
+def test_a_response_of_any_epsilon_has_an_event():
+    for epsilon in (1e-9, 1.0, 30.0, 700.0):
+        event = to_dp_event(dp.RandomizedResponse(epsilon, 3), relation=ONE)
+        read = from_dp_event(event, relation=ONE)
+        assert epsilon <= read.epsilon <= epsilon + 1e-12 * max(epsilon, 1)
+    never = to_dp_event(dp.RandomizedResponse(800.0, 3), relation=ONE)
+    assert never.noise_parameter == 0
+
+
 @pytest.mark.parametrize(("relation", "event", "mechanism"), EQUAL)
 def test_events_and_mechanisms_there_and_back(relation, event, mechanism, monkeypatch):
     for name, kind in LATER.items():
