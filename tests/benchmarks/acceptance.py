@@ -773,6 +773,15 @@ def ledger(options: argparse.Namespace) -> Iterator[Figure]:
     yield from itertools.starmap(Figure, figures(options.writers, options.kills))
 
 
+@benchmark("speed")
+def speed(_: argparse.Namespace) -> Iterator[Figure]:
+    """Time queries, calibrations and arrays; count the work that they consist of."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.speed import figures
+
+    yield from itertools.starmap(Figure, figures())
+
+
 @benchmark("interop")
 def interop(_: argparse.Namespace) -> Iterator[Figure]:
     """Compare `DpAccountant` with the PLDAccountant of dp-accounting on sampled Gaussians."""
