@@ -34,6 +34,25 @@ def trade_offs() -> Figure:
     )
 
 
+def front() -> Figure:
+    """Return epsilon against the steps of a training run, by the default method and by RDP."""
+    step = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
+    steps = [1, 5, 10, *range(20, 1001, 20)]
+
+    def epsilons(notion: Any) -> list[float]:
+        return [dp.account(dp.repeat(step, n), notion=notion).epsilon(1e-5) for n in steps]
+
+    title = "DP-SGD: noise multiplier 1, sampling probability 0.01, delta 1e-5"
+    axes = new_axes("training steps", "epsilon", title=title, size=(7, 3.6))
+    default, renyi = epsilons("tightest"), epsilons("rdp")
+    axes.fill_between(steps, default, renyi, color="#808080", alpha=0.15, linewidth=0)
+    axes.plot(steps, renyi, label="Rényi DP", **style(1))
+    axes.plot(steps, default, label="dpcalib's default", **style(0))
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1000)
+    return finish(axes)
+
+
 def privacy_profiles() -> Figure:
     """Return the privacy profiles of a DP-SGD run by several accounting methods."""
     step = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
@@ -160,7 +179,7 @@ def main() -> None:
     """Write every figure. The files are reproducible byte for byte."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        for draw in (flow, privacy_profiles, trade_offs, running_sums, bandit_growth):
+        for draw in (flow, front, privacy_profiles, trade_offs, running_sums, bandit_growth):
             name = draw.__name__.replace("_", "-")
             draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 
