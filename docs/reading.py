@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from bandits.experiments.printed import counted, coverage, read_rows
+from bandits.experiments.printed import counted, coverage, p_value, read_rows
 from bandits.experiments.tables import Row
 from privacy.plotting import finish, new_axes, style
 
@@ -54,7 +54,8 @@ def shown(row: Row, kind: str = "") -> str:
     """Return our number with its error."""
     if kind == "epsilon" and row.true_epsilon is not None:
         return f"{row.true_epsilon:g}"
-    return f"{row.ours:g} ± {row.error:g}" if row.error else f"{row.ours:g}"
+    ours = f"{row.ours:g} ± {row.error:g}" if row.error else f"{row.ours:g}"
+    return f"{p_value(row):.2g} (gain {ours})" if kind == "p" else ours
 
 
 def filled(note: str, cells: dict[tuple[str, ...], str]) -> str:

@@ -22,6 +22,7 @@ NAMES = (
     "user-level",
     "real-data",
     "real-data-25m",
+    "synthetic-25m",
     "off-policy",
     "off-policy-jester",
     "svd-features",
@@ -36,6 +37,7 @@ NAMES = (
 _MODULES = {
     "real-data": "real_data",
     "real-data-25m": "real_data",
+    "synthetic-25m": "real_data",
     "off-policy": "off_policy",
     "off-policy-jester": "off_policy",
     "svd-features": "svd_features",

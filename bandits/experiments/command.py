@@ -1,7 +1,12 @@
 """The command ``python -m bandits.experiments``."""
 
 import inspect
+import platform
+import shutil
+import subprocess
 import sys
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -28,8 +33,21 @@ def show(
     found = table(name, setup)
     click.echo(f"{found}\n")
     if out is not None:
-        found.write(out)
+        # quick tables are compared byte for byte, over commits
+        found.write(out, "" if quick else origin())
     return found
+
+
+@cache
+def origin() -> str:
+    """Return the commit, in a checkout, and the versions that tables are computed with."""
+    root, commit = Path(__file__).parents[2], "unknown commit"
+    if (root / ".git").exists() and shutil.which("git"):
+        call = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*"]
+        done = subprocess.run([*call, "--dirty"], capture_output=True, check=True)  # noqa: S603
+        commit = f"commit {done.stdout.decode().strip()}"
+    versions = [f"{name} {version(name)}" for name in ("dpcalib", "numpy", "scipy")]
+    return ", ".join([commit, f"Python {platform.python_version()}", *versions])
 
 
 def _main(

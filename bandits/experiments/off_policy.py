@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bandits.algorithms.algorithm import Algorithm
-from bandits.algorithms.baselines import AdaPrivateTS
 from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson
 from bandits.checks import Array, Indices
 from bandits.experiments import runs
@@ -27,11 +26,17 @@ _CLIP = 10.0
 class _Policy(NamedTuple):
     """Thompson sampling from a fixed posterior; a scale of 0 is greedy."""
 
+    algorithm: Algorithm
     mean: Array
     root: Array
     scale: float
 
+    def predictions(self, candidates: Array) -> Array:
+        scores = self.algorithm.prepared(candidates) @ self.mean
+        return np.clip(self.algorithm.reward_range.center + scores, 0.0, 1.0)
+
     def propensities(self, candidates: Array) -> Array:
+        candidates = self.algorithm.prepared(candidates)
         if not self.scale:
             best: Indices = (candidates @ self.mean).argmax(1)
             one_hot: Array = np.eye(candidates.shape[1])[best]
@@ -42,6 +47,7 @@ class _Policy(NamedTuple):
     def picks(self, candidates: Array, rng: np.random.Generator) -> Indices:
         normals = rng.standard_normal((len(candidates), self.root.shape[1]))
         thetas = self.mean + self.scale * normals @ self.root.T
+        candidates = self.algorithm.prepared(candidates)
         picked: Indices = (candidates @ thetas[..., None])[..., 0].argmax(1)
         return picked
 
@@ -54,11 +60,11 @@ def off_policy(setup: Setup) -> list[Row]:
     rows = _part("LinTS logs, d=20", Synthetic(), target, 1.0, worlds, rounds, logging)
     few, learned, logged = _sizes(setup)
     world, epsilons = Synthetic(dimension=50), (1.0, 5.0, 10.0)
-    policies = _seed(setup, learned, epsilons) | {"LinUCB": LinUCB(dimension=50, rounds=learned)}
+    policies = _private(setup, learned, epsilons) | {"LinUCB": LinUCB(dimension=50, rounds=learned)}
     for name, algorithm in policies.items():
         scale = float(name != "LinUCB")
         rows += _part(f"uniform logs, d=50, {name}", world, algorithm, scale, few, logged)
-    online = _seed(setup, 2_000 if setup.quick else 50_000, epsilons)
+    online = _private(setup, 2_000 if setup.quick else 50_000, epsilons)
     played, _ = runs.compared(setup, "", online, world, replicates=few)
     for name in played.reward:
         found = runs.mean_reward(played, name)
@@ -73,7 +79,7 @@ def off_policy_jester(setup: Setup) -> list[Row]:
     world = replace(rated(ratings, features, clicks(ratings)), candidates=20)
     few, learned, logged = _sizes(setup)
     rows: list[Row] = []
-    for name, algorithm in _seed(setup, learned, (1.0, 10.0)).items():
+    for name, algorithm in _private(setup, learned, (1.0, 10.0)).items():
         rows += _part(name, world, algorithm, 0.0, few, 3 * logged)
     return rows
 
@@ -83,11 +89,13 @@ def _sizes(setup: Setup) -> tuple[int, int, int]:
     return (2, 300, 200) if setup.quick else (5, 10_000, 5_000)
 
 
-def _seed(setup: Setup, rounds: int, epsilons: tuple[float, ...]) -> dict[str, Algorithm]:
+def _private(setup: Setup, rounds: int, epsilons: tuple[float, ...]) -> dict[str, Algorithm]:
     size = {"dimension": 50, "rounds": rounds}
     return {
-        f"AdaPrivate-TS, epsilon={epsilon:g}": AdaPrivateTS(**runs.private(setup, epsilon, **size))
+        f"{name}, epsilon={epsilon:g}": algorithm
         for epsilon in epsilons
+        for name, algorithm in runs.seed_and_ours(setup, epsilon, **size).items()
+        if name != runs.OURS
     }
 
 
@@ -131,7 +139,7 @@ def _evaluated(
     shares = target.propensities(candidates)
     truth = float((shares * means).sum(1).mean())
     log = reward, logged[at], np.minimum(shares[at], 1.0)
-    model = np.clip(candidates @ logging.mean, 0.0, 1.0)
+    model = logging.predictions(candidates)
     predicted = model[at], np.minimum((shares * model).sum(1), 1.0)
     clipped = Options(clip=_CLIP)
     noise = Privacy(1.0, runs.DELTA, simulation=True, seed=number)
@@ -161,7 +169,7 @@ def _learned(algorithm: Algorithm, world: World, rng: np.random.Generator, scale
         ticket = agent.select(arms[offered])
         agent.update(ticket, float(rng.random() < means[ticket.action]))
     model = agent._learner.model
-    return _Policy(model.mean.copy(), model.root.copy(), scale)
+    return _Policy(algorithm, model.mean.copy(), model.root.copy(), scale)
 
 
 def _rows(setting: str, name: str, pairs: list[tuple[Estimate, float]]) -> list[Row]:

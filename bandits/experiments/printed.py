@@ -12,8 +12,9 @@ from pathlib import Path
 from bandits.experiments.tables import Row, Setup
 
 _SIGMAS = 2.0
-ORDER = ("reproduced", "not reproduced", "contradicts", "too short")
+ORDER = ("reproduced", "sign only", "not reproduced", "contradicts", "too short")
 """Verdicts, the most favorable to the preprint first."""
+_REPRODUCED, _SIGN_ONLY, _NOT_REPRODUCED, _CONTRADICTS, _TOO_SHORT = ORDER
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,15 @@ class Printed:
     place, says
         Table, row and column or section of the preprint, and the meaning of the number.
     value, error
-        As printed; the error is empty if none is printed.
+        As printed. The error of a gain is that of both methods, ``a|b``, or a p-value, ``p<0.01``;
+        it is empty if none is printed.
     seeds
         Number of seeds of the preprint's mean.
     kind
-        ``"number"`` agrees within two standard errors; ``"gain"`` has a sign, ``"p"`` is the
-        p-value of a positive difference, ``"least"`` and ``"most"`` bound our number, ``"epsilon"``
-        bounds the true epsilon, and ``"digits"`` is a computed number, which agrees if it rounds
-        to the printed digits.
+        ``"number"`` agrees within two standard errors; so does ``"gain"``, which has a sign too.
+        ``"p"`` is the p-value of a positive difference, ``"least"`` and ``"most"`` bound our
+        number, ``"epsilon"`` bounds the true epsilon, and ``"digits"`` is a computed number, which
+        agrees if it rounds to the printed digits.
     table, setting, subject, measure
         Our rows; ``|`` separates readings of the preprint, and the most favorable verdict counts.
     reason
@@ -59,44 +61,65 @@ class Printed:
 
     @property
     def shown(self) -> str:
-        return f"{self.value} ± {self.error}" if self.error else self.value
+        if "p" in self.error or not self.error:
+            return f"{self.value} ({self.error})" if self.error else self.value
+        return f"{self.value} ± {self.error.replace('|', ', ')}"
 
     def rank(self, row: Row) -> tuple[int, float]:
         """Return the rank of a row among the readings: by verdict, then by distance."""
         return ORDER.index(self.verdict(row)), abs(row.ours - float(self.value))
 
+    def standard_error(self, row: Row) -> float:
+        """Return the printed number's standard error, or else that of as many worlds of ours."""
+        from scipy.special import stdtrit
+
+        seeds = int(self.seeds or 12)
+        if not self.error:
+            return row.error * math.sqrt(row.replicates / seeds)
+        if "p" in self.error:
+            return abs(float(self.value)) / stdtrit(seeds - 1, 1 - float(self.error[2:]) / 2)
+        return math.hypot(*map(float, self.error.split("|"))) / stdtrit(seeds - 1, 0.975)
+
     def verdict(self, row: Row) -> str:
         """Return the verdict on this number from a row."""
-        from scipy.special import stdtr, stdtrit
-
         value, ours, reach = float(self.value), row.ours, _SIGMAS * row.error
-        seeds = int(self.seeds or 12)
-        theirs = row.error * math.sqrt(row.replicates / seeds)
-        if self.error:
-            theirs = float(self.error) / stdtrit(seeds - 1, 0.975)
-        both = _SIGMAS * math.hypot(row.error, theirs)
+        both = _SIGMAS * math.hypot(row.error, self.standard_error(row))
+        gain = math.copysign(1, value) * ours
+        agrees, fails = abs(ours - value) <= both, _CONTRADICTS
         match self.kind:
             case "epsilon":
-                true = ours if row.true_epsilon is None else row.true_epsilon
-                good = true <= value * (1 + 1e-9)
-            case "digits":
-                decimals = len(self.value.partition(".")[2])
-                return ORDER[round(ours, decimals) != value] if math.isfinite(ours) else ORDER[1]
+                good = (ours if row.true_epsilon is None else row.true_epsilon) <= value * (
+                    1 + 1e-9
+                )
             case "least":
                 good = ours >= value - both
             case "most":
                 good = ours <= value + both
-            case "gain" | "p":
-                difference = ours if self.kind == "p" else math.copysign(1, value) * ours
-                if difference < -reach:
-                    return ORDER[2]
-                if self.kind == "p" and row.error > 0:
-                    good = 2 * stdtr(row.replicates - 1, -difference / row.error) <= value
-                    return ORDER[not good]
-                return ORDER[not difference > reach]
+            case "gain":
+                if gain > reach and not agrees:
+                    return _SIGN_ONLY
+                good = agrees and gain >= -reach
+                fails = _NOT_REPRODUCED if agrees or gain >= -reach else _CONTRADICTS
+            case "p":
+                good = ours > 0 and p_value(row) <= value
+                fails = _NOT_REPRODUCED if ours >= -reach else _CONTRADICTS
+            case "digits":
+                decimals = len(self.value.partition(".")[2])
+                good, fails = (
+                    math.isfinite(ours) and round(ours, decimals) == value,
+                    _NOT_REPRODUCED,
+                )
             case _:
-                return ORDER[not abs(ours - value) <= both]
-        return ORDER[0] if good else ORDER[2]
+                good, fails = agrees, _NOT_REPRODUCED
+        return _REPRODUCED if good else fails
+
+
+def p_value(row: Row) -> float:
+    """Return the two-sided p-value of a paired difference, by the t-test."""
+    from scipy.special import stdtr
+
+    t = abs(row.ours) / row.error if row.error else math.inf
+    return float(2 * stdtr(row.replicates - 1, -t))
 
 
 @cache
@@ -119,7 +142,7 @@ def judged(table: str, rows: Iterable[Row], setup: Setup) -> tuple[Row, ...]:
         if line is None:
             return row
         short = setup.quick and row.replicates > 0 and line.kind != "epsilon"
-        return replace(row, paper=line.shown, verdict=ORDER[3] if short else line.verdict(row))
+        return replace(row, paper=line.shown, verdict=_TOO_SHORT if short else line.verdict(row))
 
     return tuple(map(with_verdict, rows))
 
@@ -128,7 +151,7 @@ def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table's CSV file."""
     rows = []
     with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
+        for line in csv.DictReader(text for text in file if not text.startswith("#")):
             claimed, true = (
                 float(line[name]) if line[name] else None
                 for name in ("claimed_epsilon", "true_epsilon")

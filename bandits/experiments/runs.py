@@ -151,7 +151,8 @@ def compared(
     epsilon
         The epsilon that the private algorithms claim.
     gains
-        Pairs of names; the row is the paired difference of rewards in percent of LinUCB's.
+        Pairs of names; the row is the paired difference of rewards in percent of LinUCB's. Ours at
+        the true epsilon of AdaPrivate-TS is compared with it in any case.
     """
     first = next(iter(algorithms.values()))
     size: dict[str, Any] = {"dimension": first.dimension, "rounds": first.rounds}
@@ -171,6 +172,9 @@ def compared(
                 rows.append(Row(setting, name, measure, *ratio(ends[name], ends[other]), **more))
         rows.append(Row(setting, name, "regret", *played.last()[name], **more))
     whole = ends[BASELINE].mean() / 100
+    gains = [pair for pair in gains if pair[0] != pair[1]]
+    if OURS_AT_TRUE in ends and (OURS_AT_TRUE, "AdaPrivate-TS") not in gains:
+        gains.append((OURS_AT_TRUE, "AdaPrivate-TS"))
     for one, other in gains:
         gain = paired(ends[one] / whole, ends[other] / whole)
         rows.append(Row(setting, f"{one} - {other}", GAIN, *gain, count))

@@ -122,12 +122,17 @@ def _formula() -> list[Row]:
         options = private(Setup(), epsilon, sampling_probability=0.3)
         sigma = PrintedAmp(**options).noise_multiplier
         used = min((2, 3, 4, 5, 6, 8, 16, 32, 64), key=lambda a: claimed(a, sigma, 0.3))
-        rows.append(Row(f"epsilon={epsilon:g}, q=0.3", name, "best of the printed orders", used))
-        fewer = min(claimed(a, sigma, 0.3) for a in range(2, 65))
+        fewer, sparse = min(claimed(a, sigma, 0.3) for a in range(2, 65)), claimed(used, sigma, 0.3)
         # the limit of log((1 + x)^a - a x) / (a - 1) at large orders is log(1 + x)
         limit = math.log1p(math.sqrt(2) * 0.3 / sigma)
-        measure = "% of the bound that orders up to 64 capture"
-        rows.append(Row(f"epsilon={epsilon:g}, q=0.3", name, measure, 100 * limit / fewer))
+        values = {
+            "best of the printed orders": used,
+            "% of the bound that orders up to 64 capture": 100 * limit / fewer,
+            "% less epsilon with all orders up to 64": 100 * (1 - fewer / sparse),
+            "% less epsilon with all orders": 100 * (1 - limit / sparse),
+        }
+        setting = f"epsilon={epsilon:g}, q=0.3"
+        rows += [Row(setting, name, measure, value) for measure, value in values.items()]
     # log(1 + q^2 (exp(1 / s^2) - 1)) is the exact divergence of order 2
     q, sigma = 1e-3, 100.0
     exact = math.log1p(q**2 * math.expm1(sigma**-2)) / 2 / (q**2 / (2 * sigma**2))
@@ -156,24 +161,29 @@ def _users(setup: Setup, epsilon: float, k: int) -> list[Row]:
     options = private(setup, epsilon, relation="REPLACE_SPECIAL")
     root = math.sqrt(k)
     naive = AdaPrivateGroup(rounds_per_user=k, calibration="printed", **options)
+    clipped = AdaPrivateUser(cap=root, calibration="printed", **options)
+    true = options | {"epsilon": clipped.guarantee(DELTA).epsilon}
+    # a group of k rounds: k times the mu of Gaussian differential privacy
+    sigma = k * dp.noise_multiplier(epsilon=true["epsilon"], delta=DELTA)
+    per_round = true | {"epsilon": dp.account(dp.Gaussian(sigma)).epsilon(DELTA)}
+    ours, group_of_k = PrivateUCB(**per_round), f"{OURS}, group of k, true epsilon of the clip"
     algorithms: dict[str, Algorithm] = {
         "naive group": naive,
-        "printed clip": AdaPrivateUser(cap=root, calibration="printed", **options),
+        "printed clip": clipped,
         "lifetime cap": AdaPrivateUser(cap=root, calibration="exact", **options),
-        "lifetime cap, centered, v=0.1": AdaPrivateUser(
-            cap=root / 2, calibration="exact", center=0.5, scale=0.1, **options
+        "lifetime cap, centered, v=0.1, true epsilon of the clip": AdaPrivateUser(
+            cap=root / 2, calibration="exact", center=0.5, scale=0.1, **true
         ),
+        group_of_k: ours,
     }
-    per_round = f"{OURS}, per round"
-    algorithms[per_round] = ours = PrivateUCB(**options)
     setting = f"user epsilon={epsilon:g}, k={k}"
     world = Synthetic(users=max(setup.rounds // k, 1))
-    gains = [("printed clip", "naive group")]
+    gains = [(name, "naive group") for name in algorithms if name != "naive group"]
+    gains += [(name, "printed clip") for name in list(algorithms)[3:]]
     rows = compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
-    # k times the mu of Gaussian differential privacy
     group = dp.account(ours.mechanism, relation=dp.NeighboringRelation(ours.relation)).group(k)
     rows = [
-        replace(row, true_epsilon=group.epsilon(DELTA)) if row.subject == per_round else row
+        replace(row, true_epsilon=group.epsilon(DELTA)) if row.subject == group_of_k else row
         for row in rows
     ]
     rho = 1 / (2 * (naive.noise_multiplier * naive.clip_norm) ** 2)
@@ -270,16 +280,19 @@ def ablation(setup: Setup) -> list[Row]:
         if epsilon != 1:  # only their common step with the others
             printed = {name: printed[name] for name in ("+ Thompson sampling",)}
         names = list(printed)
-        algorithms = printed | {
-            "2 centered, v=0.1": AdaPrivateTS(**options, **centered),
-            "3 exact sigma": AdaPrivateTS(**options, **exact),
-            "4 correlated noise": AdaPrivateTS(noise="column_normalized", **options, **exact),
-            "5 posterior knows the noise": PrivateUCB(first=300, ratio=1.0, **options, **aware),
-            "6 growing batches": PrivateUCB(**options, **aware),
-            "7 all releases, optimized noise": PrivateUCB(center=0.5, width=0.0, **options),
-            OURS: PrivateUCB(**options),
-            "PrivateThompson (ours)": PrivateThompson(**options),
-        }
+        algorithms = (
+            printed
+            | {
+                "2 centered, v=0.1": AdaPrivateTS(**options, **centered),
+                "3 exact sigma": AdaPrivateTS(**options, **exact),
+                "4 correlated noise": AdaPrivateTS(noise="column_normalized", **options, **exact),
+                "5 posterior knows the noise": PrivateUCB(first=300, ratio=1.0, **options, **aware),
+                "6 growing batches": PrivateUCB(**options, **aware),
+                "7 all releases, optimized noise": PrivateUCB(center=0.5, width=0.0, **options),
+                "PrivateThompson (ours)": PrivateThompson(**options),
+            }
+            | seed_and_ours(setup, epsilon)
+        )
         gains = [*zip(names[1:], names, strict=False), (names[-1], names[0])][: 2 * len(names) - 2]
         setting = f"epsilon={epsilon:g}"
         rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
@@ -306,7 +319,7 @@ def robustness(setup: Setup) -> list[Row]:
         f"zCDP-Episodic, own data, c={c}": ThetaPerturbed(own_data=True, ratio=1.0 + c, **options)
         for c in (1, 2, 4)
     }
-    algorithms[OURS] = PrivateUCB(**options)
+    algorithms |= seed_and_ours(setup, 1.0)
     algorithms |= {f"ours, first={n}": PrivateUCB(first=n, **options) for n in (25, 400)}
     algorithms |= {f"ours, width={w:g}": PrivateUCB(width=w, **options) for w in (0.0, 2.0)}
     setting = "epsilon=1"
@@ -342,11 +355,8 @@ def horizon(setup: Setup) -> list[Row]:
         excess: dict[str, list[Any]] = {}
         for rounds in horizons:
             options = private(setup, epsilon, rounds=rounds)
-            algorithms = {
-                _TS: AdaPrivateTS(**options),
-                "fair TS": AdaPrivateTS(scale=0.1, **options, **_FAIR),
-                OURS: PrivateUCB(**options),
-            }
+            algorithms = seed_and_ours(setup, epsilon, rounds=rounds)
+            algorithms["fair TS"] = AdaPrivateTS(scale=0.1, **options, **_FAIR)
             setting = f"T={rounds}, epsilon={epsilon:g}"
             played, found = compared(setup, setting, algorithms, epsilon=epsilon)
             root = math.sqrt(rounds)
@@ -356,7 +366,7 @@ def horizon(setup: Setup) -> list[Row]:
                     per_root = replace(row, measure="regret / sqrt(T)", **scale)
                     rows += [row, per_root]
                     scaled.setdefault(row.subject, []).append(per_root)
-            for name in (_TS, OURS):
+            for name in (_TS, runs.OURS_AT_TRUE):
                 over = played.regret[name][:, -1] - played.regret[runs.BASELINE][:, -1]
                 excess.setdefault(name, []).append(over)
         for found in scaled.values():
@@ -411,10 +421,9 @@ def curves(setup: Setup) -> list[Row]:
     algorithms = {
         runs.BASELINE: LinUCB(dimension=20, rounds=setup.rounds),
         "LinTS": LinTS(dimension=20, rounds=setup.rounds),
-        _TS: AdaPrivateTS(**options),
+        **seed_and_ours(setup, 1.0),
         _UCB: AdaPrivateUCB(**options),
         "AdaPrivate-Adaptive": AdaPrivateAdaptive(**options),
-        OURS: PrivateUCB(**options),
     }
     columns = runs.run(setup, algorithms).table()
     names = ("round", "algorithm", "regret", "standard_error", "replicates")

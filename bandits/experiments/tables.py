@@ -98,9 +98,11 @@ class Table:
             writer.writerow(_cells(row))
         return out.getvalue()
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, about: str = "") -> None:
+        """Write ``NAME.csv``, with a first line about its origin if given."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.csv").write_text(self.to_csv(), encoding="utf-8")
+        text = f"# {about}\n" * bool(about) + self.to_csv()
+        (folder / f"{self.name}.csv").write_text(text, encoding="utf-8")
 
     def __str__(self) -> str:
         epsilons = ["eps claimed", "eps true"]

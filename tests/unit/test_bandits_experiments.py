@@ -17,7 +17,7 @@ import bandits
 import privacy as dp
 from bandits import experiments
 from bandits.cli import bandit
-from bandits.experiments import NAMES, command, printed, runs, synthetic, tables
+from bandits.experiments import NAMES, command, printed, real_data, runs, synthetic, tables
 from bandits.experiments.printed import Printed
 from bandits.experiments.printed_formula import (
     PrintedAmp,
@@ -57,10 +57,13 @@ def test_numbers_are_compared_within_both_errors(ours, error, replicates, printe
 @pytest.mark.parametrize(
     ("kind", "value", "ours", "error", "verdict"),
     [
-        ("gain", "1.5", 1.0, 0.4, "reproduced"),
-        ("gain", "1.5", 0.5, 0.4, "not reproduced"),
+        ("gain", "1.5", 0.5, 0.4, "reproduced"),
+        ("gain", "1.5", 0.3, 0.4, "not reproduced"),
+        ("gain", "1.5", 3.0, 0.4, "sign only"),
+        ("gain", "1.5", -0.7, 0.4, "not reproduced"),
         ("gain", "1.5", -1.0, 0.4, "contradicts"),
-        ("gain", "-2.5", -1.0, 0.4, "reproduced"),
+        ("gain", "-2.5", -2.0, 0.4, "reproduced"),
+        ("gain", "-2.5", -1.0, 0.4, "sign only"),
         ("gain", "-2.5", 1.0, 0.4, "contradicts"),
         # 2.718 is the two-sided quantile of p = 0.02 with 11 degrees of freedom
         ("p", "0.02", 2.72, 1.0, "reproduced"),
@@ -79,6 +82,24 @@ def test_numbers_are_compared_within_both_errors(ours, error, replicates, printe
 )
 def test_a_claim_is_judged_by_its_kind(kind, value, ours, error, verdict):
     assert line(kind, value).verdict(Row("s", "a", "m", ours, error, 12)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("error", "theirs", "ours", "verdict"),
+    [
+        # the +- of both methods over 2.201, the 97.5 % quantile with 11 degrees of freedom
+        ("3|4", 5 / 2.201, -0.5, "not reproduced"),
+        ("0.3|0.4", 0.5 / 2.201, -0.5, "contradicts"),
+        # 3.106 is the two-sided quantile of p = 0.01
+        ("p<0.01", 1.5 / 3.106, -0.5, "contradicts"),
+        ("p<0.01", 1.5 / 3.106, 2.4, "reproduced"),
+        ("p<0.01", 1.5 / 3.106, 2.6, "sign only"),
+    ],
+)
+def test_a_gain_is_judged_with_the_printed_errors(error, theirs, ours, verdict):
+    gain, row = line("gain", "1.5", error=error), Row("s", "a", "m", ours, 0.2, 48)
+    assert gain.standard_error(row) == pytest.approx(theirs, rel=1e-3)
+    assert gain.verdict(row) == verdict
 
 
 def test_the_most_favorable_reading_counts_and_each_number_needs_a_row(tmp_path, monkeypatch):
@@ -101,7 +122,11 @@ def test_the_most_favorable_reading_counts_and_each_number_needs_a_row(tmp_path,
 def test_every_printed_number_has_a_row_and_a_verdict_or_a_reason():
     found = printed.coverage(DOCS / "results" / "full")
     assert len(found) == len(printed.printed()) > 200
-    assert {each[0].table for each in found} - {""} == set(NAMES) - {"real-data-25m", "curves"}
+    assert {each[0].table for each in found} - {""} == set(NAMES) - {
+        "real-data-25m",
+        "synthetic-25m",
+        "curves",
+    }
     done = CliRunner().invoke(
         command.main, ["--check-coverage", "--out", str(DOCS / "results" / "full")]
     )
@@ -150,7 +175,7 @@ def test_a_table_repeats_and_the_cache_changes_nothing(tmp_path):
     cached = Setup(quick=True, cache=tmp_path)
     assert experiments.table("curves", cached).to_csv() == once
     kept = {path.name for path in tmp_path.iterdir()}
-    assert len(kept) == 6  # one for each algorithm
+    assert len(kept) == 7  # one for each algorithm
     assert experiments.table("curves", cached).to_csv() == once
     assert {path.name for path in tmp_path.iterdir()} == kept
 
@@ -310,10 +335,35 @@ def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatc
     assert done.exit_code == 0, done.output
     text = (tmp_path / "out" / "real-data-25m.csv").read_text()
     rows = list(csv.DictReader(io.StringIO(text)))
-    readings = ("clicks", "clicks, all rounds", "ratings")
+    readings = ("clicks", "clicks, long run", "clicks, users by ratings", "ratings")
     assert {row["setting"] for row in rows} >= {f"MovieLens 25m, {r}, epsilon=1" for r in readings}
-    assert {row["subject"] for row in rows} >= {"LinUCB", "AdaPrivate-TS", runs.OURS}
+    assert {row["subject"] for row in rows} >= {"LinUCB", "AdaPrivate-TS", runs.OURS_AT_TRUE}
     assert all(math.isfinite(float(row["ours"])) for row in rows)
+
+
+def test_synthetic_ratings_have_the_published_marginals_of_movielens_25m():
+    assert sum(real_data._STARS) == datasets._MOVIELENS_RATINGS["25m"]
+    assert datasets._MOVIELENS_USERS["25m"] == real_data._USERS
+    # the mean rating of MovieLens 25M is 3.534
+    stars = np.arange(1, 11) / 2
+    assert stars @ real_data._STARS / 25_000_095 == pytest.approx(3.534, abs=5e-4)
+    made = real_data.made_up(100)
+    assert (made.users, made.items) == (1625, 5904)
+    counted = np.bincount((2 * made.rating).astype(int))[1:]
+    assert counted.tolist() == [count // 100 for count in real_data._STARS]
+    pairs = made.user * made.items + made.item
+    assert len(np.unique(pairs)) == len(pairs)
+    assert np.bincount(made.user, minlength=made.users).min() >= 20
+    assert np.bincount(made.item, minlength=made.items).min() >= 1
+
+
+def test_a_full_table_states_its_origin_and_is_read_without_it(tmp_path):
+    made = Table("t", "title", (), (Row("s", "a", "m", 1.0, 0.1, 12),))
+    made.write(tmp_path, command.origin())
+    first, second = (tmp_path / "t.csv").read_text().splitlines()[:2]
+    assert re.fullmatch(r"# .*commit.*, Python \S+, dpcalib \S+, numpy \S+, scipy \S+", first)
+    assert second.startswith("setting,")
+    assert tuple(printed.read_rows(tmp_path / "t.csv")) == made.rows
 
 
 def test_a_split_budget_multiplies_the_noise_by_the_root_of_the_releases():
