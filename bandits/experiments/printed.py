@@ -77,8 +77,10 @@ class Printed:
         if not self.error:
             return row.error * math.sqrt(row.replicates / seeds)
         if "p" in self.error:
-            return abs(float(self.value)) / stdtrit(seeds - 1, 1 - float(self.error[2:]) / 2)
-        return math.hypot(*map(float, self.error.split("|"))) / stdtrit(seeds - 1, 0.975)
+            reach, p = abs(float(self.value)), float(self.error[2:])
+        else:
+            reach, p = math.hypot(*map(float, self.error.split("|"))), 0.05
+        return float(reach / stdtrit(seeds - 1, 1 - p / 2))
 
     def verdict(self, row: Row) -> str:
         """Return the verdict on this number from a row."""

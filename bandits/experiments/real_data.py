@@ -32,8 +32,8 @@ _STARS = 393068, 776815, 399490, 1640868, 1262797, 4896928, 3177318, 6639798, 22
 
 def real_data(setup: Setup) -> list[Row]:
     """Replay MovieLens latest-small and Jester."""
-    jester = _replayed(setup, load_jester(**where(setup)), 6_000, 30_000)
-    return _replayed(setup, load_movielens(**where(setup))) + jester
+    rows = _replayed(setup, load_movielens(**where(setup)))
+    return rows + _replayed(setup, load_jester(**where(setup)), 6_000, 30_000)
 
 
 def real_data_25m(setup: Setup) -> list[Row]:

@@ -338,7 +338,8 @@ def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatc
     readings = ("clicks", "clicks, long run", "clicks, users by ratings", "ratings")
     assert {row["setting"] for row in rows} >= {f"MovieLens 25m, {r}, epsilon=1" for r in readings}
     assert {row["subject"] for row in rows} >= {"LinUCB", "AdaPrivate-TS", runs.OURS_AT_TRUE}
-    assert all(math.isfinite(float(row["ours"])) for row in rows)
+    never = "first round with more reward"  # is infinite
+    assert all(math.isfinite(float(row["ours"])) for row in rows if row["measure"] != never)
 
 
 def test_synthetic_ratings_have_the_published_marginals_of_movielens_25m():
