@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import bandits
 import privacy as dp
@@ -135,6 +137,112 @@ def flow() -> Figure:
     return figure
 
 
+INK, MARK = "#808080", "#E69F00"
+
+
+def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
+    """Return a figure of panels without axes, and the panels in reading order."""
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
+    found: Any = figure.subplots(rows, columns, squeeze=False)
+    for axes in found.flat:
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        axes.title.set_color(INK)
+        axes.title.set_fontsize(9)
+    return figure, list(found.flat)
+
+
+def cell(axes: Any, x: float, y: float, look: str = "plain", text: str = "") -> None:
+    """Draw a square: plain, marked, or null with a dotted edge."""
+    face = MARK if look == "marked" else "none"
+    edge = {"linewidth": 0.8, "linestyle": ":" if look == "null" else "-"}
+    axes.add_patch(Rectangle((x, y), 0.8, 0.8, facecolor=face, edgecolor=INK, **edge))
+    ink = "black" if look == "marked" else INK
+    axes.text(x + 0.4, y + 0.38, text, ha="center", va="center", fontsize=8, color=ink)
+    axes.autoscale_view()
+
+
+def relations() -> Figure:
+    """Return two neighboring data sets under each relation."""
+    figure, found = panels(1, 3, (7.2, 1.5))
+    others = [(x, "plain", text) for x, text in enumerate("abcd")]
+    drawn = {
+        "ADD_OR_REMOVE_ONE": ([], [(4, "marked", "e")]),
+        "REPLACE_ONE": ([(4, "marked", "e")], [(4, "marked", "f")]),
+        "REPLACE_SPECIAL": ([(4, "null", "0")], [(4, "marked", "e")]),
+    }
+    for axes, (name, pair) in zip(found, drawn.items(), strict=True):
+        axes.set_title(name, color=INK, fontsize=9)
+        for y, row in enumerate(pair):
+            for x, look, text in [*others, *row]:
+                cell(axes, x, 1.3 * (1 - y), look, text)
+        axes.set_xlim(-0.2, 5)
+    return figure
+
+
+def units() -> Figure:
+    """Return the rows that change together, by unit of privacy."""
+    figure, found = panels(1, 3, (7.2, 1.3))
+    whose = ["ann", "bob", "ann", "cy", "bob", "ann"]
+    drawn = {
+        "one record": {2},
+        "one user (ann)": {k for k, name in enumerate(whose) if name == "ann"},
+        "a group of 2 records": {2, 4},
+    }
+    for axes, (title, changed) in zip(found, drawn.items(), strict=True):
+        axes.set_title(title, color=INK, fontsize=9)
+        for x, name in enumerate(whose):
+            cell(axes, x, 0, "marked" if x in changed else "plain", name)
+        axes.set_xlim(-0.2, 6)
+    return figure
+
+
+def samplers(records: int = 12, size: int = 3, epochs: int = 3) -> Figure:
+    """Return the records in each step, for each sampler: rows are records, columns are steps."""
+    rng = np.random.default_rng(4)
+    per_epoch = records // size
+    steps = epochs * per_epoch
+    poisson = rng.random((records, steps)) < size / records
+    fixed, shuffled, allocated = (np.zeros((records, steps), dtype=bool) for _ in range(3))
+    for step in range(steps):
+        fixed[rng.choice(records, size, replace=False), step] = True
+    for epoch in range(epochs):
+        order = rng.permutation(records)
+        for place, record in enumerate(order):
+            shuffled[record, epoch * per_epoch + place // size] = True
+            allocated[record, epoch * per_epoch + rng.integers(per_epoch)] = True
+    truncated = poisson.copy()
+    for step in range(steps):
+        chosen = np.flatnonzero(poisson[:, step])
+        truncated[rng.permutation(chosen)[size + 1 :], step] = False
+    groups = np.arange(records) % per_epoch
+    turn = groups[:, None] == np.arange(steps)[None, :] % per_epoch
+    cyclic = turn & (rng.random((records, steps)) < 0.7)
+    figure, found = panels(2, 3, (7.2, 5.4))
+    figure.get_layout_engine().set(hspace=0.1)
+    drawn = {
+        "PoissonSampled": poisson,
+        "TruncatedPoisson (at most 4)": truncated,
+        "FixedSizeSampled": fixed,
+        "Epochs (shuffled)": shuffled,
+        "RandomAllocation": allocated,
+        "CyclicPoisson (4 groups)": cyclic,
+    }
+    for axes, (title, batches) in zip(found, drawn.items(), strict=True):
+        axes.set_title(title, color=INK, fontsize=9)
+        for face, chosen in (("none", ~batches), ("#0072B2", batches)):
+            record, step = np.nonzero(chosen)
+            look = {"markersize": 7, "markerfacecolor": face, "markeredgewidth": 0.7}
+            axes.plot(step + 0.4, records - record + 0.4, "s", color=INK, **look)
+        for step, count in enumerate(batches.sum(axis=0)):
+            axes.text(step + 0.4, 0.2, count, ha="center", va="center", fontsize=7, color=INK)
+        if title.startswith(("Epochs", "RandomA")):
+            for epoch in range(1, epochs):
+                axes.axvline(epoch * per_epoch - 0.1, color=MARK, linewidth=1.2)
+        axes.set_xlim(-0.2, steps)
+    return figure
+
+
 def bandit_growth(replicates: int = 48) -> Figure:
     """Return the excess regret over LinUCB at epsilon = 1 against the number of rounds."""
     lengths = [2500, 5000, 10_000, 20_000, 40_000]
@@ -179,7 +287,17 @@ def main() -> None:
     """Write every figure. The files are reproducible byte for byte."""
     FOLDER.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
-        for draw in (flow, front, privacy_profiles, trade_offs, running_sums, bandit_growth):
+        for draw in (
+            flow,
+            front,
+            relations,
+            units,
+            samplers,
+            privacy_profiles,
+            trade_offs,
+            running_sums,
+            bandit_growth,
+        ):
             name = draw.__name__.replace("_", "-")
             draw().savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 

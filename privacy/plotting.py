@@ -207,8 +207,14 @@ def plot_curve(found: Mapping[str, Any]) -> "Figure":
         finite = [math.nan if value in ("inf", None) else value for value in values]
         axes.plot(found["values"][: len(finite)], finite, label=name, **style(number), **stepped)
     if found["kind"].startswith("sigma_against"):
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         axes.set_xscale("log")
         axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
     elif found["kind"] == "delta_against_epsilon":
         axes.set_yscale("log")
     else:

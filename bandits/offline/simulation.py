@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import privacy as dp
 from bandits import checks
 from bandits.algorithms.algorithm import Algorithm
 from bandits.checks import Array, Indices
@@ -95,23 +96,19 @@ class Simulation:
 
         The figure is not registered with pyplot; save it with ``figure.savefig(path)``.
         """
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 4.5), layout="constrained")
-        axes: Any = figure.add_subplot()
+        axes = dp.plotting.new_axes("round", "regret (mean and 95 % band)")
         columns = {name: np.array(values) for name, values in self.table().items()}
-        for name in self.regret:
+        for number, name in enumerate(self.regret):
             own = columns["algorithm"] == name
             x, mean = columns["round"][own], columns["regret"][own]
-            (line,) = axes.plot(x, mean, label=name)
+            look = dp.plotting.style(number)
+            axes.plot(x, mean, label=name, **look)
             low, high = columns["low"][own], columns["high"][own]
             if np.isfinite(high).all():
-                axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-        axes.set_xlabel("round")
-        axes.set_ylabel("regret (mean and 95 % band)")
+                axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        axes.legend()
+        figure: Figure = dp.plotting.finish(axes)
         return figure
 
 
