@@ -4,6 +4,8 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +23,16 @@ def expected(name: str, value: object, rule: str, remedy: str) -> str:
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         shown = "<an int too long to print>"
     return f"Expected {name}={shown} to be {rule}. {remedy}"
+
+
+@contextmanager
+def installed(name: str) -> Iterator[None]:
+    """Add the extra to install to the error of a missing package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        remedy = f"In the clone of dpcalib, run: pip install '.[{name}]'"
+        raise ModuleNotFoundError(f"{error}. {remedy}", name=error.name) from error
 
 
 def real(

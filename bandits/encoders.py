@@ -88,7 +88,8 @@ class HashedFeatures(_Encoder):
         checks.count("dimension", self.dimension, "Pass the number of features.", at_most=2**24)
 
     def __call__(self, row: Row) -> Array:
-        from sklearn.feature_extraction import FeatureHasher
+        with checks.installed("bridges"):
+            from sklearn.feature_extraction import FeatureHasher
 
         hasher = FeatureHasher(n_features=self.dimension, input_type="pair")
         found: Array = hasher.transform([list(_flat(row))]).toarray()[0]

@@ -1,7 +1,8 @@
 """Argument validation, with errors such as ``Expected epsilon=-1 to be > 0. Pass ...``."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,16 @@ def expected(name: str, value: object, rule: str, remedy: str) -> str:
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}..."
     return f"Expected {name}={shown} to be {rule}. {remedy}"
+
+
+@contextmanager
+def installed(name: str) -> Iterator[None]:
+    """Add the extra to install to the error of a missing package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        remedy = f"In the clone of dpcalib, run: pip install '.[{name}]'"
+        raise ModuleNotFoundError(f"{error}. {remedy}", name=error.name) from error
 
 
 def real(

@@ -41,7 +41,8 @@ _STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3
 
 def new_axes(across: str, up: str, *, title: str = "", size: tuple[float, float] = (7, 4.8)) -> Any:
     """Return the axes of a new figure, of `size` inches, for light and dark pages."""
-    from matplotlib.figure import Figure
+    with checks.installed("plot"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained", facecolor="none")
     axes: Any = figure.add_subplot(facecolor="none")

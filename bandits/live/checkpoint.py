@@ -56,7 +56,7 @@ _SETTINGS = (
     "simulation",
 )
 """Attributes of a running sum that determine the guarantee."""
-_FIRST = {_SUMS, f".{_SUMS}.partial"} | {
+_FIRST = {".dpcalib.lock", _SUMS, f".{_SUMS}.partial"} | {
     f"{name}{end}"
     for name in ("public-1.npz", "sensitive-1.npz", "journal-1.bin", "agent.json")
     for end in ("", ".partial")

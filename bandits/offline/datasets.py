@@ -245,10 +245,8 @@ def _keep(path: Path, sheet: Array) -> None:
 
 
 def _sheet(content: bytes) -> Array:
-    try:
+    with checks.installed("data"):
         import xlrd
-    except ImportError as error:
-        raise ImportError("Jester requires xlrd: pip install 'dpcalib[data]'.") from error
     sheet = xlrd.open_workbook(file_contents=content).sheet_by_index(0)
     return np.array([sheet.row_values(row) for row in range(sheet.nrows)], dtype=float)
 

@@ -107,13 +107,8 @@ def _verify(path: Path, source: Source) -> None:
 
 
 def _pooch() -> Any:
-    try:
+    with checks.installed("data"):
         import pooch
-    except ImportError as error:
-        raise ImportError(
-            "Downloading and verifying data requires pooch and tqdm: pip install 'dpcalib[data]'. "
-            "To load a local copy without them, pass path=."
-        ) from error
     pooch.get_logger().setLevel("WARNING")
     return pooch
 

@@ -194,7 +194,8 @@ def _each(tasks: list[Task], n_jobs: int | None, *, progress: bool) -> list[tupl
     if n_jobs == 1:
         results = (play(*task) for task in tasks)
     else:
-        from joblib import Parallel, delayed
+        with checks.installed("scale"):
+            from joblib import Parallel, delayed
 
         results = Parallel(n_jobs=n_jobs, return_as="generator")(
             delayed(play)(*task) for task in tasks

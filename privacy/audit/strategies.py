@@ -6,10 +6,11 @@ They need hypothesis (extra ``audit``); nothing else in `privacy` does.
 import math
 from typing import Any, NamedTuple
 
-from hypothesis import strategies as st
-
 from privacy import checks
 from privacy.relations import NeighboringRelation
+
+with checks.installed("audit"):
+    from hypothesis import strategies as st
 
 _RELATION = NeighboringRelation
 

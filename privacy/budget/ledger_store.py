@@ -16,16 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-try:
-    import sqlalchemy as sa
-except ImportError as missing:
-    raise ModuleNotFoundError(
-        "A ledger needs SQLAlchemy. Run: pip install 'dpcalib[ledger]'", name="sqlalchemy"
-    ) from missing
-
 from privacy import checks
 from privacy.budget.ledger_rows import LedgerError, Row
 from privacy.numerics import storage
+
+with checks.installed("ledger"):
+    import sqlalchemy as sa
 
 VERSION = 1
 """Version of the tables. A change needs a migration and a file of the old version in the tests."""
@@ -132,12 +128,8 @@ class Store:
         if self.path is None:
             wait = f"-c lock_timeout={round(1000 * self.timeout)} -c synchronous_commit=on"
             options = {"options": wait, "connect_timeout": max(1, round(self.timeout))}
-            try:
+            with checks.installed("ledger"):
                 return sa.create_engine(self.url, connect_args=options, max_overflow=-1)
-            except ImportError as missing:
-                raise ModuleNotFoundError(
-                    "PostgreSQL needs psycopg. Run: pip install 'dpcalib[ledger]'", name="psycopg"
-                ) from missing
         # named parameters, as those of psycopg, for the statements of `Writer`
         engine = sa.create_engine(
             self.url, connect_args={"timeout": self.timeout}, max_overflow=-1, paramstyle="named"

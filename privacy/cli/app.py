@@ -15,6 +15,12 @@ from privacy.cli.help import like
 COMMANDS = "dpcalib.commands"
 """Entry-point group: each name is a command, each value a `click.Command`."""
 NOT_WRITTEN, INTERRUPTED = 1, 130
+_SECTIONS = {
+    "Runs": ("sigma", "epsilon", "delta", "steps", "sampling-probability", "curve", "convert"),
+    "Plans and budgets": ("account", "check", "ledger", "schema"),
+    "Evidence": ("explain", "verify", "audit"),
+}
+"""Sections of the help text; commands in none of them come last."""
 
 
 @functools.cache
@@ -62,9 +68,25 @@ class _Discovered(click.Group):
         if not found():
             raise click.ClickException(
                 "No commands found: the dpcalib package is not installed. "
-                "Run: pip install dpcalib (in a checkout: pip install -e .)"
+                "In the clone of dpcalib, run: pip install ."
             )
         return sorted(found())
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        placed = [name for section in _SECTIONS.values() for name in section]
+        others = [name for name in names if name not in placed]
+        width = max(map(len, names))
+        room = formatter.width - 6 - width
+        for title, section in {**_SECTIONS, "Other commands": others}.items():
+            rows = [
+                (name.ljust(width), command.get_short_help_str(room))
+                for name in section
+                if (command := self.get_command(ctx, name)) and not command.hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,8 +122,11 @@ def _unavailable(name: str, why: str) -> click.Command:
     """Return a placeholder command that fails, so that `--help` and other commands still work."""
 
     def fail(**_: Any) -> None:
-        extras = found()[name].extras
-        remedy = f" Run: pip install 'dpcalib[{','.join(extras)}]'" if extras else ""
+        entry = found()[name]
+        source = "." if entry.dist is None or entry.dist.name == "dpcalib" else entry.dist.name
+        extras = f"'{source}[{','.join(entry.extras)}]'"
+        where = "In the clone of dpcalib, run" if source == "." else "Run"
+        remedy = f" {where}: pip install {extras}" if entry.extras else ""
         raise click.ClickException(why + remedy)
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}

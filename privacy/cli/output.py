@@ -152,7 +152,7 @@ def draw(path: Path, plot: str, *given: Any) -> None:
     try:
         getattr(plotting, plot)(*given).savefig(path)
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error}. Run: pip install 'dpcalib[plot]'") from None
+        raise ValueError(str(error)) from None
     except OSError as error:
         rule = f"a writable file ({error.strerror or error})"
         remedy = "Pass a path that you can write to."

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import struct
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,27 +128,20 @@ def clean(path: Path, kept: Iterable[str]) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a folder, released when the process ends.
+    """Hold an exclusive lock on the state files of a folder, released when the process ends.
 
-    Where folders cannot be locked (Windows, some network file systems), two writers within
-    milliseconds may both succeed.
+    On a file system without locks, two writers within milliseconds may both succeed.
     """
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
+    from filelock import FileLock
 
-    handle = os.open(folder, os.O_RDONLY)
+    # a new object for each use, so that threads exclude each other too
+    lock = FileLock(folder / ".dpcalib.lock", mode=0o600, is_singleton=False)
+    with suppress(NotImplementedError):
+        lock.acquire()
     try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # explicitly, since a forked process may share the handle
-                fcntl.flock(handle, fcntl.LOCK_UN)
+        yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def _make_younger(path: Path, than: Stamp | None) -> None:

@@ -195,10 +195,8 @@ def _is_array(data: Any) -> bool:
 
 
 def _native(name: str, data: Any, remedy: str) -> Any:
-    try:
+    with checks.installed("frames"):
         import narwhals as nw
-    except ImportError as error:
-        raise ImportError("Frames need narwhals: pip install 'dpcalib[frames]'.") from error
     try:
         return nw.from_native(data, eager_only=True, allow_series=True)
     except TypeError:

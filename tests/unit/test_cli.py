@@ -726,7 +726,7 @@ class TestGroup:
         done = call("broken", "--anything", 3)
         assert done.exit_code == 1
         assert "no_such_module" in done.stderr
-        assert "dpcalib[plot]" in done.stderr
+        assert "pip install '.[plot]'" in done.stderr
 
     def test_without_metadata(self, metadata):
         metadata()

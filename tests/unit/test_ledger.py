@@ -835,7 +835,7 @@ sys.modules["sqlalchemy"] = None
 try:
     dp.Ledger("a.db")
 except ModuleNotFoundError as error:
-    assert "pip install 'dpcalib[ledger]'" in str(error), error
+    assert "pip install '.[ledger]'" in str(error), error
 else:
     raise SystemExit("opened")
 """

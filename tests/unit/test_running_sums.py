@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 
 import privacy as dp
 from privacy.numerics import storage
@@ -507,6 +508,10 @@ def test_a_file_with_two_hard_links_is_refused(tmp_path):
     sums.step(np.zeros(2))  # nothing was drawn, and nothing is lost
 
 
+def files(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name != ".dpcalib.lock")
+
+
 def test_temporary_files_of_a_killed_process_are_removed(tmp_path, monkeypatch):
     path, left = tmp_path / "sums.npz", tmp_path / ".sums.npz.partial"
     sums = released(path=path)
@@ -520,7 +525,7 @@ def test_temporary_files_of_a_killed_process_are_removed(tmp_path, monkeypatch):
     path.unlink()
     left.write_bytes(b"raw sums")  # killed before the first state was there
     released(path=path)
-    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+    assert files(tmp_path) == ["sums.npz"]
 
 
 @pytest.fixture
@@ -529,7 +534,7 @@ def short_parts(monkeypatch):
 
 
 def names(folder):
-    return sorted(path.name[:14] for path in folder.iterdir())
+    return [name[:14] for name in files(folder)]
 
 
 @pytest.mark.parametrize("simulation", [True, False])
@@ -572,7 +577,7 @@ def test_parts_of_an_earlier_block_are_removed(tmp_path, short_parts):
     sums = released(F.column_normalized(8), path=path)
     for k in range(20):
         sums.step(np.ones(2))
-        assert len(list(tmp_path.iterdir())) == 1 + (k % 8) // 3
+        assert len(files(tmp_path)) == 1 + (k % 8) // 3
     path.unlink()
     released(path=path)
     assert names(tmp_path) == ["sums.npz"]
@@ -668,7 +673,7 @@ def test_a_failed_write_leaves_the_last_state(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         sums.step(np.ones(2))
     monkeypatch.undo()
-    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+    assert files(tmp_path) == ["sums.npz"]
     again = dp.RunningSum.restore(path)
     assert (again.releases, again.prefix.tolist()) == (1, first.tolist())
 
@@ -868,7 +873,7 @@ def test_settings_that_change_the_guarantee_are_refused(tmp_path, setting, monke
     storage.write(path, header | {"settings": header["settings"] | setting}, arrays)
     with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match"):
         dp.RunningSum.restore(path)
-    assert [file.name for file in tmp_path.iterdir()] == ["sums.npz"]
+    assert files(tmp_path) == ["sums.npz"]
 
 
 @pytest.mark.parametrize("name", ["prefix", "memory", "high", "low", "C_scale", "C_coefficients"])
@@ -956,13 +961,11 @@ def test_stamps_are_unique(tmp_path, monkeypatch):
 
 
 def test_the_folder_lock_serializes_writers(tmp_path):
-    fcntl = pytest.importorskip("fcntl")
-    with storage.alone_in(tmp_path):
-        handle = os.open(tmp_path, os.O_RDONLY)
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(handle)
+    other = FileLock(tmp_path / ".dpcalib.lock")
+    with storage.alone_in(tmp_path), pytest.raises(Timeout):
+        other.acquire(blocking=False)
+    with other:
+        assert other.is_locked
 
 
 def test_a_refused_input_changes_nothing():
