@@ -135,7 +135,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     from filelock import FileLock
 
     # a new object for each use, so that threads exclude each other too
-    lock = FileLock(folder / ".dpcalib.lock", mode=0o600, is_singleton=False)
+    lock = FileLock(folder / ".dpcalib.lock", mode=0o600)
     with suppress(NotImplementedError):
         lock.acquire()
     try:
