@@ -247,6 +247,7 @@ def test_metadata():
     plain = [line for line in about.get_all("Requires-Dist") if "extra ==" not in line]
     assert {line.split(">")[0] for line in plain} == {
         "click",
+        "filelock",
         "numpy",
         "python-flint",
         "rich",
