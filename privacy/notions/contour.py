@@ -102,7 +102,10 @@ class ContourCurve(PairCurve):
     def _sums(self) -> list[tuple[float, tuple[LossSum, ...]]]:
         """`_whole` without very unlikely batches, and the log of the mass that this adds."""
         found = []
-        for least in _RARE:
+        mixed = any(
+            isinstance(m, GroupSampledGaussian | MixedModel) for m, _ in self._whole[0].parts
+        )
+        for least in _RARE if mixed else ():
             sums = tuple(
                 replace(one, parts=tuple((_likely(model, least), n) for model, n in one.parts))
                 for one in self._whole
@@ -219,7 +222,7 @@ class ContourCurve(PairCurve):
             return self._answer(0.0)
         guide, *others = self._serving(log_delta)
         first = contour_integral.epsilon(guide, log_delta)
-        bounds = [first, *(contour_integral.epsilon(s, log_delta, first.value) for s in others)]
+        bounds = [first, *(contour_integral.epsilon(s, log_delta, first) for s in others)]
         found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))

@@ -39,6 +39,7 @@ _BESIDE = np.concatenate(
 )
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _STRETCH = 1.25 ** np.arange(8)
+_OTHER = 1.5 ** np.arange(4)  # multiples of the saddle point of the other direction
 
 
 class Line:
@@ -274,6 +275,9 @@ class Bound(NamedTuple):
     saddle: float
 
 
+_NO_LOSS = Bound(0.0, 0.0, 1.0)
+
+
 def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf) -> Bound:
     """Return an upper bound on log delta(epsilon) in one direction; -inf if delta is 0.
 
@@ -297,16 +301,16 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
     """Return the bound for the finite losses of the models."""
     if epsilon >= total.supremum:
         return Bound(-math.inf, 0.0, near)
-    c = math.nan
+    c, least = math.nan, max(least, NOTHING)
+    if least > NOTHING and (value := _bound_near(total, near, epsilon)) <= least:
+        return Bound(value, 0.0, near)
     try:
         c = total.saddle(epsilon, near)
-        least = max(least, NOTHING)
         if least > NOTHING or total.cumulants(c)[0] - c * epsilon < least:
             value = _bound(total, c, epsilon)
             if value <= least:
                 return Bound(value, 0.0, c)
-        line = _line(total, c, epsilon)
-        value, _ = line.log_delta(epsilon)
+        line, value, _ = _line(total, c, epsilon)
         if line.error < 1:
             return Bound(value, line.error + line.kink, c)
     except ArithmeticError:
@@ -366,9 +370,8 @@ def _log_deltas(
             break
         middle = float(epsilons[loose[loose.size // 2]])
         try:
-            line = _line(
-                total, total.saddle(middle, lines.found[-1].c if lines.found else 1.0), middle
-            )
+            near = lines.found[-1].c if lines.found else 1.0
+            line, _, _ = _line(total, total.saddle(middle, near), middle)
         except ArithmeticError:
             break
         improve(line, loose)
@@ -394,15 +397,17 @@ def _chernoff(total: LossSum, epsilon: float) -> float:
         return 0.0
 
 
-def _line(total: LossSum, c: float, epsilon: float) -> Line:
-    """Return a line for `epsilon`, with more nodes if the default ones are not accurate enough."""
+def _line(total: LossSum, c: float, epsilon: float) -> tuple[Line, float, float]:
+    """Return a line for `epsilon`, its bound on log delta and the slope.
+
+    It has more nodes if the default ones are not accurate enough.
+    """
     line = Line(total, c, epsilon)
-    line.log_delta(epsilon)
+    found = line, *line.log_delta(epsilon)
     if line.error < _LOOSE or line.limited:
-        return line
+        return found
     other = Line(total, c, epsilon, thrift=2.0)
-    other.log_delta(epsilon)
-    return min(line, other, key=lambda one: one.error)
+    return min(found, (other, *other.log_delta(epsilon)), key=lambda one: one[0].error)
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
@@ -412,6 +417,17 @@ def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
         with suppress(ArithmeticError):
             found = min(found, _bound(total, float(near), epsilon))
     return found
+
+
+def _bound_near(total: LossSum, saddle: float, epsilon: float) -> float:
+    """Return a loose upper bound on log delta from the saddle point of the other direction."""
+    t = saddle * _OTHER
+    try:
+        value, error = (total.fewer or total).log_moment(t, rough=True)
+    except ArithmeticError:
+        return 0.0
+    error += 8 * ULP * (value + t * (np.abs(np.log(t)) + epsilon) + 1)
+    return float((value + t * (np.log(t) - epsilon) - (1 + t) * np.log1p(t) + error).min())
 
 
 def _bound(total: LossSum, t: float, epsilon: float) -> float:
@@ -431,27 +447,29 @@ def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
     return float(value) + peak, float(error) + 8 * ULP * (float(value) + abs(t * math.log(t)) + 1)
 
 
-def epsilon(total: LossSum, log_delta: float, least: float = 0.0) -> Bound:
+def epsilon(total: LossSum, log_delta: float, other: Bound = _NO_LOSS) -> Bound:
     """Return the smallest epsilon proven in one direction.
 
-    Or `least`, the epsilon of the other direction, if it is larger and proven in this one.
+    Or that of the `other` direction, if it is larger and proven in this one.
     """
     if not (lost := total.lost):
-        return _epsilon(total, log_delta, least)
+        return _epsilon(total, log_delta, other)
     if lost < 1:
         rest = math.nextafter(math.exp(log_delta - 4 * ULP * (1 - log_delta)) - lost, 0.0)
         if rest > 0:
             log_rest = math.log(rest) - math.log1p(-lost)
             log_rest -= 8 * ULP * (1 + abs(log_rest))
-            return _epsilon(total, log_rest, least) if log_rest < 0 else Bound(0.0, 0.0, 1.0)
+            return _epsilon(total, log_rest, other) if log_rest < 0 else _NO_LOSS
     return Bound(math.inf, math.inf, 1.0)
 
 
-def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
+def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
     """Return the bound for the finite losses of the models."""
-    c, low, high = math.nan, 0.0, total.supremum
+    c, low, high, least = math.nan, 0.0, total.supremum, other.value
     if high <= least:
         return Bound(high, 0.0, 1.0)
+    if 0 < least < math.inf and _bound_near(total, other.saddle, least) <= log_delta:
+        return Bound(least, 0.0, other.saddle)
     try:
         c, guess = total.saddle_of_delta(log_delta)
         sums = [total.fewer, total] if guess < least < math.inf else []
@@ -459,8 +477,11 @@ def _epsilon(total: LossSum, log_delta: float, least: float) -> Bound:
             return Bound(least, 0.0, c)
         vague = 0
         for turn in range(_MOST_LINES):
-            line = _line(total, c, guess) if turn else Line(total, c, guess)
-            value, slope = line.log_delta(guess)
+            if turn:
+                line, value, slope = _line(total, c, guess)
+            else:
+                line = Line(total, c, guess)
+                value, slope = line.log_delta(guess)
             vague += line.error == math.inf
             if vague > 3:
                 break

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class LossSum:
     direction: Direction
     fewer: "LossSum | None" = None
 
-    @property
+    @cached_property
     def supremum(self) -> float:
         """The largest possible loss, rounded up."""
         if self.mu_squared > 0:
@@ -55,7 +56,7 @@ class LossSum:
         each = (count * model.supremum(self.direction) for model, count in self.parts)
         return sum_up(each) * (1 + 16 * ULP)
 
-    @property
+    @cached_property
     def lost(self) -> float:
         """1 - prod (1 - mass at infinity), rounded up."""
         kept = math.fsum(n * math.log1p(-model.lost(self.direction)) for model, n in self.parts)
@@ -77,7 +78,16 @@ class LossSum:
 
     def each(self, t: float) -> Cumulants:
         """Return K, K' and K'' of one run of each part at t > 0."""
-        return [self.nodes(model, t).cumulants(t) for model, _ in self.parts]
+        at, found = self._latest[0]
+        if at != t:
+            found = [self.nodes(model, t).cumulants(t) for model, _ in self.parts]
+            self._latest[0] = t, found
+        return found
+
+    @cached_property
+    def _latest(self) -> list[tuple[float, Cumulants]]:
+        """The last result of `each`: a line starts where the search for its saddle point ended."""
+        return [(math.nan, [])]
 
     def summed(self, t: float, each: Cumulants) -> tuple[float, float, float]:
         """Return K, K' and K'' at t > 0 from those of the parts."""

@@ -175,8 +175,9 @@ def test_a_direction_is_skipped_only_if_the_other_has_more_loss(q, count):
     for one, other in ((removed, added), (added, removed)):
         for delta in (1e-3, 1e-6, 1e-9):
             log_delta = math.log(delta)
-            each = [contour_integral.epsilon(total, log_delta).value for total in (one, other)]
-            least = contour_integral.epsilon(other, log_delta, each[0]).value
+            bounds = [contour_integral.epsilon(total, log_delta) for total in (one, other)]
+            each = [bound.value for bound in bounds]
+            least = contour_integral.epsilon(other, log_delta, bounds[0]).value
             assert max(each[0], least) == pytest.approx(max(each), rel=1e-7)
             both = [contour_integral.log_delta(total, each[0]).value for total in (one, other)]
             passed = contour_integral.log_delta(other, each[0], least=both[0]).value
