@@ -157,8 +157,14 @@ def noise_multiplier(
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
+    slope = 0.0
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
+    elif notion in ("tightest", "contour") and q < 1 and relation is not REPLACE_ONE:
+        from privacy.calibration.starts import Run, contour_start
+
+        near = family.epsilon, family.aim(1e-9) - 1.5e-8
+        start, slope = contour_start(*near, Run(1.0, q, steps), "noise")
     else:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
         if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
@@ -167,7 +173,7 @@ def noise_multiplier(
             near = family.epsilon, family.aim(1.1e-9)
             with suppress(ArithmeticError):  # without this start the search is only slower
                 start, family.order = sampled_gaussian_start(*near, q, steps)
-    return family.solve(0, math.inf, start, integer=False, certify=certify)
+    return family.solve(0, math.inf, start, slope, integer=False, certify=certify)
 
 
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:

@@ -20,6 +20,7 @@ Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
 _NOISE = 1e-3  # increase of log delta above which a family is not monotone
 _LARGE_EPSILON = 1e-3  # below, a small difference in delta may be a large one in epsilon
+_MOST_STEPS = 6  # of Newton's method, before the parameter is bracketed
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded search
 
 
@@ -100,13 +101,25 @@ class Family:
         return excess
 
     def solve(
-        self, low: float, high: float, start: float | None, *, integer: bool, certify: bool
+        self,
+        low: float,
+        high: float,
+        start: float | None,
+        slope: float = 0.0,
+        *,
+        integer: bool,
+        certify: bool,
     ) -> float:
-        """Return the last value in [low, high] that meets the target, evaluated there."""
+        """Return the last value in [low, high] that meets the target, evaluated there.
+
+        `slope`, if not 0, is that of the excess in the log of the parameter near `start`.
+        """
         if integer:
             found: float | None = self._whole(low, high)
+        elif slope and start is not None and (found := self._newton(start, slope)):
+            pass
         else:
-            self.guided = True
+            self.guided, self.hints = True, True
             found = self._real(low, high, start)
             self.guided = False
             if found is not None and self.asked(found)[1].error > 0:
@@ -160,6 +173,29 @@ class Family:
         if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
             return 0.0
         return max(miss, ULP)
+
+    def _newton(self, start: float, slope: float) -> float | None:
+        """Return a value that just meets the target, by Newton's and the secant method, or None.
+
+        The queries are without hints, as those of a user.
+        """
+        self.hints = False
+        log_value, last = math.log(start), (math.nan, math.inf)
+        for _ in range(_MOST_STEPS):
+            value = math.exp(log_value)
+            excess, resolution = self.excess(value), self.asked(value)[0].resolution
+            if -30 * resolution <= excess <= 0:
+                return value
+            log_delta = self.aim(resolution) + excess
+            if not abs(excess) < 0.3 * abs(last[1]) or log_delta >= 0:
+                break
+            if math.isfinite(last[1]):
+                slope = (excess - last[1]) / (log_value - last[0])
+            last = log_value, excess
+            # log(-log delta) is nearly linear in the log of the parameter
+            aim = self.aim(resolution) - 15 * resolution
+            log_value += math.log(aim / log_delta) * log_delta / slope
+        return None
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""

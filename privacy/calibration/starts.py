@@ -1,12 +1,141 @@
-"""Estimates to start the search for the noise of a sampled Gaussian under RDP; not bounds."""
+"""Estimates to start the search for a parameter of a sampled Gaussian; not bounds."""
 
 import math
+from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import erfcx
+
+from privacy.notions.loss_sums import descend, toward_saddle
+from privacy.numerics.solve import safe_root
 
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
 _MOST_NODES = 10_000
+_MOST_PRODUCTS = 2**18  # frequencies times nodes
+_PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
+_EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
+
+Unknown = Literal["noise", "q", "steps"]
+
+
+class Run(NamedTuple):
+    """Poisson-sampled Gaussian releases."""
+
+    noise: float
+    q: float
+    steps: float
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the log of the sum of two estimates of delta that are usually too small.
+
+        The central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
+        Long and Su 2020, Theorem 5), and T times the delta of one release.
+        """
+        growth = self.noise**-2
+        if self.q < 1:
+            growth += math.log(-math.expm1(-growth))
+        else:
+            growth = math.log(growth)
+        mu = math.exp(min(math.log(self.q) + 0.5 * (math.log(self.steps) + growth), 25.0))
+        larger = math.log1p(math.expm1(epsilon) / self.q) if epsilon < 600 else epsilon
+        one = _log_profile(larger, 1 / self.noise) + math.log(self.q * self.steps)
+        return min(float(np.logaddexp(_log_profile(epsilon, mu), one)), 0.0)
+
+
+def _log_profile(epsilon: float, mu: float) -> float:
+    """Return log delta of mu-GDP to some digits: phi(a) (R(a) - R(a + mu)), R Mills' ratio."""
+    a = epsilon / mu - 0.5 * mu
+    if a < -30:
+        return 0.0
+    x = a * math.sqrt(0.5)
+    if mu < 1e-5:
+        gap = mu * max(math.sqrt(2 / math.pi) - a * float(erfcx(x)), 1e-300)
+    else:
+        gap = float(erfcx(x) - erfcx(x + mu * math.sqrt(0.5)))
+    return math.log(max(0.5 * gap, 1e-300)) - x * x
+
+
+def contour_start(
+    epsilon: float, log_delta: float, run: Run, unknown: Unknown
+) -> tuple[float, float]:
+    """Return the parameter of `run` that meets log delta, and the slope of log delta in its log.
+
+    The start is accurate to some percent. Newton's method on the contour integral, with the
+    derivative from the same nodes and no error bounds, adds digits: nine, unless the
+    characteristic function decays so slowly that it is cut off.
+    """
+
+    def excess(log_x: float) -> float:
+        return run._replace(**{unknown: math.exp(log_x)}).log_delta(epsilon) - log_delta
+
+    grows = unknown == "noise"
+    low, high = (-6.0, 60.0) if grows else (-60.0, 0.0) if unknown == "q" else (0.0, 60.0)
+    reach = 0.3 if grows else 1.0
+    log_x = safe_root(excess, *((high, low) if grows else (low, high)), atol=1e-3, rtol=0.0)
+    slope = (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            t, move = 1.0, 1.0
+            for _ in range(12):
+                here = run._replace(**{unknown: math.exp(log_x)})
+                value, slope, t = _integral(
+                    epsilon, here, unknown, t, max(min(1e-3, 0.01 * move**2), 1e-8)
+                )
+                # log(-log delta) is nearly linear in the log of the parameter
+                last, move = move, math.log(log_delta / value) * value / slope
+                log_x += min(max(move, -reach), reach)
+                if abs(move) < _EXACT or 0.5 * abs(last) < abs(move) < 0.01:
+                    break
+    except (ArithmeticError, ValueError):
+        pass
+    return math.exp(log_x), slope
+
+
+def _integral(
+    epsilon: float, run: Run, unknown: Unknown, t: float, tail: float
+) -> tuple[float, float, float]:
+    """Return log delta in the direction "remove", its derivative, and its saddle point near t.
+
+    The integrand is cut off where about the fraction `tail` of the integral is left.
+    """
+    mu, steps = 1 / run.noise, run.steps
+
+    def distance(t: float) -> tuple[float, float]:
+        near = _Tilted(mu, t, run.q)
+        return toward_saddle(t, epsilon, steps * near.mean, steps * near.variance)
+
+    t = descend(distance, t)
+    variance = steps * _Tilted(mu, t, run.q).variance
+    step = 2 * math.pi / _PERIOD / math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    count = math.ceil(math.sqrt(2 * _DIGITS / variance) / step) + 1
+    while True:
+        w = step * np.arange(count)
+        near = _Tilted(mu, t, run.q, 2 * math.pi / (11 + float(w[-1]) * mu), unknown)
+        size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
+        angle = np.multiply.outer(w[:size], near.loss - near.mean)
+        low, high = np.exp(1j * angle), np.exp(1j * size * angle)
+        moment = (high * near.weight @ low.T).ravel()[:count]
+        log_moment, s = np.log(moment), t + 1j * w
+        terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
+        terms[0] *= 0.5
+        total = float(terms.real.sum())
+        rest = abs(terms[-1]) * count
+        if rest < tail * total:
+            break
+        count *= 2
+        if count * near.loss.size > _MOST_PRODUCTS:
+            if rest < 0.1 * total:
+                break
+            raise ArithmeticError("the characteristic function decays too slowly")
+    if unknown == "steps":
+        change = log_moment + near.log_moment + 1j * near.mean * w
+    else:
+        change = (high * (near.weight * near.scores) @ low.T).ravel()[: w.size]
+        change *= (s + 1) / moment
+    derivative = steps * float((terms * change).real.sum()) / total
+    value = math.log(total * step / math.pi) + steps * near.log_moment - t * epsilon
+    return value, derivative, t
 
 
 def sampled_gaussian_start(
@@ -75,11 +204,13 @@ def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[floa
 
 
 class _Tilted:
-    """Moments of l = log P/Q under Q (P/Q)^order, and the decrease of l with log noise."""
+    """Moments of l = log P/Q under Q (P/Q)^order, and derivatives of l in log noise (or log q)."""
 
-    def __init__(self, mu: float, t: float, q: float) -> None:
+    def __init__(
+        self, mu: float, t: float, q: float, spacing: float = 0.5, unknown: Unknown = "noise"
+    ) -> None:
         order = t + 1
-        h = min(0.5, 0.4 / mu)
+        h = min(spacing, 0.5, 0.4 / mu)
         if 18 + order * mu > _MOST_NODES * h:
             raise ArithmeticError("too many nodes for an estimate")
         z = np.arange(-9.0, 9.0 + order * mu, h)
@@ -91,7 +222,8 @@ class _Tilted:
         weight = np.exp(exponent - top)
         total = float(weight.sum())
         weight /= total
-        score = (lift / ratio) * (mu - z) * mu
+        score = (lift / ratio) * (mu - z) * mu if unknown == "noise" else (lift - q) / ratio
+        self.loss, self.weight, self.scores = loss, weight, score
         by_loss = weight * loss
         self.t = t
         self.log_moment = top + math.log(total * h / math.sqrt(2 * math.pi))

@@ -128,13 +128,9 @@ class LossSum:
                 return 0.0, 0.0
             if not mean > 0:
                 raise Unresolved("the mean loss is below its rounding error")
-            bend = variance + t**-2 + (1 + t) ** -2
-            pull = epsilon + 1 / t + 1 / (1 + t)
-            slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
-            # the remaining distance in standard deviations, and the step of log t
-            return (mean - pull) / math.sqrt(bend), -math.log(mean / pull) / slope
+            return toward_saddle(t, epsilon, mean, variance)
 
-        return self._descend(step, start)
+        return descend(step, start)
 
     def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
         """Return a saddle point t and its epsilon, approximately where delta is reached."""
@@ -154,29 +150,42 @@ class LossSum:
             return miss, -miss / (t * t * bend)
 
         rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
-        t = self._descend(step, min(math.sqrt(-log_delta / rho), 16.0))
+        t = descend(step, min(math.sqrt(-log_delta / rho), 16.0))
         if not math.isfinite(epsilon):
             raise Unresolved("delta is larger than at every saddle point")
         return t, max(epsilon, 0.0)
 
-    def _descend(self, step: Callable[[float], tuple[float, float]], t: float) -> float:
-        low, high, found, refused = 0.0, math.inf, 0.0, math.inf
-        for _ in range(100):
-            try:
-                miss, change = step(t)
-            except OverflowError:  # too many nodes; a smaller t is also valid, but looser
-                miss, change, refused = math.inf, -1.0, t
-            else:
-                found = t
-            if abs(miss) < 0.1:
-                break
-            low, high = (low, t) if change < 0 else (t, high)
-            t *= math.exp(min(max(change, -1.4), 1.4))
-            if not low < t < high:
-                t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
-            near = 0.2 if high == refused else 1e-9
-            if not 1e-15 < t < 1e15 or high - low < near * high:
-                break
-        if not found:
-            raise Unresolved("the loss spreads too widely to find its saddle point")
-        return found
+
+def toward_saddle(t: float, epsilon: float, mean: float, variance: float) -> tuple[float, float]:
+    """Return the distance to the saddle point, in standard deviations, and the step of log t."""
+    bend = variance + t**-2 + (1 + t) ** -2
+    pull = epsilon + 1 / t + 1 / (1 + t)
+    slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
+    return (mean - pull) / math.sqrt(bend), -math.log(mean / pull) / slope
+
+
+def descend(step: Callable[[float], tuple[float, float]], t: float) -> float:
+    """Return the point at which the remaining distance is below 0.1, or near it.
+
+    `step` gives the remaining distance and the step of log t.
+    """
+    low, high, found, refused = 0.0, math.inf, 0.0, math.inf
+    for _ in range(100):
+        try:
+            miss, change = step(t)
+        except OverflowError:  # too many nodes; a smaller t is also valid, but looser
+            miss, change, refused = math.inf, -1.0, t
+        else:
+            found = t
+        if abs(miss) < 0.1:
+            break
+        low, high = (low, t) if change < 0 else (t, high)
+        t *= math.exp(min(max(change, -1.4), 1.4))
+        if not low < t < high:
+            t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
+        near = 0.2 if high == refused else 1e-9
+        if not 1e-15 < t < 1e15 or high - low < near * high:
+            break
+    if not found:
+        raise Unresolved("the loss spreads too widely to find its saddle point")
+    return found
