@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats  # noqa: TID251
 
 import bandits
 from bandits import Options, Privacy
+from bandits.offline import intervals
 
 TRUE = np.array([0.2, 0.5, 0.9])
 LOGGING = np.array([0.5, 0.3, 0.2])
@@ -230,6 +232,21 @@ def test_a_clipped_share_is_reported():
     assert found.removed == pytest.approx(1 - np.minimum(weight, 2).sum() / weight.sum())
     assert "% of the weight removed" in str(found)
     assert found.value < VALUE
+
+
+def test_the_bootstrap_is_that_of_scipy():
+    rng = np.random.default_rng(3)
+    weight = rng.gamma(1.0, size=200)
+    total = weight * rng.random(200)
+
+    def ratio(total, weight, axis):
+        return total.sum(axis) / weight.sum(axis)
+
+    given = dict(paired=True, method="percentile", n_resamples=20_000, vectorized=True)
+    theirs = stats.bootstrap((total, weight), ratio, random_state=rng, **given).confidence_interval
+    ours = intervals.bootstrap(total, total, weight, Options(resamples=20_000))
+    deviation = ratio(total, weight, 0) * 0.01  # of both quantiles: .05 of the interval's width
+    assert ours == pytest.approx(tuple(theirs), abs=deviation)
 
 
 def test_seeds_decide_the_bootstrap():
