@@ -7,13 +7,15 @@ Its numbers come from ``docs/results/full`` and the list of the preprint's numbe
 import re
 import tomllib
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from bandits.experiments.printed import counted, coverage, p_value, read_rows
+from bandits.experiments.printed import Printed, counted, coverage, p_value, read_rows
+from bandits.experiments.runs import OURS_AT_TRUE
 from bandits.experiments.tables import Row
 from privacy.plotting import finish, new_axes, style
 
@@ -47,7 +49,21 @@ def page() -> str:
             what = f"{rest}: {line.says}" if rest else line.says
             ours = "" if row is None else shown(row, line.kind)
             parts.append(f"| {what} | {line.shown} | {ours} | {verdict} |\n")
-    return "".join([*parts, text["advice"]])
+    return "".join([*parts, text["ours"], *our_places(), text["advice"]])
+
+
+def our_places() -> list[str]:
+    """Return lines with the least paired gain of our agent in each setting of each table."""
+    lines = ["\n| table | setting | compared with | gain in points | |\n|---|---|---|---|---|\n"]
+    for path in sorted(FULL.glob("*.csv")):
+        gains = [row for row in read_rows(path) if row.subject.startswith(f"{OURS_AT_TRUE} - ")]
+        for setting, same in groupby(gains, key=attrgetter("setting")):
+            row = min(same, key=attrgetter("ours"))
+            other = row.subject.removeprefix(f"{OURS_AT_TRUE} - ")
+            reach = 2 * row.error
+            place = "first" if row.ours > reach else "not first" if row.ours < -reach else "equal"
+            lines.append(f"| {path.stem} | {setting} | {other} | {shown(row)} | {place} |\n")
+    return lines
 
 
 def shown(row: Row, kind: str = "") -> str:
@@ -84,18 +100,21 @@ def regret() -> Figure:
 
 
 def percent() -> Figure:
-    """Return printed percentages against ours, with one color for each table."""
-    axes = new_axes("printed % of the non-private reward", "here (mean and two standard errors)")
-    tables: dict[str, list[tuple[float, Row]]] = {}
+    """Return printed percentages of 60 or more against ours, with a color for each table."""
+    axes = new_axes("printed % of the non-private reward (two standard errors)", "here")
+    tables: dict[str, list[tuple[Printed, Row]]] = {}
     for line, row, _ in coverage(FULL):
-        if row is not None and line.kind == "number" and row.measure.startswith("% of Lin"):
-            tables.setdefault(line.table, []).append((float(line.value), row))
+        percent = row is not None and line.kind == "number" and row.measure.startswith("% of Lin")
+        if percent and float(line.value) >= 60:
+            tables.setdefault(line.table, []).append((line, row))
     for number, (table, pairs) in enumerate(tables.items()):
-        x, y = [value for value, _ in pairs], [row.ours for _, row in pairs]
-        errors = [2 * row.error for _, row in pairs]
-        color, marker = style(number)["color"], "os^vDPX*"[number % 8]
-        axes.errorbar(x, y, yerr=errors, fmt=marker, markersize=4, color=color, label=table)
+        x, y = [float(line.value) for line, _ in pairs], [row.ours for _, row in pairs]
+        across = [2 * line.standard_error(row) for line, row in pairs]
+        bars: dict[str, Any] = {"xerr": across, "yerr": [2 * row.error for _, row in pairs]}
+        bars |= {"color": style(number)["color"], "elinewidth": 0.6, "linestyle": "none"}
+        axes.errorbar(x, y, marker="os^vDPX*"[number % 8], markersize=4, label=table, **bars)
     axes.axline((80, 80), slope=1, color="#808080", linewidth=0.8)
+    axes.set(xlim=(60, 106), ylim=(60, 106))
     return finish(axes)
 
 

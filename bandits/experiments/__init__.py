@@ -16,33 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "table"]
 
-NAMES = (
-    "ts-vs-ucb",
-    "amplification",
-    "user-level",
-    "real-data",
-    "real-data-25m",
-    "synthetic-25m",
-    "off-policy",
-    "off-policy-jester",
-    "svd-features",
-    "baselines",
-    "ablation",
-    "robustness",
-    "horizon",
-    "forced",
-    "curves",
-)
-"""The tables, in the order of a full run."""
-_MODULES = {
-    "real-data": "real_data",
-    "real-data-25m": "real_data",
-    "synthetic-25m": "real_data",
-    "off-policy": "off_policy",
-    "off-policy-jester": "off_policy",
-    "svd-features": "svd_features",
+_TABLES = {
+    "synthetic": "ts-vs-ucb amplification user-level baselines ablation robustness horizon forced"
+    " curves",
+    "real_data": "real-data real-data-25m synthetic-25m",
+    "off_policy": "off-policy off-policy-jester",
+    "svd_features": "svd-features",
 }
-"""Modules of the tables that are not in `synthetic`."""
+_MODULES = {name: module for module, names in _TABLES.items() for name in names.split()}
+NAMES = tuple(_MODULES)
+"""The tables, in the order of a full run."""
 
 
 def table(name: str, setup: "Setup") -> "Table":
@@ -50,7 +33,7 @@ def table(name: str, setup: "Setup") -> "Table":
     from bandits.experiments.printed import judged
     from bandits.experiments.tables import Table
 
-    module = import_module(f"bandits.experiments.{_MODULES.get(name, 'synthetic')}")
+    module = import_module(f"bandits.experiments.{_MODULES[name]}")
     with warnings.catch_warnings():
         # from sampling and the printed bound, which the tables evaluate
         warnings.simplefilter("ignore", UserWarning)

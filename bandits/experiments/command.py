@@ -8,34 +8,25 @@ import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bandits.experiments import NAMES, table
 from bandits.experiments.options import OPTIONS, TABLES
 from bandits.experiments.printed import counted, coverage
-from bandits.experiments.tables import Setup, Table
+from bandits.experiments.tables import Setup
 from bandits.offline.downloads import DataUnavailable
 
 
-def show(
-    name: str,
-    *,
-    quick: bool,
-    data_dir: Path | None,
-    download: bool,
-    cache: Path | None,
-    jobs: int,
-    out: Path | None,
-) -> Table:
-    """Print a table, and write it to the folder `out` if given."""
-    setup = Setup(quick=quick, jobs=jobs, data=data_dir, download=download, cache=cache)
+def show(name: str, out: Path | None, **options: Any) -> None:
+    """Print a table, and write it to the folder `out` if given; `options` are those of `Setup`."""
+    setup = Setup(**options)
     found = table(name, setup)
     click.echo(f"{found}\n")
     if out is not None:
         # quick tables are compared byte for byte, over commits
-        found.write(out, "" if quick else origin())
-    return found
+        found.write(out, "" if setup.quick else origin())
 
 
 @cache
@@ -51,15 +42,10 @@ def origin() -> str:
 
 
 def _main(
-    *,
-    names: tuple[str, ...],
-    quick: bool,
-    out: Path | None,
-    check_coverage: bool,
-    **options: object,
+    *, names: tuple[str, ...], out: Path | None, check_coverage: bool, **options: Any
 ) -> None:
     """Reproduce tables of the preprint in docs/results/quick or docs/results/full."""
-    folder = out or Path("docs") / "results" / ("quick" if quick else "full")
+    folder = out or Path("docs") / "results" / ("quick" if options["quick"] else "full")
     if check_coverage:
         try:
             click.echo(counted(coverage(folder)))
@@ -69,7 +55,7 @@ def _main(
     left_out = []
     for name in names or NAMES:
         try:
-            show(name, quick=quick, out=folder, **options)  # type: ignore[arg-type]
+            show(name, folder, **options)
         except DataUnavailable as error:
             if names:
                 raise click.ClickException(str(error)) from error

@@ -66,9 +66,9 @@ def off_policy(setup: Setup) -> list[Row]:
         rows += _part(f"uniform logs, d=50, {name}", world, algorithm, scale, few, logged)
     online = _private(setup, 2_000 if setup.quick else 50_000, epsilons)
     played, _ = runs.compared(setup, "", online, world, replicates=few)
-    for name in played.reward:
-        found = runs.mean_reward(played, name)
-        rows.append(Row("online, d=50", name, "reward per round", *found, few))
+    for name, curve in played.reward.items():
+        mean, error = runs.paired(curve[:, -1] / played.rounds[-1], np.zeros(few))
+        rows.append(Row("online, d=50", name, "reward per round", mean, error, few))
     return rows
 
 

@@ -133,11 +133,8 @@ def printed() -> tuple[Printed, ...]:
 
 def judged(table: str, rows: Iterable[Row], setup: Setup) -> tuple[Row, ...]:
     """Return the rows with the preprint's numbers and the verdicts; quick runs are too short."""
-    lines: dict[tuple[str, str, str], Printed] = {}
-    for line in printed():
-        if line.table == table:
-            for key in line.keys:
-                lines.setdefault(key, line)
+    # of several lines with one key, the first
+    lines = {key: line for line in printed()[::-1] if line.table == table for key in line.keys}
 
     def with_verdict(row: Row) -> Row:
         line = lines.get(row.key)
@@ -151,17 +148,13 @@ def judged(table: str, rows: Iterable[Row], setup: Setup) -> tuple[Row, ...]:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table's CSV file."""
-    rows = []
     with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(text for text in file if not text.startswith("#")):
-            claimed, true = (
-                float(line[name]) if line[name] else None
-                for name in ("claimed_epsilon", "true_epsilon")
-            )
-            row = Row(line["setting"], line["subject"], line["measure"], float(line["ours"]))
-            error, count = float(line["error"] or 0), int(line["replicates"] or 0)
-            row = replace(row, error=error, replicates=count)
-            rows.append(replace(row, claimed_epsilon=claimed, true_epsilon=true))
+        _, *lines = csv.reader(text for text in file if not text.startswith("#"))
+    rows = []
+    for setting, subject, measure, ours, error, count, claimed, true, *_ in lines:
+        numbers = float(ours), float(error or 0), int(count or 0)
+        epsilons = float(claimed) if claimed else None, float(true) if true else None
+        rows.append(Row(setting, subject, measure, *numbers, *epsilons))
     return rows
 
 
@@ -175,11 +168,8 @@ def coverage(folder: Path) -> list[tuple[Printed, Row | None, str]]:
     ValueError
         A number has neither a row in `folder` nor a reason.
     """
-    rows = {
-        (path.stem, *row.key): row
-        for path in sorted(folder.glob("*.csv"))
-        for row in read_rows(path)
-    }
+    paths = folder.glob("*.csv")
+    rows = {(path.stem, *row.key): row for path in paths for row in read_rows(path)}
     found: list[tuple[Printed, Row | None, str]] = []
     missing = []
     for line in printed():
@@ -192,15 +182,14 @@ def coverage(folder: Path) -> list[tuple[Printed, Row | None, str]]:
         else:
             missing.append(f"{line.place}: {line.shown} ({line.says})")
     if missing:
-        shown = "\n".join(missing)
-        raise ValueError(f"Expected a row or a reason for each number. Add them for:\n{shown}")
+        remedy = "Add them for:\n" + "\n".join(missing)
+        raise ValueError(f"Expected a row or a reason for each number. {remedy}")
     return found
 
 
-def counted(found: Iterable[tuple[Printed, Row | None, str]]) -> str:
+def counted(found: list[tuple[Printed, Row | None, str]]) -> str:
     """Return the counts of a coverage as text."""
-    all_of = list(found)
-    verdicts = Counter(verdict for _, row, verdict in all_of if row is not None)
+    verdicts = Counter(verdict for _, row, verdict in found if row is not None)
     shown = ", ".join(f"{verdicts[name]} {name}" for name in ORDER if verdicts[name])
-    without = sum(row is None for _, row, _ in all_of)
-    return f"{len(all_of)} printed numbers: {shown}; {without} without a row, with a reason"
+    without = len(found) - verdicts.total()
+    return f"{len(found)} printed numbers: {shown}; {without} without a row, with a reason"

@@ -17,7 +17,7 @@ from bandits.experiments.tables import Row, Setup
 from bandits.offline import features as item_features
 from bandits.offline.datasets import Ratings, load_jester, load_movielens
 from bandits.offline.environments import Replay
-from bandits.offline.simulation import Simulation
+from bandits.offline.simulation import Simulation, mean_and_error
 
 DIMENSION = 50
 _TS, _UCB, _AMP = "AdaPrivate-TS", "AdaPrivate-UCB", "Amp printed, q=0.3"
@@ -178,21 +178,16 @@ def _prior(ratings: Ratings, features: Array) -> list[float]:
 
 def _click_rows(setting: str, played: Simulation) -> list[Row]:
     """Return the rewards per round so far: at the first point, their least later value, the end."""
-    rows = []
-    means = {name: curve.mean(0) / played.rounds for name, curve in played.reward.items()}
-    count = len(played.reward[runs.BASELINE])
+    rows, count = [], len(played.reward[runs.BASELINE])
     for name in (runs.BASELINE, _TS, _UCB, runs.OURS_AT_TRUE):
-        own = means[name]
-        per_round = played.reward[name] / played.rounds
-        errors = per_round.std(0, ddof=1) / np.sqrt(count)
-        least = int(own.argmin())
+        own, errors = mean_and_error(played.reward[name] / played.rounds)
         for measure, at in (
             ("reward per round, first batch", 0),
-            ("least reward per round so far", least),
+            ("least reward per round so far", own.argmin()),
             ("reward per round", -1),
         ):
             rows.append(Row(setting, name, measure, float(own[at]), float(errors[at]), count))
-    ahead = means[_TS] > means[_UCB]
+    ahead = played.reward[_TS].mean(0) > played.reward[_UCB].mean(0)
     first = float(played.rounds[ahead.argmax()]) if ahead.any() else np.inf
     measure = "first round with more reward"
     return [*rows, Row(setting, f"{_TS} over {_UCB}", measure, first, 0, count)]

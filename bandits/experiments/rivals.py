@@ -73,27 +73,24 @@ class ThetaPerturbed(Private):
         if rng is None:
             remedy = "Pass simulation=True: this method has only float noise."
             raise ValueError(checks.expected("simulation", False, "True", remedy))  # noqa: FBT003
-        sigma = self.per_release * self.clip_norm
-        return _Theta(self.features, lead, self.ridge, sigma, rng, own_data=self.own_data)
+        return _Theta(self, lead, rng)
 
 
 class _Theta(Open):
     """Releases A (theta + noise), from which the ridge model computes theta + noise."""
 
     def __init__(
-        self,
-        dimension: int,
-        lead: tuple[int, ...],
-        ridge: float,
-        sigma: float,
-        rng: np.random.Generator,
-        *,
-        own_data: bool,
+        self, rival: ThetaPerturbed, lead: tuple[int, ...], rng: np.random.Generator
     ) -> None:
-        super().__init__(dimension, lead)
-        self.start = np.zeros((*lead, dimension, dimension)) + ridge * np.eye(dimension)
+        d = rival.features
+        super().__init__(d, lead)
+        self.start = np.zeros((*lead, d, d)) + rival.ridge * np.eye(d)
         self.all = self.start.copy()
-        self.sigma, self.rng, self.own_data = sigma, rng, own_data
+        self.sigma, self.rng, self.own_data = (
+            rival.per_release * rival.clip_norm,
+            rng,
+            rival.own_data,
+        )
         self.total = self.prefix
         self.reach: Array = np.zeros(lead)
 

@@ -1,15 +1,11 @@
 """Cached simulations, and the quantities that the tables report."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import privacy
 from bandits.algorithms.algorithm import Algorithm
@@ -30,6 +26,8 @@ OF_BASELINE = "% of LinUCB's reward"
 GAIN = "points of LinUCB's reward"
 POINTS = 100
 """Points of each curve."""
+_COMPUTE = "runs", "rivals", "printed_formula"
+"""Modules of this package on which simulations depend."""
 
 
 def private(setup: Setup, epsilon: float, **more: Any) -> dict[str, Any]:
@@ -45,53 +43,26 @@ def run(
     replicates: int | None = None,
 ) -> Simulation:
     """Simulate each algorithm in an environment, by default the preprint's, with caching."""
-    environment = environment or Synthetic()
-    found = [
-        _run_one(setup, name, algorithm, environment, replicates or setup.replicates)
-        for name, algorithm in algorithms.items()
-    ]
-    regret = {name: curve for each in found for name, curve in each.regret.items()}
-    reward = {name: curve for each in found for name, curve in each.reward.items()}
-    return Simulation(found[0].rounds, regret, reward)
-
-
-def _run_one(
-    setup: Setup,
-    name: str,
-    algorithm: Algorithm,
-    environment: Environment,
-    replicates: int,
-) -> Simulation:
-    path = None
+    play: Any = _played
     if setup.cache is not None:
-        form = {"type": type(algorithm).__name__, "options": algorithm.to_json()}
-        key = json.dumps([form, _described(environment), replicates, POINTS, SEED, _code()])
-        digest = hashlib.sha256(key.encode()).hexdigest()[:24]
-        path = Path(setup.cache) / f"{digest}.npz"
-        if path.exists():
-            with np.load(path) as stored:
-                return Simulation(
-                    stored["rounds"], {name: stored["regret"]}, {name: stored["reward"]}
-                )
-    options: dict[str, Any] = {"replicates": replicates, "seed": SEED, "points": POINTS}
-    played = simulate({name: algorithm}, environment, n_jobs=setup.jobs, **options)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {"regret": played.regret[name], "reward": played.reward[name]}
-        partial = path.with_suffix(".part.npz")
-        np.savez(partial, rounds=played.rounds, **arrays)
-        partial.replace(path)
-    return played
+        from joblib import Memory
+
+        play = Memory(setup.cache, verbose=0).cache(_played, ignore=["algorithm", "jobs"])
+    world, count = environment or Synthetic(), replicates or setup.replicates
+    found = {}
+    for name, algorithm in algorithms.items():
+        key = type(algorithm).__name__, algorithm.to_json(), _code()
+        found[name] = play(algorithm, world, count, key, jobs=setup.jobs)
+    regret = {name: played.regret[""] for name, played in found.items()}
+    reward = {name: played.reward[""] for name, played in found.items()}
+    return Simulation(next(iter(found.values())).rounds, regret, reward)
 
 
-def _described(environment: Environment) -> list[str]:
-    found = [type(environment).__name__]
-    for field in fields(environment):  # type: ignore[arg-type]  # every environment is a dataclass
-        value = getattr(environment, field.name)
-        if isinstance(value, np.ndarray):
-            value = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        found.append(f"{field.name}={value}")
-    return found
+def _played(
+    algorithm: Algorithm, world: Environment, count: int, _key: tuple[object, ...], jobs: int
+) -> Simulation:
+    """Simulate one algorithm; `_key` describes it and the code."""
+    return simulate({"": algorithm}, world, replicates=count, seed=SEED, points=POINTS, n_jobs=jobs)
 
 
 @cache
@@ -99,11 +70,7 @@ def _code() -> str:
     digest = hashlib.sha256()
     for home in (Path(__file__).parents[1], Path(str(privacy.__file__)).parent):
         for path in sorted(home.rglob("*.py")):
-            if path.parent != Path(__file__).parent or path.stem in (
-                "runs",
-                "rivals",
-                "printed_formula",
-            ):
+            if path.parent != Path(__file__).parent or path.stem in _COMPUTE:
                 digest.update(path.read_bytes())
     digest.update("".join(version(name) for name in ("numpy", "scipy")).encode())
     return digest.hexdigest()
@@ -179,9 +146,3 @@ def compared(
         gain = paired(ends[one] / whole, ends[other] / whole)
         rows.append(Row(setting, f"{one} - {other}", GAIN, *gain, count))
     return played, rows
-
-
-def mean_reward(played: Simulation, name: str) -> tuple[float, float]:
-    """Return the mean reward per round and its standard error over replicates."""
-    mean, error = mean_and_error(played.reward[name][:, -1] / played.rounds[-1])
-    return float(mean), float(error)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -27,28 +28,22 @@ def svd_features(setup: Setup) -> list[Row]:
     for epsilon in (1.0, 5.0) if setup.quick else (1.0, 2.0, 5.0, 10.0):
         rows += _printed(epsilon)
     made: dict[str, ItemFeatures] = {"public": features.svd_features(ratings, _DIMENSION)}
+    noise: dict[str, Any] = {"delta": DELTA, "simulation": True, "seed": runs.SEED}
     for epsilon in (1.0, 10.0) if setup.quick else (1.0, 2.0, 5.0, 10.0, 100.0):
         made[f"epsilon_feat={epsilon:g}"] = features.private_svd_features(
-            ratings,
-            _DIMENSION,
-            epsilon=epsilon,
-            delta=DELTA,
-            clip_norm=4.0,
-            simulation=True,
-            seed=runs.SEED,
+            ratings, _DIMENSION, epsilon=epsilon, clip_norm=4.0, **noise
         )
     size = {"dimension": _DIMENSION, "rounds": 2_000 if setup.quick else 12_000}
     options = runs.private(setup, 1.0, **size)
     users = AdaPrivateUser(
         cap=1.0, center=0.5, scale=0.1, calibration="exact", **options | {"epsilon": _USERS}
     )
-    public = None
+    public, few = None, 8 if setup.quick else 12
+    gains = [(_TS, _UCB), (runs.OURS, _UCB)]
     for name, found in made.items():
         world = replay(ratings, found.values, clicks(ratings))
         algorithms = runs.seed_and_ours(setup, 1.0, **size)
         algorithms |= {_UCB: AdaPrivateUCB(**options), "user level, epsilon=5": users}
-        few = 8 if setup.quick else 12
-        gains = [(_TS, _UCB), (runs.OURS, _UCB)]
         played, own = runs.compared(
             setup, name, algorithms, world, epsilon=1.0, gains=gains, replicates=few
         )
@@ -62,8 +57,7 @@ def svd_features(setup: Setup) -> list[Row]:
         both = replace(found, is_simulation=False).guarantee_with(users, DELTA).epsilon
         subject, measure = "features and user level, epsilon=5", "true epsilon"
         rows.append(Row(name, subject, measure, both, 0, 0, None, both))
-    rows += _effective(load_movielens(**where(setup)))
-    return rows
+    return rows + _effective(load_movielens(**where(setup)))
 
 
 def _effective(ratings: Ratings) -> list[Row]:
@@ -91,10 +85,8 @@ def _printed(epsilon: float) -> list[Row]:
     }
     rows = []
     for name, multiplier in noises.items():
-        found = dp.account(
-            dp.Gaussian(multiplier, math.nextafter(math.sqrt(2), 2)),
-            relation=dp.NeighboringRelation.REPLACE_ONE,
-        ).epsilon(DELTA)
+        gaussian = dp.Gaussian(multiplier, math.nextafter(math.sqrt(2), 2))
+        found = dp.account(gaussian, relation=dp.NeighboringRelation.REPLACE_ONE).epsilon(DELTA)
         setting = f"epsilon_feat={epsilon:g}"
         rows.append(Row(setting, name, "true epsilon", found, 0, 0, epsilon, found))
     return rows

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import privacy as dp
@@ -21,10 +22,7 @@ from bandits.algorithms.contexts import PrivateContexts
 from bandits.algorithms.elimination import CoreSetElimination
 from bandits.algorithms.named import LinTS, LinUCB, PrivateThompson, PrivateUCB
 from bandits.experiments import runs
-from bandits.experiments.printed_formula import (
-    PrintedAmp,
-    printed_subsampling_formula_not_a_bound,
-)
+from bandits.experiments.printed_formula import PrintedAmp, printed_subsampling_formula_not_a_bound
 from bandits.experiments.rivals import ThetaPerturbed
 from bandits.experiments.runs import DELTA, OURS, compared, private, seed_and_ours
 from bandits.experiments.tables import Row, Setup
@@ -32,38 +30,30 @@ from bandits.offline.environments import RankDeficient, Synthetic
 
 _TS, _UCB = "AdaPrivate-TS", "AdaPrivate-UCB"
 _FAIR: dict[str, Any] = {"center": 0.5, "calibration": "exact"}
-
-
-def _value(row: Row) -> float:
-    return row.ours
-
-
-def _pair(options: dict[str, Any]) -> dict[str, Algorithm]:
-    return {
-        _UCB: AdaPrivateUCB(**options),
-        "fair TS": AdaPrivateTS(scale=0.1, **options, **_FAIR),
-        "fair UCB": AdaPrivateUCB(width=0.1, **options, **_FAIR),
-    }
+_value = attrgetter("ours")
 
 
 def ts_vs_ucb(setup: Setup) -> list[Row]:
     """Compare Thompson sampling with upper confidence bounds, with the same noise."""
     rows: list[Row] = []
-    decaying = "AdaPrivate-Adaptive", "AdaPrivate-Tuned"
+    adaptive, tuned = "AdaPrivate-Adaptive", "AdaPrivate-Tuned"
+    gains = [(_TS, _UCB), ("fair TS", "fair UCB"), (adaptive, _UCB), (tuned, _UCB)]
     for epsilon in setup.epsilons if setup.quick else (0.1, *setup.epsilons):
         options = private(setup, epsilon)
-        algorithms = seed_and_ours(setup, epsilon) | _pair(options)
-        algorithms[decaying[0]] = AdaPrivateAdaptive(**options)
-        algorithms[decaying[1]] = AdaPrivateTuned(**options)
-        gains = [(_TS, _UCB), ("fair TS", "fair UCB"), *((name, _UCB) for name in decaying)]
+        algorithms = seed_and_ours(setup, epsilon) | {
+            _UCB: AdaPrivateUCB(**options),
+            "fair TS": AdaPrivateTS(scale=0.1, **options, **_FAIR),
+            "fair UCB": AdaPrivateUCB(width=0.1, **options, **_FAIR),
+            adaptive: AdaPrivateAdaptive(**options),
+            tuned: AdaPrivateTuned(**options),
+        }
         setting = f"epsilon={epsilon:g}"
         rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
     for epsilon in setup.epsilons:
         algorithms = seed_and_ours(setup, epsilon)
         algorithms[_UCB] = AdaPrivateUCB(**private(setup, epsilon))
-        world, gains = Synthetic(link="linear"), [(_TS, _UCB)]
-        setting = f"linear, epsilon={epsilon:g}"
-        rows += compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
+        world, setting = Synthetic(link="linear"), f"linear, epsilon={epsilon:g}"
+        rows += compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains[:1])[1]
     return rows
 
 
@@ -72,8 +62,7 @@ def amplification(setup: Setup) -> list[Row]:
     rows: list[Row] = []
     for epsilon in setup.epsilons:
         options = private(setup, epsilon)
-        algorithms = seed_and_ours(setup, epsilon)
-        algorithms |= {
+        algorithms = seed_and_ours(setup, epsilon) | {
             _UCB: AdaPrivateUCB(**options),
             "TS-Adaptive": AdaPrivateAdaptive(**options),
             "no sampling, exact": AdaPrivateTS(calibration="exact", **options),
@@ -112,17 +101,17 @@ def _formula() -> list[Row]:
         right = AdaPrivateAmp(sampling_probability=q, **options).noise_multiplier
         measure = "noise of the right rescaled sum over that without sampling"
         rows.append(Row(f"epsilon=1, q={q:g}", "Amp right", measure, right / q / full))
-    name, log_inverse = "printed formula", math.log(1 / DELTA)
-
-    def claimed(order: int, sigma: float, q: float) -> float:
-        one = printed_subsampling_formula_not_a_bound(order, sigma, q)
-        return one + log_inverse / (order - 1)
-
+    name = "printed formula"
     for epsilon in (1.0, 5.0):
         options = private(Setup(), epsilon, sampling_probability=0.3)
         sigma = PrintedAmp(**options).noise_multiplier
-        used = min((2, 3, 4, 5, 6, 8, 16, 32, 64), key=lambda a: claimed(a, sigma, 0.3))
-        fewer, sparse = min(claimed(a, sigma, 0.3) for a in range(2, 65)), claimed(used, sigma, 0.3)
+        claimed = {
+            order: printed_subsampling_formula_not_a_bound(order, sigma, 0.3)
+            - math.log(DELTA) / (order - 1)
+            for order in range(2, 65)
+        }
+        used = min((2, 3, 4, 5, 6, 8, 16, 32, 64), key=claimed.__getitem__)
+        fewer, sparse = min(claimed.values()), claimed[used]
         # the limit of log((1 + x)^a - a x) / (a - 1) at large orders is log(1 + x)
         limit = math.log1p(math.sqrt(2) * 0.3 / sigma)
         values = {
@@ -182,10 +171,9 @@ def _users(setup: Setup, epsilon: float, k: int) -> list[Row]:
     gains += [(name, "printed clip") for name in list(algorithms)[3:]]
     rows = compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
     group = dp.account(ours.mechanism, relation=dp.NeighboringRelation(ours.relation)).group(k)
-    rows = [
-        replace(row, true_epsilon=group.epsilon(DELTA)) if row.subject == group_of_k else row
-        for row in rows
-    ]
+    for place, row in enumerate(rows):
+        if row.subject == group_of_k:
+            rows[place] = replace(row, true_epsilon=group.epsilon(DELTA))
     rho = 1 / (2 * (naive.noise_multiplier * naive.clip_norm) ** 2)
     return [*rows, Row(setting, "naive group", "rho", rho)]
 
@@ -236,19 +224,17 @@ def baselines(setup: Setup) -> list[Row]:
         setting = f"epsilon={epsilon:g}"
         gains = [(_TS, core), (_TS, batched)]
         rows += compared(setup, setting, algorithms, epsilon=epsilon, gains=gains)[1]
-        true = replace(published, relation="REPLACE_ONE").guarantee(DELTA).epsilon
-        name, measure = "JDP-LinUCB, published constants", "true epsilon, REPLACE_ONE"
-        rows.append(Row(setting, name, measure, true, 0, 0, epsilon, true))
+        true, measure = replace(published, relation="REPLACE_ONE"), "true epsilon, REPLACE_ONE"
+        found = true.guarantee(DELTA).epsilon
+        name = "JDP-LinUCB, published constants"
+        rows.append(Row(setting, name, measure, found, 0, 0, epsilon, found))
         switching: dict[str, Algorithm] = {
             "RarelySwitching": AdaPrivateUCB(growth=1.0, **options),
             "AdaC-OFUL": AdaPrivateUCB(growth=0.5, **options),
         }
         few = 2 if setup.quick else 12
-        rows += [
-            row
-            for row in compared(setup, setting, switching, epsilon=epsilon, replicates=few)[1]
-            if row.subject in switching
-        ]
+        _, both = compared(setup, setting, switching, epsilon=epsilon, replicates=few)
+        rows += [row for row in both if row.subject in switching]
     return rows
 
 
@@ -265,9 +251,8 @@ def ablation(setup: Setup) -> list[Row]:
     for epsilon in setup.epsilons:
         options = private(setup, epsilon)
         centered: dict[str, Any] = {"center": 0.5, "scale": 0.1}
-        exact = centered | {"calibration": "exact"}
-        prefix: dict[str, Any] = {"center": 0.5, "width": 0.0, "estimator": "prefix"}
-        aware = prefix | {"noise": "column_normalized"}
+        greedy: dict[str, Any] = {"center": 0.5, "width": 0.0}
+        aware = greedy | {"estimator": "prefix", "noise": "column_normalized"}
         printed: dict[str, Algorithm] = {
             "A and b noise": PrivateContexts(
                 **options, noise="independent", calibration="printed", ridge=1.0
@@ -278,17 +263,19 @@ def ablation(setup: Setup) -> list[Row]:
             "+ adaptive": PrintedAmp(sampling_probability=0.5, scale=1.5, decay=0.95, **options),
         }
         if epsilon != 1:  # only their common step with the others
-            printed = {name: printed[name] for name in ("+ Thompson sampling",)}
+            printed = dict([list(printed.items())[2]])
         names = list(printed)
         algorithms = (
             printed
             | {
                 "2 centered, v=0.1": AdaPrivateTS(**options, **centered),
-                "3 exact sigma": AdaPrivateTS(**options, **exact),
-                "4 correlated noise": AdaPrivateTS(noise="column_normalized", **options, **exact),
+                "3 exact sigma": AdaPrivateTS(scale=0.1, **options, **_FAIR),
+                "4 correlated noise": AdaPrivateTS(
+                    scale=0.1, noise="column_normalized", **options, **_FAIR
+                ),
                 "5 posterior knows the noise": PrivateUCB(first=300, ratio=1.0, **options, **aware),
                 "6 growing batches": PrivateUCB(**options, **aware),
-                "7 all releases, optimized noise": PrivateUCB(center=0.5, width=0.0, **options),
+                "7 all releases, optimized noise": PrivateUCB(**options, **greedy),
                 "PrivateThompson (ours)": PrivateThompson(**options),
             }
             | seed_and_ours(setup, epsilon)
@@ -303,9 +290,8 @@ def robustness(setup: Setup) -> list[Row]:
     """Run the preprint's grid searches, and ours, at epsilon = 1."""
     options = private(setup, 1.0)
     batches, scales, widths = (100, 300, 500, 1000), (0.5, 1.0, 1.5, 2.0), (0.1, 0.5, 1.0, 2.0)
-    algorithms: dict[str, Algorithm] = {
-        f"TS, B={b}": AdaPrivateTS(batch=b, **options) for b in (10, *batches)
-    }
+    algorithms: dict[str, Algorithm] = {}
+    algorithms |= {f"TS, B={b}": AdaPrivateTS(batch=b, **options) for b in (10, *batches)}
     algorithms |= {f"UCB, B={b}": AdaPrivateUCB(batch=b, **options) for b in batches}
     algorithms |= {f"TS, v={v:g}": AdaPrivateTS(scale=v, **options) for v in scales}
     algorithms |= {f"UCB, alpha={w:g}": AdaPrivateUCB(width=w, **options) for w in widths}
@@ -314,19 +300,16 @@ def robustness(setup: Setup) -> list[Row]:
         for v in (1.0, 1.5, 2.0)
         for decay in (0.9, 0.95, 0.99)
     }
-    algorithms |= grid
-    algorithms |= {
+    algorithms |= grid | {
         f"zCDP-Episodic, own data, c={c}": ThetaPerturbed(own_data=True, ratio=1.0 + c, **options)
         for c in (1, 2, 4)
     }
     algorithms |= seed_and_ours(setup, 1.0)
     algorithms |= {f"ours, first={n}": PrivateUCB(first=n, **options) for n in (25, 400)}
     algorithms |= {f"ours, width={w:g}": PrivateUCB(width=w, **options) for w in (0.0, 2.0)}
-    setting = "epsilon=1"
-    gains = [("TS, B=300", "TS, B=10")]
+    setting, gains = "epsilon=1", [("TS, B=300", "TS, B=10")]
     _, rows = compared(setup, setting, algorithms, epsilon=1.0, gains=gains)
     own = {row.subject: row for row in rows if row.measure == runs.OF_BASELINE}
-
     b, v = [f"TS, B={b}" for b in batches], [f"TS, v={v:g}" for v in scales]
     best_ucb = [f"UCB, B={b}" for b in batches] + [f"UCB, alpha={w:g}" for w in widths]
     for subject, names, pick in (
@@ -336,13 +319,10 @@ def robustness(setup: Setup) -> list[Row]:
         ("UCB, best of the grid", best_ucb, max),
         ("zCDP-Episodic, best of the grid", [name for name in own if "zCDP" in name], max),
     ):
-        found = pick((own[name] for name in names), key=_value)
-        rows.append(replace(found, subject=subject))
+        rows.append(replace(pick((own[name] for name in names), key=_value), subject=subject))
     percents = [own[name].ours for name in grid]
-    half = (max(percents) - min(percents)) / 2
-    count = own[OURS].replicates
-    rows.append(Row(setting, "grid of v0 and gamma", "half the range of %", half, 0, count))
-    return rows
+    half, count = (max(percents) - min(percents)) / 2, own[OURS].replicates
+    return [*rows, Row(setting, "grid of v0 and gamma", "half the range of %", half, 0, count)]
 
 
 def horizon(setup: Setup) -> list[Row]:
@@ -359,20 +339,19 @@ def horizon(setup: Setup) -> list[Row]:
             algorithms["fair TS"] = AdaPrivateTS(scale=0.1, **options, **_FAIR)
             setting = f"T={rounds}, epsilon={epsilon:g}"
             played, found = compared(setup, setting, algorithms, epsilon=epsilon)
-            root = math.sqrt(rounds)
             for row in found:
                 if row.measure == "regret":
-                    scale: Any = {"ours": row.ours / root, "error": row.error / root}
-                    per_root = replace(row, measure="regret / sqrt(T)", **scale)
+                    ours, error = row.ours / math.sqrt(rounds), row.error / math.sqrt(rounds)
+                    per_root = replace(row, measure="regret / sqrt(T)", ours=ours, error=error)
                     rows += [row, per_root]
                     scaled.setdefault(row.subject, []).append(per_root)
             for name in (_TS, runs.OURS_AT_TRUE):
                 over = played.regret[name][:, -1] - played.regret[runs.BASELINE][:, -1]
                 excess.setdefault(name, []).append(over)
+        setting = f"{span}, epsilon={epsilon:g}"
         for found in scaled.values():
             for word, pick in (("smallest", min), ("largest", max)):
                 row = pick(found, key=_value)
-                setting = f"{span}, epsilon={epsilon:g}"
                 rows.append(replace(row, setting=setting, measure=f"{word} regret / sqrt(T)"))
         for name, overs in excess.items():
             first, last = overs[0], overs[-1]
@@ -383,7 +362,6 @@ def horizon(setup: Setup) -> list[Row]:
             parts = [runs.paired(over, 0 * over)[1] / over.mean() for over in (first, last)]
             # growth like log T between these horizons has this exponent
             as_log = math.log(math.log(horizons[-1]) / math.log(horizons[0])) / growth
-            setting = f"{span}, epsilon={epsilon:g}"
             measure = "power of T of the regret beyond LinUCB, minus that of log T"
             error = math.hypot(*parts) / growth
             rows.append(Row(setting, name, measure, slope - as_log, error, len(first)))
@@ -393,25 +371,22 @@ def horizon(setup: Setup) -> list[Row]:
 def forced(setup: Setup) -> list[Row]:
     """Force exploration in rank-deficient adversarial contexts."""
     rows: list[Row] = []
+    names = {"forced, gamma=1": 1.0, "forced, gamma=20": 20.0}
+    gains = [("forced, gamma=20", _TS), ("forced, gamma=1", _TS)]
     for epsilon in setup.epsilons:
-        options = private(setup, epsilon)
         algorithms = seed_and_ours(setup, epsilon)
-        algorithms |= {
-            f"forced, gamma={gamma:g}": AdaPrivateForced(gamma=gamma, **options)
-            for gamma in (1.0, 20.0)
-        }
-        gains = [("forced, gamma=20", _TS), ("forced, gamma=1", _TS)]
+        for name, gamma in names.items():
+            algorithms[name] = AdaPrivateForced(gamma=gamma, **private(setup, epsilon))
         worlds: dict[str, Synthetic] = {"rank deficient": RankDeficient()}
         if epsilon == 1:
             worlds["ordinary"] = Synthetic()
         for name, world in worlds.items():
             setting = f"{name}, epsilon={epsilon:g}"
             rows += compared(setup, setting, algorithms, world, epsilon=epsilon, gains=gains)[1]
-    last = setup.rounds + 1
-    for gamma in (1.0, 20.0):
-        share = sum(min(1.0, 20 * math.log(t) / (t * gamma)) for t in range(1, last)) / setup.rounds
-        measure = "expected % of uniform rounds"
-        rows.append(Row(f"T={setup.rounds}", f"forced, gamma={gamma:g}", measure, 100 * share))
+    rounds, measure = setup.rounds, "expected % of uniform rounds"
+    for name, gamma in names.items():
+        shares = (min(1.0, 20 * math.log(t) / (t * gamma)) for t in range(1, rounds + 1))
+        rows.append(Row(f"T={rounds}", name, measure, 100 * sum(shares) / rounds))
     return rows
 
 
@@ -427,9 +402,5 @@ def curves(setup: Setup) -> list[Row]:
     }
     columns = runs.run(setup, algorithms).table()
     names = ("round", "algorithm", "regret", "standard_error", "replicates")
-    points = zip(*(columns[name] for name in names), strict=True)
-    return [
-        Row(f"t={t}", name, "regret", regret, error, count)
-        for place, (t, name, regret, error, count) in enumerate(points)
-        if (place + 1) % 5 == 0
-    ]
+    points = zip(*(columns[name][4::5] for name in names), strict=True)
+    return [Row(f"t={t}", name, "regret", *numbers) for t, name, *numbers in points]
