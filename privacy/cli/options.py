@@ -9,17 +9,22 @@ from privacy.answers.batches import SAMPLERS
 from privacy.answers.options import CONVERSIONS, TEXTS, Values, notion_names, relation_names
 
 
-def _read_number(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def number(text: str) -> float:
     """Parse a number or a fraction; `privacy.answers` checks its domain."""
-    if value is None:
-        return None
-    top, slash, bottom = value.partition("/")
+    top, slash, bottom = text.partition("/")
     for read in (int, float):
         try:
-            return read(top) / read(bottom) if slash else read(value)
+            return read(top) / read(bottom) if slash else read(text)
         except (ValueError, ArithmeticError):
             pass
-    raise click.BadParameter(f"{value!r} is not a number.{_number_remedy(value)}", ctx, param)
+    raise ValueError(f"{text!r} is not a number.{_number_remedy(text)}")
+
+
+def _read_number(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else number(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def _number_remedy(text: str) -> str:

@@ -68,22 +68,26 @@ def error(text: str) -> None:
     click.echo(filled(text, width(err=True), start="Error: "), err=True)
 
 
-def table(answer: Mapping[str, Any], *, down: tuple[str, ...] = ()) -> None:
-    """Print the labeled values of a record that are not None, the requested quantity first.
-
-    Values of the keys `down` are rounded down, all others up.
-    """
-    name = str(answer["schema"]).removeprefix("dpcalib.").partition("/")[0]
-    asked = name.replace("-", "_")
-    rows = [
+def rows(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the labeled values of a record that are not None, the requested quantity first."""
+    asked = str(answer["schema"]).partition(".")[2].partition("/")[0].replace("-", "_")
+    down = {"bayes_risk", "target_bayes_risk"} | {asked} & {"sampling_probability"}
+    # From an epsilon or rho, mu and rho are budgets: rounding them up would overspend.
+    if answer.get("given") in {"epsilon", "rho"}:
+        down |= {"rho", "mu"}
+    return [
         (LABELS[key], shown(key, answer[key], up=key not in down))
         for key in sorted(LABELS, key=lambda key: key != asked)
         if answer.get(key) is not None and answer[key] != "poisson"
     ]
+
+
+def table(answer: Mapping[str, Any]) -> None:
+    """Print the labeled values of a record."""
     if _for_people():
-        _framed(f"dpcalib {name}", rows)
+        _framed(str(answer["schema"]).partition("/")[0].replace(".", " "), rows(answer))
     else:
-        _aligned(rows)
+        _aligned(rows(answer))
 
 
 def columns(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

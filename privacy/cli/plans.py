@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 import privacy as dp
+from privacy.answers.options import Asked
 from privacy.answers.plans import account_plan, check_plan
 from privacy.answers.records import Record
 from privacy.budget._measures import shown
 from privacy.cli import options, output
 from privacy.cli.help import READ, Command
 from privacy.cli.ledger import ledger_refusals, safe
-from privacy.cli.questions import INFEASIBLE, JSON, refusals
+from privacy.cli.questions import INFEASIBLE, JSON, Question, refusals
 
 _FILE = click.Argument(["file"], metavar="PLAN", type=READ)
 _FILES = click.Argument(["files"], metavar="PLAN...", type=READ, nargs=-1, required=True)
@@ -31,16 +32,23 @@ def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
 
 def _show(answer: Record) -> None:
     output.table(answer)
-    click.echo()
-    notions = []
+    for table in tables(answer):
+        click.echo()
+        output.columns(*table)
+
+
+def tables(answer: Record) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Return the title, the header and the rows of the tables of accounting methods and parts."""
+    notions: list[tuple[str, ...]] = []
     for row in answer["notions"]:
         mark = "tightest" * (row["notion"] == answer["notion"])
         notions.append((row["notion"], output.shown("epsilon", row["epsilon"]), mark))
-    output.columns("composed plan", ("notion", "epsilon", ""), notions)
-    click.echo()
     head = ("name", "epsilon", "notion", *(["rho"] if answer["rho"] is not None else []))
     parts = [tuple(output.shown(key, row[key]) for key in head) for row in answer["parts"]]
-    output.columns("each part alone", ("part", *head[1:]), parts)
+    return [
+        ("composed plan", ("notion", "epsilon", ""), notions),
+        ("each part alone", ("part", *head[1:]), parts),
+    ]
 
 
 def _check(
@@ -88,7 +96,8 @@ def _ledger_summary(answer: Record) -> str:
 
 
 _OWN = [_FILE, options.OPTIONS["delta"], JSON]
-account = Command("account", params=_OWN, callback=_account, help=_account.__doc__)
+account = Question("account", params=_OWN, callback=_account, help=_account.__doc__)
+account.asked = Asked(needs=("plan",), takes=("delta",))
 _LEDGER = click.Option(["--ledger"], metavar="LEDGER", help="File or URL of a ledger.")
 _BUDGET = click.Option(["--budget"], help="Name of the budget in the ledger.")
 _OWN = [_FILES, _LEDGER, _BUDGET, JSON]

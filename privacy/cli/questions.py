@@ -23,7 +23,7 @@ Answer = Callable[[Mapping[str, Any]], Record]
 Show = Callable[[Record], None]
 
 USAGE, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
-_REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, UnsupportedMechanism)
+REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, UnsupportedMechanism)
 
 _LINE = 'Write the options as an object, such as {"steps": 10}.'
 
@@ -44,7 +44,8 @@ def _exit_code(error: Exception) -> int:
     return NOT_CERTIFIED if isinstance(error, dp.NotCertified) else USAGE
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Return the message of a refusal."""
     if isinstance(error, ArithmeticError):
         return f"The inputs are outside the computable range ({error})."
     if isinstance(error, RecursionError):
@@ -56,13 +57,20 @@ _CERTIFICATE = "File to write a certificate to, for dpcalib verify. Implies --ce
 CERTIFICATE = click.Option(["--certificate"], type=FILE, help=_CERTIFICATE)
 
 
+class Question(Command):
+    """A command that asks a function of `privacy.answers`."""
+
+    asked: Asked
+    answer: Answer
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
     """Print an error raised inside the block, and exit with its code."""
     try:
         yield
-    except _REFUSALS as error:
-        output.error(_told(error))
+    except REFUSALS as error:
+        output.error(told(error))
         click.get_current_context().exit(_exit_code(error))
 
 
@@ -73,7 +81,7 @@ def command(
     *,
     show: Show = output.table,
     certify: Callable[[Record], Record] | None = None,
-) -> Command:
+) -> Question:
     """Return a command for a function of `privacy.answers`.
 
     `show` prints its record as text; `certify` returns its certificate.
@@ -109,13 +117,15 @@ def command(
 
     one_of = [f"({' | '.join(map(_flag, asked.one_of))})"] if asked.one_of else []
     own = [options.OPTIONS[name] for name in asked.names]
-    return Command(
+    made = Question(
         answer.__name__.replace("_", "-"),
         params=[*own, *([CERTIFICATE] if certify else []), *_SOURCES],
         callback=run,
         help=text,
         options_metavar=" ".join([*one_of, *map(_flag, asked.needs), "[OPTIONS]"]),
     )
+    made.asked, made.answer = asked, answer
+    return made
 
 
 def _flag(name: str) -> str:
@@ -150,10 +160,10 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int
             continue
         try:
             answered = reply(named(_parsed(line), names))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             code = _exit_code(error)
             worst = max(worst, code)
-            problem = {"line": number, "error": _told(error), "exit_code": code}
+            problem = {"line": number, "error": told(error), "exit_code": code}
             if isinstance(error, UnsupportedMechanism):
                 problem["alternatives"] = list(error.alternatives)
             answered = record("error", problem)

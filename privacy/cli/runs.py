@@ -20,20 +20,12 @@ The target is --epsilon and --delta, or a bound on attacks: --advantage;
 --true-positive-rate and --false-positive-rate; or --bayes-risk and --prior.
 """
 
-sigma = _run(
-    runs.sigma,
-    runs.SIGMA,
-    _SIGMA,
-    show=lambda answer: table(answer, down=("bayes_risk", "target_bayes_risk")),
-)
+sigma = _run(runs.sigma, runs.SIGMA, _SIGMA)
 epsilon = _run(runs.epsilon, runs.EPSILON, "Find epsilon at a delta, given the noise.")
 delta = _run(runs.delta, runs.DELTA, "Find delta at an epsilon, given the noise.")
 steps = _run(runs.steps, runs.STEPS, "Find the largest number of steps for a target.")
 sampling_probability = _run(
-    runs.sampling_probability,
-    runs.SAMPLING_PROBABILITY,
-    "Find the largest q for a target.",
-    show=lambda answer: table(answer, down=("sampling_probability",)),
+    runs.sampling_probability, runs.SAMPLING_PROBABILITY, "Find the largest q for a target."
 )
 
 
