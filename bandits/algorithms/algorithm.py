@@ -14,7 +14,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
 
 import privacy as dp
 from bandits import checks
@@ -29,8 +28,6 @@ from bandits.learning.schedules import Schedule
 if TYPE_CHECKING:
     from bandits.live.agent import Agent
 
-_FEW = 16
-"""Up to this many candidates, computing all pairwise products is faster than the squares alone."""
 Seeds = np.random.SeedSequence | list[np.random.SeedSequence]
 
 
@@ -102,7 +99,7 @@ class Algorithm(ABC):
         return self.bias
 
     @cached_property
-    def _shrink(self) -> float:
+    def shrink(self) -> float:
         """Factor on the features that keeps the norm <= 1 with the constant feature."""
         return 1.0 if self.constant is None else math.sqrt(1 - self.constant**2)
 
@@ -111,7 +108,7 @@ class Algorithm(ABC):
         """The prior mean of all coefficients of the model."""
         prior = np.zeros(self.features)
         if self.prior_mean is not None:
-            prior[: self.dimension] = np.array(self.prior_mean) / self._shrink
+            prior[: self.dimension] = np.array(self.prior_mean) / self.shrink
         return prior
 
     def coefficients(self, mean: Array) -> Array:
@@ -120,7 +117,7 @@ class Algorithm(ABC):
 
     def theta(self, coefficients: Array) -> Array:
         """Return the coefficients of the original features, given the model's coefficients."""
-        return coefficients[..., : self.dimension] * self._shrink
+        return coefficients[..., : self.dimension] * self.shrink
 
     @property
     @abstractmethod
@@ -146,12 +143,8 @@ class Algorithm(ABC):
 
     def prepared(self, candidates: Array) -> Array:
         """Return candidates (..., n, d) scaled into the unit ball, with the constant feature."""
-        if candidates.ndim == 2 and len(candidates) <= _FEW:
-            # the largest entry of a Gram matrix is on its diagonal (Cauchy-Schwarz)
-            squares = dsyrk(1.0, candidates.T, trans=1)
-        else:
-            squares = np.einsum("...i,...i->...", candidates, candidates)
-        # dsyrk and einsum emit no overflow warning; NumPy's products do
+        # einsum emits no overflow warning; NumPy's products do
+        squares = np.einsum("...i,...i->...", candidates, candidates)
         if not squares.item(squares.argmax()) <= MARGIN:
             candidates = _shortened(candidates)
         constant = self.constant
@@ -159,8 +152,8 @@ class Algorithm(ABC):
             return candidates
         out = np.empty((*candidates.shape[:-1], self.features))
         out[..., :-1] = candidates
-        out[..., -1] = constant / self._shrink
-        out *= self._shrink
+        out[..., -1] = constant / self.shrink
+        out *= self.shrink
         return out
 
     def learner(self, seeds: Seeds, rng: np.random.Generator | None) -> Learner:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bandits import checks
 from bandits.checks import Array, Indices
-from bandits.learning.linear_model import add_to, rows_times, times
+from bandits.learning.linear_model import rows_times, sum_with, times
 
 Rounds = int | Indices
 
@@ -51,8 +51,8 @@ class Exploration(Protocol):
 
 
 @cache
-def _ones(count: int) -> Array:
-    return np.ones(count)
+def _filled(value: float, count: int) -> Array:
+    return np.full(count, value)
 
 
 def _best(scores: Array) -> Indices:
@@ -95,10 +95,9 @@ class UpperConfidence(ByScore):
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         reach = rows_times(candidates, root)
-        squares = (reach * reach).dot(_ones(mean.shape[-1]))
-        bound = times(candidates, mean)
-        add_to(bound, self.width, np.sqrt(squares))
-        return bound
+        np.multiply(reach, reach, reach)
+        squares = reach.dot(_filled(self.width**2, mean.shape[-1]))
+        return sum_with(np.sqrt(squares, squares), candidates, mean)
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,7 @@ class Thompson:
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        theta = times(root, noise.normals)
-        theta *= self.scale * self.decay**batch
-        theta += mean
+        theta = sum_with(mean, root, noise.normals, self.scale * self.decay**batch)
         return _best(times(candidates, theta))
 
 

@@ -56,6 +56,8 @@ class Learner:
         rule = self.exploration
         self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
+        self._mixes = self.draws.live and isinstance(self._base, Mixed)
+        self._fixed = not (self._base.normals or self._base.uniforms)
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
@@ -104,9 +106,10 @@ class Learner:
         self.rounds += 1
         if self._sampling is not None and self.in_batch < COMPARED:
             self._repeats.add((candidates @ self._repeats.direction).sum(-1)[..., None])
-        return self._pick(
-            candidates, self.model.mean, self.model.root, lambda _: self._noise(), self.rounds
-        )
+        mean, root = self.model.mean, self.model.root
+        if not (self._mixes or (self._sampling is not None and self._repeats.any)):
+            return self._base.pick(candidates, mean, root, self._noise(), self.batch, self.rounds)
+        return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
 
     @property
     def compared(self) -> float:
@@ -129,7 +132,7 @@ class Learner:
         rounds: Rounds,
     ) -> Indices:
         """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
-        if isinstance(self._base, Mixed) and self.draws.live:
+        if self._mixes:
             rule = self._sampling if self._repeats.any else None
             return self._mixed(rule or self._base, candidates, mean, root, noise(self._base))
         if self._sampling is None or not self._repeats.any:
@@ -234,8 +237,7 @@ class Learner:
         self._repeats.end()
 
     def _noise(self) -> Noise:
-        sampling = self._sampling is not None and self._repeats.any
-        if not (self._base.normals or self._base.uniforms or sampling):
+        if self._fixed and (self._sampling is None or not self._repeats.any):
             return self._nothing
         if self._next == len(self._ahead):
             if self.draws.live:
@@ -249,7 +251,7 @@ class Learner:
     def _draw_ahead(self) -> None:
         drawn = self.draws.noise(self.exploration, _AHEAD, self.dimension)
         rows = (np.moveaxis(part, -2, 0) for part in drawn)
-        self._ahead = list(map(Noise, *rows))
+        self._ahead = list(map(Noise._make, zip(*rows, strict=True)))
 
     def progress(self) -> dict[str, Any]:
         """Return the state of a live learner, except for the arrays of its components."""

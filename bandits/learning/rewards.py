@@ -87,21 +87,17 @@ class Range:
             return 2.0
         return min(2.0, (self.high - self.low) / self.clip_norm)
 
-    def centered(self, reward: Any) -> float:
-        """Return one reward, clipped and centered; None and NaN become 0. Errors do not show it."""
-        value = _number(reward)
-        if self.low <= value <= self.high:
-            return value - self.center
-        if math.isnan(value):
-            return 0.0
-        return (self.low if value < self.low else self.high) - self.center
+    def read(self, reward: Any) -> tuple[float, str | None]:
+        """Return one reward, clipped and centered, and "clipped", "missing" or None.
 
-    def outside(self, reward: Any) -> str | None:
-        """Return "clipped" or "missing" for a reward that is one of these, else None."""
+        None and NaN are missing, and become 0. Errors do not show the reward.
+        """
         value = _number(reward)
         if self.low <= value <= self.high:
-            return None
-        return "missing" if math.isnan(value) else "clipped"
+            return value - self.center, None
+        if math.isnan(value):
+            return 0.0, "missing"
+        return (self.low if value < self.low else self.high) - self.center, "clipped"
 
     def centered_all(self, rewards: Array) -> Array:
         """Return an array of rewards, clipped and centered; NaN becomes 0."""

@@ -72,7 +72,7 @@ class Journal:
         self._size += len(rest) + _BOTH
 
     def update(self, number: int, key: str, value: float, kind: str | None) -> None:
-        """Add a reward; `kind` is that of `Range.outside`."""
+        """Add a reward; `kind` is that of `Range.read`."""
         self._append(Entry(_KINDS.index(kind), number, value, key.encode()))
 
     def _append(self, entry: Entry) -> None:
@@ -108,8 +108,9 @@ def repeat(agent: "Agent", entries: Iterator[Entry]) -> None:
     for kind, number, value, rest in entries:
         if kind < _SELECTED:
             key = rest.decode()
-            if agent._is_open(number, key):
-                agent._answer(number, key, value, _KINDS[kind])
+            waits = number in agent._pending and agent._pending[number] == key
+            if waits or agent._missed.has(number, key):
+                agent._answer(number, value, _KINDS[kind], late=not waits)
             continue
         if learner.ended:
             learner.turn()

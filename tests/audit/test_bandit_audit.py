@@ -93,7 +93,7 @@ def statistic(algorithm, transcript, null, other, scale=1.0):
     span = algorithm.reward_range
     known = np.array([TABLE[t][np.argmax(CONTEXTS[t] @ x)] for t, x in enumerate(picks)])
     known = span.centered_all(known)
-    known[TARGET] = span.centered(null)
+    known[TARGET] = span.read(null)[0]
     sums = (known[:, None] * picks).reshape(3, 3, -1).sum(1)
     increments = np.diff(prefixes, axis=0, prepend=0 * prefixes[:1]) - sums
     encoder = algorithm.factorization.encoder(3)
@@ -179,7 +179,7 @@ def test_a_reward_that_is_not_clipped_is_caught():
 class _MissingFirst(_Unclipped):
     def centered(self, reward):
         reward = 0.0 if math.isnan(reward) else reward
-        return self.span.centered(reward)
+        return self.span.read(reward)[0]
 
 
 def missing_before_centering(agent):

@@ -209,7 +209,7 @@ def test_a_batch_of_many_rounds_is_summed_whole():
         channel = algorithm.channel((), None)
         x = np.zeros((10**6, algorithm.features))
         x[:, 0] = 1.0
-        reward = algorithm.reward_range.centered(1.0)
+        reward = algorithm.reward_range.read(1.0)[0]
         channel.release(x, np.full(10**6, reward), ["u"] * 10**6)
         error = channel.prefix - [reward * 1e6, 0, 0]
         assert np.abs(error).max() < 10 * channel.sums.sigma
