@@ -4,8 +4,8 @@ The inverse is stored as a square root, A^-1 = S S', which Potter's update maint
 round. S S' is positive semidefinite regardless of rounding, unlike a Cholesky factorization of the
 inverse, which can fail.
 
-Every array may have a leading replicate axis. A live learner has none, and calls BLAS directly, with
-arguments by place: names take more time than a small product.
+Every array may have a leading replicate axis. A live learner has none, and calls BLAS directly,
+with arguments by place: names take more time than a small product.
 """
 
 import math

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import dp_accounting
@@ -12,7 +13,7 @@ from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.curves import Curve
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing, repeat
-from privacy.mechanisms.base import brief
+from privacy.mechanisms.base import brief, parts_of
 from privacy.mechanisms.finite import from_pmfs
 from privacy.mechanisms.selection import BestOf, best_of
 from privacy.mechanisms.tables import from_cdfs
@@ -470,11 +471,6 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         The neighboring relation, of dp-accounting or ours.
     notion
         The accounting method. Default: the tightest.
-
-    Attributes
-    ----------
-    mechanism
-        What ran so far, without non-private events.
     """
 
     def __init__(
@@ -483,36 +479,74 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         self.relation = our_relation(neighboring_relation)
         super().__init__(dp_accounting.NeighboringRelation[self.relation.name])
         self.notion: Notion = check_notion(notion)
-        self.mechanism: Mechanism = nothing()
         self._private = True
+        self._runs: dict[Mechanism, int] = {}
+        self._kinds: dict[Any, Mechanism] = {}  # an accepted mechanism of each kind
+        self._checked: list[tuple[Event, Mechanism, int]] = []
+        self._guaranteed = True
+        self._last: Event = None  # the last event, if it cannot change
+        self._more = 0  # its uncounted repetitions
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What ran so far, without non-private events."""
+        self._count_last()
+        return compose(nothing(), *(repeat(once, count) for once, count in self._runs.items()))
+
+    @property
+    def ledger(self) -> Event:
+        """The event that was composed so far."""
+        self._count_last()
+        return super().ledger
+
+    def compose(self, event: Event, count: int = 1) -> "DpAccountant":
+        """Compose an event `count` times; repeating the last event takes two microseconds."""
+        if self._last is not None and event == self._last and type(count) is int and count > 0:
+            self._more += count
+            return self
+        self._count_last()
+        super().compose(event, count)
+        with suppress(TypeError):  # an event with a list has no hash, and can change
+            hash(event)
+            self._last = event
+        return self
+
+    def _count_last(self) -> None:
+        event, more, self._last, self._more = self._last, self._more, None, 0
+        if more:
+            super().compose(event, more)
 
     def _maybe_compose(self, event: Event, count: int, do_compose: bool) -> Any:  # noqa: FBT001
-        parts: list[tuple[Event, Mechanism]] = []
-        whole, private, refused = self.mechanism, self._private, event
+        if do_compose:  # it was checked before
+            for _, once, times in self._checked:
+                self._runs[once] = self._runs.get(once, 0) + times
+                self._kinds.setdefault(_kind(once), once)
+            self._private &= self._guaranteed
+            return None
+        found, self._guaranteed, refused = [], True, event
         try:
             for refused, times in _parts(event, count):
                 try:
-                    once = from_dp_event(refused, relation=self.relation)
+                    found.append((refused, from_dp_event(refused, relation=self.relation), times))
                 except NoGuarantee:
-                    private = False
-                else:
-                    parts.append((refused, once))
-                    # `supports` asks with a count of 0
-                    whole = compose(whole, repeat(once, times if do_compose else max(times, 1)))
-            if not do_compose:  # it was asked before
-                refused = event
-                self._account(whole)
+                    self._guaranteed = False
+            # One mechanism stands for all of its kind: checking all parts in each step would take
+            # quadratic time. `supports` passes a count of 0, and is answered exactly.
+            if not count or any(_kind(once) not in self._kinds for _, once, _ in found):
+                refused, new = event, (once for _, once, _ in found)
+                self._account(compose(nothing(), *self._kinds.values(), *new))
         except UnsupportedMechanism as refusal:
-            for part, once in parts:
-                try:
-                    self._account(once)
-                except UnsupportedMechanism:
-                    refused = part
-                    break
+            refused = next((part for part, once, _ in found if not self._accepts(once)), refused)
             return self.CompositionErrorDetails(invalid_event=refused, error_message=str(refusal))
-        if do_compose:
-            self.mechanism, self._private = whole, private
+        self._checked = found
         return None
+
+    def _accepts(self, mechanism: Mechanism) -> bool:
+        try:
+            self._account(mechanism)
+        except UnsupportedMechanism:
+            return False
+        return True
 
     def _account(self, mechanism: Mechanism) -> Curve:
         return account(mechanism, notion=self.notion, relation=self.relation)
@@ -540,6 +574,11 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         if not self._private:
             return 1.0
         return self.curve().delta(min(target_epsilon, sys.float_info.max))
+
+
+def _kind(mechanism: Mechanism) -> Any:
+    """Return the types of a mechanism and of its parts."""
+    return (type(mechanism), *map(_kind, parts_of(mechanism)))
 
 
 def _parts(event: Event, count: int) -> Iterator[tuple[Event, int]]:

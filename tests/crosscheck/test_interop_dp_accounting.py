@@ -279,6 +279,37 @@ def test_steps_composed_one_by_one_or_at_once_give_the_same_answer():
     assert copy.deepcopy(at_once).get_delta(1.0) == at_once.get_delta(1.0)
 
 
+def test_steps_are_checked_once_per_kind_and_counted_when_asked(monkeypatch):
+    asked = []
+    real = dp.account
+
+    def account(mechanism, **options):
+        asked.append(mechanism)
+        return real(mechanism, **options)
+
+    monkeypatch.setattr("privacy.interop.dp_accounting.account", account)
+    accountant = DpAccountant()
+    for i in range(300):  # equal steps, then different ones
+        accountant.compose(events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)))
+        accountant.compose(events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1 + i // 3)))
+    assert len(asked) == 1
+    assert accountant.get_epsilon(1e-5) > 0
+    assert len(asked) == 2
+    sampled = [dp.repeat(dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01), 300)]
+    for i in range(100):
+        once = dp.PoissonSampled(dp.Gaussian(1.0 + i), sampling_probability=0.01)
+        sampled.append(dp.repeat(once, 3))
+    assert accountant.mechanism == dp.compose(*sampled)
+
+
+def test_an_event_that_changes_between_two_steps_is_read_again():
+    event = events.ComposedDpEvent([GAUSSIAN])
+    accountant = DpAccountant().compose(event).compose(event)
+    event.events.append(GAUSSIAN)
+    accountant.compose(event)
+    assert accountant.mechanism == dp.repeat(dp.Gaussian(2.0), 4)
+
+
 def test_refused_compositions_leave_the_accountant_as_it_was():
     accountant = DpAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE).compose(GAUSSIAN)
     with pytest.raises(dp_accounting.UnsupportedEventError, match="xi"):

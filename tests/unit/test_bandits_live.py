@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import signal
+import statistics
 import sys
 import threading
 import tracemalloc
@@ -1098,3 +1099,26 @@ def test_only_one_of_two_concurrently_restored_agents_releases(tmp_path, monkeyp
     with pytest.raises(RuntimeError, match="written by another object"):
         both[1].select(candidates(13))
     assert both[1].releases == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("PrivateUCB", 34), ("PrivateThompson", 33), ("AdaPrivateTS", 37), ("AdaPrivateUCB", 38)],
+)
+def test_a_round_takes_few_calls(kind, most):
+    """Counts calls of Python and C functions, which take most of a round's time."""
+    agent = build(kind, rounds=1000).start(simulation=True, seed=0)
+    x = np.random.default_rng(0).standard_normal((150, 5, agent.algorithm.dimension))
+    x /= 2 * np.linalg.norm(x, axis=-1, keepdims=True)
+    calls = []
+
+    def count(frame, event, argument):
+        calls[-1] += event in {"call", "c_call"}
+
+    for candidates in x:
+        calls.append(-1)  # for the call that ends the count
+        sys.setprofile(count)
+        ticket = agent.select(candidates)
+        agent.update(ticket, 1.0)
+        sys.setprofile(None)
+    assert statistics.median(calls) <= most

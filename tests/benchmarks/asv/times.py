@@ -1,0 +1,63 @@
+"""Times of the benchmarks for airspeed velocity, which compares two commits."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+# Last, so that `privacy` and `bandits` are those of the commit that asv installed.
+sys.path.append(str(Path(__file__).parents[3]))
+
+from tests.benchmarks import loops, speed
+
+
+class Accounting:
+    """Single queries and a calibration; `fresh` defeats caches."""
+
+    number = 1
+
+    def setup(self) -> None:
+        self.fresh = 1.0
+        speed._epsilon(0.77)
+
+    def _next(self) -> float:
+        self.fresh += 1e-6
+        return self.fresh
+
+    def time_epsilon(self) -> None:
+        speed._epsilon(self._next())
+
+    def time_delta(self) -> None:
+        speed._delta(self._next())
+
+    def time_sigma(self) -> None:
+        speed.calibrated(0.01, 1000, 1.0)(self._next())
+
+
+class Steps:
+    """Accountants in training loops."""
+
+    def time_equal_steps(self) -> None:
+        loops.equal_steps(10_000, every=1000)
+
+    def time_different_steps(self) -> None:
+        loops.different_steps(1000)
+
+
+class Rounds:
+    """Live rounds of the private agents at d = 20, and simulated ones."""
+
+    params = (loops.AGENTS,)
+
+    def setup(self, kind: str) -> None:
+        self.features: Any = loops.unit_features(1000, 20)
+
+    def time_live(self, kind: str) -> None:
+        loops.live_rounds(kind, self.features)
+
+    def time_simulated(self, kind: str) -> None:
+        loops.simulated_rounds(kind, 1000)
+
+
+def time_factorization() -> None:
+    """The factorization of 300 releases with the smallest mean square error."""
+    loops.optimized(300)
