@@ -360,76 +360,25 @@ def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
         yield Figure(f"largest error of the last sum, {name}", error, "s.d.", 5)
 
 
-BANDIT = {"delta": 1e-5}
-
-
-def unit_features(rounds: int, dimension: int) -> Any:
-    """Return 5 unit-norm candidates per round."""
-    import numpy as np
-
-    x = np.random.default_rng(1).standard_normal((rounds, 5, dimension))
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
 @benchmark("bandit-live")
 def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
     """Time all rounds of agents: 5 candidates, cryptographically secure noise, and releases."""
-    import bandits
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.loops import live
 
-    rounds = 12_000
-    for dimension, most in ((20, 1e6 / 60_000), (50, 1e6 / 45_000)):
-        options = {"dimension": dimension, "rounds": rounds, "epsilon": 1.0, **BANDIT}
-        features = unit_features(rounds, dimension)
-        for kind, limit in (
-            (bandits.PrivateUCB, most),
-            (bandits.PrivateThompson, most),
-            (bandits.AdaPrivateTS, most),
-            (bandits.AdaPrivateUCB, most),
-            (bandits.LinTS, None),
-        ):
-            if kind is bandits.LinTS:
-                options = {"dimension": dimension, "rounds": rounds}
-            algorithm = kind(**options)
-            times = []
-            for _life in range(5):
-                agent = algorithm.start()
-                start = time.process_time_ns()
-                for candidates in features:
-                    agent.update(agent.select(candidates), 1.0)
-                times.append((time.process_time_ns() - start) * 1e-3 / rounds)
-            best = min(times)
-            name = f"{kind.__name__}, d={dimension}: per round ({1e6 / best:,.0f} per second)"
-            yield Figure(name, best, "us", limit)
+    yield from itertools.starmap(Figure, live())
 
 
 @benchmark("bandit-throughput")
 def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
     """Time simulated rounds of 96 replicates at d = 20, including the environment."""
-    import bandits
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.benchmarks.loops import simulated
 
-    options = {"dimension": 20, "rounds": 10_000, "epsilon": 1.0, **BANDIT}
-    world = bandits.Synthetic()
-    for name, algorithm, limit in (
-        ("AdaPrivateTS, exact", bandits.AdaPrivateTS(**options), 1 / 0.3),
-        ("AdaPrivateUCB, exact", bandits.AdaPrivateUCB(**options), 1 / 0.3),
-        (
-            "PrivateUCB, last prefix",
-            bandits.PrivateUCB(center=0.5, estimator="prefix", **options),
-            0.5,
-        ),
-        ("PrivateUCB, all releases", bandits.PrivateUCB(center=0.5, **options), 0.5),
-        ("AdaPrivateTS, frozen", bandits.AdaPrivateTS(frozen=True, **options), None),
-        ("AdaPrivateUCB, frozen", bandits.AdaPrivateUCB(frozen=True, **options), 0.5),
-    ):
-        times = []
-        for _turn in range(3):
-            start = time.process_time_ns()
-            bandits.simulate({name: algorithm}, world, replicates=96, seed=1)
-            times.append((time.process_time_ns() - start) * 1e-3 / (96 * algorithm.rounds))
-        best = min(times)
-        yield Figure(f"{name} ({1e6 / best:,.0f} per second)", best, "us", limit)
+    yield from itertools.starmap(Figure, simulated())
 
 
+BANDIT = {"delta": 1e-5}
 REGRET = {
     # epsilon: regret of AdaPrivate-TS and -UCB measured earlier, and the limit of ours
     0.1: (1120, None, 750),
@@ -775,11 +724,12 @@ def ledger(options: argparse.Namespace) -> Iterator[Figure]:
 
 @benchmark("speed")
 def speed(_: argparse.Namespace) -> Iterator[Figure]:
-    """Time queries, calibrations and arrays; count the work that they consist of."""
+    """Time queries, calibrations, training loops and agents; count the work of accounting."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.benchmarks.speed import figures
+    from tests.benchmarks import loops, speed
 
-    yield from itertools.starmap(Figure, figures())
+    yield from itertools.starmap(Figure, speed.figures())
+    yield from itertools.starmap(Figure, loops.figures())
 
 
 @benchmark("interop")

@@ -43,19 +43,27 @@ class Steps:
         loops.different_steps(1000)
 
 
-class Rounds:
-    """Live rounds of the private agents at d = 20, and simulated ones."""
+class Live:
+    """1,000 live rounds of the private agents at d = 20."""
 
     params = (loops.AGENTS,)
+    number = 1  # an agent plays once
 
     def setup(self, kind: str) -> None:
+        self.agent = loops.algorithm(kind).start()
         self.features: Any = loops.unit_features(1000, 20)
 
-    def time_live(self, kind: str) -> None:
-        loops.live_rounds(kind, self.features)
+    def time_rounds(self, kind: str) -> None:
+        loops.live_rounds(self.agent, self.features)
 
-    def time_simulated(self, kind: str) -> None:
-        loops.simulated_rounds(kind, 1000)
+
+class Simulated:
+    """10,000 rounds of 8 replicates."""
+
+    params = (tuple(loops.SIMULATED),)
+
+    def time_rounds(self, name: str) -> None:
+        loops.simulated_rounds(loops.SIMULATED[name][0], replicates=8)
 
 
 def time_factorization() -> None:
