@@ -6,7 +6,6 @@ import math
 import os
 import pickle
 import signal
-import statistics
 import sys
 import threading
 import tracemalloc
@@ -1108,8 +1107,8 @@ def test_only_one_of_two_concurrently_restored_agents_releases(tmp_path, monkeyp
 )
 def test_a_round_takes_few_calls(kind, most):
     """Counts calls of Python and C functions, which take most of a round's time."""
-    agent = build(kind, rounds=1000).start(simulation=True, seed=0)
-    x = np.random.default_rng(0).standard_normal((150, 5, agent.algorithm.dimension))
+    agent = ALGORITHMS[kind](dimension=3, rounds=1000, **PRIVATE).start(simulation=True, seed=0)
+    x = np.random.default_rng(0).standard_normal((200, 5, 3))
     x /= 2 * np.linalg.norm(x, axis=-1, keepdims=True)
     calls = []
 
@@ -1122,4 +1121,4 @@ def test_a_round_takes_few_calls(kind, most):
         ticket = agent.select(candidates)
         agent.update(ticket, 1.0)
         sys.setprofile(None)
-    assert statistics.median(calls) <= most
+    assert max(calls[-20:]) <= most  # in the middle of a batch
