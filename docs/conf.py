@@ -10,6 +10,7 @@ from docutils.nodes import SkipNode
 
 import bandits
 import privacy
+import privacy.audit
 
 project = "dpcalib"
 author = "the dpcalib authors"
@@ -25,7 +26,10 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinxcontrib.bibtex",
 ]
+bibtex_bibfiles = ["references.bib"]
+bibtex_reference_style = "author_year"
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -47,31 +51,59 @@ default_role = "code"
 # In environments of their own (tests/interop).
 autodoc_mock_imports = ["jax_privacy", "opacus", "opendp", "pipeline_dp"]
 autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Not documented here: type variables, classes of other libraries, the base class of mechanisms.
+# Not documented here: type variables, aliases, and base classes.
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(.*\.)?(Figure|Array|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B|_Options)",
+        r"(.*\.)?(Figure|Array|ArrayLike|NDArray|Interval|Target|Indices|Learner|Cells|Notion|Conversion|Seek|_?Kind|Self|Result|BestOf|_?T|M|_B|_Options)",
     ),
-    ("py:.*", r"(collections\.abc|datetime|dp_accounting|fractions|os|typing|numpy)\..*"),
-    ("py:.*", r"(hypothesis\..*|pipeline_dp\..*|np\..*|ArrayLike|NDArray)"),
+    ("py:.*", r"(dp_accounting|hypothesis|np|pipeline_dp)\..*"),
 ]
+# Inventories of the names that the pages use, in Sphinx's text format, so that the build needs no
+# network. A link to a name that is missing there is an error: add a line.
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", "inventories/python.txt"),
+    "numpy": ("https://numpy.org/doc/stable", "inventories/numpy.txt"),
+}
+
+
+ALIASES = (
+    (
+        r"numpy\._typing\._array_like\._Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]",
+        "numpy.typing.ArrayLike",
+    ),
+    (
+        r"numpy\.ndarray\[[^][]*(?:\[[^][]*\])?[^][]*, numpy\.dtype\[([^][]+)\]\]",
+        r"numpy.typing.NDArray[\1]",
+    ),
+    (r"numpy\.random\.(bit_generator|_generator)\.", "numpy.random."),
+)
 
 
 def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
     """Resolve ``privacy.module.Name`` to the documentation of ``privacy.Name``."""
     target = node.get("reftarget", "")
     name = target.rpartition(".")[2]
-    for package in (privacy, bandits):
+    for package in (privacy, privacy.audit, bandits):
         if name in package.__all__:
             public = f"{package.__name__}.{name}"
             return env.get_domain("py").resolve_xref(
                 env, node["refdoc"], env.app.builder, "obj", public, node, content
             )
     return None
+
+
+def readable(_app: Any, *told: Any) -> tuple[str | None, str | None]:
+    """Write the aliases of NumPy's types in a signature, and the public paths of its classes."""
+    *_, signature, result = told
+    for pattern, name in ALIASES:
+        signature = signature and re.sub(pattern, name, signature)
+        result = result and re.sub(pattern, name, result)
+    return signature, result
 
 
 def without_last_blank(_app: Any, _name: str, text: list[str]) -> None:
@@ -105,4 +137,5 @@ def setup(app: Any) -> None:
     ziamath.config.precision = 1
     app.add_html_math_renderer("drawn", (formula, None), (displayed_formula, None))
     app.connect("missing-reference", to_public_name)
+    app.connect("autodoc-process-signature", readable)
     app.connect("source-read", without_last_blank)

@@ -14,6 +14,8 @@ import privacy as dp
 from privacy.plotting import (
     finish,
     new_axes,
+    plot_budget_over_time,
+    plot_noise_against_epsilon,
     plot_privacy_profiles,
     plot_running_sums,
     plot_tradeoff,
@@ -135,6 +137,40 @@ def flow() -> Figure:
                 arrowprops={"arrowstyle": "->", "color": ink},
             )
     return figure
+
+
+def calibration() -> Figure:
+    """Return the noise of a training run against epsilon, by two methods."""
+    return plot_noise_against_epsilon(
+        [0.3, 0.5, 1, 2, 4, 8],
+        delta=1e-6,
+        sampling_probability=0.01,
+        steps=1000,
+        notions=("tightest", "rdp"),
+    )
+
+
+def plans() -> Figure:
+    """Return what two plans spend, and their budget."""
+    examples = FOLDER.parents[1] / "examples"
+    named = {"plan.toml": "plan", "over_budget.toml": "over budget"}
+    return plot_budget_over_time(
+        {label: dp.load_plan(examples / name) for name, label in named.items()}
+    )
+
+
+def spending() -> Figure:
+    """Return the share of a budget that each entry of a ledger uses."""
+    budget = dp.Budget(epsilon=1, delta=1e-6)
+    shares = [0.0]
+    for noise in (20.0, 20.0, 12.0, 25.0, 15.0):
+        budget = budget.spend(dp.Gaussian(noise))
+        shares.append(100 * budget.spent[0] / budget.limit[0])
+    axes = new_axes("entry", "spent (% of the budget)")
+    axes.plot(range(len(shares)), shares, drawstyle="steps-post", **style(0))
+    axes.axhline(100, **style(3))
+    axes.set_ylim(0, 110)
+    return finish(axes)
 
 
 INK, MARK = "#808080", "#E69F00"
@@ -293,6 +329,9 @@ def main() -> None:
             relations,
             units,
             samplers,
+            calibration,
+            plans,
+            spending,
             privacy_profiles,
             trade_offs,
             running_sums,
