@@ -35,6 +35,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+nb_merge_streams = True
 html_math_renderer = "drawn"
 # Only what a reader would type.
 copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
@@ -46,6 +47,7 @@ html_title = "dpcalib"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
+smartquotes_action = "qe"  # options keep their two hyphens
 # Single backticks in docstrings mark code, not references.
 default_role = "code"
 # In environments of their own (tests/interop).
