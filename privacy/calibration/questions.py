@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from privacy import checks
 from privacy.accounting import Notion
@@ -14,6 +14,9 @@ from privacy.names import suggests_names
 from privacy.numerics.normal import log_gaussian_delta
 from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
+
+if TYPE_CHECKING:
+    from privacy.calibration.starts import Unknown
 
 
 class _Options(Target, total=False):
@@ -160,11 +163,8 @@ def noise_multiplier(
     slope = 0.0
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
-    elif notion in ("tightest", "contour") and q < 1 and relation is not REPLACE_ONE:
-        from privacy.calibration.starts import Run, contour_start
-
-        near = family.epsilon, family.aim(1e-9) - 1.5e-8
-        start, slope = contour_start(*near, Run(1.0, q, steps), "noise")
+    elif q < 1 and (found := _contour_start(family, "noise", q=q, steps=steps)):
+        start, slope = found
     else:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
         if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
@@ -174,6 +174,18 @@ def noise_multiplier(
             with suppress(ArithmeticError):  # without this start the search is only slower
                 start, family.order = sampled_gaussian_start(*near, q, steps)
     return family.solve(0, math.inf, start, slope, integer=False, certify=certify)
+
+
+def _contour_start(
+    family: Family, unknown: "Unknown", **given: float
+) -> tuple[float, float] | None:
+    """Return an estimate of a parameter and the slope of log delta there, if there is one."""
+    if family.notion not in ("tightest", "contour") or family.relation is REPLACE_ONE:
+        return None
+    from privacy.calibration.starts import Run, contour_start
+
+    run = Run(**{unknown: 1.0, **given})
+    return contour_start(family.epsilon, family.aim(1e-9) - 1.5e-8, run, unknown)
 
 
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
@@ -219,7 +231,9 @@ def max_steps(
     one = _sampled(noise_multiplier, sampling_probability)
     target = checks.epsilon(epsilon), checks.delta(delta)
     family = Family(lambda steps: repeat(one, int(steps)), *target, "largest", notion, relation)
-    return int(family.solve(1, math.inf, None, integer=True, certify=certify))
+    given = {"noise": float(noise_multiplier), "q": float(sampling_probability)}
+    near = _contour_start(family, "steps", **given) or (None, 0.0)
+    return int(family.solve(1, math.inf, *near, integer=True, certify=certify))
 
 
 @suggests_names
@@ -244,7 +258,10 @@ def max_sampling_probability(
         return repeat(_sampled(noise_multiplier, q), steps)
 
     family = Family(make, *target, "largest", notion, relation)
-    return family.solve(0, 1, None, integer=False, certify=certify)
+    make(1.0)  # checks the noise
+    given = {"noise": float(noise_multiplier), "steps": steps}
+    near = _contour_start(family, "q", **given) or (None, 0.0)
+    return family.solve(0, 1, *near, integer=False, certify=certify)
 
 
 @suggests_names

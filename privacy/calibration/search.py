@@ -115,8 +115,8 @@ class Family:
         `slope`, if not 0, is that of the excess in the log of the parameter near `start`.
         """
         if integer:
-            found: float | None = self._whole(low, high)
-        elif slope and start is not None and (found := self._newton(start, slope)):
+            found: float | None = self._whole(low, high, start, slope)
+        elif slope and start is not None and (found := self._newton(low, high, start, slope)):
             pass
         else:
             self.guided, self.hints = True, True
@@ -174,15 +174,17 @@ class Family:
             return 0.0
         return max(miss, ULP)
 
-    def _newton(self, start: float, slope: float) -> float | None:
-        """Return a value that just meets the target, by Newton's and the secant method, or None.
+    def _newton(self, low: float, high: float, start: float, slope: float) -> float | None:
+        """Return a value in (low, high) that just meets the target, or None.
 
-        The queries are without hints, as those of a user.
+        Newton's method, then secants. The queries are without hints, as those of a user.
         """
         self.hints = False
         log_value, last = math.log(start), (math.nan, math.inf)
         for _ in range(_MOST_STEPS):
             value = math.exp(log_value)
+            if not low < value < high:
+                break
             excess, resolution = self.excess(value), self.asked(value)[0].resolution
             if -30 * resolution <= excess <= 0:
                 return value
@@ -200,7 +202,7 @@ class Family:
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
         low, high = max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
-        if start is None or not low < start < high:
+        if start is None or not low < start <= high:
             start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
         point, at_point = start, self.excess(start)
         atol = 30 * self.asked(start)[0].resolution
@@ -229,29 +231,39 @@ class Family:
         )
         return safe if log_safe == math.log(safe) else math.exp(log_safe)
 
-    def _whole(self, low: float, high: float) -> int | None:
-        """Search exponentially from the lower end for a change of sign, then bisect."""
-        point, last = max(1, math.ceil(low)), int(min(high, 2**53))
-        if point > last:
+    def _whole(self, low: float, high: float, start: float | None, slope: float) -> int | None:
+        """Search exponentially from `start`, or the lower end, for a change of sign; bisect."""
+        first, last = max(1, math.ceil(low)), int(min(high, 2**53))
+        if first > last:
             rule = "an interval with a whole number >= 1"
             remedy = "Widen the domain, or omit integer."
             raise ValueError(checks.expected("domain", (low, high), rule, remedy))
-        met = self.excess(point) <= 0
-        if met == self.grows:
-            return point if met else None
-        width = 1
-        while (beyond := min(point + width, last)) != point:
-            if (self.excess(beyond) <= 0) != met:
+        point, width = min(max(int(start or first), first), last), 1
+        excess = self.excess(point)
+        met = excess <= 0
+        if slope and abs(excess) < abs(slope):
+            width = max(1, math.ceil(abs(point * math.expm1(-excess / slope))))
+        toward = width if met != self.grows else -width
+        while (beyond := min(max(point + toward, first), last)) != point:
+            at_beyond = self.excess(beyond)
+            if (at_beyond <= 0) != met:
                 break
-            point, width = beyond, 4 * width
+            point, excess, toward = beyond, at_beyond, 4 * toward
         else:
             return point if met else None
-        while beyond - point > 1:
-            middle = (point + beyond) // 2
-            if (self.excess(middle) <= 0) == met:
-                point = middle
+        for turn in range(200):
+            if abs(beyond - point) < 2:
+                break
+            # on both sides of the root of the secant; every fourth time the middle
+            share = excess / (excess - at_beyond) if turn % 4 < 3 else 0.5
+            middle = point + (beyond - point) * (share if math.isfinite(share) else 0.5)
+            low, high = sorted((point, beyond))
+            middle = min(max(math.floor(middle) + turn % 2, low + 1), high - 1)
+            at_middle = self.excess(middle)
+            if (at_middle <= 0) == met:
+                point, excess = middle, at_middle
             else:
-                beyond = middle
+                beyond, at_beyond = middle, at_middle
         return point if met else beyond
 
     def _check_monotone(self) -> None:

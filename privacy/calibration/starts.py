@@ -71,8 +71,10 @@ def contour_start(
 
     grows = unknown == "noise"
     low, high = (-6.0, 60.0) if grows else (-60.0, 0.0) if unknown == "q" else (0.0, 60.0)
-    reach = 0.3 if grows else 1.0
-    log_x = safe_root(excess, *((high, low) if grows else (low, high)), atol=1e-3, rtol=0.0)
+    safe, unsafe, reach = (high, low, 0.3) if grows else (low, high, 1.0)
+    if excess(unsafe) <= 0:
+        return math.exp(unsafe), 0.0
+    log_x = safe_root(excess, safe, unsafe, atol=1e-3, rtol=0.0)
     slope = (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
