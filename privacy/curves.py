@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar, overload
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
@@ -14,15 +14,18 @@ from privacy.mechanisms.combinators import parallel
 from privacy.mechanisms.selection import BestOf
 from privacy.numerics.display import html_table, rounded
 from privacy.numerics.rounding import round_up, sum_up
-from privacy.numerics.solve import invert
+from privacy.numerics.solve import invert, invert_all
 from privacy.relations import NeighboringRelation
 from privacy.risk import Risk
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from privacy.tradeoffs import Array, LogDeltas
 
 _T = TypeVar("_T")
 _SHOWN = (1e-3, 1e-6, 1e-9)  # deltas of a curve in a notebook
+_SEVERAL = 16  # fewer different queries are answered one by one
 Prover = Callable[[Guarantee, str], Guarantee]
 
 
@@ -287,22 +290,73 @@ class Curve(Risk, ABC):
         rounding = 4e-16 * (1 + abs(log_delta))
         return 1.0 if log_delta >= 0 else min(1.0, round_up(math.exp(log_delta), rounding))
 
-    def delta(self, epsilon: float) -> float:
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: "ArrayLike") -> "Array": ...
+    def delta(self, epsilon: "ArrayLike") -> "Array | float":
         """Return the smallest delta proven for `epsilon` >= 0 (the privacy profile).
 
-        It is an upper bound in [0, 1]; 0 only if the exact delta is 0.
+        It is an upper bound in [0, 1]; 0 only if the exact delta is 0. An array gives an array of
+        the same shape; its values share work, and may exceed those of single queries by 1e-8
+        relative.
         """
+        if several(epsilon):
+            return self._each(epsilon, self._asked_delta, self._many_deltas)
         return self._asked_delta(epsilon).value
+
+    def _each(
+        self,
+        values: "ArrayLike",
+        ask: Callable[[object], Answer],
+        many: "Callable[[Array], Array]",
+    ) -> "Array":
+        """Return the answers to an array of queries, by `ask` one by one or by `many` at once."""
+        import numpy as np
+
+        asked = np.asarray(values)
+        flat, where = np.unique(asked.ravel(), return_inverse=True)
+        if self.vectorized and flat.size >= _SEVERAL and flat.dtype.kind in "iuf":
+            for end in (flat[0], flat[-1]):  # NaN is last
+                ask(end)  # checks the domain
+            found = many(flat.astype(float))
+        else:
+            found = np.array([ask(one).value for one in flat.tolist()], dtype=float)
+        return found[where].reshape(asked.shape)
+
+    def _many_deltas(self, epsilons: "Array") -> "Array":
+        import numpy as np
+
+        log_deltas = np.minimum.accumulate(self._profile()(epsilons)[0])
+        return np.array([self._delta(one) for one in log_deltas.tolist()])
+
+    def _many_epsilons(self, deltas: "Array") -> "Array":
+        import numpy as np
+
+        found = np.full_like(deltas, math.nan)
+        if (known := deltas > 0).any():
+            top = self._at_delta(float(deltas[known][0])).value
+            found[known] = invert_all(self._profile(), np.log(deltas[known][::-1]), top)[::-1]
+        for k in np.flatnonzero(np.isnan(found)):
+            found[k] = self._at_delta(float(deltas[k])).value
+        return found
 
     def _least_delta(self) -> float:
         """Return the delta for a log delta of -inf: underflow, unless losses are bounded."""
         return math.ulp(0.0)
 
-    def epsilon(self, delta: float) -> float:
+    @overload
+    def epsilon(self, delta: float) -> float: ...
+    @overload
+    def epsilon(self, delta: "ArrayLike") -> "Array": ...
+    def epsilon(self, delta: "ArrayLike") -> "Array | float":
         """Return the smallest epsilon proven for `delta` in [0, 1).
 
-        It is an upper bound, >= 0; infinite at delta 0 unless the privacy loss is bounded.
+        It is an upper bound, >= 0; infinite at delta 0 unless the privacy loss is bounded. Arrays
+        are as in `delta`.
         """
+        if several(delta):
+            return self._each(delta, self._asked_epsilon, self._many_epsilons)
         return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
@@ -469,6 +523,11 @@ class GroupCurve(LastCurve):
 
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
+
+
+def several(value: object) -> bool:
+    """Return whether a query is an array or a list."""
+    return isinstance(value, list | tuple) or getattr(value, "ndim", 0) > 0
 
 
 def merged(counts: Iterable[tuple[_T, int]]) -> dict[_T, int]:

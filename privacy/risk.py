@@ -264,9 +264,7 @@ class Risk:
         """
         import numpy as np
 
-        asked = np.asarray(deltas)
-        found = [self.epsilon(delta) for delta in asked.ravel().tolist()]
-        return np.array(found, dtype=float).reshape(asked.shape)
+        return np.asarray(self.epsilon(np.asarray(deltas)))  # type: ignore[arg-type]
 
 
 def _odds(prior: float) -> tuple[float, float]:

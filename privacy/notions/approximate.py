@@ -145,7 +145,9 @@ class ApproximateCurve(Curve):
         few = self._total() <= LARGEST_LATTICE and 1e-290 < self._largest_sum < math.inf
         return LatticeSum(self._losses) if few else None
 
-    def epsilon(self, delta: float, *, composition: Composition = "optimal") -> float:
+    def epsilon(  # type: ignore[override]
+        self, delta: float, *, composition: Composition = "optimal"
+    ) -> float:
         """Return the smallest epsilon proven for `delta`.
 
         Parameters
@@ -158,11 +160,11 @@ class ApproximateCurve(Curve):
             (their Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. The last
             two are valid but looser.
         """
-        delta = checks.query_delta(delta)
         remedy = "Use 'optimal' unless you must match a published closed form."
         checks.one_of("composition", composition, get_args(Composition), remedy)
         if composition == "optimal":
-            return self._at_delta(delta).value
+            return super().epsilon(delta)
+        delta = checks.query_delta(delta)
         mass = self._mass
         basic = ApproximateCurve(self.relation, self._claims())._basic
         if mass > delta:

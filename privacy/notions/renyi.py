@@ -168,7 +168,9 @@ class RenyiCurve(Curve):
     def _least_delta(self) -> float:
         return super()._least_delta() if self.parts else 0.0
 
-    def epsilon(self, delta: float, *, conversion: Conversion = "optimal") -> float:
+    def epsilon(  # type: ignore[override]
+        self, delta: float, *, conversion: Conversion = "optimal"
+    ) -> float:
         """Return the smallest epsilon proven for `delta`.
 
         Parameters
@@ -185,6 +187,8 @@ class RenyiCurve(Curve):
             raise ValueError(
                 checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
             )
+        if conversion == "optimal":
+            return super().epsilon(delta)
         return self._best(checks.query_delta(delta), conversion).value
 
     def _at_delta(self, delta: float) -> Answer:

@@ -5,6 +5,10 @@
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from privacy.tradeoffs import Array
 
 
 def safe_root(
@@ -113,6 +117,50 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
                 return math.inf
             at_high = excess(high)
     return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=rtol)
+
+
+def invert_all(
+    log_deltas: "Callable[[Array], tuple[Array, Array]]", targets: "Array", top: float
+) -> "Array":
+    """Return an evaluated epsilon in [0, top] with log delta <= target for each; NaN if none.
+
+    Secants from a grid, then small steps up. `targets` decrease; `log_deltas` takes increasing
+    epsilons and gives upper bounds first.
+    """
+    import numpy as np
+
+    if not 0 < top < math.inf:
+        return np.full_like(targets, 0.0 if top == 0 else math.nan)
+
+    def at(epsilons: "Array") -> "Array":
+        order = epsilons.argsort(kind="stable")
+        found = np.empty_like(epsilons)
+        found[order] = log_deltas(epsilons[order])[0]
+        return np.maximum(found, -1e3)
+
+    grid = top * np.linspace(0.0, 1.0, 65)
+    known = np.minimum.accumulate(at(grid))
+    found = np.interp(-targets, -known, grid)
+    slope = np.interp(found, grid, np.gradient(known, grid))
+    value = at(found)
+    for _ in range(5):
+        point = np.clip(found - (value - targets) / np.minimum(slope, -1e-300), 0.0, top)
+        new = at(point)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            secant = (new - value) / (point - found)
+        far = np.abs(point - found) > 1e-9 * point
+        slope = np.where(far & (secant < 0), secant, slope)
+        found, value = point, new
+        if not far.any():
+            break
+    result, found = np.full_like(targets, math.nan), np.where(targets >= known[0], 0.0, found)
+    for nudge in (0.0, *(1e-15 * 8.0 ** np.arange(9))):
+        open_ = np.flatnonzero(np.isnan(result))
+        if not open_.size:
+            break
+        safe = found[open_] * (1 + nudge)
+        result[open_] = np.where(at(safe) <= targets[open_], safe, math.nan)
+    return result
 
 
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:

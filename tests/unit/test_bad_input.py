@@ -163,6 +163,7 @@ CALLS = {
         {"noise_multiplier": POSITIVE},
     ),
 }
+TAKES_ARRAYS = [CALLS["Curve.epsilon"][0], CALLS["Curve.delta"][0]]
 ARGUMENTS = [
     pytest.param(call, good, name, refused, id=f"{entry}({name})")
     for entry, (call, good, domains) in CALLS.items()
@@ -192,6 +193,8 @@ def test_a_value_outside_its_domain(call, good, name, refused):
 @pytest.mark.parametrize(("call", "good", "name", "refused"), ARGUMENTS)
 def test_a_value_of_the_wrong_type(call, good, name, refused):
     for value in WRONG_TYPES:
+        if call in TAKES_ARRAYS and isinstance(value, list | tuple | np.ndarray):
+            continue
         with pytest.raises(TypeError, match="Expected") as caught:
             call(**good | {name: value})
         assert_shape(caught.value, name, value)
