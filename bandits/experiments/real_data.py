@@ -171,8 +171,7 @@ def _prior(ratings: Ratings, features: Array) -> list[float]:
     """Return the ridge estimate from every tenth user."""
     kept = ratings.user % 10 == 0
     x, rewards = features[ratings.item[kept]], clicks(ratings)[kept]
-    gram = x.T @ x + np.eye(DIMENSION)
-    found: list[float] = np.linalg.solve(gram, x.T @ rewards).tolist()
+    found: list[float] = np.linalg.solve(x.T @ x + np.eye(DIMENSION), x.T @ rewards).tolist()
     return found
 
 

@@ -68,9 +68,8 @@ def _effective(ratings: Ratings) -> list[Row]:
         "sum of mu^-2": float((mu**-2).sum()),
         "(sum of mu)^2 / sum of mu^2": float(mu.sum() ** 2 / (mu**2).sum()),
     }
-    name = f"{ratings.name}, d=50"
     return [
-        Row(name, "features", prefix + measure, 50 / value if prefix else value)
+        Row(f"{ratings.name}, d=50", "features", prefix + measure, 50 / value if prefix else value)
         for measure, value in values.items()
         for prefix in ("", "50 / ")
     ]

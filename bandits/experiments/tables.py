@@ -118,8 +118,7 @@ class Table:
         shown = [line(head)]
         for setting, same in groupby(rows, key=itemgetter(0)):
             shown += ["", setting, *map(line, same)]
-        notes = [f"- {choice}" for choice in self.choices]
-        return "\n".join([self.title, "", *shown, "", *notes])
+        return "\n".join([self.title, "", *shown, "", *(f"- {choice}" for choice in self.choices)])
 
 
 def _cells(row: Row) -> list[str]:
