@@ -66,33 +66,20 @@ class Risk:
         Parameters
         ----------
         false_positive_rate
-            Any shape, values in [0, 1].
+            Any shape, values in [0, 1]; others raise ValueError.
 
         Returns
         -------
         float or numpy.ndarray
             The same shape. A lower bound; `tradeoff_interval` also gives an upper bound.
-
-        Raises
-        ------
-        ValueError
-            A rate is NaN or outside [0, 1].
         """
         return self.tradeoff_interval(false_positive_rate)[0]
 
     def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
-        """Return lower and upper bounds on f of `tradeoff`.
+        """Return lower and upper bounds on `tradeoff`, of the same shape as the rates.
 
-        Parameters
-        ----------
-        false_positive_rate
-            Any shape, values in [0, 1].
-
-        Returns
-        -------
-        tuple
-            Both bounds, of the same shape. They contain the f of the exact privacy profile. Unless
-            the curve is `exact`, the upper bound is 1 - a, that of no information.
+        They contain the f of the exact privacy profile. Unless the curve is `exact`, the upper
+        bound is 1 - a, that of no information.
         """
         import numpy as np
 
@@ -110,18 +97,7 @@ class Risk:
     @overload
     def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array": ...
     def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array | float":
-        """Return the largest true positive rate of any attack, 1 - f(a).
-
-        Parameters
-        ----------
-        false_positive_rate
-            Any shape, values a in [0, 1].
-
-        Returns
-        -------
-        float or numpy.ndarray
-            The same shape; an upper bound.
-        """
+        """Return an upper bound on the true positive rate of any attack: 1 minus `tradeoff`."""
         if isinstance(false_positive_rate, int | float) and 0 <= false_positive_rate <= 1:
             alone = self._rate_alone(false_positive_rate)
             if alone is not None:
@@ -151,17 +127,8 @@ class Risk:
     def bayes_risk(self, prior: float) -> float:
         """Return the least error probability of any attack if the record is present by chance.
 
-        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``.
-
-        Parameters
-        ----------
-        prior
-            Probability p in [0, 1] that the record is present.
-
-        Returns
-        -------
-        float
-            A lower bound in [0, 1/2].
+        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, with ``prior`` the
+        probability p in [0, 1] that the record is present.
         """
         rare, epsilon = _odds(prior)
         if rare == 0:
@@ -186,7 +153,7 @@ class Risk:
         Returns
         -------
         float or numpy.ndarray
-            The same shape as `false_positive_rate`; an upper bound.
+            An upper bound, of the same shape as the rates.
         """
         import numpy as np
 
@@ -204,18 +171,8 @@ class Risk:
     def reconstruction_bound(self, prior_success: "ArrayLike") -> "Array | float":
         """Return the largest success probability of reconstructing a record.
 
-        1 - f(k), with k the success probability of an attacker who sees no output (Hayes,
-        Mahloujifar and Balle 2023; Kulynych et al. 2025).
-
-        Parameters
-        ----------
-        prior_success
-            Any shape, values k in [0, 1].
-
-        Returns
-        -------
-        float or numpy.ndarray
-            The same shape; an upper bound.
+        1 - f(k), an upper bound, with k = `prior_success` in [0, 1], of any shape, that of an
+        attacker who sees no output (Hayes, Mahloujifar and Balle 2023; Kulynych et al. 2025).
         """
         return self.true_positive_rate(rates_of("prior_success", prior_success))
 
@@ -226,17 +183,13 @@ class Risk:
         ----------
         remainder
             Probability in (0, 1) of outputs that the bound may leave out. Without it, mu of a
-            sampled mechanism is that of the unsampled one.
+            sampled mechanism is that of the unsampled one. ValueError if delta exceeds it for
+            every epsilon.
 
         Returns
         -------
         GaussianBound
             mu, its regret (Gomez et al. 2025) and the remainder.
-
-        Raises
-        ------
-        ValueError
-            delta exceeds the remainder for every epsilon.
         """
         from privacy.tradeoffs import dominating_gaussian
 
@@ -250,18 +203,7 @@ class Risk:
         return GaussianBound(mu, regret, rest)
 
     def epsilon_table(self, deltas: "ArrayLike") -> "Array":
-        """Return epsilon for each delta.
-
-        Parameters
-        ----------
-        deltas
-            Any shape, values in [0, 1).
-
-        Returns
-        -------
-        numpy.ndarray
-            The same shape; upper bounds.
-        """
+        """Return epsilon (an upper bound) for each delta in [0, 1), in an array of any shape."""
         import numpy as np
 
         return np.asarray(self.epsilon(np.asarray(deltas)))  # type: ignore[arg-type]
