@@ -93,6 +93,7 @@ const dpcalib = (() => {
 
   /** Return the normal density; x^2 is split so that exp has an exact argument. */
   function density(x) {
+    if (x > 40) return 0;
     const head = Math.fround(x);
     const rest = exp(-0.5 * (x - head) * (x + head));
     return (exp(-0.5 * head * head) * rest) / sqrt(2 * Math.PI);
@@ -156,7 +157,10 @@ const dpcalib = (() => {
     return (epsilon) => logGaussianDelta(epsilon, mu);
   }
 
-  const addLog = (value, weight) => min(0, value + weight + 4 * U * (1 + abs(value) + abs(weight)));
+  function addLog(value, weight) {
+    if (value === -Infinity) return value;
+    return min(0, value + weight + 4 * U * (1 + abs(value) + abs(weight)));
+  }
 
   /** Return the profile of a Poisson sample: the worse of removing and adding the record. */
   function sampledProfile(inner, q) {
@@ -280,7 +284,8 @@ const dpcalib = (() => {
   function truePositiveRate(profile, rate, { end = reach(profile), steps = 60 } = {}) {
     if (rate >= 1) return 1;
     const up = (s) => deltaAt(profile, s) + exp(s) * rate;
-    const down = (s) => 1 - exp(-s) * (1 - deltaAt(profile, s) - rate);
+    // 1 - e^-s (1 - delta - rate), without cancellation
+    const down = (s) => -expm1(-s) + exp(-s) * (deltaAt(profile, s) + rate);
     const at = [up, down].map((bound) => golden(bound, end, steps));
     const kinks = (profile.kinks ?? []).flatMap((s) => [up(s), down(s)]);
     return max(rate, min(1, roundUp(min(...at, ...kinks), 8 * U)));
@@ -354,8 +359,8 @@ const dpcalib = (() => {
     return atLeast([2, rho], [over, over]) ? over : below(over);
   };
   const sigmaOf = (noise, clip) => {
-    const sigma = noise * clip;
-    return sigma > 0 && sigma < Infinity && !atLeast([sigma], [noise, clip]) ? above(sigma) : sigma;
+    const sigma = max(noise * clip, 5e-324);
+    return sigma < Infinity && !atLeast([sigma], [noise, clip]) ? above(sigma) : sigma;
   };
   const noiseOf = (sigma, clip) => {
     const noise = sigma / clip;
@@ -367,6 +372,7 @@ const dpcalib = (() => {
 
   /** Return a float >= 0 with six digits, rounded up or down, as Python's "%.6g". */
   function rounded(x, { up = true } = {}) {
+    if (Number.isNaN(x)) throw new Refusal("", "The inputs are outside the computable range.");
     if (x === Infinity || x === 0) return general(x);
     const [mantissa, power] = x.toExponential().split("e");
     const all = mantissa.replace(".", "");
@@ -465,6 +471,8 @@ const dpcalib = (() => {
     return expected(name, shown, "> 0 and < 1", remedy);
   }
 
+  const SMALLEST = 2 ** -1022;
+
   function probabilityRule(name, given) {
     const { value, shown } = given;
     if (value > 1 && Number.isInteger(value)) {
@@ -473,6 +481,10 @@ const dpcalib = (() => {
       return expected(name, shown, "> 0 and <= 1", remedy);
     }
     let remedy = "Pass a fraction between 0 and 1: expected batch size / number of records.";
+    if (value > 0 && value < SMALLEST) {
+      const told = "Smaller floats lose precision. Pass a larger probability.";
+      return expected(name, shown, `>= ${general(SMALLEST)}`, told);
+    }
     if (!(value > 1) || value === Infinity) return positive(remedy)(name, given);
     if (value <= 100) remedy += ` If ${shown} was a percentage, pass ${general(value / 100)}.`;
     return expected(name, shown, "> 0 and <= 1", remedy);
@@ -815,7 +827,7 @@ const dpcalib = (() => {
         return compute(given, select.value);
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
-        const beside = error.field in texts ? error.field : select.value;
+        const beside = error.field in texts ? error.field : Object.keys(texts)[0];
         return { problems: [[beside, error.message]] };
       }
     }

@@ -81,7 +81,7 @@ def shown(answer, *names):
 
 @pytest.mark.parametrize("find", ["sigma", "epsilon", "delta"])
 def test_runs_equal_python(page, find):
-    noises = (0.06, 0.9, 4, 300)
+    noises = (1e-100, 0.06, 0.9, 4, 300)
     given = {
         "sigma": [{"epsilon": e, "delta": d} for e, d in itertools.product(EPSILONS, DELTAS)],
         "epsilon": [
@@ -164,6 +164,9 @@ def test_claims_equal_python(page):
             (0.0625, 1, 5), (1e-10, 1e-5), (1, 2, 4), (0.001, 0.25)
         )
     ]
+    # a true positive rate far below the rounding error of 1
+    questions.append(questions[0] | {"epsilon": 1e-80, "delta": 1e-40})
+    questions[-1]["false_positive_rate"] = 1e-200
     found = computed(page, "claim", [[question] for question in questions])
     for question, rows in zip(questions, found, strict=True):
         epsilon, delta, size = question["epsilon"], question["delta"], question["size"]
@@ -235,6 +238,7 @@ BAD = [
     ("sigma", {"sampling_probability": "256"}),
     ("sigma", {"sampling_probability": "5"}),
     ("sigma", {"sampling_probability": "1.5"}),
+    ("sigma", {"sampling_probability": "1e-310"}),
     ("sigma", {"steps": "0"}),
     ("sigma", {"steps": "0.25"}),
     ("sigma", {"steps": "1e400"}),
