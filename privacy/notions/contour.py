@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from privacy.tradeoffs import LogDeltas
 
 _LARGE = 0.1  # delta above which epsilon is often 0
+_INEXACT = 1e-6  # relative error bound above which sums on a lattice may be smaller
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
 _MOST_PARTS, _FEWER_PARTS = 1200, 480  # different parts; more are replaced by fewer, worse ones
@@ -130,26 +131,15 @@ class ContourCurve(PairCurve):
                 first = contour_integral.log_delta(sums[0], epsilon, near)
             if first.value >= omitted + _UNSEEN:
                 break
+        first = _refined(served[0], epsilon, first)
         bounds = [first]
-        if not hint.one_direction:
-            bounds += [
-                contour_integral.log_delta(s, epsilon, first.saddle, first.value)
-                for s in served[1:]
-            ]
+        for total in () if hint.one_direction else served[1:]:
+            other = contour_integral.log_delta(total, epsilon, first.saddle, first.value)
+            bounds.append(_refined(total, epsilon, other))
         found = self._worst(bounds)
-        if self._has_few(found.error):
-            found = found._replace(value=min(found.value, self._few(epsilon)))
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         return found._replace(hint=first.saddle + 1)
-
-    def _has_few(self, error: float) -> bool:
-        """Return whether a direct sum may be smaller, as for few rarely sampled releases."""
-        return error > _LOOSE and few_steps.supports(self._whole[0])
-
-    def _few(self, epsilon: float) -> float:
-        """Return an upper bound on log delta by direct sums."""
-        return max(few_steps.log_delta(one, epsilon) for one in self._whole)
 
     vectorized: ClassVar[bool] = True
     """Many epsilons share an integration line, and a closed form takes microseconds."""
@@ -221,14 +211,16 @@ class ContourCurve(PairCurve):
         ):
             return self._answer(0.0)
         guide, *others = self._serving(log_delta)
-        first = contour_integral.epsilon(guide, log_delta)
-        bounds = [first, *(contour_integral.epsilon(s, log_delta, first) for s in others)]
+        bounds: list[Bound] = []
+        for total in (guide, *others):
+            bound = contour_integral.epsilon(total, log_delta, *bounds[:1])
+            if bound.error > _INEXACT and few_steps.supports(total):
+                least = few_steps.least_epsilon(total, log_delta, bound.value)
+                bound = bound._replace(value=least)
+            bounds.append(bound)
         found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
-        if self._has_few(found.error):
-            few = invert(self._few, log_delta, rtol=1e-7)
-            found = found._replace(value=min(found.value, few))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(
@@ -247,6 +239,14 @@ class ContourCurve(PairCurve):
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
     # `curve` refused pairs without a model; one that is None must raise, not be omitted
     return tuple((cast("LossModel", pair.model), n) for pair, n in parts)
+
+
+def _refined(total: LossSum, epsilon: float, bound: Bound) -> Bound:
+    """Return a bound on log delta by sums on a lattice, if it may be smaller."""
+    if not (bound.error > _INEXACT and few_steps.supports(total)):
+        return bound
+    found = few_steps.log_delta(total, epsilon, bound.value)
+    return bound._replace(value=min(bound.value, found))
 
 
 def _likely(model: LossModel, least: float) -> LossModel:

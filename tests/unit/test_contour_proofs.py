@@ -523,6 +523,16 @@ def test_few_steps_are_proven_and_smaller_epsilons_refused():
     assert not proves_guarantee(replace(found, delta=found.delta * (1 - 1e-6)))
 
 
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "delta"),
+    [(0.594, 0.00729, 2, 7.8e-4), (1.58, 0.0021, 4, 3.9e-11), (3.08, 1.23e-4, 234, 2.4e-12)],
+)
+def test_epsilons_of_rare_samples_are_proven_and_tight(sigma, q, steps, delta):
+    found = account(sampled(sigma, q, steps), notion="contour").guarantee(delta=delta)
+    assert proves_guarantee(found)
+    assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-6)))
+
+
 def test_a_missing_proof_states_the_reason():
     found = account(sampled(2.0, 0.1, 10), notion="contour").guarantee(delta=1e-5)
     with pytest.raises(NotCertified, match=r"delta is proven to be at most 1\.\d+e-05, not 1e-05"):
