@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from privacy import checks
-from privacy.certification._coverage import COVERS, Unproven
+from privacy.certification._coverage import COVERS, Unproven, plain
 from privacy.guarantees import Guarantee, NotCertified, records_in
 from privacy.mechanisms import Mechanism, mechanism_from_json
 from privacy.mechanisms.base import brief
@@ -70,12 +70,12 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     relation
         Neighboring relation of the guarantee.
     notion
-        ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not.
-        ``"contour"``: compositions of Gaussian and Laplace noise, sampled or not (with
-        `user_level` up to 64 records), RandomizedResponse, PureDP and ApproximateDP, and what
-        ``"approximate"`` covers.
-        ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP
-        parts. ``"rdp"``: the same and sampled Gaussians.
+        ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, or of a batch
+        of fixed size. ``"contour"``: compositions of Gaussian and Laplace noise, sampled or not
+        (with `user_level` up to 64 records), RandomizedResponse, PureDP and ApproximateDP, and
+        what ``"approximate"`` covers. ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP
+        and ZeroConcentratedDP parts. ``"rdp"``: the same and sampled parts of ``"contour"`` with
+        finite divergences. All: the same in `Epochs` and `CyclicPoisson`.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
 
 
 def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -> Mechanism | None:
-    """Return the mechanism, rebuilt with validation, if the method has a formula for it.
+    """Return the mechanism, rebuilt with validation from plain nodes, if it has a formula.
 
     Node classes do not validate: otherwise a count of 0 or a misspelled `cells` could be proven.
     """
@@ -96,7 +96,7 @@ def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -
     if covers is None:
         return None
     try:
-        checked = mechanism_from_json(mechanism.to_json())
+        checked = plain(mechanism_from_json(mechanism.to_json()), relation)
     except (TypeError, ValueError):
         return None
     return checked if covers(checked, relation) else None

@@ -18,6 +18,7 @@ from privacy.certification._sampled_gaussian import moment
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
+    FixedSizeSampled,
     Gaussian,
     GroupSampled,
     Laplace,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from privacy.certification._contour import Atoms, Part
 
 _NEAR = 1e-6
+_DIGITS = 60.0  # nats of a moment whose power is taken
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
@@ -176,16 +178,32 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
         case Parallel() if not record_can_move(mechanism, relation):
             parts = dict.fromkeys(mechanism.parts)
             return reduce(arb.max, (_profile(part, epsilon, relation) for part in parts))
-        case PoissonSampled():
-            q, inner = arb(mechanism.sampling_probability), mechanism.mechanism
-            if relation is REPLACE_ONE:
-                return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
-            return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
+        case PoissonSampled() | FixedSizeSampled():
+            return _sampled_delta(mechanism, epsilon, relation)
         case Laplace():
             return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)
         case RandomizedResponse() | PureDP() | ApproximateDP():
             return _response_delta(epsilon, mechanism)
     return _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+
+
+def _sampled_delta(
+    node: PoissonSampled | FixedSizeSampled, epsilon: arb, relation: NeighboringRelation
+) -> arb:
+    """Return delta of one sample.
+
+    A batch of fixed size has q times the delta of a replaced record at log(1 + u / q) (Balle,
+    Barthe and Gaboardi 2018, Theorem 10). A null record may take the place of another one.
+    """
+    inner = node.mechanism
+    if isinstance(node, FixedSizeSampled):
+        q = arb(node.batch_size) / node.records
+        worst = _mu_squared(inner, REPLACE_ONE).max(_mu_squared(inner, relation))
+        return q * _gaussian_delta((epsilon.expm1() / q).log1p(), worst.sqrt())
+    q = arb(node.sampling_probability)
+    if relation is REPLACE_ONE:
+        return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
+    return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
 
 
 def _composed_delta(
@@ -213,10 +231,15 @@ def _composed_delta(
             squared += n * _mu_squared(part, relation)
         else:
             parts.append((_losses(part, relation), n))
-        if isinstance(part, ApproximateDP):
-            kept *= (1 - arb(part.delta)) ** n
+        match part:
+            case ApproximateDP():
+                kept *= (1 - arb(part.delta)) ** n
+            case PoissonSampled(mechanism=ApproximateDP() as claim):
+                # as H >= 1 - e^epsilon, the profile is at most q delta + (1 - q delta) H, H that of
+                # the sampled response
+                kept *= (1 - arb(part.sampling_probability) * arb(claim.delta)) ** n
     both = any(isinstance(part, PoissonSampled | GroupSampled) for part in counts)
-    ways = ("replace",) if relation is REPLACE_ONE else ("remove", "add") if both else ("remove",)
+    ways = _ways(relation) if both else _ways(relation)[:1]
     least = (limit - (1 - kept)) / kept
     if not least > 0:
         raise Unproven("the deltas of its claims exceed the delta")
@@ -225,6 +248,10 @@ def _composed_delta(
         total = _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)
         worst = worst.max(_split.delta(total, epsilon, least, work))
     return (1 - kept + kept * worst).min(basic)
+
+
+def _ways(relation: NeighboringRelation) -> tuple[str, ...]:
+    return ("replace",) if relation is REPLACE_ONE else ("remove", "add")
 
 
 def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], Part]":
@@ -237,7 +264,7 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
             return partial(_laplace.SampledLaplace, _shift(inner, relation) / inner.scale, q)
         case RandomizedResponse() | PureDP() | ApproximateDP():
             return partial(_atoms, part, arb(1))
-        case PoissonSampled(mechanism=RandomizedResponse() | PureDP() as inner):
+        case PoissonSampled(mechanism=RandomizedResponse() | PureDP() | ApproximateDP() as inner):
             return partial(_atoms, inner, arb(part.sampling_probability))
         case PoissonSampled() | GroupSampled():
             # a replaced record moves the antipodal pair's means by 1, as an added one does
@@ -402,9 +429,16 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
     match mechanism:
         case Gaussian() | ZeroConcentratedDP():
             return a * _rho(mechanism, relation)
-        case PoissonSampled():
+        case PoissonSampled() if relation is not REPLACE_ONE and COVERS["gaussian"](
+            mechanism.mechanism, relation
+        ):
             mu_squared = _mu_squared(mechanism.mechanism, relation)
             power = moment(order, mechanism.sampling_probability, mu_squared)
+        case PoissonSampled() | GroupSampled():
+            from privacy.certification._split import moment as largest
+
+            parts = map(_losses(mechanism, relation), _ways(relation))
+            power = reduce(arb.max, (largest(part, order - 1, _DIGITS) for part in parts))
         case Laplace():
             loss = _shift(mechanism, relation) / mechanism.scale
             power = (a * ((a - 1) * loss).exp() + (a - 1) * (-a * loss).exp()) / (2 * a - 1)

@@ -207,6 +207,8 @@ class Line:
             t = min(max(near, t / 4), t * 4)
             if not low < t < high:
                 t = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        if low > 0:  # any t is valid
+            return low
         raise Unproven("no saddle point was found")
 
     def place(self) -> int:

@@ -1,10 +1,14 @@
 """Which mechanism trees have a formula in `privacy.certification._bounds`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
+    CyclicPoisson,
+    Epochs,
+    FixedSizeSampled,
     Gaussian,
     GroupSampled,
     Laplace,
@@ -25,6 +29,29 @@ class Unproven(ArithmeticError):
 
 _LARGEST_GROUP = 64  # records; the terms of each density
 Covers = Callable[[Mechanism, NeighboringRelation], bool]
+
+
+def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
+    """Return the tree with plain nodes for samplers that cost as much.
+
+    A record is in one batch of an epoch, and the other batches do not depend on it. The steps of
+    one group of a cyclic sampler are Poisson samples; a record takes part in those of its group.
+    """
+    match mechanism:
+        case Repeated():
+            return replace(mechanism, mechanism=plain(mechanism.mechanism, relation))
+        case Composed():
+            return replace(
+                mechanism, parts=tuple(plain(part, relation) for part in mechanism.parts)
+            )
+        case Epochs(mechanism=Gaussian() | Laplace() | PoissonSampled() as inner):
+            return mechanism if relation is ADD_OR_REMOVE_ONE else inner
+        case CyclicPoisson() if _gaussian(mechanism.mechanism, relation):
+            once = PoissonSampled(
+                mechanism.mechanism, sampling_probability=mechanism.sampling_probability
+            )
+            return Repeated(once, -(-mechanism.steps // mechanism.groups))
+    return mechanism
 
 
 def record_can_move(cells: Parallel, relation: NeighboringRelation) -> bool:
@@ -81,8 +108,10 @@ def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> boo
 
 def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
-        case PoissonSampled():
-            return relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
+        case PoissonSampled(mechanism=ApproximateDP()):
+            return False
+        case PoissonSampled() | GroupSampled():
+            return _composed(mechanism, relation)
         case RandomizedResponse():
             return True
     return _is_concentrated(mechanism, relation)
@@ -92,6 +121,9 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
         case PoissonSampled() if relation is REPLACE_ONE:
             return _antipodal(mechanism.mechanism, relation)
+        case FixedSizeSampled():
+            known = relation is not ADD_OR_REMOVE_ONE and not mechanism.replacement
+            return known and _gaussian(mechanism.mechanism, relation)
         case PoissonSampled():
             used = _relations_inside(mechanism, relation)
             sampled = relation is ADD_OR_REMOVE_ONE or mechanism.mechanism.null_is_absent
@@ -99,16 +131,15 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         case Parallel() if not record_can_move(mechanism, relation):
             used = _relations_inside(mechanism, relation)
             return all(_one_release(part, each) for part in mechanism.parts for each in used)
-        case Laplace() | RandomizedResponse():
-            return True
-        case PureDP() | ApproximateDP():
-            return mechanism.relation is relation
+        case Laplace() | RandomizedResponse() | PureDP() | ApproximateDP():
+            return getattr(mechanism, "relation", relation) is relation
     return _gaussian(mechanism, relation)
 
 
 def _sampled(inner: Mechanism, relation: NeighboringRelation) -> bool:
     """Return whether the moments of `inner` on a Poisson sample are in `_contour`."""
-    if relation is ADD_OR_REMOVE_ONE and isinstance(inner, Laplace | RandomizedResponse | PureDP):
+    known = Laplace | RandomizedResponse | PureDP | ApproximateDP
+    if relation is ADD_OR_REMOVE_ONE and isinstance(inner, known):
         return getattr(inner, "relation", relation) is relation
     return _antipodal(inner, relation) if relation is REPLACE_ONE else _gaussian(inner, relation)
 

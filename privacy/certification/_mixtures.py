@@ -22,7 +22,7 @@ sum, and half the difference over i, of the values at x + ib and x - ib.
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,10 +65,9 @@ class Window(NamedTuple):
     width: float = math.inf
 
     @property
-    def ends(self) -> list[tuple[float, int]]:
+    def ends(self) -> tuple[tuple[float, int], ...]:
         """Return the finite ends, and the direction from each of them into the window."""
-        both = (self.low, 1), (self.high, -1)
-        return [(end, side) for end, side in both if math.isfinite(end)]
+        return _ends(self.low, self.high)
 
     def rough_log(self, z: Any) -> Array:
         """Return approximately `log_bound`."""
@@ -108,6 +107,12 @@ class Window(NamedTuple):
             tail = ((v * v - u * u) / 2).exp() / 2
             size += tail if u < 0 else 1 + tail
         return size.upper().log() if self.ends else size
+
+
+@lru_cache(maxsize=16)
+def _ends(low: float, high: float) -> tuple[tuple[float, int], ...]:
+    both = (low, 1), (high, -1)
+    return tuple((end, side) for end, side in both if math.isfinite(end))
 
 
 def _normal(x: arb) -> arb:
@@ -252,6 +257,7 @@ class Mixture:
         reach = width**2 * tilt + 10 * width if width < math.inf else 0.0
         for end, side in self.window.ends:
             low, high = (max(low, end - reach), high) if side > 0 else (low, min(high, end + reach))
+        low, high = min(low, high), max(low, high)  # no outcome may be left
         count = int((high - low) / min(0.25, 0.5 / self.steepest, 0.3 * width)) + 2
         if count > _MOST_PLACES:
             raise Unproven("the loss spreads too widely")

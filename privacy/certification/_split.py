@@ -13,12 +13,14 @@ and delta[m] = integral of (1 - e^(epsilon - L))_+ dm. Then delta[mu^T] is the s
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from flint import arb
 from scipy.special import log_ndtr
 
-from privacy.certification._contour import Line, Sum, digits, upper
+from privacy.certification._contour import Line, Part, Sum, digits, upper
 from privacy.certification._coverage import Unproven
 from privacy.certification._mixtures import Mixture
 from privacy.certification._panels import Array
@@ -39,11 +41,23 @@ def delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
     """
     if total.mu_squared == 0 and total.supremum() <= epsilon:
         return arb(0)
+    with _finite():
+        return _delta(total, epsilon, least, work)
+
+
+def moment(part: Part, t: float, digits: float) -> arb:
+    """Return an upper bound on the moment at a real t, with `digits` nats."""
+    with _finite():
+        return part.nodes(t, 0.0, part.plan(t, 0.0, digits)).total()
+
+
+@contextmanager
+def _finite() -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
-            return _delta(total, epsilon, least, work)
+            yield
     except (OverflowError, ValueError, ZeroDivisionError, IndexError) as error:
-        raise Unproven("the parameters of the contour integral overflow floats") from error
+        raise Unproven("the parameters of the integral overflow floats") from error
 
 
 def _delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:

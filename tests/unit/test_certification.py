@@ -14,10 +14,12 @@ import flint
 import mpmath as mp
 import pytest
 
+from privacy import certification
 from privacy.accounting import account, support_matrix
 from privacy.certification import (
     NotCertified,
     _sampled_gaussian,
+    as_proven,
     can_prove,
     certified,
     proves,
@@ -29,8 +31,11 @@ from privacy.mechanisms import (
     AboveThreshold,
     ApproximateDP,
     Composed,
+    CyclicPoisson,
     DiscreteLaplace,
+    Epochs,
     ExponentialMechanism,
+    FixedSizeSampled,
     Gaussian,
     GroupSampled,
     Laplace,
@@ -586,6 +591,100 @@ def test_parallel_divergences_take_the_worst_cell():
     assert_sharp_rdp(parallel(cell(2.0), cell(3.0), PureDP(0.01)), divergence, 8.0, 1e-5)
 
 
+@pytest.mark.parametrize("order", [1.5, 4.0])
+@pytest.mark.parametrize("kind", ["user", "Laplace", "replaced", "response"])
+def test_divergences_of_more_sampled_noise(kind, order):
+    """Integrals of both densities; proofs have 60 nats, not every digit."""
+    q, a = mp.mpf(0.2), mp.mpf(order)
+    rest = 1 - q
+    if kind == "user":
+        mechanism, relation = GroupSampled(Gaussian(2.0), 0.2, 2), ADD
+        shares = [rest**2, 2 * q * rest, q**2]
+        pair = (
+            lambda x: sum(p * mp.npdf(x, j, 2) for j, p in enumerate(shares)),
+            lambda x: mp.npdf(x, 0, 2),
+        )
+    elif kind == "replaced":
+        mechanism, relation = PoissonSampled(Gaussian(1.5), sampling_probability=0.2), ONE
+        pair = tuple(
+            lambda x, at=at: rest * mp.npdf(x, 0, 1.5) + q * mp.npdf(x, at, 1.5) for at in (1, -1)
+        )
+    else:
+        mechanism, relation = PoissonSampled(Laplace(1.5), sampling_probability=0.2), ADD
+
+        def one(x, at):
+            return mp.exp(-abs(x - at) / mp.mpf(1.5)) / 3
+
+        pair = (lambda x: rest * one(x, 0) + q * one(x, 1), lambda x: one(x, 0))
+    if kind == "response":
+        mechanism = PoissonSampled(RandomizedResponse(1.0, 3), sampling_probability=0.2)
+        r = [x / (mp.e + 2) for x in (1, mp.e, 1)]
+        p = [rest * x + q * y for x, y in zip(r, [r[1], r[0], r[2]], strict=True)]
+        powers = [
+            sum(x**a * y ** (1 - a) for x, y in zip(*both, strict=True))
+            for both in ((p, r), (r, p))
+        ]
+    else:
+        ends = [-60, -20, -8, -3, 0, 1, 4, 9, 20, 60]
+        powers = [
+            mp.quad(lambda x, f=f, g=g: f(x) ** a * g(x) ** (1 - a), ends)
+            for f, g in (pair, pair[::-1])
+        ]
+    divergence = mp.log(max(powers)) / (a - 1)
+    ask = dict(delta=1e-5, relation=relation, notion="rdp", order=order)
+    epsilon = float(mp.findroot(lambda e: mp.log(conversion(divergence, a, e) / 1e-5), 5))
+    assert proves(mechanism, epsilon=epsilon * (1 + 1e-12), **ask)
+    assert not proves(mechanism, epsilon=epsilon * (1 - 1e-12), **ask)
+
+
+# -- other samplers --------------------------------------------------------------------------
+
+
+def test_a_batch_of_fixed_size_costs_what_its_worst_data_sets_cost():
+    """One of four records with values in [-1, 1], the other three equal to the replacement."""
+    batch = FixedSizeSampled(Gaussian(1.5), batch_size=1, records=4)
+
+    def profile(eps):
+        def excess(x):
+            there, other = mp.npdf(x, 1, 1.5), mp.npdf(x, -1, 1.5)
+            return there / 4 + 3 * other / 4 - mp.exp(eps) * other
+
+        cut = mp.findroot(excess, 1.0)
+        return mp.quad(excess, [cut, cut + 2, cut + 5, cut + 15, 40])
+
+    with mp.workdps(30):
+        for eps in (0.3, 1.0):
+            delta = float(profile(eps))
+            for notion in ("approximate", "contour"):
+                ask = dict(epsilon=eps, relation=ONE, notion=notion)
+                assert proves(batch, delta=delta * (1 + 1e-12), **ask)
+                assert not proves(batch, delta=delta * (1 - 1e-12), **ask)
+
+
+def test_epochs_and_groups_of_records_cost_their_own_releases():
+    found = account(Epochs(Gaussian(3.0), passes=4), relation=ONE).guarantee(delta=1e-6)
+    assert as_proven(found)
+    for passes, proven in ((4, True), (5, False)):
+        run = replace(found, mechanism=repeat(Gaussian(3.0), passes))
+        assert (as_proven(run) is not None) == proven
+    cyclic = CyclicPoisson(Gaussian(2.0), 0.05, 9, 4)
+    found = account(cyclic, notion="contour").guarantee(delta=1e-6, certify=True)
+    once = PoissonSampled(Gaussian(2.0), sampling_probability=0.05)
+    assert as_proven(replace(found, mechanism=repeat(once, 3)))
+    assert not as_proven(replace(found, mechanism=repeat(once, 4)))
+    assert not as_proven(replace(found, mechanism=CyclicPoisson(Gaussian(2.0), 0.05, 13, 4)))
+
+
+def test_a_group_with_one_step_too_few_is_rejected(monkeypatch):
+    cyclic = CyclicPoisson(Gaussian(2.0), 0.05, 9, 4)
+    once = PoissonSampled(Gaussian(2.0), sampling_probability=0.05)
+    less = account(repeat(once, 2), notion="contour").guarantee(delta=1e-6)
+    claim = replace(less, mechanism=cyclic)
+    assert not as_proven(claim)
+    monkeypatch.setattr(certification, "plain", lambda *_: Repeated(once, 9 // 4))
+    assert as_proven(claim)
+
+
 # -- brute force: small discrete mechanisms against the claims they meet -------------------
 
 
@@ -929,7 +1028,7 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (compose(Gaussian(1.0), ZeroConcentratedDP(1.0)), "rdp", ONE),
         (PoissonSampled(PureDP(1.0, ONE), sampling_probability=0.1), "approximate", ONE),
         (PoissonSampled(PureDP(1.0), sampling_probability=0.1), "approximate", SPECIAL),
-        (SAMPLED, "rdp", ONE),
+        (PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1), "rdp", ONE),
         (
             PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1),
             "approximate",
@@ -959,7 +1058,17 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (parallel(PureDP(1.0, SPECIAL), Gaussian(2.0)), "zcdp", SPECIAL),
         (parallel(ZeroConcentratedDP(1.0, SPECIAL), Gaussian(2.0)), "rdp", SPECIAL),
         (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "approximate", ONE),
-        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "rdp", ADD),
+        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "rdp", ONE),
+        (PoissonSampled(ApproximateDP(1.0, 1e-6), sampling_probability=0.1), "rdp", ADD),
+        (Epochs(Gaussian(1.0)), "gaussian", ADD),
+        (FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9), "approximate", ADD),
+        (repeat(FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9), 2), "contour", ONE),
+        (
+            FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9, replacement=True),
+            "approximate",
+            ONE,
+        ),
+        (CyclicPoisson(Laplace(1.0), 0.1, 10, 2), "contour", ADD),
         (SAMPLED, "zcdp", ADD),
         (SAMPLED, "gaussian", ADD),
         (repeat(SAMPLED, 2), "approximate", ADD),

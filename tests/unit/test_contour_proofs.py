@@ -4,6 +4,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from itertools import product
 
 import mpmath as mp
 import numpy as np
@@ -31,7 +32,10 @@ from privacy.certification.certificates import _digest, certificate, verify
 from privacy.cli import runs
 from privacy.mechanisms import (
     ApproximateDP,
+    CyclicPoisson,
     DiscreteLaplace,
+    Epochs,
+    FixedSizeSampled,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -346,6 +350,10 @@ MORE = {
         repeat(PoissonSampled(PureDP(0.5), sampling_probability=0.1), 30),
         Gaussian(3.0),
     ),
+    "sampled claims that fail": compose(
+        repeat(PoissonSampled(ApproximateDP(0.5, 1e-8), sampling_probability=0.2), 30),
+        Gaussian(3.0),
+    ),
 }
 
 
@@ -357,6 +365,26 @@ def test_more_parts_are_proven_and_smaller_epsilons_refused(name):
     assert not proves_guarantee(replace(found, mechanism=compose(MORE[name], Laplace(100.0))))
     sampled_claim = can_prove(MORE[name], relation=SPECIAL, notion="contour")
     assert sampled_claim == (name == "Laplace")
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.8, 1.5])
+def test_sampled_claims_that_fail_cover_all_outcomes_of_two_runs(epsilon):
+    """Of the claim's worst mechanism, whose failures with and without the record differ."""
+    q, claim, failed = 0.3, 1.0, 0.05
+    truth = (1 - failed) / (1 + math.exp(-claim))
+    lie = 1 - failed - truth
+    without = [0.0, failed, truth, lie]
+    mixed = [q * a + (1 - q) * b for a, b in zip([failed, 0.0, lie, truth], without, strict=True)]
+    worst = 0.0
+    for p, r in ((mixed, without), (without, mixed)):
+        pairs = product(zip(p, r, strict=True), repeat=2)
+        worst = max(
+            worst, sum(max(0.0, a * c - math.exp(epsilon) * b * d) for (a, b), (c, d) in pairs)
+        )
+    runs = repeat(PoissonSampled(ApproximateDP(claim, failed), sampling_probability=q), 2)
+    ask = dict(epsilon=epsilon, relation=ADD, notion="contour")
+    assert not proves(runs, delta=worst * (1 - 1e-9), **ask)
+    assert proves(runs, delta=worst * 1.5 + 1e-9, **ask)
 
 
 def test_a_dropped_atom_of_laplace_noise_is_rejected(monkeypatch):
@@ -568,6 +596,37 @@ def test_a_certificate_is_verified_from_the_file_alone(headline, tmp_path):
     assert ran.exit_code == 0, ran.output
     assert "certified" in ran.output
     assert answers.verify(headline)["mechanism"] == headline["claim"]["mechanism"]
+
+
+OTHERS = [
+    (
+        repeat(PoissonSampled(ApproximateDP(0.5, 1e-8), sampling_probability=0.1), 20),
+        ADD,
+        "contour",
+    ),
+    (CyclicPoisson(Gaussian(2.0), 0.02, 40, 4), ADD, "rdp"),
+    (Epochs(Gaussian(3.0), passes=3), ONE, "gaussian"),
+    (FixedSizeSampled(Gaussian(2.0), batch_size=3, records=60), SPECIAL, "approximate"),
+    (repeat(PoissonSampled(Laplace(3.0), sampling_probability=0.1), 5), ADD, "rdp"),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "relation", "notion"), OTHERS)
+def test_certificates_of_other_kinds_are_verified_and_tampering_refused(
+    mechanism, relation, notion
+):
+    curve = account(mechanism, notion=notion, relation=relation)
+    form = certificate(curve.guarantee(delta=1e-6, certify=True))
+    claim = form["claim"]
+    assert verify(form).certified
+    for path, value in (
+        ("epsilon", claim["epsilon"] * (1 - 1e-8)),
+        ("delta", claim["delta"] * (1 - 1e-6)),
+        ("mechanism", compose(mechanism, mechanism).to_json()),
+        ("relation", "ADD_OR_REMOVE_ONE" if relation is not ADD else "REPLACE_ONE"),
+    ):
+        with pytest.raises((NotCertified, ValueError)):
+            verify(changed(form, ("claim", path), value))
 
 
 def changed(form, path, value):
