@@ -55,11 +55,6 @@ def _filled(value: float, count: int) -> Array:
     return np.full(count, value)
 
 
-def _best(scores: Array) -> Indices:
-    best: Indices = scores.argmax(-1)
-    return best
-
-
 class ByScore(ABC):
     """Deterministic rule: the score of a candidate depends only on its features."""
 
@@ -73,7 +68,8 @@ class ByScore(ABC):
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        return _best(self.scores(candidates, mean, root))
+        best: Indices = self.scores(candidates, mean, root).argmax(-1)
+        return best
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,8 @@ class Thompson:
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         theta = sum_with(mean, root, noise.normals, self.scale * self.decay**batch)
-        return _best(times(candidates, theta))
+        best: Indices = times(candidates, theta).argmax(-1)
+        return best
 
 
 @dataclass(frozen=True)

@@ -164,10 +164,11 @@ class Learner:
 
     def observe(self, x: Array) -> None:
         """Update the model with the features (..., d) of the last pick."""
-        square = self.model.observe(x)
+        if self.model.moves:
+            square = self.model.observe(x)
+            if self._measured:
+                self.growth += float(np.log1p(square).max())
         self.in_batch += 1
-        if self._measured:
-            self.growth += float(np.log1p(square).max())
 
     def play_block(self, arms: Array, offered: Indices) -> Indices:
         """Pick and observe candidates in B rounds of one batch; return the picks, shape (R, B).

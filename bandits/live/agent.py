@@ -258,7 +258,7 @@ class Agent:
                 learner.turn()
             if learner.waiting or self._closing is not None:
                 self._close_due()
-            number = self._next_number()
+            number = self._first + (learner.unreleased if learner.waiting else learner.in_batch)
             journal = self._journal
             if journal is not None:
                 journal = self._usable(journal, renew=journal.long)
@@ -280,10 +280,6 @@ class Agent:
             self._close()
         if self._closing is not None:
             self._settle()
-
-    def _next_number(self) -> int:
-        learner = self._learner
-        return self._first + (learner.unreleased if learner.waiting else learner.in_batch)
 
     def _begin_round(self, number: int, x: Array, owner: User | None, key: str) -> None:
         place = number - self._first

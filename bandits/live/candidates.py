@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dcopy, dscal, dsyrk
 
 from bandits import checks
 from bandits.algorithms.algorithm import Algorithm
@@ -50,10 +50,11 @@ class Candidates:
         if type(candidates) is np.ndarray and candidates.dtype is _DOUBLE:
             shared = self._shared.get(candidates.shape)
             if shared is not None:
-                given, unscaled, rows, columns, products = shared
+                given, unscaled, scaled, rows, columns, products = shared
                 given[...] = candidates
-                if rows is not unscaled:
-                    np.multiply(unscaled, algorithm.shrink, rows)
+                if algorithm.constant is not None:
+                    dcopy(unscaled, scaled)
+                    dscal(algorithm.shrink, scaled)
                 # The largest product of two rows is a square (Cauchy-Schwarz). dsyrk, unlike NumPy,
                 # emits no overflow warning. By name, its arguments beta, c, trans, lower and
                 # overwrite_c take as long as the product.
@@ -70,5 +71,5 @@ class Candidates:
         rows = unscaled = np.empty((count, algorithm.features))
         if constant is not None:
             unscaled[:, -1], rows = constant / algorithm.shrink, np.empty_like(unscaled)
-        products = np.zeros((count, count), order="F")
-        return unscaled[:, : algorithm.dimension], unscaled, rows, rows.T, products
+        given, products = unscaled[:, : algorithm.dimension], np.zeros((count, count), order="F")
+        return given, unscaled.ravel(), rows.ravel(), rows, rows.T, products

@@ -117,7 +117,7 @@ def repeat(agent: "Agent", entries: Iterator[Entry]) -> None:
         if learner.due and learner.channel.private:
             return
         agent._close_due()
-        if number != agent._next_number():
+        if number != agent._first + learner.unreleased:
             return
         owner = unpacked(np.frombuffer(rest[size:], np.uint8))[0] if len(rest) > size else None
         if owner is not None:

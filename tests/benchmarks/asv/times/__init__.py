@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 # Last, so that `privacy` and `bandits` are those of the commit that asv installed.
-sys.path.append(str(Path(__file__).parents[3]))
+sys.path.append(str(Path(__file__).parents[4]))
 
 from tests.benchmarks import loops, speed
 
