@@ -6,7 +6,7 @@ curve.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -52,6 +52,7 @@ NOTION_MODULES = {
     "rdp": "privacy.notions.renyi",
 }
 _COMPOSING = {"contour", "pld"}  # the methods that compose all losses; they agree
+_MOMENTS = ("zcdp", "rdp")
 _TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
 
 
@@ -196,10 +197,11 @@ def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> 
     try:
         curve = _fold(mechanism, notion, relation)
     except UnsupportedMechanism:
-        cells = _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
-        if cells is None:
+        if not isinstance(mechanism, Parallel):
             raise
-        return cells
+        return WorstCurve.of(
+            _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
+        )
     if curve.refusal:
         raise UnsupportedMechanism(curve.refusal, mechanism=mechanism, notion=notion)
     return curve
@@ -237,35 +239,28 @@ def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
 
 
 def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
-    curves, left = node.in_cells(relation, lambda part, each: _fold(part, notion, each))
-    if relation is REPLACE_ONE:
-        # the replaced record may move from cell i to cell j, which changes both
-        curves += [
-            left[leaves].moved(left[enters])
-            for leaves in left
-            for enters in left
-            if leaves != enters or node.parts.count(leaves) > 1
-        ]
-    else:
-        curves += [replace(curve, relation=relation) for curve in left.values()]
-    worst, *rest = curves
+    worst, *rest = _cells(node, relation, lambda part, each: _fold(part, notion, each))
     for other in rest:
         worst = worst.worst_of(other)
     return worst
 
 
 def _cells(
-    mechanism: Mechanism,
+    node: Parallel,
     relation: NeighboringRelation,
     ask: Callable[[Mechanism, NeighboringRelation], Curve],
-) -> Curve | None:
-    """Return the worst curve of parallel cells, None if the record may change its cell."""
-    if not isinstance(mechanism, Parallel):
-        return None
-    curves, left = mechanism.in_cells(relation, ask)
-    if left and relation is REPLACE_ONE:
-        return None
-    return WorstCurve.of([*curves, *(replace(curve, relation=relation) for curve in left.values())])
+) -> list[Curve]:
+    """Return the curves whose worst one is that of parallel cells."""
+    curves, left = node.in_cells(relation, ask)
+    if relation is not REPLACE_ONE:
+        return [*curves, *(replace(curve, relation=relation) for curve in left.values())]
+    # the replaced record may move from cell i to cell j, which changes both
+    return curves + [
+        left[leaves].moved(left[enters])
+        for leaves in left
+        for enters in left
+        if leaves != enters or node.parts.count(leaves) > 1
+    ]
 
 
 def _tightest(
@@ -278,16 +273,20 @@ def _tightest(
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
+    more = False
     for curve in _curves(mechanism, relation, refusals):
         members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
-        if getattr(curve, "beats_moments", False):
+        if curve.beats_moments:
+            break
+        if curve.notion == "pld":  # bounds from moments are computed where they may be smaller
+            more = True
             break
     if members.keys() >= _COMPOSING:
         del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
-    asked = tuple(members.values())
-    found = TightestCurve(relation, mechanism=mechanism, members=asked, whole=whole)
+    asked = tuple(sorted(members.values(), key=lambda one: not one.exact))
+    found = TightestCurve(relation, mechanism=mechanism, first=asked, more=more, whole=whole)
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
     return found
@@ -344,10 +343,13 @@ _MOST_SPLIT = 3  # most parts with dominating pairs for which every grouping is 
 
 
 def _curves(
-    mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
+    mechanism: Mechanism,
+    relation: NeighboringRelation,
+    refusals: list[UnsupportedMechanism],
+    notions: Iterable[str] = NOTION_MODULES,
 ) -> Iterator[Curve]:
     """Yield the curve of every method that supports the mechanism; append other errors."""
-    for notion in NOTION_MODULES:
+    for notion in notions:
         try:
             yield _whole(mechanism, notion, relation)
         except UnsupportedMechanism as refusal:
@@ -387,8 +389,23 @@ class TightestCurve(Curve):
 
     notion: ClassVar[str] = "tightest"
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
-    members: tuple[Curve, ...] = ()
+    first: tuple[Curve, ...] = ()
+    more: bool = False
     whole: bool = False
+
+    @cached_property
+    def members(self) -> tuple[Curve, ...]:
+        """The curves of all methods."""
+        return self.first + self._moments
+
+    @cached_property
+    def _moments(self) -> tuple[Curve, ...]:
+        return tuple(_curves(self._known, self.relation, [], _MOMENTS)) if self.more else ()
+
+    def _each(self) -> Iterator[Curve]:
+        """Yield the members; those from moments are computed when they are reached."""
+        yield from self.first
+        yield from self._moments
 
     @cached_property
     def others(self) -> tuple[Curve, ...]:
@@ -396,10 +413,10 @@ class TightestCurve(Curve):
         if self.whole:
             return ()
         found: list[Curve] = []
-        with suppress(UnsupportedMechanism):
-            cells = _cells(self._known, self.relation, _tightest)
-            found += [] if cells is None else [cells]
-        dense = unsampled(self._known) if self.members else self._known
+        if isinstance(self._known, Parallel):
+            with suppress(UnsupportedMechanism):
+                found.append(WorstCurve.of(_cells(self._known, self.relation, _tightest)))
+        dense = unsampled(self._known) if self.first else self._known
         if dense is not self._known:
             with suppress(UnsupportedMechanism):
                 found.append(_tightest(dense, self.relation, whole=True))
@@ -432,15 +449,15 @@ class TightestCurve(Curve):
         """
         answers: list[Answer] = []
         error, hint, composed = 0.0, None, False
-        for member in self.members:
+        for member in self._each():
             answer = ask(member, nothing)
             answers.append(answer)
             hint = answer.hint
             composed |= member.notion in _COMPOSING and answer.error < 1
             if member.exact:
                 error = answer.error  # it bounds the error of a smaller answer as well
-            tight = member.exact and error < _TIGHT and answer.value < nothing
-            if tight or answer.value == -math.inf:
+            tight = member.beats_moments or (member.exact and error < _TIGHT)
+            if (tight and answer.value < nothing) or answer.value == -math.inf:
                 break
         else:
             # a sum of losses is never above a sum over groups of them
@@ -468,7 +485,7 @@ class TightestCurve(Curve):
 
     @cached_property
     def exact(self) -> bool:
-        return any(member.exact for member in self.members)
+        return any(member.exact for member in self.first)
 
     @cached_property
     def _quick(self) -> tuple[Curve, ...]:
@@ -534,6 +551,11 @@ class TightestCurve(Curve):
 
     def _times(self, count: int) -> "TightestCurve":
         return _tightest(repeat(self._known, count), self.relation)
+
+    def best_of(self, runs: BestOf) -> "TightestCurve":
+        """Return the curve of the best of several runs, each of this curve's mechanism."""
+        best = replace(runs, mechanism=self._known)
+        return _tightest(best, self.relation).labeled(best, self.unit, self.prover)
 
     def _worst_of(self, other: "TightestCurve") -> "TightestCurve":
         both = parallel(self._known, other._known, cells="by_public_index")

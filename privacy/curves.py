@@ -92,9 +92,10 @@ class Curve(Risk, ABC):
     exact
         Whether no other method can give a smaller bound for the mechanism.
     mechanism
-        The mechanism. Sums and multiples of curves have one only with ``"tightest"``, else None.
+        What ran. Sums and multiples of curves have one only with ``"tightest"``, else None.
     unit
-        The unit of privacy, by default one record.
+        The unit of privacy, by default one record. A group has the mechanism of one record, and
+        its size is part of the unit.
     """
 
     notion: ClassVar[str]
@@ -136,6 +137,11 @@ class Curve(Risk, ABC):
     @property
     def exact(self) -> bool:
         """Whether no other method can give a smaller bound for the mechanism."""
+        return False
+
+    @property
+    def beats_moments(self) -> bool:
+        """Whether no other method gives a smaller bound, even where the error bound is large."""
         return False
 
     @property

@@ -16,7 +16,7 @@ from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
-from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells
+from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells, together
 from privacy.losses.mixtures import AgainstNormal, SampledGaussian
 from privacy.losses.pair import LossPair
 from privacy.losses.quadrature import Array, Direction, Index
@@ -94,13 +94,19 @@ def on_grid(
     floor: float,
     *,
     upper: bool,
+    origin: float | None = None,
 ) -> GridLoss:
-    """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`."""
+    """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`.
+
+    The grid has the loss `origin`, by default the largest atom.
+    """
     if pair.gridded:
         return pair.on_grid(direction, step, log_tail, tilt, floor, upper=upper)
     if isinstance(pair, DiscretePair):
-        return _discrete(pair.directed(direction), pair.infinite(direction), step, upper=upper)
-    return _continuous(_noise(pair, direction, log_tail), step, tilt, floor, upper=upper)
+        atoms, infinite = pair.directed(direction), pair.infinite(direction)
+        return _discrete(atoms, infinite, step, origin, upper=upper)
+    noise = _noise(pair, direction, log_tail)
+    return _continuous(noise, step, tilt, floor, origin, upper=upper)
 
 
 def spacing(pair: LossPair, direction: Direction) -> float:
@@ -145,12 +151,14 @@ def own_lattice(pair: LossPair, direction: Direction) -> tuple[GridLoss, GridLos
     return upper, lower
 
 
-def _discrete(atoms: Atoms, infinite: float, step: float, *, upper: bool) -> GridLoss:
-    """Put atoms on a grid through the largest one."""
+def _discrete(
+    atoms: Atoms, infinite: float, step: float, origin: float | None, *, upper: bool
+) -> GridLoss:
+    """Put atoms on a grid."""
     loss = np.array(atoms.loss)
     mass = np.exp(np.array(atoms.log_probability)) * (1 - infinite)
-    largest = float(loss.max())
-    grid = from_atoms(mass, loss, step, largest, upper=upper, infinite=infinite)
+    start = float(loss.max()) if origin is None else origin
+    grid = from_atoms(mass, loss, step, start, upper=upper, infinite=infinite)
     rough = 64 * U * (1 + float(np.abs(np.array(atoms.log_probability)).max()))
     return replace(grid, relative=grid.relative + rough)
 
@@ -238,11 +246,15 @@ def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> No
     return Noise(loss, log_density, 0.0, d, _WIDEST, 1.0, atoms, inverse=inverse)
 
 
-def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: bool) -> GridLoss:
-    """Put a density and its atoms on one grid, through the largest atom."""
+def _continuous(
+    noise: Noise, step: float, tilt: float, floor: float, origin: float | None, *, upper: bool
+) -> GridLoss:
+    """Put a density and its atoms on one grid."""
     ends = noise.loss(np.array([noise.low, noise.high]))
     rising = bool(ends[1] > ends[0])
-    start = max((loss for _, loss in noise.atoms), default=0.0)
+    start = origin or 0.0
+    if origin is None:
+        start = max((loss for _, loss in noise.atoms), default=0.0)
     bottom = max(float(ends.min()), min(floor, float(ends.max())))
     first = math.floor((bottom - start) / step * (1 + 4 * U)) - 1
     start += first * step
@@ -280,23 +292,8 @@ def _continuous(noise: Noise, step: float, tilt: float, floor: float, *, upper: 
     if extra := [(mass, max(loss, bottom)) for mass, loss in extra if mass > 0]:
         mass, place = np.array(extra).T
         grids.append(from_atoms(mass, place, step, grids[0].start, upper=upper))
-    whole = _together(grids)
+    whole = together(grids)
     return replace(whole, infinite=infinite)
-
-
-def _together(parts: list[GridLoss]) -> GridLoss:
-    """Return the sum of measures whose starts differ by whole steps."""
-    step = parts[0].step
-    start = min(part.start for part in parts)
-    offsets = [round((part.start - start) / step) for part in parts]
-    size = max(offset + part.mass.size for offset, part in zip(offsets, parts, strict=True))
-    refuse_beyond(MOST_CELLS, size)
-    mass = np.zeros(size)
-    for offset, part in zip(offsets, parts, strict=True):
-        mass[offset : offset + part.mass.size] += part.mass
-    blur = max(part.absolute for part in parts) + 8 * U * (abs(start) + size * step)
-    relative = max(part.relative for part in parts) + 2 * U
-    return GridLoss(step, start, mass, 0.0, parts[0].upper, relative, blur)
 
 
 def _edges(noise: Noise, start: float, step: float, *, rising: bool) -> tuple[Array, Index]:

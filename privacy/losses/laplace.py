@@ -48,10 +48,10 @@ class LaplacePair(LossPair):
         d = self.distance
         if d > 0.5:
             return round_up(d + math.expm1(-d), 8 * U)
-        # d^2/2 - d^3/6 + ..., alternating and decreasing; ends with a positive term
-        terms = [math.exp(k * math.log(d) - math.lgamma(k + 1)) for k in range(2, 19)] if d else []
-        exact = math.fsum((-1) ** k * term for k, term in enumerate(terms))
-        return round_up(exact, 128 * U)
+        rest = 0.0  # d^2/2 - d^3/6 + ... in nested form; the omitted terms are below rounding
+        for k in range(18, 2, -1):
+            rest = d / k * (1 - rest)
+        return round_up(0.5 * d * d * (1 - rest), 32 * U)
 
     @property
     def model(self) -> "LossModel | None":

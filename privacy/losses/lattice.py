@@ -8,7 +8,7 @@ derivation.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -28,6 +28,7 @@ _BESIDE = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])  # distances of other tilts,
 _ASIDE = np.array([-16.0, -8.0, -4.0, -2.0, 2.0, 4.0, 8.0, 16.0])
 _BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts, relative to the saddle point
 _UNDERFLOW = 746.0  # exponent of a factor that is 0 in floats
+_VANISHED = -80.0  # log modulus of a transform that is omitted
 _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
 
@@ -104,6 +105,18 @@ class GridLoss:
         whole[place.astype(np.intp)] = weight
         return whole, log_moment
 
+    def spectrum(self, tilt: float, size: int, count: int) -> tuple[Complex, Array]:
+        """Return the transform of `count` sums of the tilted, normalized mass, and its error."""
+        one = np.fft.rfft(_folded(self.tilted(tilt)[0], size))
+        levels = _levels(size)
+        if count == 1:
+            return one, np.full(one.size, levels)
+        modulus, powered = np.abs(one), _power(one, count)
+        # |a^n - b^n| <= n |a - b| (|a| + |a - b|)^(n - 1); the last factor is at most
+        # 1.02 |a|^(n - 1) if |a| >= 100 n |a - b|, else at most 101 n |a - b|
+        share = np.abs(powered) / np.maximum(modulus, levels)
+        return powered, count * (levels + 8 * U) * (1.02 * share + 101 * count * levels)
+
     def log_moment(self, t: float) -> float:
         """Return log sum mass e^(t loss)."""
         return self._weights(t)[2]
@@ -119,6 +132,121 @@ class GridLoss:
             return replace(self, mass=self.mass[:1])
         first, last = int(kept[0]), int(kept[-1]) + 1
         return replace(self, start=self.start + first * self.step, mass=self.mass[first:last])
+
+
+@dataclass(frozen=True, eq=False)
+class MixedGrid(GridLoss):
+    """Several losses, each a public choice between two successive ones of `nodes`.
+
+    Moments are the mean of those of all losses, and `mass` is the sum of those of the nodes.
+
+    Attributes
+    ----------
+    nodes
+        Measures on the same grid.
+    cell, share, times
+        For each loss, the index of the first of its nodes, the probability of the second one, and
+        its number.
+    """
+
+    nodes: tuple[GridLoss, ...] = ()
+    cell: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    share: Array = field(default_factory=lambda: np.zeros(0))
+    times: Array = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, nodes: Sequence[GridLoss], cell: Index, share: Array, times: Array) -> Self:
+        """Return the losses, from nodes on the same grid."""
+        whole = together(nodes)
+        infinite = max(node.infinite for node in nodes)
+        return cls(
+            whole.step,
+            whole.start,
+            whole.mass,
+            infinite,
+            whole.upper,
+            whole.relative,
+            whole.absolute,
+            tuple(nodes),
+            cell,
+            share,
+            times,
+        )
+
+    def _choices(self, log_moment: Array) -> tuple[Array, Array]:
+        """Return log sum mass e^(t loss) of each loss, and the tilted share of the second node."""
+        first, second = self._log_shares
+        second = second + log_moment[self.cell + 1]
+        value = np.logaddexp(first + log_moment[self.cell], second)
+        return value, np.exp(second - value)
+
+    @cached_property
+    def _log_shares(self) -> tuple[Array, Array]:
+        with np.errstate(divide="ignore"):
+            return np.log1p(-self.share), np.log(self.share)
+
+    def _mean(self, values: Array) -> float:
+        return float(values @ self.times / self.times.sum())
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        log_moment, mean, variance = np.array([node.cumulants(t) for node in self.nodes]).T
+        value, share = self._choices(log_moment)
+        rise = np.diff(mean)[self.cell]
+        means = mean[self.cell] + share * rise
+        spread = variance[self.cell] + share * (
+            np.diff(variance)[self.cell] + (1 - share) * rise**2
+        )
+        return self._mean(value), self._mean(means), self._mean(spread)
+
+    def log_moment(self, t: float) -> float:
+        return self._mean(self._choices(np.array([node.log_moment(t) for node in self.nodes]))[0])
+
+    def spectrum(self, tilt: float, size: int, count: int) -> tuple[Complex, Array]:
+        _, share = self._choices(np.array([node.log_moment(tilt) for node in self.nodes]))
+        off = _levels(size) + 32 * U
+        total = np.ones(size // 2 + 1, dtype=complex)
+        log_bound, least = np.zeros(total.size), np.ones(total.size)
+        live = np.arange(total.size)
+        first = self._node_spectrum(0, tilt, size)
+        for k in range(len(self.nodes) - 1):
+            second = self._node_spectrum(k + 1, tilt, size)
+            inside = self.cell == k
+            if inside.any():
+                # each factor is a mean of both, and off by at most `off`
+                bound = np.maximum(np.abs(first), np.abs(second))[live] + off
+                log_bound[live] += float(self.times[inside].sum()) * np.log(bound)
+                least[live] = np.minimum(least[live], bound)
+                total[live[log_bound[live] <= _VANISHED]] = 0.0
+                live = live[log_bound[live] > _VANISHED]
+                rise = (second - first)[live]
+                for one, times in zip(share[inside], self.times[inside], strict=True):
+                    factor = first[live] + one * rise
+                    total[live] *= factor if times == 1 else _power(factor, int(times))
+            first = second
+        bound = np.exp(np.minimum(log_bound, 1.0))
+        lost = count * off * np.minimum(bound / least, 2.0)
+        return total, lost + np.where(log_bound <= _VANISHED, 2 * bound, 0.0)
+
+    def _node_spectrum(self, k: int, tilt: float, size: int) -> Complex:
+        node = self.nodes[k]
+        offset = round((node.start - self.start) / self.step)
+        mass = np.concatenate([np.zeros(offset), node.tilted(tilt)[0]])
+        return np.fft.rfft(_folded(mass, size))
+
+
+def together(parts: Sequence[GridLoss]) -> GridLoss:
+    """Return the sum of measures whose starts differ by whole steps."""
+    step = parts[0].step
+    start = min(part.start for part in parts)
+    offsets = [round((part.start - start) / step) for part in parts]
+    size = max(offset + part.mass.size for offset, part in zip(offsets, parts, strict=True))
+    refuse_beyond(MOST_CELLS, size)
+    mass = np.zeros(size)
+    for offset, part in zip(offsets, parts, strict=True):
+        mass[offset : offset + part.mass.size] += part.mass
+    blur = max(part.absolute for part in parts) + 8 * U * (abs(start) + size * step)
+    relative = max(part.relative for part in parts) + 2 * U
+    return GridLoss(step, start, mass, 0.0, parts[0].upper, relative, blur)
 
 
 def from_atoms(
@@ -484,22 +612,12 @@ class GridSum:
     def _transform(self, parts: _Parts) -> None:
         size = self._cells
         total: Complex | None = None
-        error = np.zeros(size // 2 + 1)
-        # each output of a transform sums along log2(size) levels (Higham 2002, section 24.1)
-        levels = 8 * U * (math.log2(size) + 2)
+        error: Array = np.zeros(size // 2 + 1)
         for part, count in parts:
-            tilted, log_moment = part.tilted(self.tilt)
+            log_moment = part.log_moment(self.tilt)
             self.relative += count * _rounding(part, self.tilt, log_moment)
             self.log_size += count * log_moment
-            one = np.fft.rfft(_folded(tilted, size))
-            modulus = np.abs(one)
-            powered = one if count == 1 else _power(one, count)
-            lost = np.full(modulus.size, levels)
-            if count > 1:
-                # |a^n - b^n| <= n |a - b| (|a| + |a - b|)^(n - 1); the last factor is at most
-                # 1.02 |a|^(n - 1) if |a| >= 100 n |a - b|, else at most 101 n |a - b|
-                share = np.abs(powered) / np.maximum(modulus, levels)
-                lost = count * (levels + 8 * U) * (1.02 * share + 101 * count * levels)
+            powered, lost = part.spectrum(self.tilt, size, count)
             size_one = np.minimum(np.abs(powered), 1.0)
             if total is None:
                 total, error = powered, lost
@@ -510,7 +628,7 @@ class GridSum:
                 total = total * powered
         assert total is not None
         mass = np.roll(np.fft.irfft(total, size), -(self._first % size))
-        spread = error + levels * np.minimum(np.abs(total), 1.0)
+        spread = error + _levels(size) * np.minimum(np.abs(total), 1.0)
         self._error = 2 * float(spread.sum()) / size
         self._mass = np.maximum(mass, 0.0)
         if not math.isfinite(self._error + float(self._mass.sum())):
@@ -573,6 +691,14 @@ class GridSum:
         """The losses in the window and their masses under P, without the error bounds."""
         loss = self._start + self.step * (self._first + np.arange(self._cells))
         return loss, self._mass * np.exp(np.minimum(self.log_size - self.tilt * loss, 700.0))
+
+
+def _levels(size: int) -> float:
+    """Return the error of a transform, whose outputs sum along log2(size) levels.
+
+    Higham 2002, section 24.1.
+    """
+    return 8 * U * (math.log2(size) + 2)
 
 
 def _folded(mass: Array, size: int) -> Array:

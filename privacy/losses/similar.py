@@ -1,6 +1,9 @@
 """Pairs of one kind, ordered by their parameters: which dominate, and fewer instead of many."""
 
-from dataclasses import replace
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,11 +12,12 @@ from privacy.losses.gaussian import AntipodalPair, SampledGaussianPair
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.pair import LossPair
 from privacy.losses.quadrature import Array, Index
+from privacy.numerics.rounding import U
 
 Parts = tuple[tuple[LossPair, int], ...]
 """Pairs and their numbers of releases."""
 
-_INCREASING: dict[type[LossPair], tuple[str, ...]] = {
+_INCREASING: dict[Any, tuple[str, ...]] = {
     AntipodalPair: ("mu", "q"),
     ClaimPair: ("epsilon",),
     LaplacePair: ("distance",),
@@ -26,20 +30,99 @@ Postprocessing (added Gaussian noise, a mixture for Laplace noise, another respo
 distance. A smaller sampling probability mixes the pair with a pair of equal distributions, and
 hockey-stick divergences are jointly convex.
 """
+_STEP, _FEWEST = 0.015, 32  # log of the ratio of two nodes of a mixture; fewest nodes
+_FIXED = {
+    kind: tuple(field.name for field in fields(kind) if field.name not in names)
+    for kind, names in _INCREASING.items()
+}
 
 
 def dominates(one: LossPair, other: LossPair) -> bool:
     """Return whether the profile of `one` is known to be at least that of `other` everywhere."""
     names = _INCREASING.get(type(one), ())
-    if type(one) is not type(other) or _kind(one) != _kind(other):
+    if _kind(one) != _kind(other):
         return False
     return all(getattr(one, name) >= getattr(other, name) for name in names)
 
 
-def _kind(pair: LossPair) -> LossPair:
-    """Return the pair without the fields that `fewer_parts` changes."""
-    names = _INCREASING.get(type(pair))
-    return replace(pair, **dict.fromkeys(names, 0.0)) if names else pair  # type: ignore[type-var]
+def _kind(pair: LossPair) -> Hashable:
+    """Return a key that pairs share if they differ only in the fields of `_INCREASING`."""
+    fixed = _FIXED.get(type(pair))
+    return pair if fixed is None else (type(pair), *(getattr(pair, name) for name in fixed))
+
+
+class Blend(NamedTuple):
+    """Pairs of one kind that differ in one parameter, bounded by mixtures of few.
+
+    Attributes
+    ----------
+    nodes
+        Pairs with increasing parameters.
+    cell, share, times
+        For each pair, the index of the first of two successive nodes, the probability with which a
+        public choice takes the second one, and its number of releases.
+    ratio
+        The largest ratio of the total variation distances of two successive nodes.
+    """
+
+    nodes: tuple[LossPair, ...]
+    cell: Index
+    share: Array
+    times: Array
+    ratio: float
+
+
+def blended(parts: Parts, most: int) -> tuple[Parts, tuple[Blend, ...]]:
+    """Return the parts that are left, and mixtures of at most about `most` pairs for the others.
+
+    Let delta_x be the profile of the pair with parameter x. In all these families,
+    (delta_x - delta_a) / (delta_b - delta_a) for a < x < b is largest at epsilon = 0: delta_x is
+    linear in a function of x for epsilon <= the loss of a, and smaller for epsilon above (claims,
+    Laplace noise); d delta / d mu = phi(epsilon / mu - mu / 2) (normal noise). A sampled profile is
+    convex in q, and linear in that of the unsampled pair. So, the pair of x is dominated by a
+    public choice of b with this ratio of total variation distances as its probability, else a.
+    """
+    left: list[tuple[LossPair, int]] = []
+    blends: list[Blend] = []
+    for several in _kinds(parts):
+        kind = type(several[0][0])
+        names = () if kind is AntipodalPair else _INCREASING.get(kind, ())
+        columns = {name: np.array([getattr(pair, name) for pair, _ in several]) for name in names}
+        varying = [name for name, column in columns.items() if np.ptp(column) > 0]
+        if (
+            len(several) <= _FEWEST
+            or len(varying) != 1
+            or not np.isfinite(columns[varying[0]]).all()
+        ):
+            left += several
+            continue
+        (value,) = (columns[name] for name in varying)
+        order = np.argsort(value, kind="stable")
+        width = float(np.ptp(np.log(np.clip(value, 1e-300, 1e300))))
+        cells = min(most, max(math.ceil(width / _STEP), _FEWEST))
+        cell = _cells(value[order][:, None], cells)
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        first = np.unique(np.append(first, order.size - 1))
+        nodes = [several[i][0] for i in order[first]]
+        distance = np.array([math.exp(pair.profile.log_delta(0.0)) for pair, _ in several])
+        ends = distance[order[first]]
+        cell = np.clip(
+            np.searchsorted(value[order[first]], value, side="right") - 1, 0, len(nodes) - 2
+        )
+        off = 64 * U * ends[cell + 1] * (1 - np.log(np.maximum(ends[cell + 1], 1e-300)))
+        gap = np.maximum(np.diff(ends)[cell] - off, 1e-300)
+        share = np.clip((distance - ends[cell] + off) / gap, 0.0, 1.0)
+        times = np.array([float(count) for _, count in several])
+        ratio = float((ends[1:] / np.maximum(ends[:-1], 1e-300)).max())
+        blends.append(Blend(tuple(nodes), cell, share, times, ratio))
+    return tuple(left), tuple(blends)
+
+
+def _kinds(parts: Parts) -> Iterable[list[tuple[LossPair, int]]]:
+    kinds: dict[Hashable, list[tuple[LossPair, int]]] = {}
+    for pair, count in parts:
+        kinds.setdefault(_kind(pair), []).append((pair, count))
+    return kinds.values()
 
 
 def fewer_parts(parts: Parts, most: int, *, upper: bool = True) -> Parts:
@@ -56,13 +139,10 @@ def widest(parts: Parts, most: int) -> float:
 
 
 def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
-    kinds: dict[LossPair, list[tuple[LossPair, int]]] = {}
-    for pair, count in parts:
-        kinds.setdefault(_kind(pair), []).append((pair, count))
     found: list[tuple[LossPair, int]] = []
     change = 0.0
-    for kind, several in kinds.items():
-        names = _INCREASING.get(type(kind), ())
+    for several in _kinds(parts):
+        names = _INCREASING.get(type(several[0][0]), ())
         if len(several) <= most or not names:
             found += several
             continue
@@ -76,8 +156,9 @@ def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
         with np.errstate(divide="ignore", over="ignore"):
             ratio = np.divide(high, low, out=np.ones_like(high), where=high > low)
         change = max(change, float(ratio.max()) - 1)
+        one = several[0][0]
         for level, count in zip((high if upper else low).tolist(), counts.tolist(), strict=True):
-            found.append((replace(kind, **dict(zip(names, level, strict=True))), count))  # type: ignore[type-var]
+            found.append((replace(one, **dict(zip(names, level, strict=True))), count))  # type: ignore[type-var]
     return tuple(found), change
 
 

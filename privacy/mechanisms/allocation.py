@@ -6,7 +6,14 @@ from typing import ClassVar
 from privacy import checks
 from privacy.losses.gaussian import AllocationPair, GaussianPair
 from privacy.losses.pair import Loss
-from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
+from privacy.mechanisms.base import (
+    Mechanism,
+    UnsupportedMechanism,
+    checked,
+    freeze,
+    register_mechanism,
+    unproven,
+)
 from privacy.mechanisms.combinators import compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared
@@ -17,7 +24,6 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 # without the record underflow
 _LARGEST_MU = 20.0
 _MOST_STEPS = 10**7
-_GAUSSIAN = "It is proven only for Gaussian noise."
 _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 
 
@@ -65,14 +71,13 @@ class RandomAllocation(Mechanism):
             raise ValueError(
                 checks.expected("participations", participations, rule, _PARTICIPATIONS)
             )
-        freeze(self, mechanism=checked(self.mechanism, "mechanism"), steps=steps)
+        freeze(self, mechanism=_gaussian(self), steps=steps)
         freeze(self, participations=participations, epochs=epochs)
 
     def expanded(self, relation: NeighboringRelation) -> Mechanism:
         """Return allocations to one step of a block; itself for one allocation."""
         if self.participations == self.epochs == 1 and self.steps > 1:
             return self
-        self._squared(relation)
         size, longer = divmod(self.steps, self.participations)
         parts = [self._block(size, self.participations - longer)]
         if longer:
@@ -83,25 +88,31 @@ class RandomAllocation(Mechanism):
         one = self.mechanism if size == 1 else RandomAllocation(self.mechanism, size)
         return repeat(one, count * self.epochs)
 
-    def _squared(self, relation: NeighboringRelation) -> float:
-        """Return mu^2 of a step, or raise."""
-        squared = mu_squared(self.mechanism, ADD_OR_REMOVE_ONE)
-        if squared is None:
-            raise unproven(self, relation, _GAUSSIAN)
-        return squared
-
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the pair of one record that is in one of several steps."""
-        squared = self._squared(relation)
         if relation is REPLACE_ONE:
             raise unproven(self, relation, "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.")
         if self.expanded(relation) is not self:
             raise unproven(self, relation, _ONE_SAMPLE)
+        squared = mu_squared(self.mechanism, ADD_OR_REMOVE_ONE)
+        assert squared is not None  # checked at construction
         joint = GaussianPair(squared)
         return joint if joint.mu > _LARGEST_MU else AllocationPair(joint.mu, self.steps)
 
 
 _PARTICIPATIONS = "Pass the participations of each record per pass."
+
+
+def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
+    """Return the mechanism of a sampler if it is Gaussian noise, else raise."""
+    inner = checked(sampler.mechanism, "mechanism")
+    if mu_squared(inner, ADD_OR_REMOVE_ONE) is None:
+        rule = "Gaussian noise, the only noise with a proven bound for this sampler"
+        remedy = "Pass Gaussian noise, or use PoissonSampled."
+        raise UnsupportedMechanism(
+            checks.expected("mechanism", inner, rule, remedy), mechanism=inner
+        )
+    return inner
 
 
 @suggests_field_names
@@ -136,7 +147,7 @@ class CyclicPoisson(Mechanism):
     def __post_init__(self) -> None:
         freeze(
             self,
-            mechanism=checked(self.mechanism, "mechanism"),
+            mechanism=_gaussian(self),
             sampling_probability=checks.probability(self.sampling_probability),
             steps=checks.count("steps", self.steps, "Pass the total number of steps."),
             groups=checks.count("groups", self.groups, "Pass the number of groups of records."),
@@ -144,8 +155,6 @@ class CyclicPoisson(Mechanism):
 
     def expanded(self, relation: NeighboringRelation) -> Mechanism:
         """Return the sampled releases of one group."""
-        if mu_squared(self.mechanism, relation) is None:
-            raise unproven(self, relation, _GAUSSIAN)
         once = PoissonSampled(self.mechanism, sampling_probability=self.sampling_probability)
         return repeat(once, -(-self.steps // self.groups))
 

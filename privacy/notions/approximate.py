@@ -16,6 +16,7 @@ from privacy import checks
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.pair import Loss, LossPair
+from privacy.losses.profiles import Profile
 from privacy.losses.worst import WorstPair
 from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.mechanisms.selection import BestOf
@@ -98,6 +99,10 @@ class ApproximateCurve(Curve):
             return total
         exact = sum((n * Fraction(supremum) for supremum, n in suprema), start=Fraction(0))
         return least(total, lambda value: value >= exact)
+
+    @property
+    def _pair(self) -> LossPair:
+        return next(iter(self.parts)) if self._total() == 1 else _SumPair(self)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         return self._answer(self._log_delta(epsilon))
@@ -246,16 +251,36 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, {claim: 1}, known=False)
 
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the pointwise maximum of the profiles of two single releases."""
+        """Return the pointwise maximum of both profiles."""
         if self.parts == other.parts:
             return self
-        if self._total() > 1 or other._total() > 1:
-            raise self._no_cells()
-        both = WorstPair.of(*self.parts, *other.parts)
+        both = WorstPair.of(self._pair, other._pair)
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 
     def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
         return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
+
+
+@dataclass(frozen=True)
+class _SumPair(LossPair, Profile):
+    """A pair with the profile of several claims."""
+
+    curve: ApproximateCurve
+
+    @property
+    def profile(self) -> Profile:
+        return self
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        return self.curve._basic, self.curve._mass
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        return self.curve._supremum
+
+    def log_delta(self, epsilon: float) -> float:
+        return self.curve._log_delta(epsilon)
 
 
 def _binary_epsilon(pair: LossPair) -> float | None:

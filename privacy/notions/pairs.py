@@ -1,7 +1,7 @@
 """Sums of dominating pairs, which both methods that compose all losses share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -13,7 +13,7 @@ from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction
 from privacy.losses.similar import dominates
 from privacy.numerics.rounding import U, round_up, sum_up
-from privacy.relations import NeighboringRelation
+from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +70,12 @@ class PairCurve(Curve):
             if worse._dominates(better):
                 return worse
         return super()._worst_of(other)
+
+    def _moved(self, other: Self) -> Self:
+        """Return the sum, if the losses of both directions have one distribution."""
+        if len(self._directions) + len(other._directions) > 2:
+            return super()._moved(other)
+        return replace(self + other, relation=REPLACE_ONE)
 
     def _dominates(self, other: Self) -> bool:
         """Return whether different parts of this curve dominate the parts of `other`."""

@@ -13,15 +13,24 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from privacy.curves import NO_HINT, Answer, Hint
+from privacy.curves import NO_HINT, Answer, Hint, merged
+from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.grids import on_grid, own_lattice, spacing, supports
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
-from privacy.losses.lattice import GridLoss, GridSum, Tilt, choose_tilt, from_atoms, no_tilt
+from privacy.losses.lattice import (
+    GridLoss,
+    GridSum,
+    MixedGrid,
+    Tilt,
+    choose_tilt,
+    from_atoms,
+    no_tilt,
+)
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
-from privacy.losses.similar import Parts, fewer_parts
+from privacy.losses.similar import Blend, Parts, blended, fewer_parts
 from privacy.notions.pairs import PairCurve
 from privacy.numerics.rounding import U, sum_up
 from privacy.numerics.solve import invert
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
 
 _ACCURACY = 1e-5  # relative error of delta by the grid that is aimed at
 _WINDOW = 2**17  # most cells of a window
-_ROUGH_WINDOW = 2**14  # of a sum whose parts were merged
+_ROUGH_WINDOW = 2**16  # of a sum whose parts were merged
 _OWN = 2**18  # most cells of the sum of equal discrete pairs
 _CUT = 30.0  # log(delta / mass that is moved to infinity)
 _COARSE = 30.0  # step of the first grids, which only find the tilt, relative to the last one
@@ -43,6 +52,7 @@ _LARGE = 50.0  # loss of an atom above which the contour integral is used as wel
 _FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which another is tried
 _FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 _MANY, _BLOCKS = 200, 64  # most different parts of a sum; parts after similar ones are merged
+_NARROW = 1.1  # ratio of merged losses below which no moment bound is smaller
 _ROUNDS = 12
 _FIRST = 0.05  # first step that is tried
 
@@ -96,11 +106,44 @@ class LossesOnGrid:
     direction: Direction
 
     @cached_property
-    def _sides(self) -> tuple[Parts, ...]:
-        """The parts for a lower and for an upper bound; very many are merged."""
-        if len(self.parts) <= _MANY:
-            return self.parts, self.parts
-        return tuple(fewer_parts(self.parts, _BLOCKS, upper=upper) for upper in (False, True))
+    def _merged(self) -> bool:
+        """Whether similar parts are merged, as there are very many."""
+        return len(self.parts) > _MANY
+
+    @cached_property
+    def _infinite(self) -> float:
+        """The probability of an infinite loss of merged claims."""
+        claims = ((pair.mass, n) for pair, n in self.parts if isinstance(pair, ClaimPair))
+        return -math.expm1(math.fsum(n * math.log1p(-mass) for mass, n in claims))
+
+    @cached_property
+    def _finite(self) -> Parts:
+        """The parts, with claims without a mass at infinity."""
+        return tuple(
+            merged(
+                (replace(pair, mass=0.0) if isinstance(pair, ClaimPair) else pair, n)
+                for pair, n in self.parts
+            ).items()
+        )
+
+    @cached_property
+    def _above(self) -> tuple[Parts, tuple[Blend, ...]]:
+        """The parts for an upper bound."""
+        if not self._merged:
+            return self.parts, ()
+        left, blends = blended(self._finite, _MANY)
+        return fewer_parts(left, _BLOCKS), blends
+
+    @property
+    def beats_moments(self) -> bool:
+        """Whether parts were merged with pairs so near that no bound from moments is smaller."""
+        left, blends = self._above
+        return self._merged and len(left) <= _BLOCKS and all(b.ratio <= _NARROW for b in blends)
+
+    @cached_property
+    def _below(self) -> Parts:
+        """The parts for a lower bound."""
+        return fewer_parts(self._finite, _BLOCKS, upper=False) if self._merged else self.parts
 
     def near(self, epsilon: float, enough: float = -math.inf) -> Sums | None:
         """Return sums that are tight near `epsilon`, None if log delta is below `enough`."""
@@ -148,7 +191,7 @@ class LossesOnGrid:
                 continue
             width = min(tilt.high, end) - max(tilt.low, start)
             wanted = math.sqrt(12 * _ACCURACY / (self._spreads * at * (1 + at)))
-            cells = _WINDOW if len(self.parts) <= _MANY else _ROUGH_WINDOW
+            cells = _ROUGH_WINDOW if self._merged else _WINDOW
             wanted = max(wanted, width / cells, coarsest)
             tail = tilt.log_delta - math.log(count) - _CUT
             if step <= 1.5 * _COARSE * wanted and log_tail <= tail + 5:
@@ -157,6 +200,8 @@ class LossesOnGrid:
         else:
             raise OverflowError("no grid was found")
         floors = [(grid.log_moment(at) - _CUT - math.log(count)) / at for grid, _ in grids]
+        if self._merged:
+            floors = [min(floors)] * len(self._below)
         return self._fine(min(step, wanted), log_tail, floors, tilt, epsilon)
 
     def _fine(
@@ -175,7 +220,7 @@ class LossesOnGrid:
 
     def _aligned(self, step: float) -> float:
         """Return a smaller step that puts the atoms of a pair on the grid, if there is one."""
-        if len(self.parts) > _MANY:
+        if self._merged:
             return step
         spaces = [spacing(pair, self.direction) for pair, _ in self.parts]
         least = min((space for space in spaces if space >= step), default=step)
@@ -208,9 +253,10 @@ class LossesOnGrid:
         upper: bool,
     ) -> _Grids:
         grids: _Grids = []
-        for k, (pair, count) in enumerate(self._sides[upper]):
+        parts, blends = self._above if upper else (self._below, ())
+        for k, (pair, count) in enumerate(parts):
+            floor = -math.inf if floors is None else floors[k]
             if pair not in self._own:
-                floor = -math.inf if floors is None else floors[k]
                 one = on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper)
                 grids.append((one, count))
                 continue
@@ -230,6 +276,18 @@ class LossesOnGrid:
             )
             relative, absolute = grid.relative + law.relative, grid.absolute + law.absolute
             grids.append((replace(grid, relative=relative, absolute=absolute), 1))
+        for blend in blends:
+            floor = -math.inf if floors is None else floors[0]
+            nodes = [
+                on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper, origin=0.0)
+                for pair in blend.nodes
+            ]
+            grids.append(
+                (MixedGrid.of(nodes, blend.cell, blend.share, blend.times), int(blend.times.sum()))
+            )
+        if self._merged and (mass := self._infinite):
+            mass *= 1 + (16 if upper else -16) * U
+            grids.append((GridLoss(step, 0.0, np.array([1 - mass]), mass, upper), 1))
         return grids
 
 
@@ -269,6 +327,11 @@ class LossCurve(PairCurve):
         if self.mu_squared or len(smooth) == len(self.parts) or sum(smooth) > _FEW:
             return False
         return all(pair.claim[0] < _LARGE for pair in self.parts if isinstance(pair, kinds))
+
+    @property
+    def beats_moments(self) -> bool:
+        """Whether no bound from moments is smaller, although parts were merged."""
+        return all(sums.beats_moments for sums in self._sums)
 
     @cached_property
     def _sums(self) -> tuple[LossesOnGrid, ...]:

@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import privacy as dp
 from privacy.accounting import TightestCurve
 from privacy.losses.claims import ClaimPair
+from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
-from privacy.losses.similar import dominates, fewer_parts
+from privacy.losses.similar import blended, dominates, fewer_parts
 from privacy.numerics.solve import golden
 
 
@@ -95,6 +97,28 @@ class TestCells:
         both = dp.compose(dp.repeat(public(first, second), 9), dp.PureDP(0.1))
         one = dp.compose(dp.repeat(first, 9), dp.PureDP(0.1))
         assert dp.account(both).epsilon(1e-5) == dp.account(one).epsilon(1e-5)
+
+    @pytest.mark.parametrize("cells", ["by_record", "by_public_index"])
+    @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
+    def test_bounded_losses_have_a_finite_epsilon_at_delta_0(self, relation, cells):
+        replaced = relation is dp.NeighboringRelation.REPLACE_ONE
+        for parts, loss in (
+            ((dp.Laplace(2.0), dp.Laplace(4.0)), 1.0 if replaced else 0.5),
+            ((dp.repeat(dp.Laplace(4.0), 3), dp.DiscreteLaplace(2.0)), 1.5 if replaced else 0.75),
+        ):
+            cells_alone = dp.parallel(*parts, cells=cells)
+            beside = dp.compose(cells_alone, dp.PureDP(0.0625, relation=relation))
+            for more, plan in ((0.0, cells_alone), (0.0625, beside)):
+                found = dp.account(plan, relation=relation)
+                assert found.epsilon(0) == pytest.approx(loss + more, rel=1e-14)
+                assert found.epsilon(1e-6) <= loss + more
+
+    def test_a_replaced_record_that_moves_changes_both_cells(self):
+        relation = dp.NeighboringRelation.REPLACE_ONE
+        cells = [dp.repeat(dp.Laplace(10.0, replace_distance=1.0), 20)] * 2
+        moved = dp.account(dp.repeat(dp.Laplace(10.0), 40)).epsilon(1e-6)
+        found = dp.account(dp.parallel(*cells), relation=relation)
+        assert found.epsilon(1e-6) == pytest.approx(moved, rel=1e-6)
 
     def test_domination(self):
         assert dominates(LaplacePair(2.0), LaplacePair(1.0))
@@ -214,6 +238,40 @@ def test_many_different_parts_beside_noise(part):
     found = dp.account(plan, notion="contour").epsilon(1e-6)
     peer = dp.account(plan, notion="pld").epsilon(1e-6)
     assert found <= peer <= found * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [LaplacePair(0.5 + 0.01 * k) for k in range(100)],
+        [LaplacePair(0.5 + 0.01 * k).sampled(0.2) for k in range(100)],
+        [LaplacePair(1.5).sampled(0.1 + 0.008 * k) for k in range(100)],
+        [GaussianPair(0.25 + 0.02 * k).sampled(0.3) for k in range(100)],
+        [GaussianPair(2.0).sampled(0.1 + 0.008 * k) for k in range(100)],
+        [ClaimPair(0.2 + 0.02 * k, categories=3) for k in range(100)],
+    ],
+)
+def test_mixtures_of_two_pairs_dominate_those_between(pairs):
+    left, (blend,) = blended(tuple((pair, 1) for pair in pairs), 5)
+    assert not left
+    assert len(blend.nodes) < 15
+    for pair, k, share in zip(pairs, blend.cell, blend.share, strict=True):
+        for epsilon in np.linspace(0.0, 3.0, 31):
+            exact, low, high = (
+                math.exp(one.profile.log_delta(epsilon))
+                for one in (pair, blend.nodes[k], blend.nodes[k + 1])
+            )
+            assert exact <= (low + share * (high - low)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda x: dp.Laplace(5 * x), lambda x: dp.PureDP(0.2 * x)])
+def test_merged_parts_are_tight(make):
+    """The contour integral of noise without atoms beside them has no merged parts."""
+    noise = dp.Gaussian(1.0)
+    plan = dp.compose(noise, *(make(1 + k / 250) for k in range(250)))
+    exact = dp.account(plan, notion="contour").epsilon(1e-6)
+    merged = dp.account(plan, notion="pld").epsilon(1e-6)
+    assert exact * (1 - 1e-9) <= merged <= exact * (1 + 1e-4)
 
 
 def test_fewer_parts_lose_at_least_as_much():

@@ -109,6 +109,7 @@ def test_compositions_are_answered_by_rdp():
     best = dp.best_of(dp.Gaussian(4.0), mean_runs=10)
     alone = dp.account(best)
     assert alone.guarantee(delta=1e-6).notion == "contour"
+    assert dp.account(dp.Gaussian(4.0)).best_of(best).epsilon(1e-6) == alone.epsilon(1e-6)
     for plan in (dp.repeat(best, 2), dp.compose(best, dp.Gaussian(5.0), dp.Laplace(9.0))):
         found = dp.account(plan).guarantee(delta=1e-6)
         assert found.notion == "rdp"
