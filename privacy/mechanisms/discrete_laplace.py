@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from privacy import checks
+from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
 from privacy.names import suggests_field_names
@@ -60,8 +61,10 @@ class DiscreteLaplace(IntegerNoise):
         sensitivity, replaced = integer_sensitivities(self, "Laplace")
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 
-    def loss(self, relation: NeighboringRelation) -> "DiscreteLaplacePair":
-        return DiscreteLaplacePair(self.scale, self.distance(relation))
+    def loss(self, relation: NeighboringRelation) -> DiscretePair:
+        if (distance := self.distance(relation)) == 1:  # two losses, as of randomized response
+            return ClaimPair(ratio_up(1, self.scale))
+        return DiscreteLaplacePair(self.scale, distance)
 
 
 def integer_sensitivities(noise: Any, continuous: str) -> tuple[int, int]:

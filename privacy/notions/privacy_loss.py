@@ -30,7 +30,7 @@ from privacy.losses.lattice import (
 )
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
-from privacy.losses.similar import Blend, Parts, blended, fewer_parts
+from privacy.losses.similar import Blend, Parts, blended, fewer_parts, widest
 from privacy.notions.pairs import PairCurve
 from privacy.numerics.rounding import U, sum_up
 from privacy.numerics.solve import invert
@@ -52,7 +52,7 @@ _LARGE = 50.0  # loss of an atom above which the contour integral is used as wel
 _FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which another is tried
 _FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 _MANY, _BLOCKS = 200, 64  # most different parts of a sum; parts after similar ones are merged
-_NARROW = 1.1  # ratio of merged losses below which no moment bound is smaller
+_NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
 _ROUNDS = 12
 _FIRST = 0.05  # first step that is tried
 
@@ -127,18 +127,21 @@ class LossesOnGrid:
         )
 
     @cached_property
-    def _above(self) -> tuple[Parts, tuple[Blend, ...]]:
-        """The parts for an upper bound."""
-        if not self._merged:
-            return self.parts, ()
-        left, blends = blended(self._finite, _MANY)
-        return fewer_parts(left, _BLOCKS), blends
+    def _blended(self) -> tuple[Parts, tuple[Blend, ...]]:
+        return blended(self._finite, _MANY) if self._merged else (self.parts, ())
+
+    @cached_property
+    def _above(self) -> Parts:
+        """The parts for an upper bound, in addition to mixtures."""
+        left, _ = self._blended
+        return fewer_parts(left, _BLOCKS) if self._merged else left
 
     @property
     def beats_moments(self) -> bool:
         """Whether parts were merged with pairs so near that no bound from moments is smaller."""
-        left, blends = self._above
-        return self._merged and len(left) <= _BLOCKS and all(b.ratio <= _NARROW for b in blends)
+        left, blends = self._blended
+        near = widest(left, _BLOCKS) <= _NARROW and all(one.ratio <= 1.1 for one in blends)
+        return self._merged and near
 
     @cached_property
     def _below(self) -> Parts:
@@ -253,7 +256,7 @@ class LossesOnGrid:
         upper: bool,
     ) -> _Grids:
         grids: _Grids = []
-        parts, blends = self._above if upper else (self._below, ())
+        parts, blends = (self._above, self._blended[1]) if upper else (self._below, ())
         for k, (pair, count) in enumerate(parts):
             floor = -math.inf if floors is None else floors[k]
             if pair not in self._own:
