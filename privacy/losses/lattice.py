@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from privacy.losses.densities import refuse_beyond
+from privacy.losses.densities import log_sum, refuse_beyond
 from privacy.losses.quadrature import Array, Complex, Index
 from privacy.numerics.rounding import U
 
@@ -29,6 +29,8 @@ _ASIDE = np.array([-16.0, -8.0, -4.0, -2.0, 2.0, 4.0, 8.0, 16.0])
 _BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts, relative to the saddle point
 _UNDERFLOW = 746.0  # exponent of a factor that is 0 in floats
 _VANISHED = -80.0  # log modulus of a transform that is omitted
+_PRUNED = 8  # parts after which it is looked for
+_FEW = 64  # most atoms for which moments are computed for several t at once
 _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
 
@@ -105,12 +107,21 @@ class GridLoss:
         whole[place.astype(np.intp)] = weight
         return whole, log_moment
 
-    def spectrum(self, tilt: float, size: int, count: int) -> tuple[Complex, Array]:
-        """Return the transform of `count` sums of the tilted, normalized mass, and its error."""
-        one = np.fft.rfft(_folded(self.tilted(tilt)[0], size))
-        levels = _levels(size)
+    def transform(self, tilt: float, size: int, live: Index) -> Complex:
+        """Return the transform of the tilted, normalized mass at the frequencies `live`."""
+        tilted, _ = self.tilted(tilt)
+        place = np.flatnonzero(tilted)
+        if place.size * live.size > size:
+            return np.asarray(np.fft.rfft(_folded(tilted, size))[live])
+        return np.asarray(_turned(np.multiply.outer(live, place), size) @ tilted[place])
+
+    def spectrum(
+        self, tilt: float, size: int, count: int, live: Index
+    ) -> tuple[Complex, Array | float]:
+        """Return the transform for `count` sums of the mass, and its error."""
+        one, levels = self.transform(tilt, size, live), _levels(size)
         if count == 1:
-            return one, np.full(one.size, levels)
+            return one, levels
         modulus, powered = np.abs(one), _power(one, count)
         # |a^n - b^n| <= n |a - b| (|a| + |a - b|)^(n - 1); the last factor is at most
         # 1.02 |a|^(n - 1) if |a| >= 100 n |a - b|, else at most 101 n |a - b|
@@ -123,6 +134,10 @@ class GridLoss:
 
     def log_moments(self, t: Array) -> Array:
         """Return log sum mass e^(t loss) for each t."""
+        place, mass = self._atoms
+        if mass.size <= _FEW:
+            exponent = np.multiply.outer(t, self.start + self.step * place)
+            return log_sum(exponent + np.log(mass))
         return np.array([self.log_moment(float(each)) for each in t])
 
     def trimmed(self) -> Self:
@@ -199,39 +214,44 @@ class MixedGrid(GridLoss):
         return self._mean(value), self._mean(means), self._mean(spread)
 
     def log_moment(self, t: float) -> float:
-        return self._mean(self._choices(np.array([node.log_moment(t) for node in self.nodes]))[0])
+        return float(self.log_moments(np.array([t]))[0])
 
-    def spectrum(self, tilt: float, size: int, count: int) -> tuple[Complex, Array]:
+    def log_moments(self, t: Array) -> Array:
+        each = np.array([node.log_moments(t) for node in self.nodes])
+        return np.array([self._mean(self._choices(column)[0]) for column in each.T])
+
+    def spectrum(
+        self, tilt: float, size: int, count: int, live: Index
+    ) -> tuple[Complex, Array | float]:
         _, share = self._choices(np.array([node.log_moment(tilt) for node in self.nodes]))
         off = _levels(size) + 32 * U
-        total = np.ones(size // 2 + 1, dtype=complex)
-        log_bound, least = np.zeros(total.size), np.ones(total.size)
-        live = np.arange(total.size)
-        first = self._node_spectrum(0, tilt, size)
+        total = np.ones(live.size, dtype=complex)
+        log_bound, least = np.zeros(live.size), np.ones(live.size)
+        kept = np.arange(live.size)
+        first = self._node_transform(0, tilt, size, live)
         for k in range(len(self.nodes) - 1):
-            second = self._node_spectrum(k + 1, tilt, size)
+            second = self._node_transform(k + 1, tilt, size, live[kept])
             inside = self.cell == k
             if inside.any():
                 # each factor is a mean of both, and off by at most `off`
-                bound = np.maximum(np.abs(first), np.abs(second))[live] + off
-                log_bound[live] += float(self.times[inside].sum()) * np.log(bound)
-                least[live] = np.minimum(least[live], bound)
-                total[live[log_bound[live] <= _VANISHED]] = 0.0
-                live = live[log_bound[live] > _VANISHED]
-                rise = (second - first)[live]
+                bound = np.maximum(np.abs(first), np.abs(second)) + off
+                log_bound[kept] += float(self.times[inside].sum()) * np.log(bound)
+                least[kept] = np.minimum(least[kept], bound)
+                left = log_bound[kept] > _VANISHED
+                total[kept[~left]] = 0.0
+                kept, first, second = kept[left], first[left], second[left]
+                rise = second - first
                 for one, times in zip(share[inside], self.times[inside], strict=True):
-                    factor = first[live] + one * rise
-                    total[live] *= factor if times == 1 else _power(factor, int(times))
+                    factor = first + one * rise
+                    total[kept] *= factor if times == 1 else _power(factor, int(times))
             first = second
         bound = np.exp(np.minimum(log_bound, 1.0))
         lost = count * off * np.minimum(bound / least, 2.0)
         return total, lost + np.where(log_bound <= _VANISHED, 2 * bound, 0.0)
 
-    def _node_spectrum(self, k: int, tilt: float, size: int) -> Complex:
-        node = self.nodes[k]
-        offset = round((node.start - self.start) / self.step)
-        mass = np.concatenate([np.zeros(offset), node.tilted(tilt)[0]])
-        return np.fft.rfft(_folded(mass, size))
+    def _node_transform(self, k: int, tilt: float, size: int, live: Index) -> Complex:
+        offset = round((self.nodes[k].start - self.start) / self.step)
+        return self.nodes[k].transform(tilt, size, live) * _turned(live * offset, size)
 
 
 def together(parts: Sequence[GridLoss]) -> GridLoss:
@@ -610,26 +630,30 @@ class GridSum:
 
     @np.errstate(over="ignore", invalid="ignore")  # refused below
     def _transform(self, parts: _Parts) -> None:
-        size = self._cells
-        total: Complex | None = None
-        error: Array = np.zeros(size // 2 + 1)
-        for part, count in parts:
+        size, levels = self._cells, _levels(self._cells)
+        live = np.arange(size // 2 + 1)
+        total, error, dropped = np.ones(live.size, dtype=complex), np.zeros(live.size), 0.0
+        for k, (part, count) in enumerate(parts):
             log_moment = part.log_moment(self.tilt)
             self.relative += count * _rounding(part, self.tilt, log_moment)
             self.log_size += count * log_moment
-            powered, lost = part.spectrum(self.tilt, size, count)
+            powered, lost = part.spectrum(self.tilt, size, count, live)
             size_one = np.minimum(np.abs(powered), 1.0)
-            if total is None:
-                total, error = powered, lost
-            else:
-                error = error * (size_one + lost) + np.minimum(np.abs(total), 1.0) * (
-                    lost + 4 * U * size_one
-                )
-                total = total * powered
-        assert total is not None
-        mass = np.roll(np.fft.irfft(total, size), -(self._first % size))
-        spread = error + _levels(size) * np.minimum(np.abs(total), 1.0)
-        self._error = 2 * float(spread.sum()) / size
+            error = error * (size_one + lost) + np.minimum(np.abs(total), 1.0) * (
+                lost + 4 * U * size_one
+            )
+            total *= powered
+            # the error of a factor of modulus <= 1 is at most this
+            dropped *= 1 + count * (levels + 32 * U) * (2 + 101 * count * levels)
+            if k % _PRUNED == _PRUNED - 1:
+                left = np.abs(total) + error > math.exp(_VANISHED)
+                dropped += float((np.abs(total) + error)[~left].sum())
+                live, total, error = live[left], total[left], error[left]
+        whole = np.zeros(size // 2 + 1, dtype=complex)
+        whole[live] = total
+        mass = np.roll(np.fft.irfft(whole, size), -(self._first % size))
+        spread = error + levels * np.minimum(np.abs(total), 1.0)
+        self._error = 2 * (float(spread.sum()) + dropped) / size
         self._mass = np.maximum(mass, 0.0)
         if not math.isfinite(self._error + float(self._mass.sum())):
             raise OverflowError("the rounding errors of the transform overflow")
@@ -699,6 +723,11 @@ def _levels(size: int) -> float:
     Higham 2002, section 24.1.
     """
     return 8 * U * (math.log2(size) + 2)
+
+
+def _turned(turns: Index, size: int) -> Complex:
+    """Return e^(-2 pi i turns / size)."""
+    return np.asarray(np.exp((-2j * math.pi / size) * (turns % size)))
 
 
 def _folded(mass: Array, size: int) -> Array:
