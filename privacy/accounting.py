@@ -402,7 +402,7 @@ class TightestCurve(Curve):
     def _moments(self) -> tuple[Curve, ...]:
         return tuple(_curves(self._known, self.relation, [], _MOMENTS)) if self.more else ()
 
-    def _each(self) -> Iterator[Curve]:
+    def _in_turn(self) -> Iterator[Curve]:
         """Yield the members; those from moments are computed when they are reached."""
         yield from self.first
         yield from self._moments
@@ -449,7 +449,7 @@ class TightestCurve(Curve):
         """
         answers: list[Answer] = []
         error, hint, composed = 0.0, None, False
-        for member in self._each():
+        for member in self._in_turn():
             answer = ask(member, nothing)
             answers.append(answer)
             hint = answer.hint

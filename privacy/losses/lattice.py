@@ -7,7 +7,7 @@ derivation.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -398,62 +398,6 @@ def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) ->
     share = np.cumsum(weight[order])
     share = (share - weight[order]) / share[-1]
     return float(moved[order][int((moved[order] - step * share).argmax())])
-
-
-def from_profile(delta: Callable[[Array], Array], step: float, first: int, last: int) -> GridLoss:
-    """Connect the dots of a privacy profile in one direction (Doroshenko et al. 2022).
-
-    Parameters
-    ----------
-    delta
-        Upper bounds on delta at an array of epsilons of any sign. At epsilon < 0, delta is
-        1 - e^epsilon plus e^epsilon times that of the reverse direction at -epsilon.
-    first, last
-        First and last epsilon, in steps. The mass beyond the last one is at infinity.
-    """
-    refuse_beyond(MOST_CELLS, last - first)
-    epsilon = step * np.arange(first, last + 1)
-    value = np.minimum.accumulate(np.minimum(delta(epsilon), 1.0))
-    # minus the slopes in e^epsilon, times e^epsilon at the upper end of a cell
-    fall = np.append(1 - value[0], -np.diff(value) / -math.expm1(-step))
-    after = np.append(fall[1:] * math.exp(-step), 0.0)
-    # where rounding makes the profile concave, more mass is conservative
-    mass = np.maximum(fall - after, 0.0) + 8 * U * (fall + after)
-    blur = 8 * U * step * max(abs(first), abs(last))
-    return GridLoss(step, float(epsilon[0]), mass, float(value[-1]), upper=True, absolute=blur)
-
-
-def from_distribution(
-    below: Callable[[Array], Array],
-    above: Callable[[Array], Array],
-    step: float,
-    first: int,
-    last: int,
-    *,
-    upper: bool,
-) -> GridLoss:
-    """Round losses up (down, for a lower bound) to a grid, from their distribution under P.
-
-    Parameters
-    ----------
-    below, above
-        P(loss <= x) and P(loss > x) at an array of x, or bounds on them that are conservative for
-        the result. The smaller of both is used, so that both tails keep their digits.
-    first, last
-        First and last loss of the grid, in steps. Mass beyond the last one is at infinity, or at
-        the last one for a lower bound.
-    """
-    refuse_beyond(MOST_CELLS, last - first)
-    place = step * np.arange(first, last + 1)
-    low, high = below(place), above(place)
-    mass = np.where(low[1:] < high[:-1], np.diff(low), -np.diff(high))
-    mass = np.maximum(mass, 0.0) + (4 if upper else -4) * U * np.minimum(low[1:], high[:-1])
-    mass = np.maximum(mass, 0.0)
-    blur = 8 * U * step * max(abs(first), abs(last))
-    if upper:
-        mass = np.append(low[0], mass)
-        return GridLoss(step, float(place[0]), mass, float(high[-1]), upper, 0.0, blur)
-    return GridLoss(step, float(place[0]), np.append(mass, high[-1]), 0.0, upper, 0.0, blur)
 
 
 class Tilt(NamedTuple):

@@ -48,9 +48,16 @@ def test_more_steps_cost_no_less(sigma, q, count, delta, factor):
 
 
 @settings(max_examples=25)
-@given(noise_multipliers, sampling_probabilities, steps, deltas, larger)
-def test_rarer_sampling_costs_no_more_by_rdp(sigma, q, count, delta, factor):
-    often, rarely = (dp.account(run(sigma, p, count), notion="rdp") for p in (q, q / factor))
+@given(
+    noise_multipliers,
+    sampling_probabilities,
+    steps,
+    deltas,
+    larger,
+    st.sampled_from(["rdp", "tightest"]),
+)
+def test_rarer_sampling_costs_no_more(sigma, q, count, delta, factor, notion):
+    often, rarely = (dp.account(run(sigma, p, count), notion=notion) for p in (q, q / factor))
     assert rarely.epsilon(delta) <= often.epsilon(delta) * ROUNDING
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +13,9 @@ from privacy.losses.grids import on_grid
 from privacy.losses.lattice import (
     GridLoss,
     GridSum,
+    MixedGrid,
     choose_tilt,
     from_atoms,
-    from_distribution,
-    from_profile,
     no_tilt,
 )
 from privacy.numerics.normal import log_tail
@@ -115,40 +115,6 @@ def test_the_bound_of_a_tilt_includes_the_errors_of_masses_and_losses():
     exact = choose_tilt([(grid, 300)], 0.5)
     rough = choose_tilt([(replace(grid, relative=1e-3, absolute=1e-5), 300)], 0.5)
     assert rough.bound >= exact.bound + 300 * (1e-3 + exact.tilt * 1e-5) * 0.99
-
-
-def test_a_profile_gives_a_dominating_grid():
-    mu, step = 1.0, 1e-3
-    normal = np.vectorize(lambda x: math.exp(log_tail(-x)))
-
-    def delta(epsilon):
-        return normal(mu / 2 - epsilon / mu) - np.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
-
-    grid = from_profile(delta, step, -8000, 9000)
-    exact = dp.account(dp.Gaussian(1.0))
-    for epsilon in (0.1, 1.0, 3.0005):
-        found = math.exp(GridSum([(grid, 1)], choose_tilt([(grid, 1)], epsilon)).log_delta(epsilon))
-        assert exact.delta(epsilon) <= found <= exact.delta(epsilon) * 1.001
-
-
-def test_a_distribution_is_rounded_up_or_down():
-    mu, step = 1.0, 1e-3
-    normal = np.vectorize(lambda x: math.exp(log_tail(-x)))
-
-    def below(x):
-        return normal(x / mu - mu / 2)
-
-    def above(x):
-        return normal(mu / 2 - x / mu)
-
-    exact = math.log(dp.account(dp.Gaussian(1.0)).delta(1.0))
-    upper, lower = (
-        from_distribution(below, above, step, -9000, 11000, upper=up) for up in (True, False)
-    )
-    tilt = choose_tilt([(upper, 1)], 1.0)
-    low, high = (GridSum([(grid, 1)], tilt).log_delta(1.0) for grid in (lower, upper))
-    assert low < exact < high
-    assert high - low < 0.01
 
 
 def test_atoms_keep_their_probabilities_under_both():
@@ -323,3 +289,28 @@ def test_extreme_plans_are_bounded(plan):
     bounds = [dp.account(plan, notion=notion).epsilon(1e-5) for notion in ("pld", "tightest")]
     assert bounds[1] <= bounds[0] * (1 + 1e-9)
     assert all(0 <= bound <= math.inf for bound in bounds)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_mixture_has_the_masses_of_its_parts(count):
+    """`count` releases of each of three mixtures of two grids, held against plain convolution."""
+    mass, loss = np.array([0.4, 0.6]), np.array([-0.5, 0.75])
+    nodes = [from_atoms(mass, loss * x, 0.25, 0.0, upper=True) for x in (1.0, 1.5, 3.0)]
+    cell, share = np.array([0, 1, 1]), np.array([0.25, 0.0, 0.75])
+    mixed = MixedGrid.of(nodes, cell, share, np.full(3, float(count)))
+    tilt = choose_tilt([(mixed, 3 * count)], 1.0)
+    whole = {0.0: 1.0}
+    for k, p in zip(cell.tolist() * count, share.tolist() * count, strict=True):
+        one = Counter()
+        for node, weight in ((nodes[k], 1 - p), (nodes[k + 1], p)):
+            for place, size in zip(node.loss.tolist(), node.mass.tolist(), strict=True):
+                one[place] += weight * size
+        both = Counter()
+        for a, m in whole.items():
+            for b, n in one.items():
+                both[a + b] += m * n
+        whole = both
+    exact = sum(m * -math.expm1(1.0 - x) for x, m in whole.items() if x > 1)
+    found = GridSum([(mixed, 3 * count)], tilt).log_delta(1.0)
+    assert exact <= math.exp(found) <= exact * (1 + 1e-7)
+    assert mixed.cumulants(0.5)[0] == pytest.approx(float(mixed.log_moments(np.array([0.5]))[0]))
