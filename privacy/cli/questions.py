@@ -3,8 +3,9 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ _LINE = 'Write the options as an object, such as {"steps": 10}.'
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
 _CONFIG = "TOML file of options; the command line overrides it."
+_JOBS = "Processes of --batch, -1 for all cores; more than one requires joblib."
 _BATCH = "Read one JSON object of options per line from stdin; print one answer per line."
 _SOURCES = (
     click.Option(["--config"], type=READ, help=_CONFIG),
     click.Option(["--batch"], is_flag=True, help=_BATCH),
+    click.Option(["--jobs"], type=int, default=1, show_default=True, help=_JOBS),
     JSON,
 )
 
@@ -94,6 +97,7 @@ def command(
         *,
         config: Path | None,
         batch: bool,
+        jobs: int,
         as_json: bool,
         certificate: Path | None = None,
         **typed: Any,
@@ -107,7 +111,7 @@ def command(
                 typed["certify"] = True
             layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
             if batch:
-                worst = _run_batch(asked.names, lambda line: reply(*layers, line))
+                worst = _run_batch(asked.names, lambda line: reply(*layers, line), jobs)
                 click.get_current_context().exit(worst)
             answered = reply(*layers)
             if certificate is not None and certify is not None:
@@ -152,22 +156,30 @@ def _flat_toml(path: Path) -> Values:
     return tomllib.loads(text)
 
 
-def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record]) -> int:
+def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record], jobs: int) -> int:
     """Print one record, or error record, per input line; return the highest exit code."""
-    worst = 0
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        if not line.strip():
-            continue
+
+    def answered(number: int, line: bytes) -> tuple[Record, int]:
         try:
-            answered = reply(named(_parsed(line), names))
+            return reply(named(_parsed(line), names)), 0
         except REFUSALS as error:
             code = _exit_code(error)
-            worst = max(worst, code)
             problem = {"line": number, "error": told(error), "exit_code": code}
             if isinstance(error, UnsupportedMechanism):
                 problem["alternatives"] = list(error.alternatives)
-            answered = record("error", problem)
-        click.echo(output.to_json(answered))
+            return record("error", problem), code
+
+    lines = ((number, line) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip())
+    found: Iterable[tuple[Record, int]] = starmap(answered, lines)
+    if jobs != 1:
+        with checks.installed("scale"):
+            from joblib import Parallel, delayed
+
+        found = Parallel(n_jobs=jobs, return_as="generator")(starmap(delayed(answered), lines))
+    worst = 0
+    for answer, code in found:
+        click.echo(output.to_json(answer))
+        worst = max(worst, code)
     return worst
 
 

@@ -593,6 +593,10 @@ class TestBatch:
         assert code == 0
         assert len(found) == 3
 
+    def test_processes_print_the_same_lines_in_the_same_order(self):
+        lines = [f'{{"sigma": 2, "delta": {delta}}}' for delta in (1e-5, 2, 1e-6)]
+        assert batch("epsilon", "--jobs", 2, lines=lines) == batch("epsilon", lines=lines)
+
     def test_the_highest_exit_code_wins(self):
         lines = ['{"sigma": -1}', '{"sigma": 0.1}', '{"sigma": 9}']
         found, code = batch("steps", *TARGET, lines=lines)

@@ -1,0 +1,52 @@
+"""Work of the contour method, which does not depend on the machine; it must not grow."""
+
+import numpy as np
+import pytest
+
+import privacy as dp
+from tests.benchmarks.speed import (
+    OTHERS,
+    Counts,
+    calibrated,
+    counted,
+    sampled,
+    tight_delta,
+    tight_epsilon,
+)
+
+CURVE = dp.account(sampled(1.0, 0.01, 1000))
+
+# accounted mechanisms, integration lines, moments for saddle points, frequencies, and frequencies
+# times nodes
+LIMITS = {
+    "epsilon": (tight_epsilon, Counts(0, 1, 9, 48, 7700)),
+    "delta": (tight_delta, Counts(0, 1, 5, 33, 4500)),
+    "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 6, 25, 2300)),
+    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(2, 2, 16, 1060, 180_000)),
+    "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 5, 16, 560)),
+    "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 10, 28, 840)),
+    "max_steps": (OTHERS["max_steps"], Counts(2, 2, 11, 76, 11_000)),
+    "max_sampling_probability": (
+        OTHERS["max_sampling_probability"],
+        Counts(1, 1, 9, 37, 4900),
+    ),
+    "1,000 deltas": (
+        lambda x: CURVE.delta(x * np.linspace(0, 10, 1000)),
+        Counts(0, 7, 38, 410, 62_000),
+    ),
+    "1,000 epsilons": (
+        lambda x: CURVE.epsilon(x * np.geomspace(1e-12, 1e-2, 1000)),
+        Counts(0, 7, 39, 340, 53_000),
+    ),
+    "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 2, 7, 61, 8100)),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_no_more_work_than_before(name):
+    call, most = LIMITS[name]
+    with counted() as work:
+        call(1.0007)
+    assert work.lines > 0
+    for kind, limit in vars(most).items():
+        assert getattr(work, kind) <= limit, kind
