@@ -20,7 +20,8 @@ Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
 _NOISE = 1e-3  # increase of log delta above which a family is not monotone
 _LARGE_EPSILON = 1e-3  # below, a small difference in delta may be a large one in epsilon
-_MOST_STEPS = 6  # of Newton's method, before the parameter is bracketed
+_MOST_STEPS = 12  # of secants, before the parameter is bracketed
+_COARSE = 1e-10  # resolution above which a query is an integral, not a closed form
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded search
 
 
@@ -114,9 +115,10 @@ class Family:
 
         `slope`, if not 0, is that of the excess in the log of the parameter near `start`.
         """
+        secants = self.delta > 0 and type(self) is Family and low < (start or 1.0) <= high
         if integer:
             found: float | None = self._whole(low, high, start, slope)
-        elif slope and start is not None and (found := self._newton(low, high, start, slope)):
+        elif secants and (found := self._secants(low, high, start or 1.0, slope)):
             pass
         else:
             self.guided, self.hints = True, True
@@ -137,7 +139,8 @@ class Family:
         return found
 
     def probe(self, value: float, low: float, high: float, *, integer: bool) -> None:
-        for factor in (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
+        coarse = self.asked(value)[0].resolution >= _COARSE
+        for factor in (1.1, 2.2) if coarse else (1.03, 1.1, 1.2, 1.35, 1.6, 2.2, 5.0):
             beyond = value * factor if self.grows else value / factor
             if low < beyond < high and beyond >= 1 - (not integer):
                 self.excess(int(beyond) if integer else beyond)
@@ -174,29 +177,44 @@ class Family:
             return 0.0
         return max(miss, ULP)
 
-    def _newton(self, low: float, high: float, start: float, slope: float) -> float | None:
-        """Return a value in (low, high) that just meets the target, or None.
+    def _secants(self, low: float, high: float, start: float, slope: float) -> float | None:
+        """Return a value that just meets the target, or None if that needs a bracket.
 
-        Newton's method, then secants. The queries are without hints, as those of a user.
+        log(-log delta) is nearly linear in the log of the parameter. Near the target, the queries
+        are without hints, as those of a user.
         """
-        self.hints = False
-        log_value, last = math.log(start), (math.nan, math.inf)
+        sign = 1 if self.grows else -1
+        at, ends = math.log(start), [-math.inf, math.inf]
+        rate = slope / self.aim(1e-9) if slope else 1.5 * sign
+        last = (math.nan, math.nan)
+        self.guided = self.hints = not slope
         for _ in range(_MOST_STEPS):
-            value = math.exp(log_value)
-            if not low < value < high:
-                break
+            value = math.exp(at)
+            if not low < value <= high:
+                return None
             excess, resolution = self.excess(value), self.asked(value)[0].resolution
+            aim = self.aim(resolution)
+            if resolution < _COARSE:
+                return None
             if -30 * resolution <= excess <= 0:
-                return value
-            log_delta = self.aim(resolution) + excess
-            if not abs(excess) < 0.3 * abs(last[1]) or log_delta >= 0:
-                break
-            if math.isfinite(last[1]):
-                slope = (excess - last[1]) / (log_value - last[0])
-            last = log_value, excess
-            # log(-log delta) is nearly linear in the log of the parameter
-            aim = self.aim(resolution) - 15 * resolution
-            log_value += math.log(aim / log_delta) * log_delta / slope
+                if not self.guided:
+                    return value
+                del self._asked[value]
+                self.guided = self.hints = False
+                continue
+            ends[(excess > 0) != self.grows] = at
+            change = 1.4 * sign  # while delta is near 1
+            if (log_delta := aim + excess) < -0.1:
+                size = math.log(-log_delta)
+                if math.isfinite(last[0]):
+                    rate = (size - last[1]) / (at - last[0])
+                if not 0.05 < rate * sign < math.inf:
+                    return None
+                change, last = (math.log(15 * resolution - aim) - size) / rate, (at, size)
+            self.guided = self.hints = self.guided and abs(excess) > 0.01
+            at += min(max(change, -1.5), 1.5)
+            if not ends[0] < at < ends[1]:
+                at = 0.5 * (ends[0] + ends[1])
         return None
 
     def _real(self, low: float, high: float, start: float | None) -> float | None:
@@ -248,15 +266,18 @@ class Family:
             at_beyond = self.excess(beyond)
             if (at_beyond <= 0) != met:
                 break
-            point, excess, toward = beyond, at_beyond, 4 * toward
+            rate = (at_beyond - excess) / math.log(beyond / point)  # to extrapolate, at most e^4
+            log_jump = min(abs(at_beyond / rate), 4.0) if math.isfinite(rate) and rate else 0.0
+            jump = 4 * abs(toward) + int(beyond * (math.expm1(log_jump) if toward > 0 else 0.0))
+            point, excess, toward = beyond, at_beyond, int(math.copysign(jump, toward))
         else:
             return point if met else None
         for turn in range(200):
             if abs(beyond - point) < 2:
                 break
-            # on both sides of the root of the secant; every fourth time the middle
-            share = excess / (excess - at_beyond) if turn % 4 < 3 else 0.5
-            middle = point + (beyond - point) * (share if math.isfinite(share) else 0.5)
+            # on both sides of the root of the secant; later, every other time the middle
+            share = excess / (excess - at_beyond) if turn < 6 or turn % 2 else 0.5
+            middle = point * (beyond / point) ** (share if math.isfinite(share) else 0.5)
             low, high = sorted((point, beyond))
             middle = min(max(math.floor(middle) + turn % 2, low + 1), high - 1)
             at_middle = self.excess(middle)
