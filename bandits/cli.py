@@ -1,9 +1,11 @@
 """The command `dpcalib bandit`."""
 
+import contextlib
 import inspect
 import json
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,13 +115,19 @@ def _environment(data: Path | None, dimension: int, synthetic: dict[str, Any]) -
 
     if data is None:
         return bandits.Synthetic(dimension=dimension, **synthetic)
+    needed = "user", "item", "rating"
     with data.open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")
-        if not {"user", "item", "rating"} <= set(names):
-            rule = "a CSV file with the columns user, item and rating"
-            raise ValueError(f"Expected --data={str(data)!r} to be {rule}.")
-        places = [names.index(name) for name in ("user", "item", "rating")]
-        user, item, rating = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2).T
+        table = np.zeros((0, 3))
+        if set(needed) <= set(names):
+            places = [names.index(name) for name in needed]
+            with contextlib.suppress(ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a file without rows
+                table = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2)
+    user, item, rating = table.T
+    if not np.isfinite(table).all() or len(np.unique(rating)) < 2:
+        rule = "a CSV file of numbers with the columns user, item and rating"
+        raise ValueError(f"Expected --data={str(data)!r} to be {rule}, and two different ratings.")
     (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in (user, item))
     low, high = float(rating.min()), float(rating.max())
     ratings = bandits.Ratings(data.name, user, item, rating, low, high, users, items)

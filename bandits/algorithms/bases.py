@@ -94,7 +94,6 @@ class Private(Algorithm):
     unit: ClassVar[str] = "the reward of one round"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.epsilon == math.inf:
             remedy = "Use LinUCB or LinTS, which have no privacy."
             raise ValueError(checks.expected("epsilon", self.epsilon, "finite", remedy))
@@ -112,6 +111,7 @@ class Private(Algorithm):
         ):
             if value not in known:
                 raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
+        super().__post_init__()
         _ridge(self.ridge)
         remedy = f"Pass longer batches: noise={self.noise!r} has this limit."
         most = _MOST_RELEASES.get(self.noise, 2**31)
@@ -202,10 +202,11 @@ class Private(Algorithm):
         Sums of up to 2^42 steps are exact. A step above 2^-16 of the noise scale would require more
         noise, so sums above 2^26 noise scales, from batches of over 10^8 rounds, are clamped.
         """
-        longest = self.schedule.length(self.batches - 1)  # no batch is longer than the last
-        if longest is None or self.waits.joins:  # any batch can get all late rewards
-            longest = self.rounds
-        rounds = min(longest, self.rounds)
+        # no batch is longer than the first or the last
+        ends = self.schedule.length(0), self.schedule.length(self.batches - 1)
+        rounds = min(max(length or self.rounds for length in ends), self.rounds)
+        if self.waits.joins:  # any batch can get all late rewards
+            rounds = self.rounds
         reach = rounds * max(self.clip_norm, self.reward_range.clip_norm)
         noise = self.noise_multiplier * self.clip_norm
         step = min(max(noise * 2**-31, reach * 2**-42), noise * 2**-16)

@@ -1,6 +1,7 @@
 """Learners for coba, with contexts and actions of any form that coba has."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from bandits.algorithms.algorithm import Algorithm
@@ -12,8 +13,8 @@ from bandits.live.tickets import Ticket
 class CobaLearner:
     """A learner for coba's experiments. Each copy that coba makes starts an agent of its own.
 
-    The dimension of `algorithm` is the number of hashed features. Pass it ``explore=`` if you use
-    coba's off-policy evaluators.
+    The dimension of `algorithm` is the number of hashed features. Strings and integers are ids of
+    actions. Pass the algorithm ``explore=`` if you use coba's off-policy evaluators.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
@@ -31,7 +32,8 @@ class CobaLearner:
         """Return an action, its probability given the agent's random numbers, and the ticket."""
         if self.agent is None:
             self.agent = self.algorithm.start()
-        rows = self._encode.candidates(_row(context), [_row(action) for action in actions])
+        each = [action if isinstance(action, Integral) else _row(action) for action in actions]
+        rows = self._encode.candidates(_row(context), each)
         ticket = self.agent.select(rows)
         probability = 1.0 if ticket.propensity is None else ticket.propensity
         return actions[ticket.action], probability, {"ticket": ticket}

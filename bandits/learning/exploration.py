@@ -5,6 +5,7 @@ many replicates, or a batch of them. Normals and uniforms are separate sequences
 a round do not depend on how many rounds are drawn at a time.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.special import ndtr
 
 from bandits import checks
 from bandits.checks import Array, Indices
@@ -205,31 +207,65 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Repeating:
-    """`base`, or Thompson sampling in batches whose rounds repeat one set of candidates.
+class Challenging:
+    """Spreads the rounds of a batch over the candidates that may be better than the leader.
 
-    A deterministic rule plays one arm in all rounds of such a batch, and contexts do not vary, so
-    exploration must be random. The learner decides for each batch: in the first one it samples, in
-    a later one if most of the previous batch's first rounds had the candidates of the round before.
-    `scale` is v; a smaller value may lock on to a wrong arm. `explore` is that of `Mixed`, or 0.
+    The leader has the largest estimate. Let another candidate be d below it, with a posterior
+    standard deviation s of the difference. Its weight is (2 Phi(-d / s))^2, against 1 for the
+    leader, if the remaining rounds times E max(difference, 0) exceed `cost`, else 0. Shares are
+    proportional to the weights, by the multiples of the golden ratio, so no numbers are drawn.
+    """
+
+    horizon: int
+    cost: float
+    normals = 0
+    uniforms = 0
+
+    def pick(
+        self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
+    ) -> Indices:
+        means, reach = times(candidates, mean), rows_times(candidates, root)
+        best = means.argmax(-1)[..., None]
+        below = np.take_along_axis(means, best, -1) - means
+        apart = reach - np.take_along_axis(reach, best[..., None], -2)
+        deviations = np.sqrt(np.einsum("...i,...i->...", apart, apart))
+        z = below / np.maximum(deviations, _TINY)
+        better = ndtr(-z)
+        density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        left = self.horizon - np.asarray(rounds)[..., None]
+        gains = left * (deviations * density - below * better)
+        weights = np.where(gains > self.cost, np.square(2 * better), 0.0)
+        np.put_along_axis(weights, best, 1.0, -1)
+        sums = weights.cumsum(-1)
+        place = np.asarray(rounds)[..., None] * _GOLDEN % 1.0
+        picks: Indices = (sums <= place * sums[..., -1:]).sum(-1)
+        return picks
+
+
+_TINY = 1e-300
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Repeating:
+    """`base`, or `sampling` in batches whose rounds repeat one set of candidates.
+
+    A deterministic rule of one round plays one arm in all rounds of such a batch, and contexts do
+    not vary, so exploration must vary. The learner decides for each batch: in the first one it
+    samples, in a later one if most of the previous batch's first rounds had the candidates of the
+    round before.
     """
 
     base: Exploration
-    scale: float = 0.7
-    explore: float = 0.0
+    sampling: Exploration
 
     @property
     def normals(self) -> int:
-        return self.sampling.normals
+        return max(self.base.normals, self.sampling.normals)
 
     @property
     def uniforms(self) -> int:
         return self.base.uniforms
-
-    @property
-    def sampling(self) -> Exploration:
-        """The rule for repeated candidates."""
-        return mixed(Thompson(self.scale), self.explore)
 
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
@@ -242,7 +278,7 @@ def mixed(rule: Exploration, explore: float) -> Exploration:
     if not explore:
         return rule
     if isinstance(rule, Repeating):
-        return Repeating(mixed(rule.base, explore), rule.scale, explore)
+        return Repeating(mixed(rule.base, explore), mixed(rule.sampling, explore))
     return Mixed(rule, explore)
 
 

@@ -59,18 +59,24 @@ class Fixed(_ByCount):
 
 @dataclass(frozen=True)
 class Geometric(_ByCount):
-    """Growing batches: batch k has ``min(round(first * ratio**k), most)`` rounds."""
+    """Growing batches: batch k has ``min(round(first * ratio**k), most)`` rounds.
+
+    If `lead` > 0, they start with one more batch of `lead` rounds.
+    """
 
     first: int = 100
     ratio: float = 1.15
     most: int = 2**52
+    lead: int = 0
 
     def __post_init__(self) -> None:
         checks.count("first", self.first, "Pass the number of rounds of the first batch.")
         checks.real("ratio", self.ratio, "Pass the ratio of successive batch lengths.", at_least=1)
 
     def length(self, batch: int) -> int:
-        exponent = math.log(self.first) + batch * math.log(self.ratio)
+        if self.lead and batch == 0:
+            return self.lead
+        exponent = math.log(self.first) + (batch - (self.lead > 0)) * math.log(self.ratio)
         return min(round(math.exp(exponent)), self.most) if exponent < 36 else self.most
 
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:

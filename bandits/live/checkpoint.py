@@ -128,8 +128,8 @@ def save(agent: "Agent", folder: Path) -> None:
         raise ValueError(checks.expected("folder", str(folder), rule, remedy))
     if _turn(folder) != agent._turn:
         raise RuntimeError(
-            f"Another agent was restored from {folder}. Use that one: with both, a batch would be "
-            "released twice."
+            f"Another agent was restored from {folder}, or a save was interrupted. Use only the "
+            "agent restored last, or restore it now: with two, a batch would be released twice."
         )
     learner = agent._learner
     features, rewards = agent._open_rounds()

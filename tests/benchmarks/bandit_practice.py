@@ -100,16 +100,17 @@ def plain_arms(replicates: int = 96) -> Iterator[Row]:
         private = options | {"epsilon": 1.0, "delta": 1e-5}
         algorithms = {
             "PrivateUCB": bandits.PrivateUCB(**private),
+            "PrivateUCB, plain_arms=True": bandits.PrivateUCB(plain_arms=True, **private),
             "AdaPrivateUCB": bandits.AdaPrivateUCB(**private),
             "CoreSetElimination": bandits.CoreSetElimination(**private),
             "LinUCB": bandits.LinUCB(**options),
         }
         if arms == 100:  # updates of A in every round are slow
-            algorithms = {"PrivateUCB": algorithms["PrivateUCB"]}
+            algorithms = dict(list(algorithms.items())[:2])
         world = PlainArms(dimension=arms)
         found = bandits.simulate(algorithms, world, replicates=replicates, seed=2026, points=1)
         for name, (mean, error) in found.last().items():
-            most = limit if name == "PrivateUCB" else None
+            most = limit if name.startswith("PrivateUCB") else None
             yield f"{arms} plain arms: {name}, s.e. {error:.0f}", mean, "", most
         rng = np.random.default_rng(2026)
         means = rng.random((replicates, arms))

@@ -58,6 +58,15 @@ def test_a_learner_of_coba_has_no_reward_before_a_prediction():
         learner.learn(None, "a", 1.0, 1.0, bandits.Ticket(0, 0, ""))
 
 
+def test_integer_actions_of_coba_are_ids_and_not_numbers():
+    learner = bandits.CobaLearner(build(16))
+    for _ in range(300):
+        action, probability, kwargs = learner.predict(None, [0, 1, 2])
+        learner.learn(None, action, float(action == 1), probability, **kwargs)
+    later = [learner.predict(None, [0, 1, 2])[0] for _ in range(100)]
+    assert np.mean(np.array(later) == 1) > 0.8  # linear in a number, the middle is never the best
+
+
 def test_a_policy_runs_in_the_simulator_of_obp(monkeypatch):
     if importlib.util.find_spec("torch") is None:  # obp imports it for its offline learner only
         for name in ("torch", "torch.nn", "torch.optim"):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import bandits
+from bandits.learning.exploration import Challenging, Noise
 from tests.plain_arms import PlainArms
 
 SAME = {"rounds": 2000, "epsilon": 1.0, "delta": 1e-5}
@@ -11,13 +13,48 @@ SAME = {"rounds": 2000, "epsilon": 1.0, "delta": 1e-5}
 
 def test_the_default_explores_plain_arms():
     algorithms = {
+        "declared": bandits.PrivateUCB(dimension=5, plain_arms=True, **SAME),
         "default": bandits.PrivateUCB(dimension=5, **SAME),
         "batches": bandits.AdaPrivateUCB(dimension=5, **SAME),
     }
     found = bandits.simulate(algorithms, PlainArms(dimension=5), replicates=32, seed=3, points=1)
     regret = {name: mean for name, (mean, _) in found.last().items()}
-    assert regret["default"] < 90
-    assert regret["default"] < regret["batches"]
+    assert max(regret["declared"], regret["default"]) < 80
+    assert 160 < regret["batches"]
+
+
+def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
+    rule = Challenging(horizon=2000, cost=5.0)
+    mean, sd = np.array([0.4, 0.5, 0.45, 0.0]), np.array([0.1, 0.05, 0.02, 0.03])
+    nothing, each = Noise(np.zeros(0), np.zeros(0)), np.arange(1, 2000)
+    rows = np.broadcast_to(np.eye(4), (1, len(each), 4, 4))
+    found = rule.pick(rows, mean[None, None], np.diag(sd)[None, None], nothing, 0, each)[0]
+    better = stats.norm.sf(0.5 - mean, scale=np.hypot(sd, sd[1]))
+    weights = np.array([4 * better[0] ** 2, 1.0, 4 * better[2] ** 2, 0.0])
+    shares = np.bincount(found[:1000], minlength=4) / 1000
+    assert shares == pytest.approx(weights / weights.sum(), abs=0.005)
+    # the largest possible gains of rows 0 and 2, in a round that is left
+    gains = [stats.norm(mean[i] - 0.5, np.hypot(sd[i], sd[1])).expect(lb=0) for i in (0, 2)]
+    ends = [each[found == i].max() for i in (0, 2)]
+    assert ends == pytest.approx([2000 - 5 / gain for gain in gains], abs=25)
+    live = [int(rule.pick(np.eye(4), mean, np.diag(sd), nothing, 0, t)) for t in range(1, 20)]
+    assert live == found[:19].tolist()
+
+
+def test_declared_arms_have_the_guarantee_and_no_more_than_its_sensitivity():
+    declared = bandits.PrivateUCB(dimension=30, plain_arms=True, **SAME)
+    other = bandits.PrivateUCB(dimension=30, **SAME)
+    assert declared.guarantee(1e-5) == other.guarantee(1e-5)
+    assert declared.factorization.column_norms().max() <= 1 + 1e-12
+    lengths = [declared.schedule.length(batch) for batch in range(3)]
+    assert lengths == [300, 100, 115]
+    # the first release has less noise than without the declaration, the last one more
+    first, last = declared.factorization.noise_std()[[0, -1]]
+    assert first < other.factorization.noise_std()[0]
+    assert last > other.factorization.noise_std()[-1]
+    assert bandits.algorithm_from_json(declared.to_json()) == declared
+    with pytest.raises(TypeError, match="Expected plain_arms=1 to be True or False"):
+        bandits.PrivateUCB(dimension=3, plain_arms=1, **SAME)
 
 
 @pytest.mark.parametrize("kind", [bandits.PrivateUCB, bandits.PrivateThompson])

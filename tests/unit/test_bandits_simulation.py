@@ -282,10 +282,12 @@ def test_the_command_takes_an_environment_and_a_file_of_ratings(tmp_path):
     rows = [f"{user},{rng.integers(1, 6)},{item}" for user in range(20) for item in range(8)]
     path.write_text("\n".join(["user,rating,item", *rows]))
     assert 0 < regret("--data", str(path)) < 300
-    path.write_text("user,item\n1,2\n")
-    done = CliRunner().invoke(bandit, [*run, "--data", str(path)])
-    assert done.exit_code == 2
-    assert "the columns user, item and rating" in done.stderr
+    head = "user,item,rating\n"
+    for text in ("", "user,item\n1,2\n", head, f"{head}1,2,x\n", f"{head}1,2\n", f"{head}1,2,3\n"):
+        path.write_text(text)
+        done = CliRunner().invoke(bandit, [*run, "--data", str(path)])
+        assert done.exit_code == 2
+        assert "a CSV file of numbers with the columns user, item and rating" in done.stderr
 
 
 @pytest.mark.parametrize(
