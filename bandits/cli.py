@@ -124,11 +124,11 @@ def _environment(data: Path | None, dimension: int, synthetic: dict[str, Any]) -
             with contextlib.suppress(ValueError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a file without rows
                 table = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2)
-    user, item, rating = table.T
+    rating = table[:, 2]
     if not np.isfinite(table).all() or len(np.unique(rating)) < 2:
         rule = "a CSV file of numbers with the columns user, item and rating"
         raise ValueError(f"Expected --data={str(data)!r} to be {rule}, and two different ratings.")
-    (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in (user, item))
+    (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in table.T[:2])
     low, high = float(rating.min()), float(rating.max())
     ratings = bandits.Ratings(data.name, user, item, rating, low, high, users, items)
     return bandits.Replay(

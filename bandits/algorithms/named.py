@@ -26,7 +26,7 @@ from bandits.learning.exploration import (
 from bandits.learning.linear_model import Model
 from bandits.learning.posterior import Estimator, NoiseAware
 from bandits.learning.rewards import Range, Waits
-from bandits.learning.schedules import Geometric, Schedule
+from bandits.learning.schedules import Geometric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class _Ours(Private):
         return 2.0 if moves else super().replace_distance
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Geometric:
         most = Geometric.most if self.half_life is None else self.half_life // 4
         first = min(Geometric(self.first, self.ratio).first, most)  # checked
         lead = min(max(first, 10 * self.dimension), most) if self.plain_arms else 0

@@ -32,7 +32,7 @@ class CobaLearner:
         """Return an action, its probability given the agent's random numbers, and the ticket."""
         if self.agent is None:
             self.agent = self.algorithm.start()
-        each = [action if isinstance(action, Integral) else _row(action) for action in actions]
+        each = [int(action) if isinstance(action, Integral) else _row(action) for action in actions]
         rows = self._encode.candidates(_row(context), each)
         ticket = self.agent.select(rows)
         probability = 1.0 if ticket.propensity is None else ticket.propensity

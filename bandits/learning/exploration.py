@@ -225,20 +225,18 @@ class Challenging:
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
         means, reach = times(candidates, mean), rows_times(candidates, root)
-        best = means.argmax(-1)[..., None]
-        below = np.take_along_axis(means, best, -1) - means
-        apart = reach - np.take_along_axis(reach, best[..., None], -2)
+        leads = np.arange(means.shape[-1]) == means.argmax(-1)[..., None]
+        below = means.max(-1, keepdims=True) - means
+        apart = reach - leads[..., None, :].astype(float) @ reach
         deviations = np.sqrt(np.einsum("...i,...i->...", apart, apart))
         z = below / np.maximum(deviations, _TINY)
         better = ndtr(-z)
         density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        left = self.horizon - np.asarray(rounds)[..., None]
-        gains = left * (deviations * density - below * better)
-        weights = np.where(gains > self.cost, np.square(2 * better), 0.0)
-        np.put_along_axis(weights, best, 1.0, -1)
+        rounds = np.asarray(rounds)[..., None]
+        gains = (self.horizon - rounds) * (deviations * density - below * better)
+        weights = np.where(leads, 1.0, np.where(gains > self.cost, 4 * better * better, 0.0))
         sums = weights.cumsum(-1)
-        place = np.asarray(rounds)[..., None] * _GOLDEN % 1.0
-        picks: Indices = (sums <= place * sums[..., -1:]).sum(-1)
+        picks: Indices = (sums <= rounds * _GOLDEN % 1.0 * sums[..., -1:]).sum(-1)
         return picks
 
 

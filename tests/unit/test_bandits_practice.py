@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy.special import ndtr
 
 import bandits
 from bandits.learning.exploration import Challenging, Noise
@@ -20,7 +20,7 @@ def test_the_default_explores_plain_arms():
     found = bandits.simulate(algorithms, PlainArms(dimension=5), replicates=32, seed=3, points=1)
     regret = {name: mean for name, (mean, _) in found.last().items()}
     assert max(regret["declared"], regret["default"]) < 80
-    assert 160 < regret["batches"]
+    assert regret["batches"] > 160
 
 
 def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
@@ -29,14 +29,17 @@ def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
     nothing, each = Noise(np.zeros(0), np.zeros(0)), np.arange(1, 2000)
     rows = np.broadcast_to(np.eye(4), (1, len(each), 4, 4))
     found = rule.pick(rows, mean[None, None], np.diag(sd)[None, None], nothing, 0, each)[0]
-    better = stats.norm.sf(0.5 - mean, scale=np.hypot(sd, sd[1]))
+    apart = np.hypot(sd, sd[1])
+    better = ndtr((mean - 0.5) / apart)
     weights = np.array([4 * better[0] ** 2, 1.0, 4 * better[2] ** 2, 0.0])
     shares = np.bincount(found[:1000], minlength=4) / 1000
     assert shares == pytest.approx(weights / weights.sum(), abs=0.005)
-    # the largest possible gains of rows 0 and 2, in a round that is left
-    gains = [stats.norm(mean[i] - 0.5, np.hypot(sd[i], sd[1])).expect(lb=0) for i in (0, 2)]
+    # the expected gains of rows 0 and 2 per round, as integrals over the difference
+    x = np.linspace(0, 2, 20_001)[:, None]
+    density = np.exp(-np.square((x - mean + 0.5) / apart) / 2) / (apart * np.sqrt(2 * np.pi))
+    gains = (x * density).sum(0)[[0, 2]] * 1e-4
     ends = [each[found == i].max() for i in (0, 2)]
-    assert ends == pytest.approx([2000 - 5 / gain for gain in gains], abs=25)
+    assert ends == pytest.approx(2000 - 5 / gains, abs=25)
     live = [int(rule.pick(np.eye(4), mean, np.diag(sd), nothing, 0, t)) for t in range(1, 20)]
     assert live == found[:19].tolist()
 
