@@ -34,7 +34,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_merge_streams = True
 html_math_renderer = "drawn"
 # Only what a reader would type.
@@ -75,7 +75,10 @@ intersphinx_mapping = {
 
 ALIASES = (
     (
-        r"numpy\._typing\._array_like\._Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]",
+        (
+            r"([\w.]*Buffer \| )?numpy\._typing\._array_like\._SupportsArray.*?"
+            r"_NestedSequence\[complex \| bytes \| str\]"
+        ),
         "numpy.typing.ArrayLike",
     ),
     (
@@ -100,7 +103,7 @@ def to_public_name(_app: Any, env: Any, node: Any, content: Any) -> Any:
 
 
 def readable(_app: Any, *told: Any) -> tuple[str | None, str | None]:
-    """Write the aliases of NumPy's types in a signature, and the public paths of its classes."""
+    """Return a signature and its result with the public names of NumPy's types."""
     *_, signature, result = told
     for pattern, name in ALIASES:
         signature = signature and re.sub(pattern, name, signature)
