@@ -76,7 +76,7 @@ intersphinx_mapping = {
 ALIASES = (
     (
         (
-            r"([\w.]*Buffer \| )?numpy\._typing\._array_like\._SupportsArray.*?"
+            r"([\w.]*Buffer \| ~?)?numpy\._typing\._array_like\._SupportsArray.*?"
             r"_NestedSequence\[complex \| bytes \| str\]"
         ),
         "numpy.typing.ArrayLike",
