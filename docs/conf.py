@@ -82,7 +82,7 @@ ALIASES = (
         "numpy.typing.ArrayLike",
     ),
     (
-        r"numpy\.ndarray\[[^][]*(?:\[[^][]*\])?[^][]*, numpy\.dtype\[([^][]+)\]\]",
+        r"numpy\.ndarray\[[^][]*(?:\[[^][]*\])?[^][]*, ~?numpy\.dtype\[([^][]+)\]\]",
         r"numpy.typing.NDArray[\1]",
     ),
     (r"numpy\.random\.(bit_generator|_generator)\.", "numpy.random."),
