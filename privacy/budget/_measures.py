@@ -62,6 +62,10 @@ class Measure(ABC):
         """Return whether a sum above `limit` still provably implies (epsilon, delta)."""
         return False  # for a measure with an exact `limit`
 
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism | None:
+        """Return a mechanism that costs more than any sum that a filter with this limit accepts."""
+        return None
+
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         if isinstance(mechanism, mechanisms.Repeated):
             one = self.cost(mechanism.mechanism, relation)
@@ -162,6 +166,9 @@ class Rho(Converted):
     def _amounts(self, curve: Any) -> Sequence[float]:
         return (curve.rho,)
 
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
+        return ZeroConcentratedDP(up(most[0]), relation)
+
 
 @dataclass(frozen=True)
 class MuSquared(Converted):
@@ -184,6 +191,9 @@ class MuSquared(Converted):
 
     def _amounts(self, curve: Any) -> Sequence[float]:
         return (curve.mu_squared,)
+
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
+        return Gaussian(round_down(1 / math.sqrt(up(most[0]))), replace_distance=1.0)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Privacy filters: budgets that hold when mechanisms are chosen adaptively."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from privacy import checks
 from privacy.budget import _measures as measures
-from privacy.budget._measures import SAVED, Cost, Immutable, Measure, added, down, shown, up
+from privacy.budget._measures import GRACE, SAVED, Cost, Immutable, Measure, added, down, shown, up
+from privacy.certification import certified
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
@@ -186,10 +187,22 @@ class Budget(Immutable):
     def _order(self) -> float | None:
         return self.measure.orders[0] if isinstance(self.measure, measures.Divergence) else None
 
-    def guarantee(self) -> Guarantee:
-        """Return the guarantee of the whole budget, which holds at any stopping time."""
+    def guarantee(self, *, certify: bool = False) -> Guarantee:
+        """Return the guarantee of the whole budget, which holds at any stopping time.
+
+        With `certify`, prove by interval arithmetic that no sum that `spend` accepts exceeds it,
+        or raise `NotCertified`; epsilon may increase by 1e-9 relative. The guarantee states a
+        mechanism that costs slightly more than all such sums.
+        """
         basis = (self.relation, self.notion, self._order, self.measure.theorem)
-        return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
+        found = Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
+        if not certify:
+            return found
+        # `spend` accepts a sum above the limit if its conversion is at most epsilon
+        most, claim = tuple(amount * (1 + GRACE) for amount in self._most), None
+        if not (self._of_epsilon and self.measure.holds(most, self.epsilon, self.delta)):
+            claim = self.measure.claim(most, self.relation)
+        return certified(replace(found, mechanism=claim), "epsilon")
 
     def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
         """Return unspent budgets whose limits add up exactly to the remainder of this one.

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from privacy import checks
 from privacy.budget._measures import GRACE, SAVED, Immutable, MuSquared, down, saved, up
+from privacy.certification import certified
 from privacy.guarantees import Guarantee
-from privacy.mechanisms import Mechanism, UnsupportedMechanism
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, ZeroConcentratedDP
 from privacy.mechanisms.base import brief
 from privacy.notions.zcdp import rho_from_epsilon
 from privacy.numerics.rounding import U
@@ -131,11 +132,18 @@ class IndividualBudget(Immutable):
         admitted = total <= self._most
         return self._with(_spent=np.where(admitted, total, self._spent)), admitted
 
-    def guarantee(self) -> Guarantee:
-        """Return the guarantee of each user, the whole budget, which holds at any stopping time."""
+    def guarantee(self, *, certify: bool = False) -> Guarantee:
+        """Return the guarantee of each user, the whole budget, which holds at any stopping time.
+
+        `certify` is that of `Budget.guarantee`; it proves the conversion of the largest rho.
+        """
         theorem = "Feldman and Zrnic 2021: individual divergences add adaptively"
         basis = (self.relation, "zcdp", None, theorem)
-        return Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
+        found = Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
+        if not certify:
+            return found
+        claim = ZeroConcentratedDP(self._most, self.relation)
+        return certified(replace(found, mechanism=claim), "epsilon")
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `from_json`; its sensitive_spent is private."""

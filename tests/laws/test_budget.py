@@ -8,6 +8,7 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -17,6 +18,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
+from privacy.certification import proves_guarantee
+from privacy.certification.certificates import certificate, verify
 from tests.laws.strategies import (
     deltas,
     epsilons,
@@ -543,3 +546,38 @@ def test_tiny_noise_exceeds_the_budget(notion, scale):
 def test_the_guarantee_is_not_the_amount_spent():
     left = dp.Budget(epsilon=1, delta=1e-6).spend(dp.Gaussian(20.0))
     assert " spent; the whole budget is (1, 1e-06)-DP, ADD_OR_REMOVE_ONE, by zcdp" in str(left)
+
+
+CERTIFIED = [
+    dp.Budget(epsilon=1.0, delta=1e-6),
+    dp.Budget(rho=0.1, delta=1e-5, relation="REPLACE_ONE"),
+    dp.Budget(epsilon=3.0, delta=1e-9, notion="gaussian", relation="REPLACE_ONE"),
+    dp.Budget(mu=0.7, delta=1e-5).split(3)[0],
+    dp.IndividualBudget(epsilon=2.0, delta=1e-7, users=3),
+]
+
+
+@pytest.mark.parametrize("budget", CERTIFIED, ids=str)
+def test_a_certified_budget_has_no_smaller_epsilon(budget):
+    found = budget.guarantee(certify=True)
+    assert found.certified
+    assert budget.epsilon <= found.epsilon <= budget.epsilon * (1 + 1e-9)
+    assert found.relation == budget.relation
+    form = certificate(found)
+    assert verify(form).certified
+    assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-8)))
+    assert not proves_guarantee(replace(found, mechanism=dp.repeat(found.mechanism, 2)))
+    if isinstance(budget, dp.Budget):
+        assert not budget.fits(found.mechanism)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        dp.Budget(epsilon=1.0, delta=1e-6, notion="rdp", order=40.0),
+        dp.Budget(epsilon=1.0, delta=1e-6, notion="approximate"),
+    ],
+)
+def test_other_budgets_have_no_proof(budget):
+    with pytest.raises(dp.NotCertified, match="states no mechanism"):
+        budget.guarantee(certify=True)
