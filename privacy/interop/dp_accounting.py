@@ -482,6 +482,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         self._private = True
         self._runs: dict[Mechanism, int] = {}
         self._kinds: dict[Any, Mechanism] = {}  # an accepted mechanism of each kind
+        self._new_kinds: dict[Any, Mechanism] = {}
         self._checked: list[tuple[Event, Mechanism, int]] = []
         self._guaranteed = True
         self._last: Event = None  # the last event, if it cannot change
@@ -520,7 +521,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         if do_compose:  # it was checked before
             for _, once, times in self._checked:
                 self._runs[once] = self._runs.get(once, 0) + times
-                self._kinds.setdefault(_kind(once), once)
+            self._kinds |= self._new_kinds
             self._private &= self._guaranteed
             return None
         found, self._guaranteed, refused = [], True, event
@@ -532,7 +533,9 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
                     self._guaranteed = False
             # One mechanism stands for all of its kind: checking all parts in each step would take
             # quadratic time. `supports` passes a count of 0, and is answered exactly.
-            if not count or any(_kind(once) not in self._kinds for _, once, _ in found):
+            kinds = {_kind(once): once for _, once, _ in found}
+            self._new_kinds = {kind: kinds[kind] for kind in kinds if kind not in self._kinds}
+            if self._new_kinds or not count:
                 refused, new = event, (once for _, once, _ in found)
                 self._account(compose(nothing(), *self._kinds.values(), *new))
         except UnsupportedMechanism as refusal:
