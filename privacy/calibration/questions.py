@@ -160,19 +160,19 @@ def noise_multiplier(
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
-    slope = 0.0
+    start, slope = None, 0.0
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
     elif q < 1 and (found := _contour_start(family, "noise", q=q, steps=steps)):
         start, slope = found
-    else:
-        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
-        if notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
-            from privacy.calibration.starts import sampled_gaussian_start
+    elif notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
+        from privacy.calibration.starts import sampled_gaussian_start
 
-            near = family.epsilon, family.aim(1.1e-9)
-            with suppress(ArithmeticError):  # without this start the search is only slower
-                start, family.order = sampled_gaussian_start(*near, q, steps)
+        near = family.epsilon, family.aim(1e-9) - 1.5e-8
+        with suppress(ArithmeticError):  # without this start the search is only slower
+            start, slope = sampled_gaussian_start(*near, q, steps)
+    if start is None:
+        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, slope, integer=False, certify=certify)
 
 

@@ -115,10 +115,10 @@ class Family:
 
         `slope`, if not 0, is that of the excess in the log of the parameter near `start`.
         """
-        secants = self.delta > 0 and type(self) is Family and low < (start or 1.0) <= high
+        secants = self.delta > 0 and type(self) is Family
         if integer:
             found: float | None = self._whole(low, high, start, slope)
-        elif secants and (found := self._secants(low, high, start or 1.0, slope)):
+        elif secants and (found := self._secants(low, high, start, slope)):
             pass
         else:
             self.guided, self.hints = True, True
@@ -177,14 +177,14 @@ class Family:
             return 0.0
         return max(miss, ULP)
 
-    def _secants(self, low: float, high: float, start: float, slope: float) -> float | None:
+    def _secants(self, low: float, high: float, start: float | None, slope: float) -> float | None:
         """Return a value that just meets the target, or None if that needs a bracket.
 
         log(-log delta) is nearly linear in the log of the parameter. Near the target, the queries
         are without hints, as those of a user.
         """
         sign = 1 if self.grows else -1
-        at, ends = math.log(start), [-math.inf, math.inf]
+        at, ends = math.log(start or _middle(*self._ends(low, high))), [-math.inf, math.inf]
         rate = slope / self.aim(1e-9) if slope else 1.5 * sign
         last = (math.nan, math.nan)
         self.guided = self.hints = not slope
@@ -217,11 +217,14 @@ class Family:
                 at = 0.5 * (ends[0] + ends[1])
         return None
 
+    def _ends(self, low: float, high: float) -> tuple[float, float]:
+        return max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
+
     def _real(self, low: float, high: float, start: float | None) -> float | None:
         """Bracket by growing factors from `start`, then solve on a log scale."""
-        low, high = max(low, _LEAST_NOISE if self.grows else _LOWEST), min(high, _HIGHEST)
+        low, high = self._ends(low, high)
         if start is None or not low < start <= high:
-            start = 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
+            start = _middle(low, high)
         point, at_point = start, self.excess(start)
         atol = 30 * self.asked(start)[0].resolution
         upward = (at_point > 0) == self.grows
@@ -388,6 +391,11 @@ class RateFamily(Family):
 
     def _certified(self, value: float, *, integer: bool) -> float:
         raise NotCertified("A true positive rate cannot be certified. Omit certify.")
+
+
+def _middle(low: float, high: float) -> float:
+    """Return where to start a search of [low, high]."""
+    return 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
 
 
 def _rises(before: float, after: float) -> bool:
