@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import ziamath
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, Text
 
 import bandits
 import privacy
@@ -116,6 +116,13 @@ def without_last_blank(_app: Any, _name: str, text: list[str]) -> None:
     text[0] = text[0].replace("\n\n```\n", "\n```\n")
 
 
+def dashes(_app: Any, doctree: Any) -> None:
+    """Write the dash between a parameter and its meaning, which `smartquotes_action` leaves."""
+    for text in list(doctree.findall(Text)):
+        if text.astext() == " -- ":
+            text.parent.replace(text, Text(" – "))
+
+
 def draw(latex: str, *, inline: bool) -> str:
     """Return a formula as an image in the text, which needs no script, font or network."""
     latex = re.sub(r"(\\operatorname\{\w+\})", r"\1\\,", latex)  # ziamath adds no space
@@ -143,4 +150,5 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer("drawn", (formula, None), (displayed_formula, None))
     app.connect("missing-reference", to_public_name)
     app.connect("autodoc-process-signature", readable)
+    app.connect("doctree-read", dashes)
     app.connect("source-read", without_last_blank)
