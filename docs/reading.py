@@ -15,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bandits.experiments.printed import Printed, counted, coverage, p_value, read_rows
-from bandits.experiments.runs import OURS_AT_TRUE
+from bandits.experiments.runs import OURS, OURS_AT_TRUE
 from bandits.experiments.tables import Row
 from privacy.plotting import finish, new_axes, style
 
@@ -57,6 +57,7 @@ def our_places() -> list[str]:
     lines = ["\n| table | setting | compared with | gain in points | |\n|---|---|---|---|---|\n"]
     for path in sorted(FULL.glob("*.csv")):
         gains = [row for row in read_rows(path) if row.subject.startswith(f"{OURS_AT_TRUE} - ")]
+        gains = [row for row in gains if not row.subject.endswith(OURS)]
         for setting, same in groupby(gains, key=attrgetter("setting")):
             row = min(same, key=attrgetter("ours"))
             other = row.subject.removeprefix(f"{OURS_AT_TRUE} - ")
