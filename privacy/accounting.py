@@ -273,18 +273,16 @@ def _tightest(
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
-    more = False
     for curve in _curves(mechanism, relation, refusals):
         members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
-        if curve.beats_moments:
+        if curve.notion == "pld" or curve.beats_moments:
             break
-        if curve.notion == "pld":  # bounds from moments are computed where they may be smaller
-            more = True
-            break
+    more = "pld" in members  # bounds from moments are computed where they may be smaller
     if members.keys() >= _COMPOSING:
         del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
+    more &= not any(curve.beats_moments for curve in members.values())
     asked = tuple(sorted(members.values(), key=lambda one: not one.exact))
     found = TightestCurve(relation, mechanism=mechanism, first=asked, more=more, whole=whole)
     if not members and not found._all:
