@@ -269,7 +269,8 @@ def _tightest(
     """Return the tightest curve. A `whole` mechanism is not split into groups of parts.
 
     "contour" and "pld" both compose all losses. Only the faster one is a member: the contour
-    integral, except for losses with atoms and nearly no noise.
+    integral, except for losses with atoms and nearly no noise. "pld" is asked where the contour
+    integral has no useful answer, as for very low noise.
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
@@ -280,11 +281,17 @@ def _tightest(
         if curve.notion == "pld" or curve.beats_moments:
             break
     more = "pld" in members  # bounds from moments are computed where they may be smaller
+    backup: tuple[Curve, ...] = ()
     if members.keys() >= _COMPOSING:
-        del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
+        if getattr(members["pld"], "kinked", False):
+            del members["contour"]
+        else:
+            backup = (members.pop("pld"),)
     more &= not any(curve.beats_moments for curve in members.values())
     asked = tuple(sorted(members.values(), key=lambda one: not one.exact))
-    found = TightestCurve(relation, mechanism=mechanism, first=asked, more=more, whole=whole)
+    found = TightestCurve(
+        relation, mechanism=mechanism, first=asked, more=more, backup=backup, whole=whole
+    )
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
     return found
@@ -389,6 +396,7 @@ class TightestCurve(Curve):
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
     first: tuple[Curve, ...] = ()
     more: bool = False
+    backup: tuple[Curve, ...] = ()
     whole: bool = False
 
     @cached_property
@@ -459,9 +467,11 @@ class TightestCurve(Curve):
                 break
         else:
             # a sum of losses is never above a sum over groups of them
-            for other in self.others if composed else self.others + self.splits:
+            for other in self.others if composed else self.backup + self.others + self.splits:
                 least = min((answer.value for answer in answers), default=nothing)
                 answers.append(ask(other, least))
+                if other in self.backup:
+                    error = min(error, answers[-1].error)
         best = min(answers, key=lambda answer: answer.value)
         return best._replace(error=max(error, best.error), hint=hint)
 

@@ -26,7 +26,7 @@ def public(*cells):
 class TestLowNoise:
     """The limits are pessimistic answers of dp-accounting's PLD, rounded up.
 
-    Its optimistic answers, the lower limits, use intervals of 1e-3 to 5e-2.
+    Its optimistic answers, the lower limits, use intervals of 1e-3 to 1e-1.
     """
 
     @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ class TestLowNoise:
             (0.15, 0.01, 100, 145.736, 146.7),
             (0.10, 0.01, 100, 353.200, 354.21),
             (0.05, 0.01, 100, 1460.09, 1464),
+            (0.02, 0.01, 100, 8960.3, 8969.0),
             (0.17, 0.001, 10, 29.231, 29.2405),
         ],
     )
