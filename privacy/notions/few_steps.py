@@ -320,7 +320,9 @@ def _part(
         (q, p), (off, _) = both[:, ::-1], errors[:, ::-1]
     between = p[1:-1]
     # the mass u at the upper end, rounded up: u e^-h + (p - u) = q e^l
-    least_q = np.maximum(q - off, 0.0)[1:-1] * (np.exp(loss[:-1]) * (1 - 8 * ULP))
+    least_q = np.maximum(q - off, 0.0)[1:-1] * (
+        np.exp(np.minimum(loss[:-1], 700.0)) * (1 - 8 * ULP)
+    )
     upper = (between - least_q) / -math.expm1(-step)
     # without cancellation, for small cells: |(log dP/dz)'| <= |z| + m and |l'' / l' - l'| <= 2 m,
     # m the last center, so that the mean of (1 - e^(l - L)) / (1 - e^-h) is at most
