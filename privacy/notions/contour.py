@@ -5,7 +5,7 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -22,7 +22,7 @@ from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array, LossModel
 from privacy.losses.similar import Parts, fewer_parts, widest
 from privacy.mechanisms.selection import BestOf
-from privacy.notions import contour_integral, few_steps
+from privacy.notions import contour_integral, direct_sums, few_steps
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum
 from privacy.notions.pairs import PairCurve
@@ -137,9 +137,21 @@ class ContourCurve(PairCurve):
             other = contour_integral.log_delta(total, epsilon, first.saddle, first.value)
             bounds.append(_refined(total, epsilon, other))
         found = self._worst(bounds)
-        if self._has_basic(found.error):
-            found = found._replace(value=min(found.value, self._basic(epsilon)))
+        for bound, _ in self._simpler(found.error):
+            found = found._replace(value=min(found.value, bound(epsilon)))
         return found._replace(hint=first.saddle + 1)
+
+    def _simpler(self, error: float) -> Iterator[tuple[Callable[[float], float], float]]:
+        """Yield bounds on log delta that may be smaller, and relative accuracies to invert them."""
+        if self._has_basic(error):
+            yield self._basic, 1e-14
+        if error > _LOOSE and direct_sums.supports(self._whole[0]):
+            yield self._direct, 1e-7
+
+    def _direct(self, epsilon: float) -> float:
+        """Return an upper bound on log delta by direct sums."""
+        pairs = tuple(self.parts.items())
+        return max(direct_sums.log_delta(pairs, one, epsilon) for one in self._whole)
 
     vectorized: ClassVar[bool] = True
     """Many epsilons share an integration line, and a closed form takes microseconds."""
@@ -219,8 +231,9 @@ class ContourCurve(PairCurve):
                 bound = bound._replace(value=least)
             bounds.append(bound)
         found = self._worst(bounds)
-        if self._has_basic(found.error):
-            found = found._replace(value=min(found.value, invert(self._basic, log_delta)))
+        for simpler, rtol in self._simpler(found.error):
+            least = invert(simpler, log_delta, rtol=rtol)
+            found = found._replace(value=min(found.value, least))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
                 searched = invert(

@@ -54,11 +54,20 @@ def supports(total: LossSum) -> bool:
 
 
 def log_delta(total: LossSum, epsilon: float, near: float) -> float:
-    """Return an upper bound on log delta(epsilon), 0 without one; `near` is a guess."""
-    try:
-        return Lattice(total, epsilon, near).log_delta(epsilon)
-    except ArithmeticError:
-        return 0.0
+    """Return an upper bound on log delta(epsilon), 0 without one; `near` is a guess.
+
+    The lattice omits what is negligible for the guess, so that a much smaller bound is improved.
+    """
+    least = 0.0
+    for _ in range(2 * _ROUNDS):
+        found = 1.5 * near
+        with suppress(ArithmeticError):
+            found = Lattice(total, epsilon, near).log_delta(epsilon)
+            least = min(least, found)
+        if found > near - 0.5 * _DIGITS or found == 0:
+            break
+        near = found
+    return least
 
 
 def least_epsilon(total: LossSum, log_delta: float, most: float) -> float:
