@@ -91,7 +91,7 @@ class _Ours(Private):
         O(d^3) or less per batch.
     prior_variance
         Prior variance of a coefficient; None estimates it from the releases, except that it is
-        (high - low)^2 / 12 with `plain_arms`.
+        (high - low)^2 / 12 with `plain_arms` and while rounds repeat their candidates.
     reward_variance
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
     half_life

@@ -22,6 +22,7 @@ from bandits.learning.exploration import (
     Rounds,
 )
 from bandits.learning.linear_model import Model
+from bandits.learning.posterior import NoiseAware
 from bandits.learning.rewards import Channel
 from bandits.learning.schedules import Schedule
 
@@ -224,6 +225,8 @@ class Learner:
 
     def learn(self, features: Array, prefix: Array) -> None:
         """Update the model with the release of the oldest batch."""
+        if self._sampling is not None and isinstance(self.model, NoiseAware):
+            self.model.repeats = self._repeats.sampling
         self.model.close(features, prefix)
         self.waiting.pop(0)
         self._scores = None

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bandits.checks import Array
 from bandits.learning.linear_model import Stored, inverse_root, times, transposed
@@ -45,7 +46,8 @@ class NoiseAware:
     reward_variance
         tau^2 > 0; an upper bound, such as (high - low)^2 / 4, is safe.
     prior_variance, bias_variance
-        p > 0, or None to estimate it; and that of the last coefficient, if it is a constant.
+        p > 0, or None to estimate it (unit^2 / 12, that of uniform means, where `repeats` is set);
+        and that of the last coefficient, if it is a constant.
     estimator
         Releases to use.
     unit
@@ -88,6 +90,7 @@ class NoiseAware:
         kind = _Recent if half_life else kinds[estimator]
         self.evidence = kind(dimension, lead, noise_covariance, reward_variance)
         self.half_life = half_life or math.inf
+        self.repeats: npt.NDArray[np.bool_] | bool = False  # whether rounds repeat candidates
 
     def observe(self, x: Array) -> Array | float:
         """Do nothing, because rounds are used only after the release of their batch."""
@@ -113,7 +116,8 @@ class NoiseAware:
     def _precision(self, spectrum: "Spectrum") -> Array:
         if self.prior_variance is not None:
             return np.array([1 / self.prior_variance])
-        return 1 / most_likely_scale(spectrum, self.unit)[..., None]
+        likely = most_likely_scale(spectrum, self.unit)
+        return 1 / np.where(self.repeats, self.unit**2 / 12, likely)[..., None]
 
     def _precisions(self, information: Array, vector: Array, last: float) -> Array:
         """Return the prior precisions (..., d) of the coefficients, given the last one."""
