@@ -185,7 +185,9 @@ def _contour_start(
     from privacy.calibration.starts import Run, contour_start
 
     run = Run(**{unknown: 1.0, **given})
-    return contour_start(family.epsilon, family.aim(1e-9) - 1.5e-8, run, unknown)
+    with suppress(ArithmeticError, ValueError):  # too extreme for an estimate
+        return contour_start(family.epsilon, family.aim(1e-9) - 1.5e-8, run, unknown)
+    return None
 
 
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:

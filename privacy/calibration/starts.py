@@ -12,6 +12,7 @@ from privacy.numerics.solve import safe_root
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
 _MOST_NODES = 10_000
+_MOST_FREQUENCIES = 2**13
 _MOST_PRODUCTS = 2**18  # frequencies times nodes
 _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
 _EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
@@ -112,6 +113,8 @@ def _integral(
     step = 2 * math.pi / _PERIOD / math.sqrt(variance + t**-2 + (1 + t) ** -2)
     count = math.ceil(math.sqrt(2 * _DIGITS / variance) / step) + 1
     while True:
+        if count > _MOST_FREQUENCIES:
+            raise ArithmeticError("too many frequencies for an estimate")
         w = step * np.arange(count)
         near = _Tilted(mu, t, run.q, 2 * math.pi / (11 + float(w[-1]) * mu), unknown)
         size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables

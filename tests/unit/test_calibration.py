@@ -77,6 +77,17 @@ class TestInfeasible:
 
 
 class TestNotMonotone:
+    @pytest.mark.parametrize("noise", [1e-200, 1e200])
+    def test_a_noise_too_extreme_for_an_estimate(self, noise):
+        run = {**TARGET, "noise_multiplier": noise}
+        if noise < 1:
+            with pytest.raises(dp.Infeasible):
+                dp.max_steps(**run, sampling_probability=0.01)
+            assert 0 < dp.max_sampling_probability(**run, steps=1) <= TARGET["delta"]
+        else:
+            assert dp.max_steps(**run, sampling_probability=0.01) >= 2**52
+            assert dp.max_sampling_probability(**run, steps=10) == 1
+
     def test_a_family_that_is_not_monotone(self):
         with pytest.raises(ValueError, match="to be monotone") as caught:
             dp.calibrate(lambda x: dp.Gaussian(10 + 9 * math.sin(8 * x)), **TARGET, domain=(1, 100))
