@@ -168,9 +168,9 @@ def noise_multiplier(
     elif notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
         from privacy.calibration.starts import sampled_gaussian_start
 
-        near = family.epsilon, family.aim(1e-9) - 1.5e-8
+        near = family.epsilon, family.aim(1.1e-9)
         with suppress(ArithmeticError):  # without this start the search is only slower
-            start, slope = sampled_gaussian_start(*near, q, steps)
+            start, family.order = sampled_gaussian_start(*near, q, steps)
     if start is None:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
     return family.solve(0, math.inf, start, slope, integer=False, certify=certify)

@@ -146,7 +146,7 @@ def _integral(
 def sampled_gaussian_start(
     epsilon: float, log_delta: float, q: float, steps: int
 ) -> tuple[float, float]:
-    """Return the smallest noise over all orders to about nine digits, and the slope in its log.
+    """Return the smallest noise over all orders, and its order, to about nine digits.
 
     Newton's method for two equations: log delta meets the target, and its derivative in the order
     is zero. It raises ArithmeticError if the numbers are too extreme for it.
@@ -178,7 +178,7 @@ def sampled_gaussian_start(
                 nearest = steps * math.log1p(q * q * math.expm1(noise**-2))
                 if nearest < 100 * math.exp(2 * log_delta):
                     break
-                return noise, falls
+                return noise, 1 + math.exp(log_t + turn)
             # steps oscillate where the last term of the moment becomes dominant: damp them
             reach = reach / 3 if move * last < 0 else min(1.5 * reach, 0.4)
             damped = min(1.0, reach / max(abs(move), 0.4 * abs(turn), 1e-300))
