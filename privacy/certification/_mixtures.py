@@ -38,7 +38,7 @@ _TURNS = 40.0  # radians of exp(i w l) per panel
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _CERTAIN, _NEARLY_NONE = 10.0, arb(0, 1e-22)  # Phi(-10) < 1e-22
 _FAR = 20.0  # how far an end, or widths of a window, are bounded on cells
-_CELLS = (np.arange(17) / 16) ** 2  # shares of an interval beyond the panels
+_CELLS = 16  # at least, of an interval beyond the panels; two per unit of a longer one
 
 
 class Nodes(NamedTuple):
@@ -462,8 +462,10 @@ class Mixture:
         if falling:
             far = max(far, outward * edge + _FAR)
         total, x, fall, size = arb(0), arb(edge), arb(0), arb(0)
-        for share in _CELLS:
-            place = arb(outward * (outward * edge + share * max(far - outward * edge, 0.0)))
+        length = max(far - outward * edge, 0.0)
+        cells = max(_CELLS, math.ceil(2 * min(length, 1e3)))
+        for share in np.linspace(0.0, 1.0, cells + 1) ** 2:
+            place = arb(outward * (outward * edge + share * length))
             if share:
                 # the chord of log B, and the tangents, from the last place to this one
                 fall = fall * abs(place - x)

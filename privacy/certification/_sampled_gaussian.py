@@ -2,33 +2,29 @@
 
 The moment of order a is A = E (1 - q + q e^(mu z - mu^2/2))^a over z ~ N(0, 1), and
 log(A) / (a - 1) is the Rényi divergence of (1-q) N(0,1) + q N(mu,1) from N(0,1)
-(Mironov, Talwar and Zhang 2019). `moment` chooses the cheapest of three enclosures, all valid: the
-binomial sum at whole orders, the trapezoid rule if the noise is not tiny, and the binomial series
-at fractional orders if it is.
+(Mironov, Talwar and Zhang 2019). `moment` chooses the binomial sum at whole orders, the binomial
+series at fractional ones, and panels if these have too many terms.
 """
 
 import math
 
 from flint import arb, ctx
 
-_MOST_NODES = 100_000
-# measured times, relative to one node of the trapezoid rule
-_BINOMIAL_TERM = 0.3
-_SERIES_TERM = 4
+from privacy.certification._mixtures import sampled_gaussian
+from privacy.certification._split import moment as by_panels
+
+_MOST_TERMS, _MOST_PAIRS = 20_000, 2_000  # of the sum and of the series
+_SHARE = 0.45  # nats of panels per bit
 
 
 def moment(order: float, q: float, mu_squared: arb) -> arb:
-    """Return a ball that contains A, or infinity if every enclosure would take too long."""
-    grid = _Grid(order, float(mu_squared.sqrt()))
-    if order.is_integer():
-        other, cost = _binomial, _BINOMIAL_TERM * order
-    else:
-        other, cost = _series, _SERIES_TERM * 2 * (order + _accelerated_terms())
-    if min(grid.nodes, cost) > _MOST_NODES:
-        return arb("inf")
-    if grid.nodes < cost:
-        return _trapezoid(order, arb(q), mu_squared, grid)
-    return other(order, arb(q), mu_squared)
+    """Return a ball that contains A, or an upper bound by panels."""
+    if order.is_integer() and order <= _MOST_TERMS:
+        return _binomial(order, arb(q), mu_squared)
+    if not order.is_integer() and order <= _MOST_PAIRS:
+        return _series(order, arb(q), mu_squared)
+    loss = sampled_gaussian(mu_squared, q, "remove")
+    return by_panels(loss, order - 1, _SHARE * ctx.prec)
 
 
 def _binomial(order: float, q: arb, mu_squared: arb) -> arb:
@@ -42,49 +38,6 @@ def _binomial(order: float, q: arb, mu_squared: arb) -> arb:
         total += term
         ratio *= growth
     return total
-
-
-class _Grid:
-    """Nodes of the trapezoid rule: half-width of the strip, step, and span.
-
-    In the strip |Im z| <= b < pi / mu the base 1 - q + q e^(mu z - mu^2/2) avoids the negative
-    axis, so that the integrand is analytic. Its modulus there is at most e^(b^2/2), from the
-    normal density, times its value at Re z. Hence the relative error of the rule is below
-    2 e^(b^2/2) / (e^(2 pi b / h) - 1) (Trefethen and Weideman 2014, Theorem 5.1).
-    """
-
-    def __init__(self, order: float, mu: float) -> None:
-        nats = ctx.prec * math.log(2)
-        reach = math.sqrt(2 * nats)
-        self.half_width = min(3 / mu, reach)
-        self.step = 2 * math.pi * self.half_width / (nats + self.half_width**2 / 2)
-        self.low, self.high = -reach, order * mu + reach
-        self.nodes = (self.high - self.low) / self.step if self.step else math.inf
-
-    def relative_error(self) -> arb:
-        b = arb(self.half_width)
-        bound = 2 * (b * b / 2).exp() / (2 * arb.pi() * b / self.step).expm1()
-        return bound * arb(0, 1)
-
-
-def _trapezoid(order: float, q: arb, mu_squared: arb, grid: _Grid) -> arb:
-    """Return A by the trapezoid rule, including its error and both tails.
-
-    The slope of the log of the integrand is between -z and a mu - z. So beyond the last nodes
-    r > a mu and l < 0 the terms decrease at least geometrically, by factors exp(-(r - a mu) h)
-    and exp(-|l| h) per step.
-    """
-    a, h, mu = arb(order), arb(grid.step), mu_squared.sqrt()
-    first, last = math.floor(grid.low / grid.step), math.ceil(grid.high / grid.step)
-    rest, half_square = 1 - q, h * h / 2
-    weight, growth = q * (mu * h * first - mu_squared / 2).exp(), (mu * h).exp()
-    terms = []
-    for n in range(first, last + 1):
-        terms.append((a * (rest + weight).log() - half_square * (n * n)).exp())
-        weight *= growth
-    tails = terms[0] / (-first * h * h).expm1() + terms[-1] / ((last * h - a * mu) * h).expm1()
-    total = sum(terms, tails * arb(0.5, 0.5)) * h / (2 * arb.pi()).sqrt()
-    return total / (1 + grid.relative_error())
 
 
 def _series(order: float, q: arb, mu_squared: arb) -> arb:
