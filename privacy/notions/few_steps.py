@@ -316,7 +316,7 @@ def _part(
     sign = 1 if direction == "remove" else -1
     first, center, last = np.sort(sign * model.log_ratio(np.array([-_LARGEST, 0.0, _LARGEST])))
     start = center if low == -math.inf else low
-    below = math.ceil((start - max(first, center - depth)) / step)
+    below = max(0, math.ceil((start - max(first, center - depth)) / step))
     above = math.ceil((min(top, last) - start) / step - 1e-6)
     if not 0 <= below + above < _MOST_CELLS:
         raise ArithmeticError("one loss does not fit")
