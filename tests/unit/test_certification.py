@@ -1073,7 +1073,6 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
             "approximate",
             ONE,
         ),
-        (CyclicPoisson(Laplace(1.0), 0.1, 10, 2), "contour", ADD),
         (SAMPLED, "zcdp", ADD),
         (SAMPLED, "gaussian", ADD),
         (repeat(SAMPLED, 2), "approximate", ADD),
