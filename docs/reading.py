@@ -89,7 +89,8 @@ def regret() -> Figure:
     """Return the regret curves with bands of two standard errors."""
     curves: dict[str, list[Row]] = {}
     for row in read_rows(FULL / "curves.csv"):
-        curves.setdefault(row.subject, []).append(row)
+        if row.subject != OURS:  # at the claimed epsilon
+            curves.setdefault(row.subject.replace(OURS_AT_TRUE, OURS), []).append(row)
     axes = new_axes("round", "regret (mean and two standard errors)")
     for number, (name, rows) in enumerate(curves.items()):
         rounds = [int(row.setting.removeprefix("t=")) for row in rows]
