@@ -26,7 +26,7 @@ _TITLE = 'Name the plan above its tables, such as name = "spring release".'
 _BUDGET = "Write a [budget] table with a delta."
 _OTHER_KEYS = {
     "sigma": "Write the noise_multiplier: sigma / clip norm.",
-    "clip_norm": "Write the noise_multiplier alone: sigma / clip norm.",
+    "clip_norm": "Write the noise in clip norms: divide it by the clip norm.",
     "q": "Write sampling_probability.",
     "count": "Write steps.",
 }

@@ -24,7 +24,7 @@ _RECORDS = "Pass the number of records of the data set, a public whole number."
 _PASSES = "Pass the number of passes over the data set (epochs), at least 1."
 _LEAST = 1e-60  # numbers of copies of this total probability count as an infinite loss
 _DISPLACED = (
-    "An added record moves others to other batches, as in "
+    "Batch sizes are fixed, so an added record displaces others, as in "
     "DataLoader(shuffle=True). Pass relation=REPLACE_ONE or REPLACE_SPECIAL. If each record is "
     "drawn independently, as by Opacus' UniformWithReplacementSampler, use PoissonSampled."
 )

@@ -153,7 +153,7 @@ def test_sampler_of_shuffled_epochs_is_refused_if_a_record_is_added():
     p, q = in_order(inner, one, 1), in_order(inner, other[:4], 1)
     assert math.isclose(np.log(p / q).max(), 4 * math.log(2.0))
     assert dp.account(dp.Epochs(inner), relation=REPLACE).epsilon(0) <= math.log(2.0) + 1e-9
-    with pytest.raises(dp.UnsupportedMechanism, match="moves others to other batches"):
+    with pytest.raises(dp.UnsupportedMechanism, match="displaces others"):
         dp.account(dp.Epochs(inner), relation=ADD)
 
 
@@ -162,7 +162,7 @@ def test_sampler_of_fixed_size_is_refused_if_a_record_is_added():
     inner = any_of((1,), 1, odds=9.0)
     p, q = fixed_size(inner, (1, NULL), 1), fixed_size(inner, (NULL,), 1)
     assert hockey(np.array([1.0]), p, q)[0] > 0.39
-    with pytest.raises(dp.UnsupportedMechanism, match="moves others to other batches"):
+    with pytest.raises(dp.UnsupportedMechanism, match="displaces others"):
         dp.account(dp.FixedSizeSampled(inner, batch_size=1, records=2), relation=ADD)
 
 

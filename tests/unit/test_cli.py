@@ -311,7 +311,7 @@ class TestSamplers:
     @pytest.mark.parametrize("sampler", ["fixed-size", "shuffle"])
     def test_samplers_that_move_other_records_need_a_relation(self, sampler):
         text = refusal("sigma", *TARGET, "--sampler", sampler, *LOADER)
-        assert "moves others to other batches" in text
+        assert "displaces others" in text
         assert "DataLoader(shuffle=True)" in text
 
     @pytest.mark.parametrize(
