@@ -106,9 +106,8 @@ def account(
     notion = check_notion(notion)
     relation = checks.relation(relation)
     unit = checks.unit(unit)
-    if orders is not None and notion != "rdp":
-        remedy = 'Pass notion="rdp" to choose orders.'
-        raise ValueError(checks.expected("orders", orders, "None", remedy))
+    remedy = 'Pass notion="rdp" to choose orders.'
+    checks.refuse_if(orders is not None and notion != "rdp", "orders", orders, "None", remedy)
     curve: Curve
     if notion == "tightest":
         curve = _tightest(mechanism, relation)
@@ -378,9 +377,7 @@ def _unanswered(
     reason = next(refusal for refusal in refusals if str(refusal) == said)
     lead = "" if times > 1 else f"No accounting method supports this mechanism under {relation}. "
     return UnsupportedMechanism(
-        lead + said,
-        mechanism=reason.mechanism or mechanism,
-        notion="tightest",
+        lead + said, mechanism=reason.mechanism or mechanism, notion="tightest"
     )
 
 

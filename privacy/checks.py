@@ -24,6 +24,12 @@ def expected(name: str, value: object, rule: str, remedy: str) -> str:
     return f"Expected {name}={shown} to be {rule}. {remedy}"
 
 
+def refuse_if(wrong: object, name: str, value: object, rule: str, remedy: str) -> None:
+    """Raise ValueError if `wrong` is true."""
+    if wrong:
+        raise ValueError(expected(name, value, rule, remedy))
+
+
 @contextmanager
 def installed(name: str) -> Iterator[None]:
     """Add the extra to install to the error of a missing package."""
@@ -79,8 +85,7 @@ def count(name: str, value: Any, remedy: str) -> int:
 
 def one_of(name: str, value: Any, known: tuple[str, ...], remedy: str) -> None:
     """Check a choice among words."""
-    if value not in known:
-        raise ValueError(expected(name, value, f"one of {known}", remedy))
+    refuse_if(value not in known, name, value, f"one of {known}", remedy)
 
 
 def flag(name: str, value: Any, remedy: str) -> bool:

@@ -312,10 +312,7 @@ class Curve(Risk, ABC):
         return self._asked_delta(epsilon).value
 
     def _each(
-        self,
-        values: "ArrayLike",
-        ask: Callable[[object], Answer],
-        many: "Callable[[Array], Array]",
+        self, values: "ArrayLike", ask: Callable[[object], Answer], many: "Callable[[Array], Array]"
     ) -> "Array":
         """Return the answers to an array of queries, by `ask` one by one or by `many` at once."""
         import numpy as np

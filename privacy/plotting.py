@@ -123,9 +123,8 @@ def plot_running_sums(
     default title is the number of releases and the participation.
     """
     compared = tuple(factorizations)
-    if not compared:
-        remedy = "Pass factorizations, such as [Factorization.square_root(100)]."
-        raise ValueError(checks.expected("factorizations", compared, "at least one", remedy))
+    remedy = "Pass factorizations, such as [Factorization.square_root(100)]."
+    checks.refuse_if(not compared, "factorizations", compared, "at least one", remedy)
     if title is None:
         releases = sorted({one.releases for one in compared})
         numbers = " or ".join(f"{number:,}" for number in releases)

@@ -195,10 +195,9 @@ class Risk:
 
         rest = remainder_of(remainder)
         end = self.epsilon(rest)
-        if not math.isfinite(end):
-            remedy = "Pass a remainder above the delta of the mechanism."
-            rule = "larger than delta(epsilon) for some epsilon"
-            raise ValueError(checks.expected("remainder", remainder, rule, remedy))
+        remedy = "Pass a remainder above the delta of the mechanism."
+        rule = "larger than delta(epsilon) for some epsilon"
+        checks.refuse_if(not math.isfinite(end), "remainder", remainder, rule, remedy)
         mu, regret = dominating_gaussian(self._profile(), end, rest)
         return GaussianBound(mu, regret, rest)
 
@@ -224,8 +223,7 @@ def bayes_target(bayes_risk: float, prior: float) -> tuple[float, float]:
     remedy = "Pass an error probability below min(prior, 1 - prior)."
     risk = checks.real("bayes_risk", bayes_risk, remedy, above=0, below=rare or math.ulp(0.0))
     delta = 1 - round_up(risk / rare, 8 * U)
-    if delta <= 0:
-        raise ValueError(checks.expected("bayes_risk", bayes_risk, f"well below {rare}", remedy))
+    checks.refuse_if(delta <= 0, "bayes_risk", bayes_risk, f"well below {rare}", remedy)
     return epsilon, delta
 
 

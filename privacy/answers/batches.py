@@ -49,9 +49,8 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
         raise ValueError(f"Missing {told}. The sampler {sampler} needs it.")
     size, records = values.get("batch_size"), values.get("records")
     if size is not None and records is not None:
-        if size > records:
-            remedy = "Pass the number of records in one batch."
-            raise ValueError(checks.expected("batch_size", size, f"<= records={records}", remedy))
+        remedy = "Pass the number of records in one batch."
+        checks.refuse_if(size > records, "batch_size", size, f"<= records={records}", remedy)
         values = _sized(values, size, records)
     if sampler in _BY_EPOCH:
         values |= {"sampling_probability": None, "epochs": values.get("epochs", 1)}

@@ -53,9 +53,8 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     given = dict(named(options, ("kind", "notions", "points", *NAMES)))
     kind, points = given.pop("kind", None), given.pop("points", None)
     notions = given.pop("notions", None) or ["tightest"]
-    if kind not in KINDS:
-        remedy = "Pass the curve to compute."
-        raise ValueError(checks.expected("kind", kind, f"one of {', '.join(KINDS)}", remedy))
+    remedy = "Pass the curve to compute."
+    checks.refuse_if(kind not in KINDS, "kind", kind, f"one of {', '.join(KINDS)}", remedy)
     asked = KINDS[kind]
     up, _, across = kind.partition("_against_")
     if kind == "tradeoff":
@@ -63,8 +62,7 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     if unused := [n for n, v in given.items() if v is not None and n not in asked.names]:
         raise ValueError(f"Remove {flags(unused)}: it has no effect on this curve.")
     count = checks.count("points", 30 if points is None else points, "Pass at least 2 points.")
-    if count < 2:
-        raise ValueError(checks.expected("points", count, ">= 2", "Pass at least 2 points."))
+    checks.refuse_if(count < 2, "points", count, ">= 2", "Pass at least 2 points.")
     values = asked.settled({name: given.get(name) for name in asked.names})
     from privacy.accounting import check_notion
 
@@ -138,8 +136,7 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     UnsupportedMechanism
         The plan's accounting method does not support it.
     """
-    if not plans:
-        raise ValueError(checks.expected("plans", plans, "at least one plan", "Pass a plan."))
+    checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]
     longest = max(len(plan.parts) for plan in read)
     numbers = list(range(1, longest + 1))

@@ -84,10 +84,9 @@ CONVERSIONS = ("optimal", "classic", "gaussian")
 
 def _sampling_probability(value: Any) -> float:
     number = _number(value)
-    if 0 < number < sys.float_info.min:
-        remedy = "Smaller floats lose precision. Pass a larger probability."
-        rule = f">= {sys.float_info.min:g}"
-        raise ValueError(checks.expected("sampling_probability", value, rule, remedy))
+    remedy = "Smaller floats lose precision. Pass a larger probability."
+    rule = f">= {sys.float_info.min:g}"
+    checks.refuse_if(0 < number < sys.float_info.min, "sampling_probability", value, rule, remedy)
     if number > 1 and number.is_integer():
         remedy = f"If {value:g} is the batch size, pass batch size / number of records"
         remedy += f"; if it is a percentage, pass {value / 100:g}." if value <= 100 else "."
@@ -128,8 +127,7 @@ def _choice(name: str, names: Callable[[], Iterable[str]], remedy: str) -> Calla
     def check(value: Any) -> str:
         known = list(names())
         word = str(value).lower().replace("_", "-")
-        if word not in known:
-            raise ValueError(checks.expected(name, value, f"one of {', '.join(known)}", remedy))
+        checks.refuse_if(word not in known, name, value, f"one of {', '.join(known)}", remedy)
         return word
 
     return check

@@ -57,10 +57,7 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
 
 
 def check_plan(
-    plan: Mapping[str, Any] | dp.Plan,
-    *,
-    ledger: dp.Ledger | None = None,
-    budget: str | None = None,
+    plan: Mapping[str, Any] | dp.Plan, *, ledger: dp.Ledger | None = None, budget: str | None = None
 ) -> Record:
     """Check whether a plan fits its budget: ``fits`` of the returned dict.
 

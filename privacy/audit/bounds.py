@@ -41,16 +41,14 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
         if array.ndim != 1 or not array.size:
             remedy = "Pass one score for each run."
             raise ValueError(checks.expected(name, array.shape, "of shape (runs,)", remedy))
-        if np.isnan(array).any():
-            remedy = "Set the score to 0 for an output that cannot be scored."
-            raise ValueError(checks.expected(name, "NaN", "numbers or infinities", remedy))
+        remedy = "Set the score to 0 for an output that cannot be scored."
+        checks.refuse_if(np.isnan(array).any(), name, "NaN", "numbers or infinities", remedy)
         arrays.append(array)
     first, second = arrays
-    if first.size != second.size:
-        remedy = "Pass the same number of runs for both data sets."
-        raise ValueError(
-            checks.expected("scores_1", second.shape, f"of shape {first.shape}", remedy)
-        )
+    remedy = "Pass the same number of runs for both data sets."
+    checks.refuse_if(
+        first.size != second.size, "scores_1", second.shape, f"of shape {first.shape}", remedy
+    )
     return first, second
 
 
@@ -125,10 +123,8 @@ def _gaps(scores_0: Floats, scores_1: Floats, places: Floats) -> NDArray[np.int6
 def _ratios_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]:
     first, second = scores_of(scores_0, scores_1)
     found = misread(first, second)
-    if found:
-        rule = "log-likelihood ratios log P1 / P0"
-        remedy = f"{found} {RATIOS}"
-        raise ValueError(checks.expected("scores_0, scores_1", first.shape, rule, remedy))
+    rule = "log-likelihood ratios log P1 / P0"
+    checks.refuse_if(found, "scores_0, scores_1", first.shape, rule, f"{found} {RATIOS}")
     return first, second
 
 

@@ -58,9 +58,7 @@ def falsify_noise(
     checks.one_of("aspect", aspect, get_args(Aspect), "Leave aspect out to run all tests.")
     unit = checks.real("clip_norm", clip_norm, "Pass the norm bound of one record.", above=0)
     x = np.asarray(residuals, dtype=np.float64).ravel()
-    if not x.size:
-        remedy = "Pass hundreds of residuals."
-        raise ValueError(checks.expected("residuals", (), "nonempty", remedy))
+    checks.refuse_if(not x.size, "residuals", (), "nonempty", "Pass hundreds of residuals.")
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
         return Finding(repr(claim), 0.0, level, found, x.size)

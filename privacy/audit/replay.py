@@ -87,8 +87,7 @@ def _finite(values: list[Any], where: str) -> None:
 
 
 def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
-    if norm not in (1, 2, math.inf):
-        raise ValueError(checks.expected("norm", norm, "1, 2 or inf", "Pass one of them."))
+    checks.refuse_if(norm not in (1, 2, math.inf), "norm", norm, "1, 2 or inf", "Pass one of them.")
     remedy = "Pass the claimed bound."
     limit = Fraction(checks.real("bound", bound, remedy, at_least=0))
     _finite(values, where)
@@ -196,9 +195,8 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     kinds = {kind for kind, _ in draws}
     if not kinds:
         raise Violation(f"{where}: no noise was drawn.")
-    if len(kinds) > 1:
-        remedy = "Audit each part separately."
-        raise ValueError(checks.expected("noise", sorted(kinds), "of one kind", remedy))
+    remedy = "Audit each part separately."
+    checks.refuse_if(len(kinds) > 1, "noise", sorted(kinds), "of one kind", remedy)
     # a large unit, so that the rounding of query + noise is small relative to the noise
     unit = 2.0**20 * max(1.0, *(float(np.abs(one).max(initial=0)) for one in plain))
     columns: tuple[list[Floats], list[Floats]] = ([], [])

@@ -52,9 +52,8 @@ def outputs(
 
 
 def _telling_something(found: Floats) -> Floats:
-    if not found.shape[1]:
-        remedy = "Return a number or an array of numbers."
-        raise ValueError(checks.expected("outputs", [], "nonempty in some run", remedy))
+    remedy = "Return a number or an array of numbers."
+    checks.refuse_if(not found.shape[1], "outputs", [], "nonempty in some run", remedy)
     return found
 
 
@@ -186,12 +185,10 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     """
     first, second = _rows(training_0), _rows(training_1)
     remedy = "Pass outputs of one shape, hundreds per data set."
-    if first.shape[1] != second.shape[1]:
-        rule = f"of shape (runs, {first.shape[1]})"
-        raise ValueError(checks.expected("training_1", second.shape, rule, remedy))
-    if min(len(first), len(second)) < _TOO_FEW:
-        rule = f"at least {_TOO_FEW} runs"
-        raise ValueError(checks.expected("training", len(first), rule, remedy))
+    rule = f"of shape (runs, {first.shape[1]})"
+    checks.refuse_if(first.shape[1] != second.shape[1], "training_1", second.shape, rule, remedy)
+    rule = f"at least {_TOO_FEW} runs"
+    checks.refuse_if(min(len(first), len(second)) < _TOO_FEW, "training", len(first), rule, remedy)
     # fit the histogram on the half not used for the projection, which would overfit it
     project = _projection(first[::2], second[::2], classifier)
     held_out = [first[1::2], second[1::2]] if first.shape[1] > 1 or classifier else [first, second]

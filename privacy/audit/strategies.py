@@ -44,9 +44,8 @@ def neighboring_pairs(
         Most records that both data sets have in common; most records of the user that differs.
     """
     relation = checks.relation(relation)
-    if unit not in ("record", "user"):
-        remedy = "Pass the unit of privacy."
-        raise ValueError(checks.expected("unit", unit, "'record' or 'user'", remedy))
+    remedy = "Pass the unit of privacy."
+    checks.refuse_if(unit not in ("record", "user"), "unit", unit, "'record' or 'user'", remedy)
     if relation is _RELATION.REPLACE_SPECIAL and null is None:
         remedy = "Pass the record that contributes nothing, such as null=0.0."
         raise ValueError(checks.expected("null", null, "given", remedy))

@@ -215,8 +215,7 @@ class Budget(Immutable):
             weights = [Fraction(checks.real("shares", share, remedy, above=0)) for share in shares]
         else:
             weights = [Fraction(1)] * checks.count("shares", shares, remedy)
-        if not weights:
-            raise ValueError(checks.expected("shares", shares, "at least one part", remedy))
+        checks.refuse_if(not weights, "shares", shares, "at least one part", remedy)
         whole = sum(weights)
         left, rest = self._left_of(self._limit), self._left_of(self._most)
         nothing = (Fraction(0),) * len(left)
@@ -281,10 +280,9 @@ def _delta(delta: float, notion: FilterNotion) -> float:
 def _measure(notion: FilterNotion, order: float | None) -> Measure:
     remedy = "For other methods, fix the plan in advance and use account()."
     checks.one_of("notion", notion, get_args(FilterNotion), remedy)
-    if (order is not None) != (notion == "rdp"):
-        remedy = 'Pass order= with notion="rdp", and only there.'
-        rule = "a Rényi order" if order is None else "None"
-        raise ValueError(checks.expected("order", order, rule, remedy))
+    remedy = 'Pass order= with notion="rdp", and only there.'
+    rule = "a Rényi order" if order is None else "None"
+    checks.refuse_if((order is not None) != (notion == "rdp"), "order", order, rule, remedy)
     if order is not None:
         remedy = "Pass a Rényi order, such as 8."
         return measures.Divergence((checks.real("order", order, remedy, above=1),))
@@ -296,9 +294,8 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
     """Return the larger of a float and its decimal value, so that both fit the budget."""
     name, value, notion = ("rho", rho, "zcdp") if mu is None else ("mu", mu, "gaussian")
     number = checks.real(name, value, f"Pass the largest {name} to spend.", above=0)
-    if measure.notion != notion:
-        remedy = f"Leave notion out: {name}= implies it."
-        raise ValueError(checks.expected("notion", measure.notion, repr(notion), remedy))
+    remedy = f"Leave notion out: {name}= implies it."
+    checks.refuse_if(measure.notion != notion, "notion", measure.notion, repr(notion), remedy)
     return max(Fraction(number), measures.decimal(number)) ** (1 if mu is None else 2)
 
 

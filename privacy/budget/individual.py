@@ -119,9 +119,8 @@ class IndividualBudget(Immutable):
             share = np.asarray(shares, dtype=float)
         except (TypeError, ValueError):
             raise TypeError(checks.expected("shares", "<shares>", "numbers", _SHARES)) from None
-        if share.shape != (self.users,):
-            rule = f"of shape ({self.users},)"
-            raise ValueError(checks.expected("shares.shape", share.shape, rule, _SHARES))
+        rule = f"of shape ({self.users},)"
+        checks.refuse_if(share.shape != (self.users,), "shares.shape", share.shape, rule, _SHARES)
         if not ((share >= 0) & (share <= 1)).all():  # the message omits the value, which is private
             raise ValueError(checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
         rho = up(squared / 2 * (1 + 4 * Fraction(U)))  # covers the rounding of two products

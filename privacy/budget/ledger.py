@@ -174,11 +174,9 @@ class Ledger:
             ("relation", str(budget.relation), str(above.opened.relation)),
             ("unit", budget.unit, above.opened.unit),
         ):
-            if own != needed:
-                raise ValueError(checks.expected(what, own, f"{needed!r}, of the parent", remedy))
-        if any(budget._spent):
-            remedy = "Open it first and spend then: its parent must be charged too."
-            raise ValueError(checks.expected("budget", budget, "unspent", remedy))
+            checks.refuse_if(own != needed, what, own, f"{needed!r}, of the parent", remedy)
+        remedy = "Open it first and spend then: its parent must be charged too."
+        checks.refuse_if(any(budget._spent), "budget", budget, "unspent", remedy)
 
     def budget(self, name: str | None = None) -> AnyBudget:
         """Return a copy of a budget as it is now."""
@@ -325,9 +323,8 @@ class Ledger:
             if settled is None:
                 self._close(writer, reserved, "commit", {"holder": holder})
                 return
-            if settled["kind"] == "cancel":
-                remedy = "Reserve again with another key."
-                raise ValueError(checks.expected("key", key, "not canceled", remedy))
+            remedy = "Reserve again with another key."
+            checks.refuse_if(settled["kind"] == "cancel", "key", key, "not canceled", remedy)
             if json.loads(settled["detail"])["holder"] != holder:
                 remedy = "Reserve with another key: each release needs its own payment."
                 raise ValueError(checks.expected("key", key, "committed by this holder", remedy))
@@ -381,9 +378,8 @@ class Ledger:
         if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
             ledger_rows.check_same(budget, unit=unit)
         entry = self.spend(mechanism, label=self._label or label)
-        if not entry.is_new:
-            remedy = "Pass another key: this one has paid for a release."
-            raise ValueError(checks.expected("key", entry.key, "new", remedy))
+        remedy = "Pass another key: this one has paid for a release."
+        checks.refuse_if(not entry.is_new, "key", entry.key, "new", remedy)
 
     def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
         """Reserve for a state file, which must store the returned claim before `settle`.
@@ -401,10 +397,9 @@ class Ledger:
         entry = self.reserve(
             mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
         )
-        if entry.is_settled:
-            rule = "unused: it has paid for a saved state"
-            remedy = "Restore that state, or pass another key with ledger.using(key=...)."
-            raise ValueError(checks.expected("key", entry.key, rule, remedy))
+        rule = "unused: it has paid for a saved state"
+        remedy = "Restore that state, or pass another key with ledger.using(key=...)."
+        checks.refuse_if(entry.is_settled, "key", entry.key, rule, remedy)
         return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
 
     def settle(self, claim: Claim) -> None:
@@ -531,10 +526,9 @@ def _now() -> str:
 def _check_alone(tops: list[Row], budget: AnyBudget, dataset: str) -> None:
     """Raise if another budget without a parent covers the same data: their spends add up."""
     for top in map(ledger_rows.account_of, tops):
-        if top.opened.unit == budget.unit:
-            rule = f"a data set without a budget for {budget.unit!r}"
-            remedy = f"Open it with parent={top.name!r}, or spend from that budget."
-            raise ValueError(checks.expected("dataset", dataset, rule, remedy))
+        rule = f"a data set without a budget for {budget.unit!r}"
+        remedy = f"Open it with parent={top.name!r}, or spend from that budget."
+        checks.refuse_if(top.opened.unit == budget.unit, "dataset", dataset, rule, remedy)
 
 
 def _reservation(writer: "Writer", key: str) -> tuple[Row, Row | None]:

@@ -203,9 +203,8 @@ def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> Ledger
         before = json.loads(found["detail"])["sensitive_shares"]
         differs += ["other shares"] * (before != _numbers(shares))
     canceled = settled is not None and settled["kind"] == "cancel"
-    if differs or canceled:
-        rule = f"unused: an entry of {differs[0]} has it" if differs else "not canceled"
-        raise ValueError(checks.expected("key", found["key"], rule, "Pass another key."))
+    rule = f"unused: an entry of {differs[0]} has it" if differs else "not canceled"
+    checks.refuse_if(differs or canceled, "key", found["key"], rule, "Pass another key.")
     return entry_of(found, is_new=False, is_settled=settled is not None)
 
 

@@ -76,8 +76,7 @@ class Odometer(Immutable):
             orders = checks.orders(_ORDERS if self.orders is None else self.orders)
         else:
             delta = checks.query_delta(self.delta)
-            if self.orders is not None:
-                raise ValueError(checks.expected("orders", self.orders, "None", _ORDERS_OF_RDP))
+            checks.refuse_if(self.orders is not None, "orders", self.orders, "None", _ORDERS_OF_RDP)
         nothing = (Fraction(0),) * (len(orders) or 2)
         self._set(delta=delta, orders=orders, relation=checks.relation(self.relation))
         self._set(unit=checks.unit(self.unit), _spent=nothing)

@@ -75,12 +75,10 @@ class Plan(Immutable):
     def __post_init__(self) -> None:
         check_notion(self.notion)
         parts = tuple((_name(name), mechanism) for name, mechanism in self.parts)
-        if not parts:
-            raise ValueError(checks.expected("parts", parts, "at least one part", _PARTS))
+        checks.refuse_if(not parts, "parts", parts, "at least one part", _PARTS)
         name, times = Counter(name for name, _ in parts).most_common(1)[0]
-        if times > 1:
-            remedy = "Give each part its own name."
-            raise ValueError(checks.expected("name", name, "the name of one part", remedy))
+        remedy = "Give each part its own name."
+        checks.refuse_if(times > 1, "name", name, "the name of one part", remedy)
         epsilon = None if self.epsilon is None else checks.epsilon(self.epsilon)
         mechanism = compose(*(mechanism for _, mechanism in parts))
         self._set(name=_name(self.name), parts=parts, mechanism=mechanism)
@@ -137,10 +135,9 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     except OSError as error:
         remedy = f"It cannot be read: {error.strerror or error}."
         raise type(error)(checks.expected("path", str(path), "a plan file", remedy)) from error
-    if len(content) > _LARGEST_FILE:
-        rule = f"at most {_LARGEST_FILE} bytes long"
-        remedy = "Write equal parts once, with steps."
-        raise ValueError(checks.expected("path", str(path), rule, remedy))
+    rule = f"at most {_LARGEST_FILE} bytes long"
+    remedy = "Write equal parts once, with steps."
+    checks.refuse_if(len(content) > _LARGEST_FILE, "path", str(path), rule, remedy)
     try:
         text = content.decode("utf-8")
         form = None if _DEEP_KEY.search(text) else tomllib.loads(text)
@@ -162,9 +159,8 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     form = _table("plan", form, "Pass what Plan.to_json() wrote.")
     # check the schema first: other schemas may have other keys
     _check_present("the plan", "schema", form, f'Write schema = "{SCHEMA}".')
-    if form["schema"] != SCHEMA:
-        remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
-        raise ValueError(checks.expected("schema", form["schema"], repr(SCHEMA), remedy))
+    remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
+    checks.refuse_if(form["schema"] != SCHEMA, "schema", form["schema"], repr(SCHEMA), remedy)
     needed = {"name": _TITLE, "budget": _BUDGET, "part": _PARTS}
     known = ("schema", "name", *_OPTIONAL, "budget", "part")
     _check_keys(form, "the plan", needed, needed, known)
@@ -173,10 +169,9 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     _check_keys(budget, "the [budget] table", needed, needed, ("epsilon", "delta"), "budget.")
     if not isinstance(parts, list | tuple):
         raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
-    if len(parts) > _MOST_VALUES:
-        rule = f"at most {_MOST_VALUES}"
-        remedy = "Write equal parts once, with steps."
-        raise ValueError(checks.expected("number of parts", len(parts), rule, remedy))
+    rule = f"at most {_MOST_VALUES}"
+    remedy = "Write equal parts once, with steps."
+    checks.refuse_if(len(parts) > _MOST_VALUES, "number of parts", len(parts), rule, remedy)
     optional = {key: form[key] for key in _OPTIONAL if form.get(key) is not None}
     return Plan(
         form["name"],
@@ -257,10 +252,9 @@ def _check_keys(
 ) -> None:
     known = list(dict.fromkeys(knows))
     for key in form:
-        if key not in known:
-            rule = f"one of {', '.join(known)}"
-            remedy = hints.get(key, "Correct the key.")
-            raise ValueError(checks.expected("key", f"{prefix}{key}", rule, remedy))
+        rule = f"one of {', '.join(known)}"
+        remedy = hints.get(key, "Correct the key.")
+        checks.refuse_if(key not in known, "key", f"{prefix}{key}", rule, remedy)
     for key in needs:
         _check_present(owner, key, form, hints[key])
 

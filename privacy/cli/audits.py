@@ -83,9 +83,8 @@ def _audit(
 
 def _named(text: str) -> Any:
     module, _, name = text.partition(":")
-    if not module or not name:
-        remedy = "Pass a module and a name in it, such as my_module:release."
-        raise ValueError(checks.expected("name", text, "MODULE:NAME", remedy))
+    remedy = "Pass a module and a name in it, such as my_module:release."
+    checks.refuse_if(not module or not name, "name", text, "MODULE:NAME", remedy)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

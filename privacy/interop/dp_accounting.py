@@ -18,12 +18,7 @@ from privacy.mechanisms.finite import from_pmfs
 from privacy.mechanisms.selection import BestOf, best_of
 from privacy.mechanisms.tables import from_cdfs
 from privacy.numerics.rounding import ratio_up, round_down, round_up
-from privacy.relations import (
-    ADD_OR_REMOVE_ONE,
-    REPLACE_ONE,
-    REPLACE_SPECIAL,
-    NeighboringRelation,
-)
+from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
 Event = Any
 _Read = Callable[[Event, NeighboringRelation], Mechanism]

@@ -59,10 +59,7 @@ class Accountant(IAccountant):  # type: ignore[misc]  # no types
         self.history.append((noise_multiplier, sample_rate, count))
 
     def curve(
-        self,
-        *,
-        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-        notion: Notion = "tightest",
+        self, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, notion: Notion = "tightest"
     ) -> Curve:
         """Return the privacy curve of all steps so far, for more questions."""
         return account(from_history(self.history), relation=relation, notion=notion)

@@ -4,25 +4,13 @@ import math
 from typing import Any
 
 from pipeline_dp.aggregate_params import MechanismType
-from pipeline_dp.budget_accounting import (
-    BudgetAccountant,
-    MechanismSpec,
-    MechanismSpecInternal,
-)
+from pipeline_dp.budget_accounting import BudgetAccountant, MechanismSpec, MechanismSpecInternal
 
 from privacy import checks
 from privacy.accounting import account
 from privacy.calibration import calibrate
 from privacy.curves import Curve
-from privacy.mechanisms import (
-    ApproximateDP,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    PureDP,
-    compose,
-    repeat,
-)
+from privacy.mechanisms import ApproximateDP, Gaussian, Laplace, Mechanism, PureDP, compose, repeat
 from privacy.numerics.rounding import round_down
 
 _CLAIMED = 0.5

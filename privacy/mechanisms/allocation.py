@@ -63,14 +63,12 @@ class RandomAllocation(Mechanism):
         steps = checks.count("steps", self.steps, "Pass the number of steps in a pass.")
         participations = checks.count("participations", self.participations, _PARTICIPATIONS)
         epochs = checks.count("epochs", self.epochs, "Pass the number of passes over the data.")
-        if steps > _MOST_STEPS:
-            remedy = "Pass fewer steps per pass."
-            raise ValueError(checks.expected("steps", steps, f"<= {_MOST_STEPS}", remedy))
-        if participations > steps:
-            rule = f"<= steps={steps}"
-            raise ValueError(
-                checks.expected("participations", participations, rule, _PARTICIPATIONS)
-            )
+        remedy = "Pass fewer steps per pass."
+        checks.refuse_if(steps > _MOST_STEPS, "steps", steps, f"<= {_MOST_STEPS}", remedy)
+        rule = f"<= steps={steps}"
+        checks.refuse_if(
+            participations > steps, "participations", participations, rule, _PARTICIPATIONS
+        )
         freeze(self, mechanism=_gaussian(self), steps=steps)
         freeze(self, participations=participations, epochs=epochs)
 

@@ -37,10 +37,9 @@ class RandomizedResponse(Mechanism):
 
     def __post_init__(self) -> None:
         categories = checks.count("categories", self.categories, "Pass the number of answers.")
-        if categories < 2:
-            raise ValueError(
-                checks.expected("categories", categories, ">= 2", "Pass the number of answers.")
-            )
+        checks.refuse_if(
+            categories < 2, "categories", categories, ">= 2", "Pass the number of answers."
+        )
         freeze(self, epsilon=checks.epsilon(self.epsilon), categories=categories)
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:

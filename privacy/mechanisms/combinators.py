@@ -165,9 +165,8 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
     for part in _flat(mechanisms):
         once = part.mechanism if isinstance(part, Repeated) else part
         counts[once] = counts.get(once, 0) + (part.count if isinstance(part, Repeated) else 1)
-    if not mechanisms:
-        remedy = "Pass nothing() if nothing ran."
-        raise ValueError(checks.expected("mechanisms", (), "at least one mechanism", remedy))
+    remedy = "Pass nothing() if nothing ran."
+    checks.refuse_if(not mechanisms, "mechanisms", (), "at least one mechanism", remedy)
     parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
     if not parts:
         return Nothing()
@@ -198,10 +197,7 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     """
     remedy = "Pass 'by_record' if a replaced record can change its cell."
     checks.one_of("cells", cells, Parallel.CELLS, remedy)
-    if not mechanisms:
-        raise ValueError(
-            checks.expected("mechanisms", (), "at least one mechanism", "Pass what ran.")
-        )
+    checks.refuse_if(not mechanisms, "mechanisms", (), "at least one mechanism", "Pass what ran.")
     parts = tuple(checked(part, "mechanisms") for part in mechanisms)
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
 

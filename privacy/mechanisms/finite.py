@@ -41,9 +41,8 @@ class FiniteMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         p, q = _probabilities("p", self.p), _probabilities("q", self.q)
-        if len(p) != len(q):
-            remedy = "Pass one probability for each output in both."
-            raise ValueError(checks.expected("q", f"{len(q)} values", f"{len(p)} values", remedy))
+        remedy = "Pass one probability for each output in both."
+        checks.refuse_if(len(p) != len(q), "q", f"{len(q)} values", f"{len(p)} values", remedy)
         if not any(a and b for a, b in zip(p, q, strict=True)):
             remedy = "Add the outputs that both data sets can give."
             rule = "positive for some output that p can give"
@@ -79,13 +78,11 @@ def _probabilities(name: str, given: Any) -> tuple[float, ...]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(checks.expected(name, given, "a list of probabilities", remedy))
     values = tuple(checks.real(name, value, remedy, at_least=0, at_most=1) for value in given)
-    if not 1 <= len(values) <= _MOST:
-        rule = f"from 1 to {_MOST:,} values"
-        raise ValueError(checks.expected(name, f"{len(values)} values", rule, remedy))
+    rule = f"from 1 to {_MOST:,} values"
+    checks.refuse_if(not 1 <= len(values) <= _MOST, name, f"{len(values)} values", rule, remedy)
     total = math.fsum(values)
-    if not abs(total - 1) <= _NEAR_ONE:
-        remedy = "Divide by its sum, or add the missing outputs."
-        raise ValueError(checks.expected(f"sum({name})", total, "1", remedy))
+    remedy = "Divide by its sum, or add the missing outputs."
+    checks.refuse_if(not abs(total - 1) <= _NEAR_ONE, f"sum({name})", total, "1", remedy)
     return values
 
 

@@ -101,8 +101,7 @@ class GroupSampled(OfParts):
             ("sampling_probability", q, q < 1, "< 1"),
             ("size", size, size > 1, ">= 2"),
         ):
-            if not within:
-                raise ValueError(checks.expected(name, value, rule, _GROUP))
+            checks.refuse_if(not within, name, value, rule, _GROUP)
         freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
         freeze(self, sampling_probability=q)
 

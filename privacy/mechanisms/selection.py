@@ -98,9 +98,8 @@ def best_of(
         return BestOf(mechanism, mean, "poisson")
     remedy = "Pass 'geometric', 'logarithmic', 'poisson' or a shape > -1."
     if isinstance(distribution, str):
-        if distribution not in _SHAPES:
-            rule = "a distribution of the number of runs"
-            raise ValueError(checks.expected("distribution", distribution, rule, remedy))
+        rule = "a distribution of the number of runs"
+        checks.refuse_if(distribution not in _SHAPES, "distribution", distribution, rule, remedy)
         distribution = _SHAPES[distribution]
     shape = checks.real("distribution", distribution, remedy, above=-1, at_most=1000)
     return BestOf(mechanism, mean, shape)

@@ -57,9 +57,8 @@ def user_level(
         counts = [checks.count("spread", count, _CONTRIBUTIONS) for count in spread]
     except TypeError:
         counts = []
-    if not counts:
-        rule = "counts of records, one per release"
-        raise ValueError(checks.expected("spread", spread, rule, _CONTRIBUTIONS))
+    rule = "counts of records, one per release"
+    checks.refuse_if(not counts, "spread", spread, rule, _CONTRIBUTIONS)
     return compose(*(_for_user(mechanism, count) for count in counts))
 
 

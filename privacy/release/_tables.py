@@ -65,8 +65,7 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
     if columns is None:
         return [name for name in known if name != without]
     unknown = [name for name in columns if name not in known]
-    if unknown:
-        raise ValueError(checks.expected("columns", unknown, "columns of the frame", remedy))
+    checks.refuse_if(unknown, "columns", unknown, "columns of the frame", remedy)
     return list(columns)
 
 
@@ -74,9 +73,7 @@ def _refuse_words(frame: Any) -> None:
     if frame is None:
         return
     words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
-    if words:
-        remedy = "Pass columns=[...] without them."
-        raise ValueError(checks.expected("columns", words, "numeric", remedy))
+    checks.refuse_if(words, "columns", words, "numeric", "Pass columns=[...] without them.")
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
@@ -86,9 +83,8 @@ def finite(values: Floats, not_finite: NotFinite) -> Floats:
     good = np.isfinite(values)
     if good.all():
         return values
-    if not_finite == "raise":
-        remedy = "Pass not_finite='zero'. Note: this error reveals that non-finite values exist."
-        raise ValueError(checks.expected("data", "<some NaN or infinity>", "finite", remedy))
+    remedy = "Pass not_finite='zero'. Note: this error reveals that non-finite values exist."
+    checks.refuse_if(not_finite == "raise", "data", "<some NaN or infinity>", "finite", remedy)
     return np.where(good, values, 0.0)
 
 
@@ -156,12 +152,9 @@ def _series_codes(users: Any) -> tuple[Integers, list[Any]]:
 
     if not len(users):  # an empty series may have no type
         return np.zeros(0, dtype=np.int64), []
-    if users.dtype.is_float():
-        shown = f"<{users.dtype}>"
-        rule = "whole numbers or strings"
-        raise ValueError(checks.expected("users", shown, rule, _FLOAT_USERS))
-    if users.is_null().any():
-        raise ValueError(checks.expected("users", "<some null>", "without nulls", _USERS))
+    shown, rule = f"<{users.dtype}>", "whole numbers or strings"
+    checks.refuse_if(users.dtype.is_float(), "users", shown, rule, _FLOAT_USERS)
+    checks.refuse_if(users.is_null().any(), "users", "<some null>", "without nulls", _USERS)
     if users.dtype.is_integer():
         near = _near_codes(users.to_numpy())
         if near is not None:

@@ -97,13 +97,11 @@ def choose(
     size = checked_sensitivity(sensitivity)
     checks.flag("monotonic", monotonic, "Pass True if no two scores change in opposite directions.")
     count = checks.count("count", count, "Pass the number of candidates to choose.")
-    if count > len(found):
-        remedy = "Pass at most the number of candidates."
-        raise ValueError(checks.expected("count", count, f"<= {len(found)}", remedy))
+    remedy = "Pass at most the number of candidates."
+    checks.refuse_if(count > len(found), "count", count, f"<= {len(found)}", remedy)
     if isinstance(mechanism, Gaussian):
-        if monotonic:
-            remedy = "Leave it out: Gaussian noise uses the L2 sensitivity of all scores."
-            raise ValueError(checks.expected("monotonic", monotonic, "False", remedy))
+        remedy = "Leave it out: Gaussian noise uses the L2 sensitivity of all scores."
+        checks.refuse_if(monotonic, "monotonic", monotonic, "False", remedy)
         noise = _lattice(mechanism.noise_multiplier, len(found))
         source = random_source(rng, simulation=simulation)
         noisy = _noisy(found, size, noise, source, is_gaussian=True)
@@ -170,9 +168,8 @@ def _lattice(scale: float, coordinates: int) -> _Lattice:
     bits = min(max(_RESOLUTION - math.ceil(math.log2(scale)), 0), 4 * _RESOLUTION)
     root = math.isqrt(coordinates - 1) + 1 if coordinates else 0
     steps = Fraction(scale) * (2**bits + root)
-    if steps > LARGEST_SCALE:
-        remedy = "Reduce the noise: it does not fit in 64 bits."
-        raise ValueError(checks.expected("mechanism", scale, f"<= {LARGEST_SCALE:g}", remedy))
+    remedy = "Reduce the noise: it does not fit in 64 bits."
+    checks.refuse_if(steps > LARGEST_SCALE, "mechanism", scale, f"<= {LARGEST_SCALE:g}", remedy)
     return _Lattice(steps, bits)
 
 

@@ -19,9 +19,8 @@ def random_source(rng: Any, *, simulation: bool) -> Source:
     remedy = "Pass True for a simulation, whose noise gives no privacy."
     if checks.flag("simulation", simulation, remedy):
         return np.random.default_rng(rng).bytes
-    if rng is not None:
-        remedy = "Remove it: reproducible noise gives no privacy."
-        raise ValueError(checks.expected("rng", rng, "None unless simulation=True", remedy))
+    remedy = "Remove it: reproducible noise gives no privacy."
+    checks.refuse_if(rng is not None, "rng", rng, "None unless simulation=True", remedy)
     return os.urandom
 
 

@@ -63,8 +63,7 @@ def choose_clip_norm(
     if not isinstance(candidates, Iterable):
         raise TypeError(checks.expected("candidates", candidates, "several norms", remedy))
     grid = sorted(checks.real("candidates", value, remedy, above=0) for value in candidates)
-    if not grid:
-        raise ValueError(checks.expected("candidates", (), "at least one norm", remedy))
+    checks.refuse_if(not grid, "candidates", (), "at least one norm", remedy)
     share = Fraction(
         checks.real("quantile", quantile, "Pass a fraction, such as 0.9.", above=0, below=1)
     )

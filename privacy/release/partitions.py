@@ -83,9 +83,8 @@ def select_keys(
             remedy = "Pass ApproximateDP(epsilon, delta)."
             rule = "under ADD_OR_REMOVE_ONE"
             raise ValueError(checks.expected("mechanism", mechanism, rule, remedy))
-        if delta is not None:
-            remedy = "Leave it out: ApproximateDP has its own delta."
-            raise ValueError(checks.expected("delta", delta, "None", remedy))
+        remedy = "Leave it out: ApproximateDP has its own delta."
+        checks.refuse_if(delta is not None, "delta", delta, "None", remedy)
         source = random_source(rng, simulation=simulation)
         names, counts = _counts(users, keys, most, seed)
         chance = keep_probabilities(mechanism, max(counts, default=0))
@@ -183,9 +182,8 @@ def _counts(
     """Return the keys that users have, sorted, and the number of users of each."""
     codes, ids = _tables.users_of(None, users)
     names, places = _key_codes(keys)
-    if len(places) != len(codes):
-        remedy = "Pass one key for each row of users."
-        raise ValueError(checks.expected("keys", "<keys>", "as long as users", remedy))
+    remedy = "Pass one key for each row of users."
+    checks.refuse_if(len(places) != len(codes), "keys", "<keys>", "as long as users", remedy)
     pairs = codes.astype(np.int64) * max(len(names), 1) + places
     first = np.sort(np.unique(pairs, return_index=True)[1])
     owners = [ids[code] for code in codes[first]]

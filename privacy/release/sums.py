@@ -104,12 +104,10 @@ def release_sum(
     is_discrete = isinstance(mechanism, DiscreteGaussian | DiscreteLaplace)
     exponent = 0 if is_discrete else _floor_log2(scale / Fraction(resolution))
     step = Fraction(2) ** exponent
-    if not float(step):
-        remedy = "Rescale the data: the noise's lattice step is too small for a float."
-        raise ValueError(checks.expected("mechanism", mechanism, "larger", remedy))
-    if bound / step >= _LARGEST_INTEGER:
-        remedy = f"Pass a smaller one: a contribution has up to {float(bound / step):.3g} steps."
-        raise ValueError(checks.expected("resolution", resolution, "smaller", remedy))
+    remedy = "Rescale the data: the noise's lattice step is too small for a float."
+    checks.refuse_if(not float(step), "mechanism", mechanism, "larger", remedy)
+    remedy = f"Pass a smaller one: a contribution has up to {float(bound / step):.3g} steps."
+    checks.refuse_if(bound / step >= _LARGEST_INTEGER, "resolution", resolution, "smaller", remedy)
     is_gaussian = isinstance(mechanism, Gaussian | DiscreteGaussian)
     law = Law(scale / step, is_gaussian, is_rounded=not is_discrete)
     if ledger is not None:
@@ -156,9 +154,8 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         raise TypeError(
             checks.expected("mechanism", mechanism, "a mechanism that adds noise", remedy)
         )
-    if mechanism.replace_distance != 2:
-        remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
-        raise ValueError(checks.expected("replace_distance", mechanism, "2", remedy))
+    remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
+    checks.refuse_if(mechanism.replace_distance != 2, "replace_distance", mechanism, "2", remedy)
     if isinstance(mechanism, Gaussian):
         bound, multiplier = contributions.bound_in("l2"), mechanism.noise_multiplier
     else:

@@ -118,23 +118,16 @@ def choose_bands(
     rows = []
     for band in numbers:
         band = checks.count("bands", band, f"Pass whole numbers from 1 to {most}.")
-        if band > most:
-            rule = f"<= {most}, the smaller of releases and records / batch_size"
-            raise ValueError(checks.expected("bands", band, rule, "Pass fewer bands."))
+        rule = f"<= {most}, the smaller of releases and records / batch_size"
+        checks.refuse_if(band > most, "bands", band, rule, "Pass fewer bands.")
         q = min(1.0, band * (batch_size / records))
         rows.append(_banded(releases, band, q, epsilon, delta, relation))
-    if not rows:
-        raise ValueError(checks.expected("bands", (), "at least one number", "Leave bands out."))
+    checks.refuse_if(not rows, "bands", (), "at least one number", "Leave bands out.")
     return BandChoice(tuple(rows))
 
 
 def _banded(
-    releases: int,
-    band: int,
-    q: float,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation,
+    releases: int, band: int, q: float, epsilon: float, delta: float, relation: NeighboringRelation
 ) -> Banded:
     def make(noise_multiplier: float) -> CyclicPoisson:
         return CyclicPoisson(Gaussian(noise_multiplier), q, releases, band)

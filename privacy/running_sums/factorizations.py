@@ -291,9 +291,8 @@ class Factorization(ABC):
 
 def _size(releases: Any, most: int = 2**31) -> int:
     count = checks.count("releases", releases, "Pass the number of releases K.")
-    if count > most:
-        remedy = "Use square_root, column_normalized, banded or buffered."
-        raise ValueError(checks.expected("releases", count, f"<= {most}", remedy))
+    remedy = "Use square_root, column_normalized, banded or buffered."
+    checks.refuse_if(count > most, "releases", count, f"<= {most}", remedy)
     return count
 
 
@@ -301,9 +300,8 @@ def part(releases: int | None, most: int) -> int:
     """Check a number of first releases; all by default."""
     releases = most if releases is None else releases
     limit = min(most, DENSE_LIMIT)
-    if releases > limit:
-        remedy = "Use row(k), which needs no dense matrix."
-        raise ValueError(checks.expected("releases", releases, f"<= {limit}", remedy))
+    remedy = "Use row(k), which needs no dense matrix."
+    checks.refuse_if(releases > limit, "releases", releases, f"<= {limit}", remedy)
     return releases
 
 
@@ -313,9 +311,8 @@ def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
         if array is not None:
             good = good and bool(np.all(np.isfinite(array)))
             array.flags.writeable = False
-    if not good:
-        remedy = "Pass a C that is lower triangular and finite, with a positive diagonal."
-        raise ValueError(checks.expected(name, "...", "parts of a valid C", remedy))
+    remedy = "Pass a C that is lower triangular and finite, with a positive diagonal."
+    checks.refuse_if(not good, name, "...", "parts of a valid C", remedy)
 
 
 Kind = TypeVar("Kind", bound=type[Factorization])

@@ -61,14 +61,12 @@ def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> 
     if weights is None:
         return np.ones(releases) / releases
     remedy = f"Pass one number > 0 per release, the smallest at least {_GAP:g} times the largest."
-    if objective == "max":
-        rule = "None with objective='max'"
-        raise ValueError(checks.expected("weights", weights, rule, "Leave the weights out."))
+    rule = "None with objective='max'"
+    checks.refuse_if(objective == "max", "weights", weights, rule, "Leave the weights out.")
     if not isinstance(weights, Iterable):
         raise TypeError(checks.expected("weights", weights, f"{releases} numbers", remedy))
     counts: Array = np.array([checks.real("weights", w, remedy, above=0) for w in weights])
-    if len(counts) != releases:
-        raise ValueError(checks.expected("weights", len(counts), f"{releases} numbers", remedy))
+    checks.refuse_if(len(counts) != releases, "weights", len(counts), f"{releases} numbers", remedy)
     counts /= counts.max()  # before the sum, which could overflow
     if counts.min() < _GAP:  # smaller weights are below the accuracy of the optimum
         rule = f"within a factor of {1 / _GAP:g}"

@@ -219,10 +219,9 @@ class _CyclicPoisson(Participation):
         return CyclicPoisson(gaussian, self.sampling_probability, releases, self.groups)
 
     def sensitivity(self, factorization: "Factorization") -> float:
-        if factorization.band > self.groups:
-            remedy = "Use Factorization.banded with at most as many bands as groups."
-            rule = f">= {factorization.band}, the bands of C"
-            raise ValueError(checks.expected("groups", self.groups, rule, remedy))
+        remedy = "Use Factorization.banded with at most as many bands as groups."
+        rule = f">= {factorization.band}, the bands of C"
+        checks.refuse_if(factorization.band > self.groups, "groups", self.groups, rule, remedy)
         return _Once().sensitivity(factorization)
 
     def total(self, releases: int) -> float:

@@ -152,9 +152,8 @@ class RunningSum:
             ledger.pay(self.mechanism, label=_LABEL)
         if path is not None:
             self._path = Path(path).resolve()
-            if self._path.exists():
-                remedy = "Continue from it with RunningSum.restore(path)."
-                raise ValueError(checks.expected("path", str(path), "a new file", remedy))
+            remedy = "Continue from it with RunningSum.restore(path)."
+            checks.refuse_if(self._path.exists(), "path", str(path), "a new file", remedy)
             if ledger is not None:  # counts as spent, whether the file is written or not
                 self._paid = ledger.claim(self.mechanism, self._path, label=_LABEL)
             self._write(self._path)
@@ -263,11 +262,9 @@ class RunningSum:
     def _checked(self, values: Any) -> Array:
         values = _numbers("values", values)
         remedy = "Clip records and replace missing values by zeros before you sum them."
-        if values.shape != self.shape:
-            rule = f"of shape {self.shape}"
-            raise ValueError(checks.expected("values.shape", values.shape, rule, remedy))
-        if not np.all(np.isfinite(values)):
-            raise ValueError(checks.expected("values", "...", "finite", remedy))
+        rule = f"of shape {self.shape}"
+        checks.refuse_if(values.shape != self.shape, "values.shape", values.shape, rule, remedy)
+        checks.refuse_if(not np.all(np.isfinite(values)), "values", "...", "finite", remedy)
         if self._lattice is not None and not self._lattice.holds(values):
             remedy = "Apply quantize() to each contribution before you sum them."
             rule = f"whole multiples of {self.step_width:g}"

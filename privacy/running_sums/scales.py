@@ -48,9 +48,8 @@ def scales(
     if not simulation:
         sensitivity += Lattice.widening(factorization, participation)
     base = gaussian.noise_multiplier * clip_norm * sensitivity
-    if not 1e-150 < base < 1e150:
-        remedy = "Choose a unit in which the noise is between 1e-150 and 1e150."
-        raise ValueError(checks.expected("clip_norm", clip_norm, "in range", remedy))
+    remedy = "Choose a unit in which the noise is between 1e-150 and 1e150."
+    checks.refuse_if(not 1e-150 < base < 1e150, "clip_norm", clip_norm, "in range", remedy)
     width = 0.0 if simulation else _width(step, base)
     distance = gaussian.replace_distance
     rounding = width * _steps_of_rounding(factorization, participation, distance, size)
@@ -65,8 +64,7 @@ def _width(step: float | None, sigma: float) -> float:
         return math.ldexp(1.0, math.frexp(sigma)[1] - 31)
     remedy = "Pass a power of two much smaller than the noise, or leave step out."
     step = checks.real("step", step, remedy, above=0, at_most=sigma)
-    if math.frexp(step)[0] != 0.5:
-        raise ValueError(checks.expected("step", step, "a power of two", remedy))
+    checks.refuse_if(math.frexp(step)[0] != 0.5, "step", step, "a power of two", remedy)
     return step
 
 

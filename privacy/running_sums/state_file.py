@@ -61,11 +61,7 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
 
 
 def seal(
-    sums: "RunningSum",
-    path: Path,
-    header: dict[str, Any],
-    arrays: storage.Arrays,
-    known: list[str],
+    sums: "RunningSum", path: Path, header: dict[str, Any], arrays: storage.Arrays, known: list[str]
 ) -> tuple[list[storage.Part], list[str]]:
     """Move full parts of a long history out of the file that every release rewrites.
 
@@ -111,9 +107,8 @@ def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "R
         header, arrays = storage.read(path)
         if problem := storage.linked(path):
             raise ValueError(problem)
-        if header.get("kind") != _KIND:
-            remedy = "Pass a file that save() wrote."
-            raise ValueError(checks.expected("path", str(path), "of a running sum", remedy))
+        remedy = "Pass a file that save() wrote."
+        checks.refuse_if(header.get("kind") != _KIND, "path", str(path), "of a running sum", remedy)
         header = _respelled(header)
         kind = header.get("factorization")
         if isinstance(kind, str) and _OLD_NAMES.get(kind, kind) not in KINDS:

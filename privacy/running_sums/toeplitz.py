@@ -7,11 +7,7 @@ import numpy as np
 
 from privacy.numerics.rounding import ULP, round_up
 from privacy.running_sums import series
-from privacy.running_sums.factorizations import (
-    Factorization,
-    check_parts,
-    register_factorization,
-)
+from privacy.running_sums.factorizations import Factorization, check_parts, register_factorization
 from privacy.running_sums.memory import Array
 
 

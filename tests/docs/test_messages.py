@@ -212,8 +212,9 @@ class Listing:
 
     def _call(self, module, node, depth):
         name = last_name(node.func)
-        if name == "expected":
-            given = bound(node, ("name", "value", "rule", "remedy"))
+        if name in ("expected", "refuse_if"):
+            given = bound(node, ("wrong", "name", "value", "rule", "remedy")[name == "expected" :])
+            given.pop("wrong", None)
             value = given.pop("value")
             shown = repr(value.value) if isinstance(value, ast.Constant) else placeholder(value)
             name, rule, remedy = (self.text(module, part, depth) for part in given.values())
@@ -257,6 +258,8 @@ class Listing:
                 if self._is_told(module, node):
                     continue
                 lines.add(self.text(module, node))
+            elif name == "refuse_if":
+                lines.add(f"ValueError: {self.text(module, node)}")
             elif raised or name in self.exceptions or name in REPORTS or "err" in words:
                 if name not in self.exceptions | REPORTS | {"echo"}:
                     name = f"{ast.unparse(node.func)}()"
