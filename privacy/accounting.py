@@ -313,8 +313,7 @@ def _splits(
     pairs: list[Mechanism] = []
     moments: list[Mechanism] = []
     for part in mechanism.parts:
-        known = supports(part, "contour", "pld", "approximate")
-        (pairs if known else moments).append(part)
+        (pairs if supports(part, "contour", "pld", "approximate") else moments).append(part)
     joined: list[Sequence[Mechanism]] = [()]
     if len(pairs) <= _MOST_SPLIT:
         joined = [some for n in range(len(pairs)) for some in combinations(pairs, n)]

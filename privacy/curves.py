@@ -225,8 +225,7 @@ class Curve(Risk, ABC):
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:
             return self
-        unit = group_unit(self.unit, size)
-        return self._group(size).labeled(self.mechanism, unit, self.prover)
+        return self._group(size).labeled(self.mechanism, group_unit(self.unit, size), self.prover)
 
     def best_of(self, runs: BestOf) -> "Curve":
         """Return the curve of the best of a random number of runs, this being that of one run."""

@@ -44,8 +44,7 @@ def known(given: Iterable[str], names: Iterable[str]) -> None:
             remedy = "Pass noise_multiplier, the standard deviation of the noise / clip norm."
         if keyword in BATCHES and "sampling_probability" in names:
             remedy = _SAMPLING
-        rule = f"one of {', '.join(names)}"
-        raise TypeError(checks.expected("keyword", keyword, rule, remedy))
+        raise TypeError(checks.expected("keyword", keyword, f"one of {', '.join(names)}", remedy))
 
 
 def suggests_names(function: Callable[_P, _R]) -> Callable[_P, _R]:

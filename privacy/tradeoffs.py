@@ -252,8 +252,7 @@ class _Profile:
         delta, off = self._deltas(size)
         growth = np.exp(size)
         positive = delta + growth * rates
-        negative = (np.expm1(size) + delta + rates) / growth
-        found = np.where(signed >= 0, positive, negative)
+        found = np.where(signed >= 0, positive, (np.expm1(size) + delta + rates) / growth)
         room = 8 * ULP * found
         return found + room, off + 2 * room
 

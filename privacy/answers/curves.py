@@ -68,8 +68,7 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
 
     for notion in notions:
         check_notion(notion)
-    given_end = given.get(across) is not None
-    at = _values(kind, across, values, given_end=given_end, count=count)
+    at = _values(kind, across, values, given_end=given.get(across) is not None, count=count)
     series: dict[str, list[float]] = {notion: [] for notion in notions}
     for value in track(at):
         for notion, found in series.items():

@@ -61,14 +61,12 @@ def lower(successes: Any, trials: int, error: Any) -> Floats:
 
 def upper(successes: Any, trials: int, error: Any) -> Floats:
     """Return the upper Clopper-Pearson bound on a probability, with failure probability `error`."""
-    missed = trials - np.asarray(successes, dtype=np.float64)
-    return 1 - lower(missed, trials, error)
+    return 1 - lower(trials - np.asarray(successes, dtype=np.float64), trials, error)
 
 
 def correct(scores_0: Floats, scores_1: Floats) -> int:
     """Return the number of correct guesses of the data set by the sign of the score."""
-    runs = scores_0.size
-    return runs - int(np.count_nonzero(scores_0 > 0)) + int(np.count_nonzero(scores_1 > 0))
+    return scores_0.size - int(np.count_nonzero(scores_0 > 0)) + int(np.count_nonzero(scores_1 > 0))
 
 
 def accuracy_p_value(right: int, guesses: int, most: float) -> float:
@@ -100,8 +98,7 @@ def misread(scores_0: Floats, scores_1: Floats) -> str:
     if not size:
         return ""
     pooled = np.sort(np.concatenate([tried_0, tried_1]))
-    picks = np.linspace(0, pooled.size - 1, _PICKS).astype(int)
-    places = np.concatenate([[0.0], pooled[picks]])
+    places = np.concatenate([[0.0], pooled[np.linspace(0, pooled.size - 1, _PICKS).astype(int)]])
     tried, tested = _gaps(tried_0, tried_1, places), _gaps(tested_0, tested_1, places)
     at = int(np.argmax(np.maximum(-tried, tried - tried[0])))
     threshold = f"{places[at]:.4g}"
@@ -203,8 +200,7 @@ def epsilon_lower_bound(
     error = error_of(confidence) / (4 * _THRESHOLDS.size)
     seen = tail_counts(first, second, _THRESHOLDS)
     sure = lower(seen[1], first.size, error) - delta
-    other = upper(seen[0], first.size, error)
-    best = float(np.max(sure / other))
+    best = float(np.max(sure / upper(seen[0], first.size, error)))
     return math.log(best) * (1 - 1e-12) if best > 1 else 0.0
 
 

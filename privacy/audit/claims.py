@@ -128,8 +128,7 @@ def _tails(
             safe = middle
     error = math.exp(unsafe)
     event, at = np.unravel_index(np.argmax(violations(error)), (seen.shape[1], _EPSILONS))
-    signs = ("> ", "< -")
-    sign, limit = signs[event // thresholds.size], thresholds[event % thresholds.size]
+    sign, limit = ("> ", "< -")[event // thresholds.size], thresholds[event % thresholds.size]
     evidence = (
         f"A score {sign}{limit:.4g} occurred {seen[1, event]} times in {size} runs on one data set "
         f"and {seen[0, event]} times on the other; the claim allows at most e^{epsilons[at]:.4g} "
@@ -194,13 +193,11 @@ def scored(
     size = checked_runs(runs)
     sides = two(pair)
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-    rngs = [np.random.default_rng(child) for child in root.spawn(2)]
-    both = list(zip(sides, rngs, strict=True))
+    both = list(zip(sides, [np.random.default_rng(child) for child in root.spawn(2)], strict=True))
     if score is None:
         few = min(size, 20_000)
         score = fit_rows(*(outputs(release, data, rng, few, progress) for data, rng in both))
-    tested = [score(outputs(release, data, rng, size, progress)) for data, rng in both]
-    return scores_of(*tested)
+    return scores_of(*[score(outputs(release, data, rng, size, progress)) for data, rng in both])
 
 
 def two(pair: Any) -> tuple[Any, Any]:

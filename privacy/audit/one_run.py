@@ -123,8 +123,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     m, r, v = int(canaries), int(guesses), int(correct)
     if v == 0 or math.isinf(epsilon):
         return 1.0
-    q = 1 / (1 + math.exp(-epsilon))
-    found = float(betainc(v, r - v + 1, q))
+    found = float(betainc(v, r - v + 1, 1 / (1 + math.exp(-epsilon))))
     if delta > 0:
         k = np.arange(v - 1, -1, -1)
         # log q and log (1 - q) without cancellation

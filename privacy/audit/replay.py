@@ -88,8 +88,7 @@ def _finite(values: list[Any], where: str) -> None:
 
 def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
     checks.refuse_if(norm not in (1, 2, math.inf), "norm", norm, "1, 2 or inf", "Pass one of them.")
-    remedy = "Pass the claimed bound."
-    limit = Fraction(checks.real("bound", bound, remedy, at_least=0))
+    limit = Fraction(checks.real("bound", bound, "Pass the claimed bound.", at_least=0))
     _finite(values, where)
     sizes = [abs(Fraction(value)) for value in values]
     if norm == 2:

@@ -200,8 +200,7 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
 
     def bins(values: Floats) -> NDArray[np.intp]:
         # a value that equals an edge, as with discrete outputs, has its own bin
-        left = np.searchsorted(edges, values, "left")
-        found = left + np.searchsorted(edges, values, "right")
+        found = np.searchsorted(edges, values, "left") + np.searchsorted(edges, values, "right")
         return np.where(np.isnan(values), 2 * edges.size + 1, found)
 
     counts = [np.bincount(bins(values), minlength=2 * edges.size + 2) for values in (low, high)]
@@ -226,8 +225,7 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
     if classifier is None:
         measure = _discriminant(*known)
     else:
-        labels = np.repeat([0, 1], [len(x) for x in known])
-        classifier.fit(np.concatenate(known), labels)
+        classifier.fit(np.concatenate(known), np.repeat([0, 1], [len(x) for x in known]))
         if hasattr(classifier, "decision_function"):
             measure = classifier.decision_function
         else:

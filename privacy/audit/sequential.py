@@ -136,8 +136,7 @@ def audit_until_falsified(
     max_runs
         Largest number of tested runs per data set. The finding has the number made.
     """
-    remedy = "Pass the largest number of runs per data set."
-    most = checks.count("max_runs", max_runs, remedy)
+    most = checks.count("max_runs", max_runs, "Pass the largest number of runs per data set.")
     watch = SequentialAudit(claim, significance=significance, relation=relation)
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     training, testing = root.spawn(2)

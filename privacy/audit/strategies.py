@@ -80,9 +80,8 @@ def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
     bound = checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
     edges = [0.0, bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0), bound / 3]
     edges += [1e308, 5e-324, 2.0**-1022, 2.0**53 + 2]
-    signed = [value for edge in edges for value in (edge, -edge)]
     return st.one_of(
         st.floats(-2 * bound, 2 * bound),
-        st.sampled_from(signed),
+        st.sampled_from([value for edge in edges for value in (edge, -edge)]),
         st.sampled_from([math.nan, math.inf, -math.inf]),
     )

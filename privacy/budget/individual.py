@@ -125,8 +125,7 @@ class IndividualBudget(Immutable):
             raise ValueError(checks.expected("shares", "<shares>", ">= 0 and <= 1", _SHARES))
         rho = up(squared / 2 * (1 + 4 * Fraction(U)))  # covers the rounding of two products
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            cost = share * (share * rho)
-            total = self._spent + np.nextafter(cost, math.inf)
+            total = self._spent + np.nextafter(share * (share * rho), math.inf)
         total = np.where(share > 0, np.nextafter(total, math.inf), self._spent)
         admitted = total <= self._most
         return self._with(_spent=np.where(admitted, total, self._spent)), admitted
@@ -147,8 +146,7 @@ class IndividualBudget(Immutable):
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `from_json`; its sensitive_spent is private."""
         values = (self.epsilon, self.delta, self.users, str(self.relation), self.unit)
-        spent = self._spent.tolist()
-        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
+        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, self._spent.tolist()), strict=True))}
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "IndividualBudget":

@@ -290,8 +290,7 @@ class Ledger:
             rule = "given" if individual else "None"
             remedy = "Pass shares= with an IndividualBudget, and only there."
             raise TypeError(checks.expected("shares", "<shares>", rule, remedy))
-        form = json.dumps(mechanism.to_json())
-        asked = {"kind": kind, "budget": account.name, "mechanism": form}
+        asked = {"kind": kind, "budget": account.name, "mechanism": json.dumps(mechanism.to_json())}
         with self._store.writes() as writer:
             if given and (found := writer.entry(key)) is not None:
                 settled = writer.settlement(found["sequence"])
@@ -352,8 +351,7 @@ class Ledger:
                 raise ValueError(checks.expected("key", key, "not committed", remedy))
 
     def _close(self, writer: "Writer", reserved: Row, kind: str, detail: Row) -> None:
-        costs = ledger_rows.costs_of(reserved["cost"])
-        for name, cost in costs.items():
+        for name, cost in ledger_rows.costs_of(reserved["cost"]).items():
             row = writer.budget(name)
             spent = ledger_rows.moved(row["spent"], cost, -1) if kind == "cancel" else row["spent"]
             left = ledger_rows.moved(row["reserved"], cost, -1)

@@ -81,8 +81,7 @@ class Account:
             import numpy as np
 
             return self.opened._with(_spent=np.array(values, dtype=float))
-        total = cost_from_json("spent", values, len(self.opened._spent))
-        return self.opened._with(_spent=total)
+        return self.opened._with(_spent=cost_from_json("spent", values, len(self.opened._spent)))
 
 
 @lru_cache(maxsize=1024)

@@ -241,8 +241,7 @@ class Store:
         """Yield all entries in their order."""
         query = sa.select(ENTRIES).order_by(ENTRIES.c.sequence)
         with self.reads() as connection:
-            found = connection.execution_options(yield_per=_CHUNK).execute(query)
-            yield from found.mappings()
+            yield from connection.execution_options(yield_per=_CHUNK).execute(query).mappings()
 
 
 class Writer:

@@ -162,8 +162,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     remedy = f'Write schema = "{SCHEMA}", the only one that this version reads.'
     checks.refuse_if(form["schema"] != SCHEMA, "schema", form["schema"], repr(SCHEMA), remedy)
     needed = {"name": _TITLE, "budget": _BUDGET, "part": _PARTS}
-    known = ("schema", "name", *_OPTIONAL, "budget", "part")
-    _check_keys(form, "the plan", needed, needed, known)
+    _check_keys(form, "the plan", needed, needed, ("schema", "name", *_OPTIONAL, "budget", "part"))
     budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
     needed = {"delta": "Pass a delta, such as 1e-6: an epsilon needs one."}
     _check_keys(budget, "the [budget] table", needed, needed, ("epsilon", "delta"), "budget.")
@@ -172,13 +171,12 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     rule = f"at most {_MOST_VALUES}"
     remedy = "Write equal parts once, with steps."
     checks.refuse_if(len(parts) > _MOST_VALUES, "number of parts", len(parts), rule, remedy)
-    optional = {key: form[key] for key in _OPTIONAL if form.get(key) is not None}
     return Plan(
         form["name"],
         tuple(_part(number, part) for number, part in enumerate(parts, 1)),
         epsilon=budget.get("epsilon"),
         delta=budget["delta"],
-        **optional,
+        **{key: form[key] for key in _OPTIONAL if form.get(key) is not None},
     )
 
 

@@ -92,8 +92,7 @@ def _mechanism(
 def _charge(kind: str, *, url: str, spender: str | None, as_json: bool, **given: Any) -> None:
     about = {name: given.pop(name) for name in ("label", "budget", "key")}
     with ledger_refusals():
-        asked = _mechanism(**given)
-        entry = getattr(dp.Ledger(url, spender=spender), kind)(asked, **about)
+        entry = getattr(dp.Ledger(url, spender=spender), kind)(_mechanism(**given), **about)
     names = ("sequence", "key", "budget", "label", "spender", "time", "is_new")
     if as_json:
         answer = record(f"ledger.{kind}", {name: getattr(entry, name) for name in names})

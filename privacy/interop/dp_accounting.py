@@ -155,8 +155,7 @@ def _discrete_laplace(event: Event, _: NeighboringRelation) -> Mechanism:
     if event.sensitivity == 0:
         return nothing()
     rate = _noisy(event, event.noise_parameter)
-    remedy = "Pass the decay rate of the noise."
-    rate = checks.real("noise_parameter", rate, remedy, above=0)
+    rate = checks.real("noise_parameter", rate, "Pass the decay rate of the noise.", above=0)
     return mechanisms.DiscreteLaplace(round_down(1 / rate), sensitivity=event.sensitivity)
 
 
@@ -167,8 +166,7 @@ def _discrete_gaussian(event: Event, relation: NeighboringRelation) -> Mechanism
     sigma = _noisy(event, event.sigma)
     if event.dimension == 1 and float(event.sensitivity).is_integer():
         return mechanisms.DiscreteGaussian(sigma, sensitivity=int(event.sensitivity))
-    remedy = "Pass the parameter of the noise."
-    sigma = checks.real("sigma", sigma, remedy, above=0)
+    sigma = checks.real("sigma", sigma, "Pass the parameter of the noise.", above=0)
     moved = (2 if relation is REPLACE_ONE else 1) * event.sensitivity
     return mechanisms.ZeroConcentratedDP(round_up(0.5 * (moved / sigma) ** 2, 1e-15), relation)
 

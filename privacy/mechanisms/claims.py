@@ -57,8 +57,7 @@ class EpsilonClaim(Mechanism):
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE
 
     def __post_init__(self) -> None:
-        relation = checks.relation(self.relation)
-        freeze(self, epsilon=checks.epsilon(self.epsilon), relation=relation)
+        freeze(self, epsilon=checks.epsilon(self.epsilon), relation=checks.relation(self.relation))
 
     def for_group(self, size: int) -> Self:
         return replace(self, epsilon=scaled(self.epsilon, size))

@@ -106,8 +106,7 @@ class DiscreteGaussianPair(DiscretePair):
         x = np.arange(least, self.distance - least + 1, dtype=float)
         loss = self.distance * (2 * x - self.distance) / (2 * variance)
         weight = np.exp(-0.5 * (x - self.distance) ** 2 / variance)
-        log_whole = math.log(math.fsum(weight))
-        log_p = -0.5 * (x - self.distance) ** 2 / variance - log_whole
+        log_p = -0.5 * (x - self.distance) ** 2 / variance - math.log(math.fsum(weight))
         ends = loss[::block]
         if block > 1:
             width = float(ends[1] - ends[0])

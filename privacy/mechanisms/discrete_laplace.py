@@ -29,8 +29,7 @@ class IntegerNoise(Mechanism):
 
     def for_group(self: Any, size: int) -> Any:
         """Return size times the sensitivity: the records' contributions add up."""
-        both = {name: size * getattr(self, name) for name in _SENSITIVITIES}
-        return replace(self, **both)
+        return replace(self, **{name: size * getattr(self, name) for name in _SENSITIVITIES})
 
 
 @suggests_field_names

@@ -123,8 +123,7 @@ def block_bounds(law: Law, bits: int) -> tuple[list[int], list[int]]:
     while not weights or weights[-1][1] > 1:
         weights.append(exp_bounds(law.energy(v * Fraction(2) ** law.block_bits), precision))
         v += 1
-    last = law.energy((v - 1) * Fraction(2) ** law.block_bits)
-    rest_low, rest_high = 0, int((v - 1) / last) + 1
+    rest_low, rest_high = 0, int((v - 1) / law.energy((v - 1) * Fraction(2) ** law.block_bits)) + 1
     sums = []
     for low, high in reversed(weights):
         sums.append((rest_low, rest_high))  # sums of the later weights

@@ -123,8 +123,7 @@ def clip_records(
     """
     bound = clip_norm_of(clip_norm)
     rows = _tables.rows_of(data, columns)
-    clipped = clip_rows(rows, bound, norm, not_finite)
-    return Contributions(clipped, bound, norm, "record")
+    return Contributions(clip_rows(rows, bound, norm, not_finite), bound, norm, "record")
 
 
 def clip_users(
@@ -179,12 +178,10 @@ def limit_contributions(
         remedy = "Leave seed out to keep each user's first rows."
         raise TypeError(checks.expected("seed", seed, "a whole number", remedy))
     codes, ids = _tables.users_of(None, users)
-    by_user = np.argsort(codes, kind="stable")
-    rank = _ranks(codes, by_user)
+    rank = _ranks(codes, np.argsort(codes, kind="stable"))
     if seed is not None:
         keys = np.array([_key(seed, user) for user in ids], dtype=np.uint64)
-        shuffled = _mixed(keys[codes] + rank.astype(np.uint64))
-        by_key = np.argsort(shuffled, kind="stable")
+        by_key = np.argsort(_mixed(keys[codes] + rank.astype(np.uint64)), kind="stable")
         rank = _ranks(codes, by_key[np.argsort(codes[by_key], kind="stable")])
     kept: npt.NDArray[np.bool_] = rank < most
     return kept
@@ -260,8 +257,7 @@ def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
     sizes = norms(scaled, norm) * (1 + 2 * _slack(columns))
     with np.errstate(over="ignore"):
         outside = np.flatnonzero(sizes > np.nextafter(bounds / largest, 0.0))
-    factor = np.nextafter(bounds[outside] / sizes[outside], 0.0)
-    shorter = scaled[:, outside] * factor
+    shorter = scaled[:, outside] * np.nextafter(bounds[outside] / sizes[outside], 0.0)
     # the next float toward zero; faster than np.nextafter
     bits = shorter.view(np.int64)
     bits -= shorter != 0

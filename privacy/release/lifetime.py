@@ -80,8 +80,7 @@ class LifetimeCap:
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).with_cap_right()
 
     def _spend(self, sums: Floats, ids: list[Any]) -> Floats:
-        kinds = {type(user) for user in (*ids[:1], *islice(self._spent, 1))}
-        if len(kinds) > 1:
+        if len({type(user) for user in (*ids[:1], *islice(self._spent, 1))}) > 1:
             remedy = "Use the same user identifiers in every release."
             shown = f"<{type(ids[0]).__name__}>"
             raise TypeError(checks.expected("users", shown, "of the type used before", remedy))

@@ -135,5 +135,4 @@ def _banded(
     sigma = calibrate(make, epsilon=epsilon, delta=delta, relation=relation)
     factorization = Factorization.banded(releases, band=band, optimized=True)
     variance = float(np.square(factorization.noise_std()).mean())
-    error = sigma * factorization.sensitivity() * variance**0.5
-    return Banded(make(sigma), error)
+    return Banded(make(sigma), sigma * factorization.sensitivity() * variance**0.5)

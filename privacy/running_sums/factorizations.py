@@ -201,8 +201,7 @@ class Factorization(ABC):
     def decoder(self, releases: int | None = None) -> Array:
         """Return B, whose row k combines the noise of release k, or its leading part."""
         matrix = self.encoder(releases)
-        sums = np.tri(len(matrix))
-        return np.asarray(solve_triangular(matrix, sums.T, lower=True, trans="T").T)
+        return np.asarray(solve_triangular(matrix, np.tri(len(matrix)).T, lower=True, trans="T").T)
 
     def noise_std(self) -> Array:
         """Return the noise standard deviation of each release, in units of that of z."""
@@ -247,8 +246,7 @@ class Factorization(ABC):
     def operator_norm(self) -> float:
         """Return an upper bound of |C|_2: exact to rounding for K <= 1024."""
         if self.releases <= DENSE_LIMIT // 4:
-            norm = float(np.linalg.norm(self._handed_out(), 2))
-            return round_up(norm, 8 * self.releases * ULP)
+            return round_up(float(np.linalg.norm(self._handed_out(), 2)), 8 * self.releases * ULP)
         # |C|_2^2 <= (largest column sum) (largest row sum)
         largest = round_up(float(self.column_sums().max()), self.releases * ULP)
         return round_up(float(np.sqrt(largest * self.row_sum())), 2 * ULP)

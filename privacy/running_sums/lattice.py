@@ -83,8 +83,7 @@ class Lattice:
         A column of at most `band` entries moves by at most 2^-21 sqrt(band).
         """
         largest, band = factorization.row_sum(), factorization.band
-        least = float(factorization.diagonal().min())
-        if largest + band / _GRAIN >= 2**12 or least < 2.0**-10:
+        if largest + band / _GRAIN >= 2**12 or float(factorization.diagonal().min()) < 2.0**-10:
             remedy = "Scale C, or use fewer releases."
             rule = "a C with row sums below 4096 and a diagonal of at least 2^-10"
             raise ValueError(checks.expected("factorization", factorization.name, rule, remedy))

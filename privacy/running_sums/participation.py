@@ -116,8 +116,7 @@ class _Once(Participation):
     kind: ClassVar[str] = "once/1"
 
     def sensitivity(self, factorization: "Factorization") -> float:
-        largest = float(factorization.column_norms().max())
-        return round_up(largest, factorization.releases * ULP)
+        return round_up(float(factorization.column_norms().max()), factorization.releases * ULP)
 
     def total(self, releases: int) -> float:
         return 1.0

@@ -275,8 +275,7 @@ class RunningSum:
         """Return row k of C^-1 z, by forward substitution."""
         assert self._generator is not None
         fresh = self.sigma * self._generator.standard_normal(len(self._prefix))
-        diagonal = self.factorization.row(k)[-1]
-        correlated = (fresh - self._memory.past(k)) / diagonal
+        correlated = (fresh - self._memory.past(k)) / self.factorization.row(k)[-1]
         self._memory.push(correlated)
         return correlated
 

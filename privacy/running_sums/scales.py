@@ -76,6 +76,5 @@ def _steps_of_rounding(
     if distance < 2:
         # rounding toward zero keeps two records in their ball, but can increase their distance
         times = 1 if participation == Participation.once() else releases
-        longest = float(factorization.column_norms().max())
-        steps += times * longest * (1 + 1e-9) * math.sqrt(size)
+        steps += times * float(factorization.column_norms().max()) * (1 + 1e-9) * math.sqrt(size)
     return steps

@@ -10,8 +10,7 @@ _LEAF = 128
 
 def square_root(count: int) -> Array:
     """Return the first coefficients of (1 - x)^(-1/2)."""
-    i = np.arange(1, count)
-    return np.asarray(np.concatenate(([1.0], np.cumprod(1 - 0.5 / i))))
+    return np.asarray(np.concatenate(([1.0], np.cumprod(1 - 0.5 / np.arange(1, count)))))
 
 
 def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
@@ -23,8 +22,7 @@ def exponentials(terms: int, reach: int) -> tuple[Array, Array]:
     spacing = (high - low) / terms
     logit = low + spacing * (0.5 + np.arange(terms))
     decays = 1 / (1 + np.exp(-logit))
-    weights = spacing / np.pi * decays**1.5 / np.sqrt(1 + np.exp(logit))
-    return weights, decays
+    return spacing / np.pi * decays**1.5 / np.sqrt(1 + np.exp(logit)), decays
 
 
 def decaying(weights: Array, decays: Array, count: int) -> Array:
@@ -72,8 +70,7 @@ def running_products(weights: Array, series: Array) -> Array:
         first, whole = series[low:middle], series[low:high]
         outside = product(weights[low:middle], before, length)[left:]
         lagged = product(weights[low:middle][::-1], first, left)[::-1]
-        inside = product(lagged, whole[1:], length - 1)[left - 1 :]
-        found[middle:high] += outside + inside
+        found[middle:high] += outside + product(lagged, whole[1:], length - 1)[left - 1 :]
         between = product(first[::-1], whole, length - 1)[left - 1 :]
         add(low, middle, before[:left])
         add(middle, high, before[: high - middle] + between)

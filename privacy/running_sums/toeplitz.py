@@ -77,8 +77,7 @@ class Toeplitz(Factorization):
         Then <C_:i, C_:j> decreases in |i - j| and in max(i, j); a record's p-th release is at p s
         or later, its p-th and q-th at least |p - q| s apart (Kalinin and Lampert 2024).
         """
-        steps = np.diff(self.coefficients, append=0.0)
-        if self.scale is not None or steps.max() > 0:
+        if self.scale is not None or np.diff(self.coefficients, append=0.0).max() > 0:
             return None
         total = np.zeros(self.releases)
         for start in range(0, count * separation, separation):

@@ -18,11 +18,9 @@ def honaker(releases: int) -> tuple[Array, Array]:
     tree = np.zeros((len(nodes), releases))
     for i, (start, end) in enumerate(nodes):
         tree[i, start:end] = 1
-    estimates = _estimates(nodes, releases)
-    rotation, upper = qr(estimates.T)
+    rotation, upper = qr(_estimates(nodes, releases).T)
     lower = upper[:releases].T
-    signs = np.sign(lower.diagonal())
-    matrix = solve_triangular(lower * signs, np.tri(releases), lower=True)
+    matrix = solve_triangular(lower * np.sign(lower.diagonal()), np.tri(releases), lower=True)
     rest: Array = rotation[:, releases:].T @ tree
     return np.tril(matrix), rest
 
