@@ -67,6 +67,9 @@ def account(
 ) -> Curve:
     """Return the privacy curve of a mechanism.
 
+    Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)`` of the curve. Raises
+    `UnsupportedMechanism` if the accounting method has no proven bound for a part of the mechanism.
+
     Parameters
     ----------
     mechanism
@@ -83,16 +86,6 @@ def account(
     unit
         The unit of privacy, in words, for the guarantee. Pass ``"one user"`` if the noise is
         scaled to the sensitivity to all data of one user.
-
-    Returns
-    -------
-    Curve
-        Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)``.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        The accounting method has no proven bound for a part of the mechanism.
 
     Examples
     --------

@@ -57,21 +57,11 @@ class Answer(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """Hints from a search for its next query.
+    """Hints from a search for its next query."""
 
-    Attributes
-    ----------
-    order
-        The hint of a similar answer.
-    enough
-        A log delta below which the bound need not be the smallest.
-    one_direction
-        Whether to compute only the direction that is usually worse. The result may then be too
-        small to be an upper bound.
-    """
-
-    order: float | None = None
-    enough: float = -math.inf
+    order: float | None = None  # the hint of a similar answer
+    enough: float = -math.inf  # a log delta below which the bound need not be the smallest
+    # compute only the direction that is usually worse; the result may be no upper bound
     one_direction: bool = False
 
 
@@ -267,10 +257,7 @@ class Curve(Risk, ABC):
     def answer(self, *, delta: float | None = None, epsilon: float | None = None) -> Answer:
         """Return the bound for one `delta` or one `epsilon`, with its details.
 
-        Parameters
-        ----------
-        delta, epsilon
-            Exactly one of the two; the other one is the value of the answer.
+        Pass exactly one of the two; the other one is the value of the answer.
         """
         if (delta is None) == (epsilon is None):
             raise ValueError(
@@ -373,18 +360,9 @@ class Curve(Risk, ABC):
     ) -> Guarantee:
         """Return the guarantee for one `delta` or one `epsilon`.
 
-        Parameters
-        ----------
-        delta, epsilon
-            Exactly one of the two; the other is computed.
-        certify
-            Verify the pair with interval arithmetic (needs python-flint). The computed value may
-            increase by a few units in the last place.
-
-        Raises
-        ------
-        NotCertified
-            ``certify=True``, and no proof exists or was found.
+        Pass exactly one of the two; the other is computed. `certify` verifies the pair with
+        interval arithmetic (needs python-flint); the computed value may increase by a few units in
+        the last place. Raises `NotCertified` if ``certify=True``, and no proof exists or was found.
         """
         found = self.answer(delta=delta, epsilon=epsilon)
         if delta is not None:

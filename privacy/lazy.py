@@ -11,12 +11,8 @@ def lazy(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    Parameters
-    ----------
-    homes
-        The names in each module of the package, separated by spaces.
-    modules
-        Public modules of the package, whose names it does not reexport.
+    `homes` has the names in each module of the package, separated by spaces; `modules` are its
+    public modules, whose names it does not reexport.
     """
     module_of = {name: module for module, names in homes.items() for name in names.split()}
     own = sys.modules[package]

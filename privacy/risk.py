@@ -63,15 +63,8 @@ class Risk:
         f(a) = max over epsilon >= 0 of 1 - delta(epsilon) - e^epsilon a and
         e^-epsilon (1 - delta(epsilon) - a) (Dong, Roth and Su 2022, Prop. 2.5).
 
-        Parameters
-        ----------
-        false_positive_rate
-            Any shape, values in [0, 1]; others raise ValueError.
-
-        Returns
-        -------
-        float or numpy.ndarray
-            The same shape. A lower bound; `tradeoff_interval` also gives an upper bound.
+        `false_positive_rate` has any shape and values in [0, 1]; others raise ValueError.
+        The result is a lower bound of the same shape; `tradeoff_interval` also gives an upper one.
         """
         return self.tradeoff_interval(false_positive_rate)[0]
 
@@ -140,20 +133,10 @@ class Risk:
     ) -> "Array | float":
         """Return the largest probability that a record is present where an attack says so.
 
-        p TPR / (p TPR + (1 - p) FPR), with the largest true positive rate (TPR).
-
-        Parameters
-        ----------
-        prior
-            Probability p in [0, 1] that the record is present.
-        false_positive_rate
-            Any shape, values in [0, 1]; at 0, the limit e^s p / (e^s p + 1 - p) with s the
-            supremum of the privacy loss.
-
-        Returns
-        -------
-        float or numpy.ndarray
-            An upper bound, of the same shape as the rates.
+        p TPR / (p TPR + (1 - p) FPR), with the largest true positive rate (TPR). `prior` is the
+        probability p in [0, 1] that the record is present. `false_positive_rate` has any shape and
+        values in [0, 1]; at 0, the limit e^s p / (e^s p + 1 - p) with s the supremum of the privacy
+        loss. The result is an upper bound, of the same shape as the rates.
         """
         import numpy as np
 
@@ -179,17 +162,9 @@ class Risk:
     def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
         """Return the smallest mu-GDP that this curve implies, and how loose it is.
 
-        Parameters
-        ----------
-        remainder
-            Probability in (0, 1) of outputs that the bound may leave out. Without it, mu of a
-            sampled mechanism is that of the unsampled one. ValueError if delta exceeds it for
-            every epsilon.
-
-        Returns
-        -------
-        GaussianBound
-            mu, its regret (Gomez et al. 2025) and the remainder.
+        `remainder` is the probability in (0, 1) of outputs that the bound may leave out. Without
+        it, mu of a sampled mechanism is that of the unsampled one. ValueError if delta exceeds it
+        for every epsilon. The regret is that of Gomez et al. 2025.
         """
         from privacy.tradeoffs import dominating_gaussian
 

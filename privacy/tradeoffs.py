@@ -46,6 +46,8 @@ def true_positive_rates(
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds on 1 - f at each false positive rate.
 
+    The lower bounds hold if the profile is the exact one within its error bounds.
+
     Parameters
     ----------
     log_deltas
@@ -56,11 +58,6 @@ def true_positive_rates(
         Whether many epsilons cost little more than one.
     supremum
         An epsilon with delta = 0, or infinity.
-
-    Returns
-    -------
-    tuple
-        The lower bounds hold if the profile is the exact one within its error bounds.
     """
     if not rates.size:
         return rates, rates

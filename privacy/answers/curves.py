@@ -32,7 +32,7 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     """Compute one quantity against another.
 
     The result has the ``values`` of the horizontal axis, and ``series`` of bounds by accounting
-    method.
+    method. Raises `UnsupportedMechanism` if an accounting method has no proven bound.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
         horizontal axis is its largest value.
     track
         Wraps the values of the horizontal axis, for example to show progress.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        An accounting method has no proven bound.
     """
     given = dict(named(options, ("kind", "notions", "points", *NAMES)))
     kind, points = given.pop("kind", None), given.pop("points", None)
@@ -121,7 +116,8 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     """Compute epsilon of the first k parts of a plan, for every k.
 
     The result is as in `curve`. For one plan, ``parts`` has the name of each part; several have one
-    series each, with None after the last part.
+    series each, with None after the last part. Raises `UnsupportedMechanism` if the plan's
+    accounting method does not support it.
 
     Parameters
     ----------
@@ -129,11 +125,6 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
         Mappings that `privacy.plan_from_json` reads, or plans.
     track
         As in `curve`.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        The plan's accounting method does not support it.
     """
     checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]

@@ -17,17 +17,14 @@ from privacy.notions.zcdp import ZeroConcentratedCurve
 def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = None) -> Record:
     """Account for a plan by every accounting method, and for each part alone by the tightest.
 
+    Raises `UnsupportedMechanism` if no accounting method supports the plan or one of its parts.
+
     Parameters
     ----------
     plan
         A plan, or a mapping that `privacy.plan_from_json` reads.
     delta
         In place of the plan's own delta.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        No accounting method supports the plan or one of its parts.
     """
     plan = _checked(plan)
     if delta is not None:

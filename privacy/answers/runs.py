@@ -29,6 +29,10 @@ SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("s
 def sigma(options: Mapping[str, Any]) -> Record:
     """Find the smallest noise that meets a target.
 
+    Raises `Infeasible` if no value meets the target, or no finite epsilon holds. Raises
+    `NotCertified` if ``certify`` is True and no proof is found. Raises `UnsupportedMechanism` if no
+    bound is proven for that accounting method and relation.
+
     Parameters
     ----------
     options
@@ -37,15 +41,6 @@ def sigma(options: Mapping[str, Any]) -> Record:
         ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
         (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify where a
         proof exists).
-
-    Raises
-    ------
-    Infeasible
-        No value meets the target, or no finite epsilon holds.
-    NotCertified
-        ``certify`` is True and no proof is found.
-    UnsupportedMechanism
-        No bound is proven for that accounting method and relation.
     """
     values = SIGMA.settled(options)
     return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)
@@ -203,17 +198,13 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
 def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Prove an answer and return its certificate, a JSON object for `privacy.answers.verify`.
 
-    It has the claim, the theorem and the proven bound on delta.
+    It has the claim, the theorem and the proven bound on delta. Raises `NotCertified` if no proof
+    was found.
 
     Parameters
     ----------
     answer
         What `privacy.answers.sigma`, or another function that accounts for one run, returned.
-
-    Raises
-    ------
-    NotCertified
-        No proof was found.
     """
     from privacy.certification.certificates import certificate as certificate_of
 
@@ -223,17 +214,13 @@ def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
 def verify(certificate: Mapping[str, Any]) -> Record:
     """Prove the claim of a certificate again, from the certificate alone, and return it.
 
+    Raises ValueError if it is not a certificate, or it was changed. Raises `NotCertified` if its
+    claim is not proven.
+
     Parameters
     ----------
     certificate
         The JSON object that ``--certificate`` writes.
-
-    Raises
-    ------
-    ValueError
-        It is not a certificate, or it was changed.
-    NotCertified
-        Its claim is not proven.
     """
     from privacy.certification.certificates import verify as verified
 

@@ -47,12 +47,9 @@ def assert_contribution(
     Raises `Violation` also if a value is not finite, or the answers differ in shape or keys, and
     RuntimeError if the query raised any exception.
 
-    Parameters
-    ----------
-    query, pair
-        A function of the data, without noise, and two neighboring data sets.
-    bound, norm
-        As in `assert_norm`. Float sums round: sum integers, or add the rounding error to the bound.
+    `query` is a function of the data, without noise, and `pair` two neighboring data sets. `bound`
+    and `norm` are as in `assert_norm`. Float sums round: sum integers, or add the rounding error to
+    the bound.
     """
     sides = two(pair)
     answers = [called("query", query, data) for data in sides]
@@ -158,28 +155,14 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     D, the cost is mu = the L2 norm of the shortest z with J z = D (Gaussian noise: exact,
     correlated noise included), or epsilon = its L1 norm (Laplace noise, J invertible).
 
-    Parameters
-    ----------
-    release
-        ``release(data, rng)``, which adds noise from ``rng.normal``, ``rng.standard_normal`` or
-        ``rng.laplace`` to the query. Later steps must be linear.
-    pair
-        Two neighboring data sets.
-
-    Returns
-    -------
-    tuple of str and float
-        ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the difference
-        (noise used twice, an output without noise).
-
-    Raises
-    ------
-    Violation
-        The draws, their effect on the output, or the shape of the output depend on the data, an
-        output is not a finite number, or no noise was drawn.
-    ValueError
-        The release mixes Gaussian and Laplace noise, does not draw one Laplace variable per output,
-        or is not linear in the noise. (RuntimeError: it raised any exception.)
+    ``release(data, rng)`` adds noise from ``rng.normal``, ``rng.standard_normal`` or
+    ``rng.laplace`` to the query; later steps must be linear. `pair` is two neighboring data sets.
+    Return ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the
+    difference (noise used twice, an output without noise). Raises `Violation` if the draws, their
+    effect on the output, or the shape of the output depend on the data, an output is not a finite
+    number, or no noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace
+    noise, does not draw one Laplace variable per output, or is not linear in the noise.
+    (RuntimeError: it raised any exception.)
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]

@@ -115,14 +115,9 @@ def _row(output: Any) -> Floats:
 def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -> Score:
     """Return the log-likelihood ratio of Gaussian noise around two known centers.
 
-    It maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,).
-
-    Parameters
-    ----------
-    center_0, center_1
-        The query's values on either data set, of shape () or (numbers,).
-    sigma
-        The noise's standard deviation, of a shape that broadcasts, > 0.
+    It maps outputs of shape (runs, numbers), or (runs,), to scores of shape (runs,). `center_0` and
+    `center_1` are the query's values on either data set, of shape () or (numbers,). `sigma` > 0 is
+    the noise's standard deviation, of a shape that broadcasts.
     """
     low, high, scale = _centers(center_0, center_1, sigma)
 
@@ -173,15 +168,9 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
 
     The classifier or a linear discriminant projects outputs to one number. A histogram of that
     number gives the ratio; NaN has its own bin. The score maps outputs to an array of shape
-    (runs,).
-
-    Parameters
-    ----------
-    training_0, training_1
-        Outputs on either data set, shape (runs, numbers) or (runs,), at least 4 runs each.
-    classifier
-        A scikit-learn classifier: ``fit(X, y)`` and then ``decision_function(X)`` or
-        ``predict_proba(X)``, with finite outputs. Extra ``audit`` installs scikit-learn.
+    (runs,). `training_0` and `training_1` are outputs on either data set, shape (runs, numbers) or
+    (runs,), at least 4 runs each. `classifier` is one of scikit-learn (extra ``audit``), with
+    ``fit(X, y)`` and ``decision_function(X)`` or ``predict_proba(X)``, with finite outputs.
     """
     first, second = _rows(training_0), _rows(training_1)
     remedy = "Pass outputs of one shape, hundreds per data set."

@@ -29,7 +29,8 @@ class SequentialAudit:
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and
     by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess that is correct with
     probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair it is at most (1 + s
-    (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form.
+    (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form. The
+    attribute `runs` is the number of pairs of runs so far.
 
     Parameters
     ----------
@@ -37,11 +38,6 @@ class SequentialAudit:
         As in `falsify`.
     significance
         Probability, in (0, 1/4], with which a true claim is ever falsified.
-
-    Attributes
-    ----------
-    runs
-        Number of pairs of runs so far.
 
     Examples
     --------
@@ -128,13 +124,9 @@ def audit_until_falsified(
 ) -> Finding:
     """Run a release on both data sets until its claim is falsified, at most `max_runs` times.
 
-    Parameters
-    ----------
-    release, pair, claim, significance, relation, score, seed
-        As in `privacy.audit.audit`; the default score is fitted on at most 1,000 additional
-        outputs per data set.
-    max_runs
-        Largest number of tested runs per data set. The finding has the number made.
+    `max_runs` is the largest number of tested runs per data set; the finding has the number made.
+    The others are as in `privacy.audit.audit`; the default score is fitted on at most 1,000
+    additional outputs per data set.
     """
     most = checks.count("max_runs", max_runs, "Pass the largest number of runs per data set.")
     watch = SequentialAudit(claim, significance=significance, relation=relation)

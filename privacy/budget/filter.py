@@ -155,13 +155,8 @@ class Budget(Immutable):
         """Return the budget after a mechanism, which may depend on earlier outputs.
 
         Call it before the mechanism reads the data. The cost stays spent if the mechanism fails.
-
-        Raises
-        ------
-        BudgetExceeded
-            The mechanism costs more than the remaining budget. This budget is unchanged.
-        UnsupportedMechanism
-            The accounting method has no rule for the mechanism.
+        Raises `BudgetExceeded`, and leaves this budget unchanged, if the mechanism costs more than
+        remains. Raises `UnsupportedMechanism` if the accounting method has no rule for it.
         """
         return self._spend(mechanism, self.measure.cost(mechanism, self.relation))
 

@@ -97,13 +97,9 @@ class IndividualBudget(Immutable):
 
         Call it before the mechanism reads the data. Omit all other users, who spend nothing.
 
-        Parameters
-        ----------
-        mechanism
-            Unsampled Gaussian noise. It may depend on earlier outputs.
-        shares
-            Norm of each user's contribution in clip norms, in [0, 1], shape (users,). It costs
-            share^2 * rho.
+        `mechanism` is unsampled Gaussian noise, which may depend on earlier outputs. `shares` is
+        the norm of each user's contribution in clip norms, in [0, 1], shape (users,); it costs
+        share^2 * rho.
         """
         import numpy as np
 

@@ -92,10 +92,7 @@ class Ledger:
     def create(cls, url: str | PathLike[str], *, timeout: float = 30.0) -> "Ledger":
         """Create an empty ledger; the file is readable by its owner only.
 
-        Raises
-        ------
-        LedgerError
-            There is a ledger already.
+        Raises `LedgerError` if there is a ledger already.
         """
         from privacy.budget.ledger_store import Store
 
@@ -225,6 +222,10 @@ class Ledger:
     ) -> LedgerEntry:
         """Spend a mechanism, as `Budget.spend`. Run it only if this returns the entry.
 
+        Raises `BudgetExceeded`, and spends nothing, if the mechanism exceeds what is left of the
+        budget or of a parent. Raises `LedgerError` if the database failed; a retry with the same
+        key spends once.
+
         Parameters
         ----------
         mechanism
@@ -238,13 +239,6 @@ class Ledger:
             a retry, run the mechanism only if no output of the first attempt is used.
         shares
             Only with an `IndividualBudget`: as in its `spend`.
-
-        Raises
-        ------
-        BudgetExceeded
-            The mechanism exceeds what is left of the budget or of a parent. Nothing was spent.
-        LedgerError
-            The database failed. A retry with the same key spends once.
         """
         return self._charge("spend", mechanism, label, budget, key, shares)
 
@@ -312,10 +306,8 @@ class Ledger:
     def commit(self, key: str, *, holder: str | None = None) -> None:
         """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
 
-        Raises
-        ------
-        ValueError
-            There is no such reservation, it was canceled, or another `holder` committed it.
+        Raises ValueError if there is no such reservation, it was canceled, or another `holder`
+        committed it.
         """
         with self._store.writes() as writer:
             reserved, settled = _reservation(writer, key)
@@ -334,11 +326,7 @@ class Ledger:
         After an error, a crash or a timeout the mechanism may have read the data: `commit` it.
 
         The key cannot be used again. `data_never_read` is recorded: why the data were never read.
-
-        Raises
-        ------
-        ValueError
-            There is no such reservation, or it was committed.
+        Raises ValueError if there is no such reservation, or it was committed.
         """
         remedy = 'State why, such as "the job was never scheduled".'
         statement = checks.phrase("data_never_read", data_never_read, remedy)
@@ -365,12 +353,7 @@ class Ledger:
 
         The ledger's own label takes precedence. If `unit` is ``"one record"`` or ``"one user"``, a
         budget of the other one is refused: clipped sums of users do not bound what one record
-        changes.
-
-        Raises
-        ------
-        ValueError
-            The default key has paid for another release.
+        changes. Raises ValueError if the default key has paid for another release.
         """
         budget = self._account(None).opened
         if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
@@ -384,12 +367,8 @@ class Ledger:
 
         The key is that of the path `place`, unless the ledger has a default key, so a retry after a
         crash pays once. `settle` commits it for the random holder in the claim: one reservation
-        pays for one state, even if its file was moved.
-
-        Raises
-        ------
-        ValueError
-            A state at this place was paid for before.
+        pays for one state, even if its file was moved. Raises ValueError if a state at this place
+        was paid for before.
         """
         of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
         entry = self.reserve(
@@ -403,10 +382,8 @@ class Ledger:
     def settle(self, claim: Claim) -> None:
         """Commit a claim before the first release of its state, and whenever it is restored.
 
-        Raises
-        ------
-        ValueError
-            The claim is on another ledger, or was canceled or used for another state.
+        Raises ValueError if the claim is on another ledger, or was canceled or used for another
+        state.
         """
         if claim["ledger"] != self.id:
             remedy = "Pass the ledger that paid for this state."
@@ -469,12 +446,8 @@ class Ledger:
         """Recompute every sum and hash, and return the number of entries and the last hash.
 
         `head`, the last hash of an earlier call, kept elsewhere, detects that all entries were
-        replaced by another consistent chain.
-
-        Raises
-        ------
-        LedgerError
-            The ledger is damaged or was changed.
+        replaced by another consistent chain. Raises `LedgerError` if the ledger is damaged or was
+        changed.
         """
         from privacy.budget.ledger_verify import verify
 

@@ -120,14 +120,9 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and a table
     ``[[part]]`` for each part: a ``name``, a ``type``, the fields of that mechanism, and optionally
     ``sampling_probability`` for Poisson samples, ``max_contributions`` for users with several
-    records, and ``steps`` for repeated runs.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    ValueError, TypeError
-        It is not TOML or no plan; the message names the file and the part.
+    records, and ``steps`` for repeated runs. Raises OSError if the file cannot be read. Raises
+    ValueError or TypeError if it is not TOML or no plan; the message names the file and the
+    part.
     """
     try:
         with Path(path).open("rb") as file:

@@ -63,12 +63,8 @@ class SharedBudget(Generic[_B]):
     def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
         """Spend a mechanism and return the result of the budget's `spend`.
 
-        Raises
-        ------
-        BudgetExceeded
-            The mechanism costs more than the remaining budget. Nothing was spent.
-        RuntimeError
-            The process was forked.
+        Raises `BudgetExceeded`, and spends nothing, if the mechanism costs more than the remaining
+        budget. Raises RuntimeError if the process was forked.
         """
         if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
             rule = f"{self._process}, the process that created the budget"

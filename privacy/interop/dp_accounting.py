@@ -33,25 +33,12 @@ class NoGuarantee(UnsupportedMechanism):
 def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> Mechanism:
     """Return the mechanism that an event describes.
 
-    Parameters
-    ----------
-    event
-        A `dp_accounting.DpEvent`, of the released version or of a later one.
-    relation
-        The neighboring relation to account under: ours, its name, or that of dp-accounting. Claims
-        and tables carry it, and some events have a meaning under some relations only.
-
-    Returns
-    -------
-    Mechanism
-        Pass it to `account` with the same relation.
-
-    Raises
-    ------
-    NoGuarantee
-        It has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
-    UnsupportedMechanism
-        It has no counterpart under this relation; the message names it.
+    Pass the mechanism to `account` with the same relation. Raises `NoGuarantee` if it has no finite
+    epsilon, such as `NonPrivateDpEvent` or noise of scale 0. Raises `UnsupportedMechanism` if it
+    has no counterpart under this relation; the message names it. `event` is a
+    `dp_accounting.DpEvent`, of the released version or of a later one. `relation` is the
+    neighboring relation to account under: ours, its name, or that of dp-accounting. Claims and
+    tables carry it, and some events have a meaning under some relations only.
     """
     relation = our_relation(relation)
     if not isinstance(event, dp_event.DpEvent):
@@ -68,17 +55,9 @@ def to_dp_event(
 ) -> Event:
     """Return the event of dp-accounting that describes a mechanism.
 
-    Parameters
-    ----------
-    mechanism
-        What ran.
-    relation
-        The neighboring relation that the event will be accounted under.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        The installed version has no event with the same meaning under this relation.
+    `relation` is the neighboring relation that the event will be accounted under. Raises
+    `UnsupportedMechanism` if the installed version has no event with the same meaning under this
+    relation.
     """
     relation = our_relation(relation)
     mechanism = mechanisms.checked(mechanism, "mechanism")
@@ -458,12 +437,8 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
     Pass it wherever dp-accounting, jax-privacy or TF-Privacy take an accountant, such as
     ``calibrate_dp_mechanism(DpAccountant, ...)``.
 
-    Parameters
-    ----------
-    neighboring_relation
-        The neighboring relation, of dp-accounting or ours.
-    notion
-        The accounting method. Default: the tightest.
+    `neighboring_relation` is one of dp-accounting or ours, and `notion` the accounting method, by
+    default the tightest.
     """
 
     def __init__(
@@ -550,10 +525,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
     def curve(self) -> Curve:
         """Return the privacy curve of what ran, for more questions.
 
-        Raises
-        ------
-        NoGuarantee
-            A non-private event was composed.
+        Raises `NoGuarantee` if a non-private event was composed.
         """
         if not self._private:
             raise NoGuarantee("A non-private event was composed. The epsilon is infinite.")

@@ -20,14 +20,8 @@ class AccountantConfig(PldAccountantConfig):  # type: ignore[misc]  # no types
     """Use in place of ``PldAccountantConfig``, in every training accountant of jax-privacy.
 
     An accountant for the plans of ``jax_privacy.experimental.execution_plan`` is a
-    `privacy.interop.dp_accounting.DpAccountant`.
-
-    Parameters
-    ----------
-    relation
-        The neighboring relation.
-    notion
-        The accounting method. Default: the tightest.
+    `privacy.interop.dp_accounting.DpAccountant`. `relation` is the neighboring relation, and
+    `notion` the accounting method, by default the tightest.
     """
 
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE

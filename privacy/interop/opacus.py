@@ -21,11 +21,8 @@ _SAME_HISTORY = (NAME, "rdp", "prv", "gdp")
 def from_history(history: Iterable[tuple[float, float, int]]) -> Mechanism:
     """Return the mechanism of an accountant's history, of this one or of Opacus.
 
-    Parameters
-    ----------
-    history
-        (noise_multiplier, sample_rate, steps) of consecutive steps. Each batch is a Poisson sample
-        with the sampling probability `sample_rate`.
+    `history` has (noise_multiplier, sample_rate, steps) of consecutive steps. Each batch is a
+    Poisson sample with the sampling probability `sample_rate`.
     """
     parts = [nothing()]
     for run in history:

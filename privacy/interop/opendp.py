@@ -33,7 +33,7 @@ def from_measurement(
     Integer Laplace and Gaussian noise and randomized response are recognized, also behind a
     transformation. Other measurements are the claim that their privacy map makes at `d_in`:
     epsilon, rho, (epsilon, delta), approximate zCDP (Bun and Steinke 2016, Definition 8.1) or a
-    privacy profile.
+    privacy profile. Raises `UnsupportedMechanism` if its output measure has no counterpart.
 
     Parameters
     ----------
@@ -43,11 +43,6 @@ def from_measurement(
         The distance of neighboring data sets in its input metric.
     relation
         The neighboring relation for which `d_in` is that distance.
-
-    Raises
-    ------
-    UnsupportedMechanism
-        Its output measure has no counterpart.
     """
     relation = checks.relation(relation)
     kind: Any = Measurement  # with types, in some environments

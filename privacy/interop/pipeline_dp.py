@@ -24,13 +24,8 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
     epsilon and delta for one privacy unit that is added or removed, by the tightest method.
     Partition selection and thresholds are (epsilon_i, delta_i) claims, which PipelineDP implements:
     epsilon_i is that of Laplace noise of the same weight, and the delta_i are half the total delta.
-
-    Parameters
-    ----------
-    total_epsilon, total_delta
-        The budget of the pipeline.
-    num_aggregations, aggregation_weights
-        As in ``NaiveBudgetAccountant``.
+    `total_epsilon` and `total_delta` are the budget of the pipeline; the other parameters are as in
+    ``NaiveBudgetAccountant``.
     """
 
     def __init__(

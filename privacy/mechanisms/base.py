@@ -187,12 +187,8 @@ def register_mechanism(
 ) -> None:
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
-    Parameters
-    ----------
-    example
-        An instance of the class, a frozen dataclass.
-    build
-        Function from the fields of the JSON form to a mechanism; by default the class.
+    `example` is an instance of the class, a frozen dataclass. `build` makes a mechanism from the
+    fields of the JSON form; by default it is the class.
     """
     example = checked(example, "example")
     add_to_registry(type(example), build or type(example), example)

@@ -122,12 +122,8 @@ def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Return `count` runs of `mechanism`, each with independent randomness.
 
-    Parameters
-    ----------
-    mechanism
-        One run, returned itself if ``count=1``. Nested repetitions multiply.
-    count
-        Number of runs (the steps T), a whole number >= 0; 0 gives `nothing`.
+    One run is `mechanism` itself, and nested repetitions multiply. `count` is the number of runs
+    (the steps T), a whole number >= 0; 0 gives `nothing`.
     """
     mechanism = checked(mechanism, "mechanism")
     none = isinstance(count, Real) and not isinstance(count, bool) and count == 0

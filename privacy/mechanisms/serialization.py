@@ -10,11 +10,8 @@ from privacy.mechanisms.base import REGISTRY, Mechanism
 def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
     """Build a mechanism from the output of `Mechanism.to_json`; every field is validated.
 
-    Parameters
-    ----------
-    form
-        A mapping of ``"type"`` (a class name) and the fields of that class, such as ``{"type":
-        "Gaussian", "noise_multiplier": 1.0}``.
+    `form` is a mapping of ``"type"`` (a class name) and the fields of that class, such as
+    ``{"type": "Gaussian", "noise_multiplier": 1.0}``.
     """
     if not isinstance(form, Mapping):
         raise TypeError(checks.expected("mechanism", form, "an object", _FORM))

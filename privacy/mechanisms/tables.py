@@ -39,14 +39,8 @@ def from_profile(
     where delta' is that of the other direction. The largest delta that the table permits is
     therefore the lower convex hull of (0, 1), all (x, delta) and all (1 / x, 1 - (1 - delta) / x),
     and constant beyond. Its kinks are the ratios of the pair (Zhu, Dong and Wang 2022, Proposition
-    8). With one point it is that of `ApproximateDP`.
-
-    Parameters
-    ----------
-    points
-        Pairs (epsilon, delta), epsilon in [0, 700], each proven for the mechanism.
-    relation
-        The neighboring relation of the proofs, which hold in both directions.
+    8). With one point it is that of `ApproximateDP`. `points` are pairs (epsilon, delta), epsilon
+    in [0, 700], each proven for the mechanism. The proofs are under `relation`, in both directions.
     """
     found: dict[Fraction, Fraction] = {}
     remedy = "Pass pairs (epsilon, delta), such as [(0.5, 1e-3), (1.0, 1e-6)]."

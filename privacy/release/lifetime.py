@@ -63,11 +63,8 @@ class LifetimeCap:
         norm is spent even if you release nothing afterward. Raises RuntimeError in a forked
         process.
 
-        Parameters
-        ----------
-        data, users, columns, not_finite
-            As in `privacy.clip_users`. One cap takes either whole numbers or strings as users: 7
-            and "7" would be two users.
+        The parameters are as in `privacy.clip_users`. One cap takes either whole numbers or strings
+        as users: 7 and "7" would be two users.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
         if os.getpid() != self._process:

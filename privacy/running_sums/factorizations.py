@@ -150,6 +150,8 @@ class Factorization(ABC):
 
         Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6.
+        Raises ArithmeticError if the duality gap did not close, or the optimum is numerically
+        singular.
 
         Parameters
         ----------
@@ -162,11 +164,6 @@ class Factorization(ABC):
             10^6 of each other.
         cache
             A folder in which the result is stored and looked up.
-
-        Raises
-        ------
-        ArithmeticError
-            The duality gap did not close, or the optimum is numerically singular.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)

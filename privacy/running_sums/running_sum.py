@@ -200,19 +200,11 @@ class RunningSum:
     def step(self, values: Any) -> Array:
         """Add `values` to the sum and return the noisy sum of all values so far.
 
-        Parameters
-        ----------
-        values
-            Sum of the contributions of this release's records. May depend on earlier releases.
-
-        Raises
-        ------
-        ValueError
-            `values` has another shape, is not finite or not on the lattice, or repeated
-            participation rules out a new block. The state is unchanged.
-        RuntimeError
-            An earlier release was not saved, another object changed the file, or the process was
-            forked.
+        `values` is the sum of the contributions of this release's records, and may depend on
+        earlier releases. Raises ValueError, and leaves the state unchanged, if `values` has another
+        shape, is not finite or not on the lattice, or repeated participation rules out a new block.
+        Raises RuntimeError if an earlier release was not saved, another object changed the file, or
+        the process was forked.
         """
         flat = self._checked(values)
         with self._claim:  # one release at a time, including its write
@@ -347,12 +339,8 @@ class RunningSum:
         """Continue from a state file, to which later releases are saved.
 
         `prefix` is the last release, which may not have been used before a crash. Pass the `ledger`
-        that the sum was constructed with.
-
-        Raises
-        ------
-        ValueError
-            The file or one of its parts was damaged or changed, or another ledger paid.
+        that the sum was constructed with. Raises ValueError if the file or one of its parts was
+        damaged or changed, or another ledger paid.
         """
         return state_file.restored(cls, Path(path), ledger)
 
