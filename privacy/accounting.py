@@ -129,9 +129,8 @@ def check_notion(notion: object) -> Notion:
     meant = _OTHER_NAMES.get(notion.lower()) if isinstance(notion, str) else None
     if meant is not None:
         remedy = f"Did you mean {meant!r}?"
-    raise ValueError(
-        checks.expected("notion", notion, f"one of {', '.join(get_args(Notion))}", remedy)
-    )
+    rule = f"one of {', '.join(get_args(Notion))}"
+    raise ValueError(checks.expected("notion", notion, rule, remedy))
 
 
 _OTHER_NAMES = {
@@ -214,11 +213,8 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
         return _fold(expanded, notion, relation)
     curve = _reader(notion)(node.loss(relation), relation)
     if curve is None:
-        raise UnsupportedMechanism(
-            f"Accounting method {notion!r} has no bound for {brief(node)}.",
-            mechanism=node,
-            notion=notion,
-        )
+        message = f"Accounting method {notion!r} has no bound for {brief(node)}."
+        raise UnsupportedMechanism(message, mechanism=node, notion=notion)
     return curve
 
 

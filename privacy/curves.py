@@ -219,11 +219,8 @@ class Curve(Risk, ABC):
 
     def best_of(self, runs: BestOf) -> "Curve":
         """Return the curve of the best of a random number of runs, this being that of one run."""
-        raise UnsupportedMechanism(
-            f"Accounting method {self.notion!r} has no bound for the best of several runs.",
-            mechanism=runs,
-            notion=self.notion,
-        )
+        message = f"Accounting method {self.notion!r} has no bound for the best of several runs."
+        raise UnsupportedMechanism(message, mechanism=runs, notion=self.notion)
 
     def labeled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
         """Return this curve with another mechanism, unit and prover."""
@@ -244,12 +241,11 @@ class Curve(Risk, ABC):
         raise self._no_cells()
 
     def _moved(self, other: Self) -> Self:
-        raise UnsupportedMechanism(
+        message = (
             f"Accounting method {self.notion!r} does not support a replaced record that changes "
-            "its cell.",
-            mechanism=self.mechanism,
-            notion=self.notion,
+            "its cell."
         )
+        raise UnsupportedMechanism(message, mechanism=self.mechanism, notion=self.notion)
 
     def _group(self, size: int) -> "Curve":
         return GroupCurve(self.relation, self, size)
@@ -407,12 +403,11 @@ class Curve(Risk, ABC):
             raise ValueError(checks.expected("other", shown, repr(self._kind()), remedy))
 
     def _no_cells(self) -> UnsupportedMechanism:
-        return UnsupportedMechanism(
+        message = (
             f"Accounting method {self.notion!r} does not support different parallel parts inside "
-            "a composition.",
-            mechanism=self.mechanism,
-            notion=self.notion,
+            "a composition."
         )
+        return UnsupportedMechanism(message, mechanism=self.mechanism, notion=self.notion)
 
     def _kind(self) -> str:
         return f"curve by {self.notion}, {self.relation}, for {self.unit}"

@@ -24,6 +24,5 @@ def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise NotFinished(
-            f"Expected {what} to return; it raised {type(error).__name__}: {error}. {REMEDY}"
-        ) from error
+        message = f"Expected {what} to return; it raised {type(error).__name__}: {error}. {REMEDY}"
+        raise NotFinished(message) from error

@@ -38,9 +38,8 @@ def outputs(
         found = np.asarray(called("release", release, data, rng, runs), dtype=np.float64)
         if found.ndim == 0 or len(found) != runs:
             remedy = "Return `size` outputs, stacked."
-            raise ValueError(
-                checks.expected("outputs", found.shape, f"of shape ({runs}, ...)", remedy)
-            )
+            rule = f"of shape ({runs}, ...)"
+            raise ValueError(checks.expected("outputs", found.shape, rule, remedy))
         progress(runs)
         return _telling_something(found.reshape(runs, math.prod(found.shape[1:])))
     seeded = (rng,) if len(names) > 1 else ()

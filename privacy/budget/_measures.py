@@ -107,12 +107,11 @@ class Measure(ABC):
 
     def _finite(self, value: float, mechanism: Mechanism) -> Fraction:
         if not math.isfinite(value):
-            raise UnsupportedMechanism(
+            message = (
                 f"{brief(mechanism)} has no finite cost with notion={self.notion!r}. "
-                "Choose another notion.",
-                mechanism=mechanism,
-                notion=self.notion,
+                "Choose another notion."
             )
+            raise UnsupportedMechanism(message, mechanism=mechanism, notion=self.notion)
         return Fraction(value)
 
     def _amounts(self, curve: Any) -> Sequence[float]:

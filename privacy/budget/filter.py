@@ -167,15 +167,13 @@ class Budget(Immutable):
             digits = 6  # more if the cost and the remainder would print alike
             while digits < 17 and not _differ(asked, left, digits):
                 digits += 1
-            raise BudgetExceeded(
+            message = (
                 f"Expected {mechanism!r} to cost at most the remaining {self.measure.name} "
                 f"{shown(left, digits)}: it costs {shown(asked, digits)}, and "
                 f"{shown(self.spent, digits)} of {shown(self.limit, digits)} is spent. "
-                "Increase the noise.",
-                asked,
-                self.spent,
-                left,
+                "Increase the noise."
             )
+            raise BudgetExceeded(message, asked, self.spent, left)
         return self._with(_spent=total)
 
     @property

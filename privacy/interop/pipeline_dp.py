@@ -49,13 +49,11 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
     ) -> Any:
         """Register an aggregation; its noise is known after `compute_budgets`."""
         if self._finalized:
-            raise RuntimeError(
-                "The budget was already computed. Make all requests before compute_budgets()."
-            )
+            message = "The budget was already computed. Make all requests before compute_budgets()."
+            raise RuntimeError(message)
         if noise_standard_deviation is not None:
-            raise NotImplementedError(
-                "noise_standard_deviation is not supported. Pass a weight instead."
-            )
+            message = "noise_standard_deviation is not supported. Pass a weight instead."
+            raise NotImplementedError(message)
         if sensitivity != 1:  # some noise of PipelineDP would be scaled twice, some once
             remedy = "Leave it out: the noise is that of a query of sensitivity 1."
             raise ValueError(checks.expected("sensitivity", sensitivity, "1", remedy))

@@ -54,9 +54,8 @@ class Mechanism:
 
         Raises `UnsupportedMechanism` if no bound is proven under `relation`.
         """
-        raise UnsupportedMechanism(
-            f"{type(self).__name__} has no dominating pair. Define loss(relation).", mechanism=self
-        )
+        message = f"{type(self).__name__} has no dominating pair. Define loss(relation)."
+        raise UnsupportedMechanism(message, mechanism=self)
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Return the loss of one application to a Poisson sample.
@@ -68,9 +67,8 @@ class Mechanism:
             relation is REPLACE_SPECIAL and self.null_is_absent
         )
         if not amplifies:
-            raise unproven(
-                self, relation, "Amplification by Poisson sampling is proven for add/remove."
-            )
+            reason = "Amplification by Poisson sampling is proven for add/remove."
+            raise unproven(self, relation, reason)
         found = self.loss(relation).sampled(sampling_probability)
         if found is None:
             raise unproven(self, relation, "No bound is known for it on a Poisson sample.")
@@ -154,9 +152,8 @@ def unproven(
     mechanism: Mechanism, relation: NeighboringRelation, reason: str
 ) -> UnsupportedMechanism:
     """Return the error for a mechanism without a proven bound under `relation`."""
-    return UnsupportedMechanism(
-        f"No proven bound for {brief(mechanism)} under {relation}. {reason}", mechanism=mechanism
-    )
+    message = f"No proven bound for {brief(mechanism)} under {relation}. {reason}"
+    return UnsupportedMechanism(message, mechanism=mechanism)
 
 
 def check_relation(claim: "Mechanism", relation: NeighboringRelation) -> None:

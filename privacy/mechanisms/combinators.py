@@ -87,12 +87,11 @@ class Parallel(OfParts):
         if self.cells == "by_record":
             for part in _nested(self):
                 if part.fixed_count:
-                    raise unproven(
-                        part,
-                        relation,
+                    reason = (
                         "It needs a fixed number of records, and records choose their cell. "
-                        'If cells are fixed by public data, pass cells="by_public_index".',
+                        'If cells are fixed by public data, pass cells="by_public_index".'
                     )
+                    raise unproven(part, relation, reason)
         answers = [ask(part, relation) for part in parts]
         left = {}
         for part in parts:

@@ -37,9 +37,8 @@ class _OfBatches(Mechanism):
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Raise: the number of records of a Poisson sample is not public."""
-        raise unproven(
-            self, relation, "It cannot run on a Poisson sample, whose size is not public."
-        )
+        reason = "It cannot run on a Poisson sample, whose size is not public."
+        raise unproven(self, relation, reason)
 
 
 def _batched(mechanism: object) -> Mechanism:
@@ -266,9 +265,8 @@ class Epochs(_OfBatches, metaclass=_OnePass):
         if relation is ADD_OR_REMOVE_ONE:
             raise unproven(self, relation, _DISPLACED)
         if isinstance(self.mechanism, Parallel):
-            raise unproven(
-                self, relation, "Parallel cells are not supported. Pass the mechanism of one batch."
-            )
+            reason = "Parallel cells are not supported. Pass the mechanism of one batch."
+            raise unproven(self, relation, reason)
         return self.mechanism.loss(relation)
 
 

@@ -70,11 +70,8 @@ class PoissonSampled(OfParts, metaclass=_Unsampled):
         replaced = mu_squared(inner, REPLACE_ONE)
         assert replaced is not None
         if not math.isclose(replaced, 4 * squared, rel_tol=1e-12):
-            raise unproven(
-                self,
-                relation,
-                "With sampling, the dominating pair is known only for replace_distance=2.",
-            )
+            reason = "With sampling, the dominating pair is known only for replace_distance=2."
+            raise unproven(self, relation, reason)
         return AntipodalPair(joint.mu, q)
 
     def for_group(self, size: int) -> Mechanism:
@@ -109,28 +106,25 @@ class GroupSampled(OfParts):
         """Return sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1)."""
         squared = mu_squared(self.mechanism, relation)
         if relation is REPLACE_ONE or squared is None:
-            raise unproven(
-                self,
-                relation,
+            reason = (
                 "With sampling, several records of one user have a proven bound only for "
-                "Gaussians under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL.",
+                "Gaussians under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL."
             )
+            raise unproven(self, relation, reason)
         if self.size > _LARGEST_GROUP:
-            raise unproven(
-                self, relation, f"A sampled group may have at most {_LARGEST_GROUP} records."
-            )
+            reason = f"A sampled group may have at most {_LARGEST_GROUP} records."
+            raise unproven(self, relation, reason)
         return GroupSampledPair(GaussianPair(squared).mu, self.sampling_probability, self.size)
 
 
 def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
     """Raise if several releases run on one sample: no bound is known unless all are Gaussian."""
     if isinstance(node.mechanism, Repeated | Composed | Parallel | BestOf):
-        raise unproven(
-            node,
-            relation,
+        reason = (
             "Several releases on ONE sample have a proven bound only for Gaussians. If "
-            f"each draws its own sample, use repeat({type(node).__name__}(...), count).",
+            f"each draws its own sample, use repeat({type(node).__name__}(...), count)."
         )
+        raise unproven(node, relation, reason)
 
 
 def unsampled(mechanism: Mechanism) -> Mechanism:

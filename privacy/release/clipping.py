@@ -216,9 +216,8 @@ def sums_by_user(
     codes, ids = _tables.users_of(data, users)
     if len(codes) != len(rows):
         shown = "<another number of them>"  # the number of rows is private
-        raise ValueError(
-            checks.expected("users", shown, "one for every row", "Pass one user for each row.")
-        )
+        remedy = "Pass one user for each row."
+        raise ValueError(checks.expected("users", shown, "one for every row", remedy))
     # bincount adds the rows in sequence. The rounding of a pairwise or parallel sum would depend
     # on the rows' positions in the table, and so on the rows of other users.
     sums: list[Any] = [np.bincount(codes, column, len(ids)) for column in np.atleast_2d(rows.T)]
