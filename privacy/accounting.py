@@ -14,22 +14,11 @@ from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 
-from privacy import checks
+from privacy import checks, mechanisms
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.losses.pair import Loss
-from privacy.mechanisms import (
-    REGISTRY,
-    BestOf,
-    Composed,
-    Mechanism,
-    Parallel,
-    Repeated,
-    UnsupportedMechanism,
-    compose,
-    parallel,
-    repeat,
-)
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose
 from privacy.mechanisms.base import brief
 from privacy.mechanisms.sampling import mu_squared, unsampled
 from privacy.names import suggests_names
@@ -150,7 +139,7 @@ def support_matrix() -> dict[str, tuple[str, ...]]:
     """
     return {
         name: tuple(_notions_of(known.example, _relation_of(known.example)))
-        for name, known in sorted(REGISTRY.items())
+        for name, known in sorted(mechanisms.REGISTRY.items())
         if known.example is not None
     }
 
@@ -188,7 +177,7 @@ def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> 
     try:
         curve = _fold(mechanism, notion, relation)
     except UnsupportedMechanism:
-        if not isinstance(mechanism, Parallel):
+        if not isinstance(mechanism, mechanisms.Parallel):
             raise
         return WorstCurve.of(
             _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
@@ -199,14 +188,14 @@ def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> 
 
 
 def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
-    if isinstance(node, Repeated):
+    if isinstance(node, mechanisms.Repeated):
         return node.count * _fold(node.mechanism, notion, relation)
-    if isinstance(node, Composed):
+    if isinstance(node, mechanisms.Composed):
         first, *rest = [_fold(part, notion, relation) for part in node.parts]
         return first.plus(rest)
-    if isinstance(node, BestOf):
+    if isinstance(node, mechanisms.BestOf):
         return _whole(node.mechanism, notion, relation).best_of(node)
-    if isinstance(node, Parallel):
+    if isinstance(node, mechanisms.Parallel):
         return _fold_parallel(node, notion, relation)
     expanded = node.expanded(relation)
     if expanded is not node:
@@ -226,7 +215,7 @@ def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
     return read
 
 
-def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -> Curve:
+def _fold_parallel(node: mechanisms.Parallel, notion: str, relation: NeighboringRelation) -> Curve:
     worst, *rest = _cells(node, relation, lambda part, each: _fold(part, notion, each))
     for other in rest:
         worst = worst.worst_of(other)
@@ -234,7 +223,7 @@ def _fold_parallel(node: Parallel, notion: str, relation: NeighboringRelation) -
 
 
 def _cells(
-    node: Parallel,
+    node: mechanisms.Parallel,
     relation: NeighboringRelation,
     ask: Callable[[Mechanism, NeighboringRelation], Curve],
 ) -> list[Curve]:
@@ -297,7 +286,7 @@ def _splits(
     def supports(part: Mechanism, *notions: str) -> bool:
         return any(one in composed or _supports(one, part, relation) for one in notions)
 
-    if not isinstance(mechanism, Composed):
+    if not isinstance(mechanism, mechanisms.Composed):
         return
     pairs: list[Mechanism] = []
     moments: list[Mechanism] = []
@@ -351,7 +340,7 @@ def _curves(
 def _unanswered(
     mechanism: Mechanism, relation: NeighboringRelation, refusals: list[UnsupportedMechanism]
 ) -> UnsupportedMechanism:
-    if isinstance(mechanism, Composed) and all(
+    if isinstance(mechanism, mechanisms.Composed) and all(
         any(_curves(part, relation, [])) for part in mechanism.parts
     ):
         message = (
@@ -404,7 +393,7 @@ class TightestCurve(Curve):
         if self.whole:
             return ()
         found: list[Curve] = []
-        if isinstance(self._known, Parallel):
+        if isinstance(self._known, mechanisms.Parallel):
             with suppress(UnsupportedMechanism):
                 found.append(WorstCurve.of(_cells(self._known, self.relation, _tightest)))
         dense = unsampled(self._known) if self.first else self._known
@@ -543,15 +532,15 @@ class TightestCurve(Curve):
         return _tightest(compose(self._known, *(other._known for other in others)), self.relation)
 
     def _times(self, count: int) -> "TightestCurve":
-        return _tightest(repeat(self._known, count), self.relation)
+        return _tightest(mechanisms.repeat(self._known, count), self.relation)
 
-    def best_of(self, runs: BestOf) -> "TightestCurve":
+    def best_of(self, runs: mechanisms.BestOf) -> "TightestCurve":
         """Return the curve of the best of several runs, each of this curve's mechanism."""
         best = replace(runs, mechanism=self._known)
         return _tightest(best, self.relation).labeled(best, self.unit, self.prover)
 
     def _worst_of(self, other: "TightestCurve") -> "TightestCurve":
-        both = parallel(self._known, other._known, cells="by_public_index")
+        both = mechanisms.parallel(self._known, other._known, cells="by_public_index")
         return _tightest(both, self.relation)
 
 

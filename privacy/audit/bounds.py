@@ -133,7 +133,8 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     gives one on mu. For another mechanism it bounds only the mu of the Gaussian with the same
     delta(0). The scores are of shape (runs,) each: log-likelihood ratios of the outputs on either
     data set. Others, such as raw losses or exchanged arrays, raise ValueError (at significance
-    level 1e-6): the bound would be 0. The bound holds with probability at least `confidence`, in [3/4, 1).
+    level 1e-6): the bound would be 0. The bound holds with probability at least
+    `confidence`, in [3/4, 1).
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size

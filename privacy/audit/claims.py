@@ -8,19 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privacy import checks
-from privacy.audit.bounds import (
-    RATIOS,
-    Floats,
-    accuracy_p_value,
-    correct,
-    curve_of,
-    lower,
-    misread,
-    mu_of,
-    scores_of,
-    tail_counts,
-    upper,
-)
+from privacy.audit import bounds
+from privacy.audit.bounds import Floats
 from privacy.audit.findings import Finding, checked_runs, checked_significance
 from privacy.audit.scores import Release, RowScore, fit_rows, of_rows, outputs
 from privacy.curves import Curve
@@ -64,16 +53,16 @@ def falsify(
         The neighboring relation of the pair.
     """
     level = checked_significance(significance)
-    curve = curve_of(claim, relation)
-    first, second = scores_of(scores_0, scores_1)
-    share = _SHARE if mu_of(curve) is None else _GAUSSIAN_SHARE
+    curve = bounds.curve_of(claim, relation)
+    first, second = bounds.scores_of(scores_0, scores_1)
+    share = _SHARE if bounds.mu_of(curve) is None else _GAUSSIAN_SHARE
     p_value, evidence = _accuracy(curve, first, second)
     p_value = min(1.0, p_value / share)
     tail = _tails(curve, first, second, p_value, 1 - share)
     if tail is not None:
         p_value, evidence = tail
-    found = misread(first, second)
-    warning = f"{found} {RATIOS}" if found else ""
+    found = bounds.misread(first, second)
+    warning = f"{found} {bounds.RATIOS}" if found else ""
     return Finding(brief(curve), p_value, level, evidence, first.size, warning)
 
 
@@ -85,12 +74,12 @@ def brief(curve: Curve) -> str:
 
 def _accuracy(curve: Curve, first: Floats, second: Floats) -> tuple[float, str]:
     most = (1 + curve.delta(0.0)) / 2
-    right, guesses = correct(first, second), 2 * first.size
+    right, guesses = bounds.correct(first, second), 2 * first.size
     evidence = (
         f"The attack identified the data set in {right} of {guesses} guesses "
         f"({right / guesses:.4f}); the claim allows a probability of at most {most:.4f}."
     )
-    return accuracy_p_value(right, guesses, most), evidence
+    return bounds.accuracy_p_value(right, guesses, most), evidence
 
 
 def _tails(
@@ -103,7 +92,7 @@ def _tails(
     epsilons = largest * np.arange(1, _EPSILONS + 1) / _EPSILONS
     # slightly lower, to include the largest value of a bounded loss; the last exceeds all of them
     thresholds = np.append(epsilons * (1 - 1e-9), 1.1 * largest + 0.1)
-    seen = tail_counts(first, second, thresholds)
+    seen = bounds.tail_counts(first, second, thresholds)
     if not seen[1].any():
         return None
     deltas = np.array([curve.delta(float(epsilon)) for epsilon in epsilons])
@@ -112,7 +101,7 @@ def _tails(
     def violations(error: float) -> Floats:
         """Return a lower bound on the violation by each event (row) at each epsilon."""
         each = error / (2 * seen.shape[1])
-        sure, rest = lower(seen[1], size, each), upper(seen[0], size, each)
+        sure, rest = bounds.lower(seen[1], size, each), bounds.upper(seen[0], size, each)
         found: Floats = sure[:, None] - (growth * rest[:, None] + deltas) * (1 + 1e-12)
         return found
 
@@ -197,7 +186,8 @@ def scored(
     if score is None:
         few = min(size, 20_000)
         score = fit_rows(*(outputs(release, data, rng, few, progress) for data, rng in both))
-    return scores_of(*[score(outputs(release, data, rng, size, progress)) for data, rng in both])
+    tested = [score(outputs(release, data, rng, size, progress)) for data, rng in both]
+    return bounds.scores_of(*tested)
 
 
 def two(pair: Any) -> tuple[Any, Any]:

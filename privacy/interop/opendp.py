@@ -6,20 +6,8 @@ from typing import Any
 
 from opendp.mod import Measurement
 
-from privacy import checks
-from privacy.mechanisms import (
-    ApproximateDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Mechanism,
-    PureDP,
-    RandomizedResponse,
-    UnsupportedMechanism,
-    ZeroConcentratedDP,
-    compose,
-    from_profile,
-    nothing,
-)
+from privacy import checks, mechanisms
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 _EPSILONS = [0.0, *(2.0 ** (k / 32) for k in range(-256, 200))]  # of a privacy profile, up to 75
@@ -72,7 +60,7 @@ def _known(measurement: Any, d_in: Any) -> Mechanism | None:
     if name == "make_randomized_response":
         epsilon = measurement.map(d_in)
         known = d_in == 1 and 0 < epsilon < math.inf
-        return RandomizedResponse(epsilon, len(given["categories"])) if known else None
+        return mechanisms.RandomizedResponse(epsilon, len(given["categories"])) if known else None
     kind = _INTEGER_NOISE.get(str(name))
     number = str(measurement.input_domain).startswith("AtomDomain(T=i")
     scale, k = given.get("scale"), given.get("k")
@@ -86,35 +74,35 @@ def _known(measurement: Any, d_in: Any) -> Mechanism | None:
 
 
 _INTEGER_NOISE: dict[str, Callable[[float, int], Mechanism]] = {
-    "make_laplace": lambda scale, distance: DiscreteLaplace(scale, sensitivity=distance),
-    "make_geometric": lambda scale, distance: DiscreteLaplace(scale, sensitivity=distance),
-    "make_gaussian": lambda scale, distance: DiscreteGaussian(scale, sensitivity=distance),
+    "make_laplace": mechanisms.DiscreteLaplace,
+    "make_geometric": mechanisms.DiscreteLaplace,
+    "make_gaussian": mechanisms.DiscreteGaussian,
 }
 
 
 def _pure(epsilon: float, relation: NeighboringRelation) -> Mechanism:
-    return PureDP(epsilon, relation) if epsilon else nothing()
+    return mechanisms.PureDP(epsilon, relation) if epsilon else nothing()
 
 
 def _zcdp(rho: float, relation: NeighboringRelation) -> Mechanism:
-    return ZeroConcentratedDP(rho, relation) if rho else nothing()
+    return mechanisms.ZeroConcentratedDP(rho, relation) if rho else nothing()
 
 
 def _revealing(delta: float, relation: NeighboringRelation) -> Mechanism:
     """Return the release of everything with probability delta."""
-    return ApproximateDP(0.0, delta, relation) if delta else nothing()
+    return mechanisms.ApproximateDP(0.0, delta, relation) if delta else nothing()
 
 
 def _profile(profile: Any, relation: NeighboringRelation) -> Mechanism:
     points = [(epsilon, min(profile.delta(epsilon), 1.0)) for epsilon in _EPSILONS]
-    return from_profile(points, relation=relation)
+    return mechanisms.from_profile(points, relation=relation)
 
 
 _MEASURES: dict[str, Callable[[Any, NeighboringRelation], Mechanism]] = {
     "MaxDivergence": _pure,
     "ZeroConcentratedDivergence": _zcdp,
     "Approximate(MaxDivergence)": lambda d, relation: (
-        ApproximateDP(d[0], d[1], relation) if d[1] else _pure(d[0], relation)
+        mechanisms.ApproximateDP(d[0], d[1], relation) if d[1] else _pure(d[0], relation)
     ),
     "Approximate(ZeroConcentratedDivergence)": lambda d, relation: compose(
         _zcdp(d[0], relation), _revealing(d[1], relation)
