@@ -312,7 +312,6 @@ def _splits(
 
 
 def _supports(notion: str, part: Mechanism, relation: NeighboringRelation) -> bool:
-    """Return whether an accounting method supports one part."""
     try:
         _fold(part, notion, relation)
     except UnsupportedMechanism:

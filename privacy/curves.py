@@ -110,7 +110,6 @@ class Curve(Risk, ABC):
         )
 
     def _repr_html_(self) -> str:
-        """Return the curve's epsilon at three deltas."""
         of = "several curves" if self.mechanism is None else brief(self.mechanism)
         head = [("curve of", of), ("unit", self.unit), ("relation", self.relation)]
         answers = [(delta, self._at_delta(delta)) for delta in _SHOWN]

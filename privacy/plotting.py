@@ -179,7 +179,6 @@ def plot_tradeoff(
 
 
 def _seen(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[list[float], list[float]]:
-    """Return the error rates of an attack at many thresholds."""
     from privacy.audit.bounds import scores_of
 
     first, second = map(np.sort, scores_of(scores_0, scores_1))

@@ -59,7 +59,6 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
 
 
 def _sized(values: Values, size: int, records: int) -> Values:
-    """Return the options with those that follow from the sizes."""
     if values["sampler"] in _BY_EPOCH:
         return values | {"steps": math.ceil(records / size) * values.get("epochs", 1)}
     values = {"sampling_probability": size / records, **values}

@@ -75,7 +75,6 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
 
 
 def _values(kind: str, across: str, values: Values, *, given_end: bool, count: int) -> list[float]:
-    """Return the values of the horizontal axis."""
     import numpy as np
 
     if kind == "tradeoff":

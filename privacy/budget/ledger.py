@@ -471,7 +471,6 @@ class Ledger:
         return ledger_rows.account_of(rows[0]), rows[0]
 
     def _chain(self, account: Account) -> list[Account]:
-        """Return a budget and its parents."""
         chain = [account]
         while chain[-1].parent is not None:
             chain.append(self._account(chain[-1].parent))

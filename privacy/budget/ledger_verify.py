@@ -17,8 +17,6 @@ from privacy.mechanisms import mechanism_from_json
 
 
 class _Sums:
-    """The running totals of one budget, from its entries."""
-
     def __init__(self, account: Account) -> None:
         self.account, self.budget, self.entries = account, account.opened, 0
         length = 0 if self.individual else len(account.opened._spent)

@@ -116,7 +116,6 @@ def _many(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(hint: Any) -> dict[str, Any]:
-    """Return the schema of a type annotation."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return {"anyOf": [_typed(one) for one in inner]}

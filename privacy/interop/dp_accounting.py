@@ -545,7 +545,6 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
 
 
 def _kind(mechanism: Mechanism) -> Any:
-    """Return the types of a mechanism and of its parts."""
     return (type(mechanism), *map(_kind, parts_of(mechanism)))
 
 

@@ -111,7 +111,6 @@ class Parallel(OfParts):
 
 
 def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
-    """Yield a mechanism and all mechanisms in it."""
     yield mechanism
     for part in parts_of(mechanism):
         yield from _nested(part)

@@ -66,7 +66,6 @@ _CONTRIBUTIONS = "Pass the most records that one user owns, a whole number >= 1.
 
 
 def _for_user(node: Mechanism, size: int) -> Mechanism:
-    """Return the mechanism for a group of `size` records."""
     if size == 1:
         return node
     match node:

@@ -181,7 +181,6 @@ def _noisy(
     *,
     is_gaussian: bool,
 ) -> list[int]:
-    """Return the scores rounded down to the lattice, plus noise."""
     law = Law(lattice.scale, is_gaussian, is_rounded=is_gaussian)
     noise = draw(law, len(scores), source).tolist()
     rounded = (math.floor(score * 2**lattice.bits / sensitivity) for score in scores)
