@@ -240,9 +240,8 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     if not any(shift and weight for shift, weight in zip(shifts, weights, strict=True)):
         return nothing()
     sigma = _noisy(event, event.standard_deviation)
-    sigma = checks.real(
-        "standard_deviation", sigma, "Pass the noise's standard deviation.", above=0
-    )
+    remedy = "Pass the noise's standard deviation."
+    sigma = checks.real("standard_deviation", sigma, remedy, above=0)
     used = sorted(((c, w) for c, w in zip(shifts, weights, strict=True) if w > 0), reverse=True)
     c, w = np.array(used).T
     c = c / sigma
@@ -315,10 +314,13 @@ def _distance(mechanism: Any, relation: NeighboringRelation) -> None:
         raise _unwritten(mechanism, relation)
 
 
-def _write_noise(name: str, **fields: Callable[[Any], Any]) -> _Write:
+def _write_fields(name: str, *same: str, **fields: Callable[[Any], Any]) -> _Write:
+    """Return how to write an event, from attributes of the `same` names and other `fields`."""
+
     def write(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
         _distance(m, relation)
-        return name, {field: read(m) for field, read in fields.items()}
+        own = {field: getattr(m, field) for field in same}
+        return name, own | {field: read(m) for field, read in fields.items()}
 
     return write
 
@@ -377,33 +379,20 @@ def _inner(m: Any, relation: NeighboringRelation) -> dict[str, Any]:
 
 _WRITERS: dict[type[Mechanism], _Write] = {
     mechanisms.Nothing: lambda *_: ("NoOpDpEvent", {}),
-    mechanisms.Gaussian: _write_noise(
-        "GaussianDpEvent", noise_multiplier=lambda m: m.noise_multiplier
+    mechanisms.Gaussian: _write_fields("GaussianDpEvent", "noise_multiplier"),
+    mechanisms.Laplace: _write_fields("LaplaceDpEvent", noise_multiplier=lambda m: m.scale),
+    mechanisms.DiscreteLaplace: _write_fields(
+        "DiscreteLaplaceDpEvent", "sensitivity", noise_parameter=lambda m: ratio_up(1.0, m.scale)
     ),
-    mechanisms.Laplace: _write_noise("LaplaceDpEvent", noise_multiplier=lambda m: m.scale),
-    mechanisms.DiscreteLaplace: _write_noise(
-        "DiscreteLaplaceDpEvent",
-        noise_parameter=lambda m: ratio_up(1.0, m.scale),
-        sensitivity=lambda m: m.sensitivity,
-    ),
-    mechanisms.DiscreteGaussian: _write_noise(
-        "DiscreteGaussianDpEvent",
-        sigma=lambda m: m.sigma,
-        sensitivity=lambda m: m.sensitivity,
-        dimension=lambda _: 1,
+    mechanisms.DiscreteGaussian: _write_fields(
+        "DiscreteGaussianDpEvent", "sigma", "sensitivity", dimension=lambda _: 1
     ),
     mechanisms.RandomizedResponse: _write_response,
-    mechanisms.ZeroConcentratedDP: lambda m, _: ("ZCDpEvent", {"rho": m.rho}),
-    mechanisms.PureDP: lambda m, _: ("EpsilonDeltaDpEvent", {"epsilon": m.epsilon, "delta": 0.0}),
-    mechanisms.ApproximateDP: lambda m, _: (
-        "EpsilonDeltaDpEvent",
-        {"epsilon": m.epsilon, "delta": m.delta},
-    ),
-    mechanisms.ExponentialMechanism: lambda m, _: (
-        "ExponentialMechanismDpEvent",
-        {"epsilon": m.epsilon},
-    ),
-    mechanisms.PermuteAndFlip: lambda m, _: ("PermuteAndFlipDpEvent", {"epsilon": m.epsilon}),
+    mechanisms.ZeroConcentratedDP: _write_fields("ZCDpEvent", "rho"),
+    mechanisms.PureDP: _write_fields("EpsilonDeltaDpEvent", "epsilon", delta=lambda _: 0.0),
+    mechanisms.ApproximateDP: _write_fields("EpsilonDeltaDpEvent", "epsilon", "delta"),
+    mechanisms.ExponentialMechanism: _write_fields("ExponentialMechanismDpEvent", "epsilon"),
+    mechanisms.PermuteAndFlip: _write_fields("PermuteAndFlipDpEvent", "epsilon"),
     mechanisms.Repeated: lambda m, relation: (
         "SelfComposedDpEvent",
         {**_inner(m, relation), "count": m.count},

@@ -88,11 +88,6 @@ def _zcdp(rho: float, relation: NeighboringRelation) -> Mechanism:
     return mechanisms.ZeroConcentratedDP(rho, relation) if rho else nothing()
 
 
-def _revealing(delta: float, relation: NeighboringRelation) -> Mechanism:
-    """Return the release of everything with probability delta."""
-    return mechanisms.ApproximateDP(0.0, delta, relation) if delta else nothing()
-
-
 def _profile(profile: Any, relation: NeighboringRelation) -> Mechanism:
     points = [(epsilon, min(profile.delta(epsilon), 1.0)) for epsilon in _EPSILONS]
     return mechanisms.from_profile(points, relation=relation)
@@ -105,7 +100,9 @@ _MEASURES: dict[str, Callable[[Any, NeighboringRelation], Mechanism]] = {
         mechanisms.ApproximateDP(d[0], d[1], relation) if d[1] else _pure(d[0], relation)
     ),
     "Approximate(ZeroConcentratedDivergence)": lambda d, relation: compose(
-        _zcdp(d[0], relation), _revealing(d[1], relation)
+        _zcdp(d[0], relation),
+        # the release of everything with probability delta
+        mechanisms.ApproximateDP(0.0, d[1], relation) if d[1] else nothing(),
     ),
     "SmoothedMaxDivergence": _profile,
 }
