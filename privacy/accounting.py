@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -196,7 +196,8 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     if isinstance(node, mechanisms.BestOf):
         return _whole(node.mechanism, notion, relation).best_of(node)
     if isinstance(node, mechanisms.Parallel):
-        return _fold_parallel(node, notion, relation)
+        cells = _cells(node, relation, lambda part, each: _fold(part, notion, each))
+        return reduce(lambda worst, other: worst.worst_of(other), cells)
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
@@ -213,13 +214,6 @@ def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
     read: Callable[[Loss, NeighboringRelation], Curve | None]
     read = import_module(NOTION_MODULES[notion]).curve
     return read
-
-
-def _fold_parallel(node: mechanisms.Parallel, notion: str, relation: NeighboringRelation) -> Curve:
-    worst, *rest = _cells(node, relation, lambda part, each: _fold(part, notion, each))
-    for other in rest:
-        worst = worst.worst_of(other)
-    return worst
 
 
 def _cells(

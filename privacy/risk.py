@@ -124,9 +124,7 @@ class Risk:
         probability p in [0, 1] that the record is present.
         """
         rare, epsilon = _odds(prior)
-        if rare == 0:
-            return 0.0
-        return max(rare * (1 - self.delta(epsilon)) * (1 - 8 * U), 0.0)
+        return 0.0 if rare == 0 else max(rare * (1 - self.delta(epsilon)) * (1 - 8 * U), 0.0)
 
     def positive_predictive_value(
         self, prior: float, false_positive_rate: "ArrayLike"

@@ -64,9 +64,7 @@ def assert_contribution(
 
 
 def _labels(answer: Any) -> Any:
-    if isinstance(answer, Mapping):
-        return sorted(map(repr, answer))
-    return np.shape(answer)
+    return sorted(map(repr, answer)) if isinstance(answer, Mapping) else np.shape(answer)
 
 
 def _flat(value: Any) -> list[Any]:

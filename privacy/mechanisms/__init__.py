@@ -4,26 +4,16 @@
 them.
 """
 
+# fmt: off
+# isort: off
 from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
-    REGISTRY,
-    Mechanism,
-    UnsupportedMechanism,
-    checked,
-    register_mechanism,
+    REGISTRY, Mechanism, UnsupportedMechanism, checked, register_mechanism,
 )
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
 from privacy.mechanisms.combinators import (
-    Cells,
-    Composed,
-    Nothing,
-    Parallel,
-    Repeated,
-    compose,
-    nothing,
-    parallel,
-    repeat,
+    Cells, Composed, Nothing, Parallel, Repeated, compose, nothing, parallel, repeat,
 )
 from privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
@@ -38,8 +28,8 @@ from privacy.mechanisms.sparse_vector import AboveThreshold
 from privacy.mechanisms.tables import from_cdfs, from_profile
 from privacy.mechanisms.trees import TreeAggregation
 from privacy.mechanisms.users import user_level
+# isort: on
 
-# fmt: off
 __all__ = [
     "REGISTRY", "AboveThreshold", "ApproximateDP", "BestOf", "Cells", "Composed", "CyclicPoisson",
     "DiscreteGaussian", "DiscreteLaplace", "Epochs", "ExponentialMechanism", "FiniteMechanism",

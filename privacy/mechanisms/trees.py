@@ -67,11 +67,8 @@ class TreeAggregation(Noise):
         if self.participations_per_tree is not None:
             each = checks.count("participations_per_tree", self.participations_per_tree, remedy)
             checks.real("participations_per_tree", each, remedy, at_most=total)
-        separation = checks.count(
-            "separation",
-            self.separation,
-            "Pass the least number of steps between two participations.",
-        )
+        remedy = "Pass the least number of steps between two participations."
+        separation = checks.count("separation", self.separation, remedy)
         freeze(
             self,
             noise_multiplier=noise,

@@ -64,9 +64,8 @@ def choose_clip_norm(
         raise TypeError(checks.expected("candidates", candidates, "several norms", remedy))
     grid = sorted(checks.real("candidates", value, remedy, above=0) for value in candidates)
     checks.refuse_if(not grid, "candidates", (), "at least one norm", remedy)
-    share = Fraction(
-        checks.real("quantile", quantile, "Pass a fraction, such as 0.9.", above=0, below=1)
-    )
+    remedy = "Pass a fraction, such as 0.9."
+    share = Fraction(checks.real("quantile", quantile, remedy, above=0, below=1))
     mechanism = PureDP(epsilon, relation)
     source = random_source(rng, simulation=simulation)
     if users is None:

@@ -240,6 +240,4 @@ def from_json(form: dict[str, Any]) -> Participation:
     """Build the participation that `to_json` wrote."""
     values = dict(form)
     kind = _KINDS[values.pop("kind")]
-    if kind is _Explicit:
-        return Participation.explicit(values["patterns"])
-    return kind(**values)
+    return Participation.explicit(values["patterns"]) if kind is _Explicit else kind(**values)

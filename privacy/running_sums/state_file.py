@@ -116,7 +116,8 @@ def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "R
             rule = f"of a registered kind of factorization, not {kind!r}"
             raise ValueError(checks.expected("path", str(path), rule, remedy))
         try:
-            _rename(header)
+            for fields, name in ((header, "factorization"), (header["participation"], "kind")):
+                fields[name] = _OLD_NAMES.get(fields[name], fields[name])
             parts = header.pop("parts", [])
             _join(path, parts, arrays)
             sums = _rebuilt(own, header, arrays)
@@ -138,11 +139,6 @@ def _respelled(header: dict[str, Any]) -> dict[str, Any]:
     if isinstance(name := header.get("name"), str):
         new["name"] = _OLD_SPELLING.get(name, name)
     return new if len(new) == len(header) else header
-
-
-def _rename(header: dict[str, Any]) -> None:
-    for fields, name in ((header, "factorization"), (header["participation"], "kind")):
-        fields[name] = _OLD_NAMES.get(fields[name], fields[name])
 
 
 def _rebuilt(
