@@ -99,6 +99,7 @@ def steps_are_known(values: Values) -> bool:
     """Return whether the number of steps is given or follows from other options."""
     return (
         "steps" in values
+        or values.get("sampler", "poisson") not in SAMPLERS  # refused later, by name
         or values.get("sampler") in _BY_EPOCH
         or {"batch_size", "records"} <= values.keys()
     )

@@ -327,7 +327,10 @@ class TestSamplers:
             (("--max-batch-size", 9, *LOADER), "Remove --max-batch-size."),
             (("--sampler", "shuffle", "--steps", 9, *LOADER), "Remove --steps."),
             (("--batch-size", 9, "--records", 8), "batch_size=9 to be <= records=8"),
-            (("--sampler", "batches"), "one of poisson, fixed-size, truncated-poisson"),
+            (
+                ("--sampler", "batches", "--epochs", 15),
+                "one of poisson, fixed-size, truncated-poisson",
+            ),
         ],
     )
     def test_a_sampler_names_the_options_that_it_needs(self, typed, told):
