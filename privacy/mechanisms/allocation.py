@@ -6,14 +6,8 @@ from typing import ClassVar
 from privacy import checks
 from privacy.losses.gaussian import AllocationPair, GaussianPair
 from privacy.losses.pair import Loss
-from privacy.mechanisms.base import (
-    Mechanism,
-    UnsupportedMechanism,
-    checked,
-    freeze,
-    register_mechanism,
-    unproven,
-)
+from privacy.mechanisms import base
+from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechanism, unproven
 from privacy.mechanisms.combinators import compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared
@@ -107,7 +101,7 @@ def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
     if mu_squared(inner, ADD_OR_REMOVE_ONE) is None:
         rule = "Gaussian noise, the only noise with a proven bound for this sampler"
         remedy = "Pass Gaussian noise, or use PoissonSampled."
-        raise UnsupportedMechanism(
+        raise base.UnsupportedMechanism(
             checks.expected("mechanism", inner, rule, remedy), mechanism=inner
         )
     return inner

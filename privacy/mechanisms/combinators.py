@@ -10,17 +10,8 @@ from typing import ClassVar, Literal, TypeVar
 
 from privacy import checks
 from privacy.losses.claims import NO_LOSS, ClaimPair
-from privacy.mechanisms.base import (
-    Mechanism,
-    OfParts,
-    UnsupportedMechanism,
-    add_to_registry,
-    brief,
-    checked,
-    parts_of,
-    register_mechanism,
-    unproven,
-)
+from privacy.mechanisms import base
+from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, brief, checked, unproven
 from privacy.names import suggests_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
@@ -43,7 +34,7 @@ class Nothing(Mechanism):
 
 
 @dataclass(frozen=True)
-class Repeated(OfParts):
+class Repeated(base.OfParts):
     """`mechanism` run `count` times with fresh randomness. Built by `repeat`."""
 
     mechanism: Mechanism
@@ -51,14 +42,14 @@ class Repeated(OfParts):
 
 
 @dataclass(frozen=True)
-class Composed(OfParts):
+class Composed(base.OfParts):
     """All of `parts` run on the same records. Built by `compose`."""
 
     parts: tuple[Mechanism, ...]
 
 
 @dataclass(frozen=True)
-class Parallel(OfParts):
+class Parallel(base.OfParts):
     """Each of `parts` run on its own cell of the records. Built by `parallel`."""
 
     parts: tuple[Mechanism, ...]
@@ -112,7 +103,7 @@ class Parallel(OfParts):
 
 def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
     yield mechanism
-    for part in parts_of(mechanism):
+    for part in base.parts_of(mechanism):
         yield from _nested(part)
 
 
@@ -196,7 +187,7 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
 
 
-register_mechanism(Nothing())
-add_to_registry(Repeated, _repeated)
-add_to_registry(Composed, compose)
-add_to_registry(Parallel, parallel)
+base.register_mechanism(Nothing())
+base.add_to_registry(Repeated, _repeated)
+base.add_to_registry(Composed, compose)
+base.add_to_registry(Parallel, parallel)

@@ -9,16 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from privacy import checks
-from privacy.mechanisms import (
-    ExponentialMechanism,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    PermuteAndFlip,
-    PureDP,
-    repeat,
-)
+from privacy import checks, mechanisms
+from privacy.mechanisms import Gaussian, Laplace, Mechanism, PermuteAndFlip, PureDP, repeat
 from privacy.numerics.rounding import ratio_up
 from privacy.release._laws import Law, Source, bernoulli_exp, draw, uniform_below
 from privacy.release.noise import LARGEST_SCALE, random_source
@@ -47,7 +39,7 @@ class Choice:
 
 def choose(
     scores: Sequence[float] | Any,
-    mechanism: ExponentialMechanism | PermuteAndFlip | Laplace | Gaussian,
+    mechanism: mechanisms.ExponentialMechanism | PermuteAndFlip | Laplace | Gaussian,
     *,
     sensitivity: float | Fraction = 1,
     monotonic: bool = False,
@@ -116,10 +108,14 @@ def choose(
         def pick(left: list[Fraction], source: Source) -> int:
             noisy = _noisy(left, size, noise, source, is_gaussian=False)
             return noisy.index(max(noisy))
-    elif isinstance(mechanism, ExponentialMechanism | PermuteAndFlip):
+    elif isinstance(mechanism, mechanisms.ExponentialMechanism | PermuteAndFlip):
         one = mechanism
         rate = Fraction(mechanism.epsilon) / (factor * size)
-        chooser = exponential if isinstance(mechanism, ExponentialMechanism) else permute_and_flip
+        chooser = (
+            exponential
+            if isinstance(mechanism, mechanisms.ExponentialMechanism)
+            else permute_and_flip
+        )
 
         def pick(left: list[Fraction], source: Source) -> int:
             return chooser(left, rate, source)

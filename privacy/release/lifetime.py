@@ -11,15 +11,9 @@ import numpy as np
 from privacy import checks
 from privacy.numerics.exclusive import Claim
 from privacy.numerics.rounding import ULP
+from privacy.release import clipping
 from privacy.release._tables import Floats, NotFinite
-from privacy.release.clipping import (
-    Contributions,
-    clip_norm_of,
-    clip_rows,
-    columns_of,
-    sums_by_user,
-    sums_of_rows,
-)
+from privacy.release.clipping import Contributions, clip_rows, columns_of, sums_by_user
 
 _EXHAUSTED = 1e-12  # fraction of C^2 below which a user's bound counts as exhausted
 
@@ -41,7 +35,7 @@ class LifetimeCap:
     """
 
     def __init__(self, *, clip_norm: float) -> None:
-        self.clip_norm = clip_norm_of(clip_norm)
+        self.clip_norm = clipping.clip_norm_of(clip_norm)
         # for each user, the spent fraction of C^2, rounded up
         self._spent: dict[int | str, float] = {}
         self._claim, self._process = Claim(), os.getpid()
@@ -89,7 +83,7 @@ class LifetimeCap:
         bounds = np.nextafter(self.clip_norm * np.sqrt(left) * (1 - slack), 0.0)
         clipped = clip_rows(sums, bounds, "l2")
         shares = columns_of(clipped) / self.clip_norm
-        used = sums_of_rows(shares * shares) * (1 + slack / 2)
+        used = clipping.sums_of_rows(shares * shares) * (1 + slack / 2)
         # a square that underflows must still count as spent
         used = np.where((columns_of(clipped) != 0).any(axis=0), used + 1e-300, 0.0)
         # the remaining fraction exceeds `used`, so capping at 1 rounds up enough
