@@ -24,11 +24,9 @@ _ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), a
 class BudgetExceeded(ValueError):
     """A mechanism costs more than the remaining budget. Nothing was spent.
 
-    Attributes
-    ----------
-    asked, spent, remaining
-        The mechanism's cost, the amounts spent before and remaining, in the budget's measure: one
-        number, or (epsilon, delta) with ``notion="approximate"``.
+    `asked`, `spent` and `remaining` are the mechanism's cost, the amounts spent before and
+    remaining, in the budget's measure: one number, or (epsilon, delta) with
+    ``notion="approximate"``.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ class Ledger:
     """Budgets in a SQLite file or a PostgreSQL database, shared by processes.
 
     Each spend is one atomic transaction: concurrent processes never exceed a budget, and a killed
-    process leaves a consistent ledger. Threads and forked processes can share a Ledger.
+    process leaves a consistent ledger. Threads and forked processes can share a Ledger. The
+    attribute `id` is an identifier, which copies and backups share.
 
     Parameters
     ----------
@@ -51,11 +52,6 @@ class Ledger:
         key of one entry.
     timeout
         Seconds to wait for other writers.
-
-    Attributes
-    ----------
-    id
-        Identifier, which copies and backups share.
 
     Examples
     --------

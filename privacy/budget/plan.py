@@ -46,6 +46,8 @@ _PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
+    The attribute `mechanism` is the composition of all parts.
+
     Parameters
     ----------
     parts
@@ -54,11 +56,6 @@ class Plan(Immutable):
         The budget: delta in [0, 1), and optionally epsilon > 0.
     relation, unit, notion
         As in `Budget`; any accounting method.
-
-    Attributes
-    ----------
-    mechanism
-        The composition of all parts.
     """
 
     name: str

@@ -38,11 +38,7 @@ class Accountant(IAccountant):  # type: ignore[misc]  # no types
     """An accountant for ``PrivacyEngine(accountant="dpcalib")``, with our numbers.
 
     ``make_private_with_epsilon`` and ``get_noise_multiplier(accountant="dpcalib")`` use it too.
-
-    Attributes
-    ----------
-    history
-        (noise_multiplier, sample_rate, steps) of consecutive equal steps.
+    `history` has (noise_multiplier, sample_rate, steps) of consecutive equal steps.
     """
 
     def __init__(self) -> None:

@@ -170,15 +170,10 @@ def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
 def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     """Return the parallel composition of `mechanisms` on disjoint cells of the records.
 
-    A record's cell must depend only on that record or on public data (no quantile cells).
-
-    Parameters
-    ----------
-    mechanisms
-        One mechanism per cell. A single one, whose cell is the whole data set, is returned itself.
-    cells
-        ``"by_record"``: a replaced record can move to another cell. ``"by_public_index"``: the cell
-        is fixed by public data (a round number).
+    A record's cell must depend only on that record or on public data (no quantile cells). There is
+    one mechanism per cell; a single one, whose cell is the whole data set, is returned itself. With
+    `cells` ``"by_record"`` a replaced record can move to another cell; with ``"by_public_index"``
+    the cell is fixed by public data (a round number).
     """
     remedy = "Pass 'by_record' if a replaced record can change its cell."
     checks.one_of("cells", cells, Parallel.CELLS, remedy)

@@ -34,13 +34,8 @@ class Factorization(ABC):
 
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
     and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
-
-    Attributes
-    ----------
-    releases
-        K, the number of releases; public and fixed before the first noise is drawn.
-    kind
-        Public name and version of the class in state files, such as ``"toeplitz/1"``.
+    `releases` is K, public and fixed before the first noise is drawn. `kind` is the public name and
+    version of the class in state files, such as ``"toeplitz/1"``.
     """
 
     kind: ClassVar[str] = ""
