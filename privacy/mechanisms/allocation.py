@@ -38,12 +38,8 @@ class RandomAllocation(Mechanism):
     2602.17284). zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use
     that the steps are secret.
 
-    Parameters
-    ----------
-    steps, epochs
-        Number of steps in a pass, at most 10^7, and number of passes.
-    participations
-        Number of steps of a record in a pass, at most `steps`.
+    `steps` is the number of steps in a pass, at most 10^7, and `epochs` that of passes.
+    `participations` is the number of steps of a record in a pass, at most `steps`.
     """
 
     mechanism: Mechanism

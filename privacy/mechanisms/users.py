@@ -36,14 +36,10 @@ def user_level(
       2401.10294). Not under REPLACE_ONE.
     - Compositions and `parallel`: each part. Other mechanisms raise `UnsupportedMechanism`.
 
-    Parameters
-    ----------
-    max_contributions
-        Contribution bound: the most records of one user, in any releases.
-    spread
-        Contribution bounds per release: `mechanism` is ONE release, run ``len(spread)`` times with
-        independent noise, and a user owns at most ``spread[b]`` records of release b. Gaussian
-        noise costs rho * sum of squares.
+    `max_contributions` is the contribution bound: the most records of one user, in any releases.
+    `spread` has contribution bounds per release: `mechanism` is ONE release, run ``len(spread)``
+    times with independent noise, and a user owns at most ``spread[b]`` records of release b.
+    Gaussian noise costs rho * sum of squares.
     """
     mechanism = checked(mechanism, "mechanism")
     if (max_contributions is None) == (spread is None):
