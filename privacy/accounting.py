@@ -259,7 +259,7 @@ def _tightest(
         else:
             backup = (members.pop("pld"),)
     more &= not any(curve.beats_moments for curve in members.values())
-    asked = tuple(sorted(members.values(), key=lambda one: not one.exact))
+    asked = tuple(members.values())
     found = TightestCurve(
         relation, mechanism=mechanism, first=asked, more=more, backup=backup, whole=whole
     )
