@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -436,11 +436,26 @@ class TightestCurve(Curve):
             # a sum of losses is never above a sum over groups of them
             for other in self.others if composed else self.backup + self.others + self.splits:
                 least = min((answer.value for answer in answers), default=nothing)
-                answers.append(ask(other, least))
-                if other in self.backup:
-                    error = min(error, answers[-1].error)
+                if other not in self.backup:
+                    answers.append(ask(other, least))
+                elif found := self._much_smaller(partial(ask, other, least), least):
+                    answers.append(found)
+                    error = min(error, found.error)
         best = min(answers, key=lambda answer: answer.value)
         return best._replace(error=max(error, best.error), hint=hint)
+
+    @staticmethod
+    def _much_smaller(ask: Callable[[], Answer], least: float) -> Answer | None:
+        """Return a bound from a grid if floats suffice for it and it is 1 % below `least`."""
+        import numpy as np
+
+        with suppress(ArithmeticError), np.errstate(over="raise", divide="raise", invalid="raise"):
+            found = ask()
+            # small differences vary with the grid, and the bound would not be monotone
+            gain = least == math.inf or found.value < least - 0.01 * abs(least)
+            if gain and found.error < 1:
+                return found
+        return None
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         def ask(curve: Curve, limit: float) -> Answer:

@@ -180,7 +180,8 @@ def _contour_start(
     family: Family, unknown: "Unknown", **given: float
 ) -> tuple[float, float] | None:
     """Return an estimate of a parameter and the slope of log delta there, if there is one."""
-    if family.notion not in ("tightest", "contour") or family.relation is REPLACE_ONE:
+    fits = family.notion in ("tightest", "contour") and family.relation is not REPLACE_ONE
+    if not fits or given.get("q") == 1:  # a closed form needs no numpy
         return None
     from privacy.calibration.starts import Run, contour_start
 

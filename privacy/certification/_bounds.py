@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from flint import arb, ctx
 
 from privacy.certification._coverage import COVERS, Unproven, record_can_move
-from privacy.certification._sampled_gaussian import moment
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -433,6 +432,8 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             mechanism.mechanism, relation
         ):
             mu_squared = _mu_squared(mechanism.mechanism, relation)
+            from privacy.certification._sampled_gaussian import moment  # which needs numpy
+
             power = moment(order, mechanism.sampling_probability, mu_squared)
         case PoissonSampled() | GroupSampled():
             from privacy.certification._split import moment as largest

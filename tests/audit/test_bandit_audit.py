@@ -167,8 +167,8 @@ class _Unclipped:
     def __init__(self, span):
         self.span = span
 
-    def centered(self, reward):
-        return reward - self.span.center
+    def read(self, reward):
+        return reward - self.span.center, None
 
 
 def test_a_reward_that_is_not_clipped_is_caught():
@@ -177,9 +177,8 @@ def test_a_reward_that_is_not_clipped_is_caught():
 
 
 class _MissingFirst(_Unclipped):
-    def centered(self, reward):
-        reward = 0.0 if math.isnan(reward) else reward
-        return self.span.read(reward)[0]
+    def read(self, reward):
+        return self.span.read(0.0 if math.isnan(reward) else reward)
 
 
 def missing_before_centering(agent):

@@ -30,8 +30,8 @@ PACKAGE = {
     ),
     "parallel: first cell alone": (
         "privacy.accounting",
-        "worst = worst.worst_of(other)",
-        "worst = worst",
+        "lambda worst, other: worst.worst_of(other)",
+        "lambda worst, other: worst",
     ),
     "parallel: a replaced record stays in its cell": (
         "privacy.mechanisms.combinators",

@@ -956,7 +956,8 @@ def bound(tree, relation, notion, size):
 
 def linear(tree):
     """Return whether all leaves are Gaussians or zCDP claims: divergence = order * rho."""
-    inside = [tree.mechanism] if isinstance(tree, Repeated) else getattr(tree, "parts", None)
+    alone = isinstance(tree, Repeated | Epochs)
+    inside = [tree.mechanism] if alone else getattr(tree, "parts", None)
     if inside is None:
         return isinstance(tree, Gaussian | ZeroConcentratedDP)
     return all(map(linear, inside))

@@ -653,6 +653,8 @@ def test_every_changed_digit_is_refused(headline, tmp_path):
             if digit in "0.":
                 continue
             smaller = float(digits[:k] + str(int(digit) - 1) + digits[k + 1 :])
+            if smaller == place:  # a last digit below the spacing of floats
+                continue
             new = changed(headline, path, smaller)
             # an old digest refuses all; a new one those that make the claim false
             assert verified({**new, "digest": headline["digest"]}, tmp_path).exit_code == 2
