@@ -10,13 +10,14 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
-from jinja2 import Environment
 
 import privacy as dp
+from privacy import checks
 from privacy.answers.batches import flags
 from privacy.answers.plans import account_plan
 from privacy.answers.records import Record
@@ -32,8 +33,15 @@ STYLE, _PLAN, _HTML = (
     Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("css", "toml", "html")
 )
 _GIVEN = {"forms": FORMS, "options": OPTIONS, "labels": output.LABELS}
-_TEMPLATE = Environment(autoescape=True, trim_blocks=True).from_string(_HTML, _GIVEN)
 _Texts = Mapping[str, str] | None
+
+
+@cache
+def template() -> Any:
+    """Return the template of all pages; requires jinja2."""
+    with checks.installed("serve"):
+        from jinja2 import Environment
+    return Environment(autoescape=True, trim_blocks=True).from_string(_HTML, _GIVEN)
 
 
 def page(form: Question, texts: _Texts = None, *, record: Any = None, error: str = "") -> str:
@@ -46,7 +54,7 @@ def page(form: Question, texts: _Texts = None, *, record: Any = None, error: str
     known = {"plan", *given} if whole else asked.names
     bad = next((name for name in fields if name in known), None) if error else None
     words = [word for name in given if name != "plan" for word in (flags([name]), given[name])]
-    return _TEMPLATE.render(
+    rendered: str = template().render(
         form=form,
         context=click.Context(form),
         groups={"Exactly one of": asked.one_of, "Given": asked.needs, "Options": rest},
@@ -59,6 +67,7 @@ def page(form: Question, texts: _Texts = None, *, record: Any = None, error: str
         tables=plans.tables(record) if record and whole else [],
         shell=shlex.join(["dpcalib", str(form.name), *["plan.toml"] * whole, *words]),
     )
+    return rendered
 
 
 def _answered(form: Question, texts: Mapping[str, str]) -> Record:

@@ -169,6 +169,8 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record], jobs: 
                 problem["alternatives"] = list(error.alternatives)
             return record("error", problem), code
 
+    remedy = "Pass the number of processes, or -1 for all cores."
+    checks.refuse_if(jobs < -1 or jobs == 0, "jobs", jobs, ">= 1, or -1", remedy)
     lines = ((number, line) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip())
     found: Iterable[tuple[Record, int]] = starmap(answered, lines)
     if jobs != 1:

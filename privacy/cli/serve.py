@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import click
 
 from privacy.cli.help import Command
-from privacy.cli.pages import FORMS, STYLE, page
+from privacy.cli.pages import FORMS, STYLE, page, template
 
 HOST = "127.0.0.1"
 _BYTES, _AT_ONCE = 200_000, 2
@@ -133,7 +133,10 @@ def serve(port: int, seconds: int) -> None:
     open them. An answer takes at most --seconds. Port 0 is any free port.
     """
     try:
+        template()
         server = Server(port, seconds)
+    except ModuleNotFoundError as missing:
+        raise click.ClickException(str(missing)) from missing
     except OSError as error:
         told = f"Port {port} cannot be used ({error.strerror}). Pass another --port."
         raise click.ClickException(told) from error

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 from importlib.metadata import EntryPoint
 
 import click
@@ -15,7 +16,8 @@ from scipy.special import ndtr
 
 import privacy as dp
 from privacy.answers import units
-from privacy.cli import app, main, output
+from privacy.cli import app, main, output, pages
+from privacy.cli.serve import serve
 
 TARGET = ("--epsilon", "1", "--delta", "1e-5")
 KEYS = [
@@ -600,6 +602,12 @@ class TestBatch:
         lines = [f'{{"sigma": 2, "delta": {delta}}}' for delta in (1e-5, 2, 1e-6)]
         assert batch("epsilon", "--jobs", 2, lines=lines) == batch("epsilon", lines=lines)
 
+    @pytest.mark.parametrize("jobs", [0, -2])
+    def test_a_bad_number_of_processes_is_refused(self, jobs):
+        done = call("epsilon", "--batch", "--jobs", jobs, text="")
+        assert done.exit_code == 2
+        assert f"Expected jobs={jobs} to be >= 1, or -1. Pass" in done.stderr
+
     def test_the_highest_exit_code_wins(self):
         lines = ['{"sigma": -1}', '{"sigma": 0.1}', '{"sigma": 9}']
         found, code = batch("steps", *TARGET, lines=lines)
@@ -734,6 +742,13 @@ class TestGroup:
         assert done.exit_code == 1
         assert "no_such_module" in done.stderr
         assert "pip install '.[plot]'" in done.stderr
+
+    def test_serve_names_its_extra(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "jinja2", None)
+        pages.template.cache_clear()
+        done = CliRunner().invoke(serve, ["--port", "0"])
+        assert done.exit_code == 1
+        assert "pip install '.[serve]'" in done.stderr
 
     def test_without_metadata(self, metadata):
         metadata()
