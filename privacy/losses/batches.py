@@ -49,10 +49,7 @@ class ReplacedPair(LossPair):
     inner: LossPair
     q: float
 
-    @property
-    def symmetric(self) -> bool:
-        """True: neighboring data sets can be exchanged."""
-        return True
+    symmetric = True  # neighboring data sets can be exchanged
 
     @property
     def profile(self) -> Profile:
@@ -89,9 +86,7 @@ class ReplacedDiscretePair(DiscretePair):
     inner: DiscretePair
     q: float
 
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     @property
     def mass_at_infinity(self) -> float:

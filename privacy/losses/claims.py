@@ -24,6 +24,8 @@ class ClaimPair(DiscretePair):
     mass: float = 0.0
     categories: int = 2
 
+    symmetric = True  # exchanging the answers exchanges P and Q
+
     def atoms(self) -> Atoms:
         epsilon, rest = self.epsilon, self.categories - 2
         log_whole = math.log1p((self.categories - 1) * math.exp(-epsilon))
@@ -32,11 +34,6 @@ class ClaimPair(DiscretePair):
             log_p.append(math.log(rest) - epsilon - log_whole)
             loss.append(0.0)
         return Atoms(tuple(log_p), tuple(loss))
-
-    @property
-    def symmetric(self) -> bool:
-        """True: exchanging the answers exchanges P and Q."""
-        return True
 
     @property
     def mass_at_infinity(self) -> float:

@@ -24,14 +24,11 @@ class GaussianPair(LossPair):
 
     mu_squared: float
 
+    symmetric = True  # the loss is N(mu^2 / 2, mu^2) in both directions
+
     @property
     def mu(self) -> float:
         return round_up(math.sqrt(self.mu_squared), 4 * U)
-
-    @property
-    def symmetric(self) -> bool:
-        """True: the loss is N(mu^2 / 2, mu^2) in both directions."""
-        return True
 
     @property
     def profile(self) -> Profile:
@@ -98,10 +95,7 @@ class SampledGaussianPair(_Sampled):
 class AntipodalPair(_Sampled):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1): a replaced record."""
 
-    @property
-    def symmetric(self) -> bool:
-        """True: a reflection exchanges the two."""
-        return True
+    symmetric = True  # a reflection exchanges the two
 
     @property
     def profile(self) -> Profile:
@@ -182,11 +176,7 @@ class AllocationPair(LossPair):
     def rho(self) -> float | None:
         return GaussianPair(round_up(self.mu * self.mu, 2 * U)).rho
 
-    @property
-    def exact_profile(self) -> bool:
-        """False: the distribution is rounded to a grid."""
-        return False
-
+    exact_profile = False  # the distribution is rounded to a grid
     gridded = True
 
     def on_grid(

@@ -19,10 +19,7 @@ class LaplacePair(LossPair):
 
     distance: float
 
-    @property
-    def symmetric(self) -> bool:
-        """True: a reflection exchanges the two."""
-        return True
+    symmetric = True  # a reflection exchanges the two
 
     @property
     def profile(self) -> Profile:

@@ -26,10 +26,8 @@ class RangePair(LossPair):
 
     width: float
 
-    @property
-    def symmetric(self) -> bool:
-        """True: a reflection exchanges the two."""
-        return True
+    symmetric = True  # a reflection exchanges the two
+    exact_model = False  # no one mechanism attains the profile at every epsilon
 
     @property
     def profile(self) -> Profile:
@@ -56,11 +54,6 @@ class RangePair(LossPair):
     def model(self) -> "LossModel | None":
         return _model(1.0, self.width)
 
-    @property
-    def exact_model(self) -> bool:
-        """False: no one mechanism attains the profile at every epsilon."""
-        return False
-
     def sampled(self, sampling_probability: float) -> "SampledRangePair":
         return SampledRangePair(self.width, sampling_probability)
 
@@ -71,6 +64,8 @@ class SampledRangePair(LossPair):
 
     width: float
     q: float
+
+    exact_model = False
 
     @property
     def profile(self) -> Profile:
@@ -87,10 +82,6 @@ class SampledRangePair(LossPair):
     @property
     def model(self) -> "LossModel | None":
         return _model(self.q, self.width)
-
-    @property
-    def exact_model(self) -> bool:
-        return False
 
 
 def _model(q: float, width: float) -> "LossModel | None":

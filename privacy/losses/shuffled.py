@@ -97,10 +97,7 @@ class ShuffledPair(DiscretePair):
     reports: int
     categories: int | None = None
 
-    @property
-    def symmetric(self) -> bool:
-        """True: exchanging 0 and 1 exchanges the two."""
-        return True
+    symmetric = True  # exchanging 0 and 1 exchanges the two
 
     def atoms(self) -> Atoms:
         """Return an upper bound of the pair; with more than 2,000 losses, they are on a grid.

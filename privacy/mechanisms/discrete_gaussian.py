@@ -66,9 +66,7 @@ class DiscreteGaussianPair(DiscretePair):
     sigma: float
     distance: int
 
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     @property
     def _block(self) -> int:

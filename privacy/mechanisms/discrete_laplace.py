@@ -86,9 +86,7 @@ class DiscreteLaplacePair(DiscretePair):
     scale: float
     distance: int
 
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     def atoms(self) -> Atoms:
         """Return the losses (2 x - distance) / scale of the outputs x = 0 .. distance.
