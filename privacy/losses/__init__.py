@@ -1,1 +1,23 @@
-"""Dominating pairs of one application of a mechanism, and their transforms."""
+"""Dominating pairs of one application of a mechanism, and their transforms.
+
+The modules named here need numpy and are imported on first use: closed forms run without it.
+"""
+
+from typing import TYPE_CHECKING
+
+from privacy.lazy import lazy
+
+# fmt: off
+# isort: off
+if TYPE_CHECKING:
+    from privacy.losses import (
+        allocation, atoms, divergences, groups, halves, lattice, mixtures, panels, quadrature,
+        shuffled,
+    )
+
+__all__ = [
+    "allocation", "atoms", "divergences", "groups", "halves", "lattice", "mixtures", "panels",
+    "quadrature", "shuffled",
+]
+# fmt: on
+__getattr__, __dir__ = lazy(__name__, {}, modules=tuple(__all__))

@@ -4,17 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from privacy import losses
 from privacy.losses.discrete import Atoms, DiscretePair, SampledDiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.pair import LossPair
 from privacy.losses.profiles import MixedProfile, Profile, SampledProfile
 from privacy.numerics.rounding import sum_up
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.quadrature import LossModel
 
 
 def replaced(inner: LossPair, q: float) -> LossPair:
@@ -56,22 +52,21 @@ class ReplacedPair(LossPair):
         return SampledProfile(self.inner.profile, self.q)
 
     @property
-    def divergence(self) -> "Divergence | None":
-        from privacy.losses.divergences import SampledNoise
-
+    def divergence(self) -> "losses.divergences.Divergence | None":
         model, unsampled = self.model, self.inner.divergence
-        return None if model is None or unsampled is None else SampledNoise(model, unsampled)
+        if model is None or unsampled is None:
+            return None
+        return losses.divergences.SampledNoise(model, unsampled)
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         if not isinstance(self.inner, GaussianPair):
             return None
         sampled = self.inner.sampled(self.q).model
         if sampled is None:
             return None
-        from privacy.losses.halves import MirroredGaussian
-
-        return MirroredGaussian(sampled.sampling_probability, sampled.noise_multiplier)  # type: ignore[attr-defined]
+        q, noise = sampled.sampling_probability, sampled.noise_multiplier  # type: ignore[attr-defined]
+        return losses.halves.MirroredGaussian(q, noise)
 
     @property
     def exact_model(self) -> bool:
@@ -127,24 +122,23 @@ class MixedPair(LossPair):
         return MixedProfile(tuple(pair.profile for pair in self.pairs), self.weights, self.lost)
 
     @property
-    def divergence(self) -> "Divergence | None":
+    def divergence(self) -> "losses.divergences.Divergence | None":
         """By quadrature, or the largest of all where that fails."""
-        from privacy.losses.divergences import Largest, SampledNoise
-
         model = self.model
         each = [pair.divergence for pair in self.pairs]
         known = [one for one in each if one is not None]
         if model is None or self.lost or len(known) < len(each):
             return None
-        return SampledNoise(model, Largest(tuple(known)))
+        largest = losses.divergences.Largest(tuple(known))
+        return losses.divergences.SampledNoise(model, largest)
 
     @property
-    def model(self) -> "LossModel | None":
-        from privacy.losses.halves import MixedModel
-
+    def model(self) -> "losses.quadrature.LossModel | None":
         each = [pair.model for pair in self.pairs]
         known = tuple(one for one in each if one is not None)
-        return MixedModel(known, self.weights, self.lost) if len(known) == len(each) else None
+        if len(known) < len(each):
+            return None
+        return losses.halves.MixedModel(known, self.weights, self.lost)
 
     @property
     def exact_model(self) -> bool:

@@ -2,14 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from privacy import losses
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.losses.profiles import ClaimProfile, Profile
 from privacy.numerics.rounding import U, round_up
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,11 @@ class ClaimPair(DiscretePair):
         return ClaimProfile(self.epsilon, self.mass, self.categories)
 
     @property
-    def divergence(self) -> "Divergence | None":
+    def divergence(self) -> "losses.divergences.Divergence | None":
         """Mironov 2017, Proposition 5."""
-        from privacy.losses.divergences import Response
-
-        return None if self.mass else Response(self.epsilon, self.categories)
+        if self.mass:
+            return None
+        return losses.divergences.Response(self.epsilon, self.categories)
 
     @property
     def rho(self) -> float | None:

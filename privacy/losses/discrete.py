@@ -5,22 +5,18 @@ the reverse direction, log q = log p - loss and the loss is negated.
 """
 
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
+from privacy import losses
 from privacy.losses.pair import LossPair
 from privacy.losses.profiles import Profile
 from privacy.numerics.rounding import U
 
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
-
 _LARGEST_LOSS = 600.0  # the contour method does not support larger losses
-_WAYS: tuple["Direction", "Direction"] = ("remove", "add")
-_ROUNDING = 32  # error bound on a log probability or a loss, in units in the last place
+_WAYS: tuple["losses.quadrature.Direction", "losses.quadrature.Direction"] = ("remove", "add")
+ROUNDING = 32  # error bound on a log probability or a loss, in units in the last place
 
 
 class Atoms(NamedTuple):
@@ -61,11 +57,11 @@ class DiscretePair(LossPair):
         """Probability of an infinite loss; the same in both directions."""
         return 0.0
 
-    def directed(self, direction: "Direction") -> Atoms:
+    def directed(self, direction: "losses.quadrature.Direction") -> Atoms:
         """Return the finite losses in one direction."""
         return self.atoms() if direction == "remove" else self.atoms().reversed()
 
-    def infinite(self, direction: "Direction") -> float:
+    def infinite(self, direction: "losses.quadrature.Direction") -> float:
         """Return the probability of an infinite loss in one direction."""
         return self.mass_at_infinity
 
@@ -78,24 +74,22 @@ class DiscretePair(LossPair):
         return DiscreteProfile(self)
 
     @property
-    def divergence(self) -> "Divergence | None":
+    def divergence(self) -> "losses.divergences.Divergence | None":
         """From the atoms, in both directions; None if there is a mass at infinity."""
-        from privacy.losses.divergences import Linear, SampledNoise
-
-        return (
-            None if self.mass_at_infinity else SampledNoise(DiscreteModel(self), Linear(math.inf))
-        )
+        if self.mass_at_infinity:
+            return None
+        model, unbounded = losses.atoms.DiscreteModel(self), losses.divergences.Linear(math.inf)
+        return losses.divergences.SampledNoise(model, unbounded)
 
     @property
     def rho(self) -> float | None:
-        from privacy.losses.divergences import largest_rho
-
-        divergence = self.divergence
-        return None if divergence is None else largest_rho(divergence, _largest(self))
+        if (divergence := self.divergence) is None:
+            return None
+        return losses.divergences.largest_rho(divergence, _largest(self))
 
     @property
-    def model(self) -> "LossModel | None":
-        return DiscreteModel(self) if self.claim[0] < _LARGEST_LOSS else None
+    def model(self) -> "losses.quadrature.LossModel | None":
+        return losses.atoms.DiscreteModel(self) if self.claim[0] < _LARGEST_LOSS else None
 
     def sampled(self, sampling_probability: float) -> "DiscretePair":
         return SampledDiscretePair(self, sampling_probability)
@@ -144,11 +138,12 @@ def log_mixture(loss: float, q: float) -> float:
 
 
 def _largest(pair: DiscretePair) -> float:
-    return max(_directed(pair, "remove").loss + _directed(pair, "add").loss)
+    return max(directed(pair, "remove").loss + directed(pair, "add").loss)
 
 
 @lru_cache(maxsize=256)
-def _directed(pair: DiscretePair, direction: "Direction") -> Atoms:
+def directed(pair: DiscretePair, direction: "losses.quadrature.Direction") -> Atoms:
+    """Return the finite losses of a pair in one direction, cached."""
     return pair.directed(direction)
 
 
@@ -166,7 +161,7 @@ class DiscreteProfile(Profile):
         delta = 0.0
         for way in _WAYS:
             mass = self.pair.infinite(way)
-            delta = max(delta, mass + (1 - mass) * _sum(_directed(self.pair, way), epsilon))
+            delta = max(delta, mass + (1 - mass) * _sum(directed(self.pair, way), epsilon))
         if delta <= 0:
             return -math.inf
         return min(0.0, math.log(delta) + 16 * U * (1 + abs(math.log(delta))))
@@ -175,71 +170,8 @@ class DiscreteProfile(Profile):
 def _sum(atoms: Atoms, epsilon: float) -> float:
     beyond = [(p, loss) for p, loss in zip(*atoms, strict=True) if loss > epsilon]
     total = math.fsum(
-        math.exp(p + U * _ROUNDING * (1 + abs(p)))
-        * -math.expm1(epsilon - loss - U * _ROUNDING * (loss + epsilon))
+        math.exp(p + U * ROUNDING * (1 + abs(p)))
+        * -math.expm1(epsilon - loss - U * ROUNDING * (loss + epsilon))
         for p, loss in beyond
     )
     return total * (1 + 16 * U)
-
-
-@dataclass(frozen=True)
-class DiscreteModel:
-    """The atoms of a pair as exact nodes; their transform need not decay."""
-
-    pair: DiscretePair
-
-    def supremum(self, direction: "Direction") -> float:
-        return max(_directed(self.pair, direction).loss)
-
-    def lost(self, direction: "Direction") -> float:
-        return self.pair.infinite(direction)
-
-    def nodes(self, direction: "Direction", t: float) -> "LossNodes":
-        return _nodes(self.pair, direction)
-
-    def shared_nodes(self, direction: "Direction", t: float) -> "LossNodes":
-        return _nodes(self.pair, direction)
-
-    def stack_key(self, t: float) -> Hashable:
-        """Return the model itself: different models share no atoms."""
-        return self
-
-    def stacked_nodes(
-        self, models: Sequence[Any], direction: "Direction", t: float
-    ) -> "LossNodes | None":
-        return None
-
-    def line_nodes(
-        self, direction: "Direction", t: float, frequency: float, log_moment: float
-    ) -> "LineNodes":
-        import numpy as np
-
-        from privacy.losses.quadrature import LineNodes
-
-        nodes = _nodes(self.pair, direction)
-        weight = np.exp(nodes.log_weight + t * nodes.loss - log_moment)
-        rounding = _ROUNDING * (1 + np.abs(nodes.log_weight) + t * np.abs(nodes.loss))
-        return LineNodes(weight, nodes.loss, rounding + abs(log_moment), 0.0)
-
-    def decay(
-        self,
-        direction: "Direction",
-        t: float,
-        frequency: "Array",
-        log_moment: float,
-        depth: "Array",
-    ) -> "Array":
-        """Return 0: the transform of atoms need not decay."""
-        import numpy as np
-
-        return np.zeros_like(frequency)
-
-
-@lru_cache(maxsize=256)
-def _nodes(pair: DiscretePair, direction: "Direction") -> "LossNodes":
-    import numpy as np
-
-    from privacy.losses.quadrature import LossNodes
-
-    log_probability, loss = map(np.array, _directed(pair, direction))
-    return LossNodes(log_probability, loss, 2.0 * _ROUNDING)

@@ -2,16 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from privacy import losses
 from privacy.losses.pair import LossPair
 from privacy.losses.profiles import AntipodalProfile, GaussianProfile, Profile, SampledProfile
 from privacy.numerics.rounding import U, round_up
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.lattice import GridLoss
-    from privacy.losses.quadrature import Direction, LossModel
 
 _LARGEST_MU = 1e60  # above, every divergence is taken to be infinite
 _LARGEST_REACHED = 1e12  # largest mu that the contour method supports
@@ -36,10 +31,8 @@ class GaussianPair(LossPair):
         return GaussianProfile(self.mu)
 
     @property
-    def divergence(self) -> "Divergence":
-        from privacy.losses.divergences import Linear
-
-        return Linear(0.5 * self.mu_squared)
+    def divergence(self) -> "losses.divergences.Divergence":
+        return losses.divergences.Linear(0.5 * self.mu_squared)
 
     @property
     def rho(self) -> float:
@@ -77,19 +70,15 @@ class SampledGaussianPair(_Sampled):
         return SampledProfile(GaussianProfile(self.mu), self.q)
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """Removing, which is at least adding (Mironov, Talwar and Zhang 2019, Theorem 5)."""
-        from privacy.losses.divergences import Linear, SampledGaussianNoise
-
         if self.mu > _LARGEST_MU:
-            return Linear(math.inf)
-        return SampledGaussianNoise(max(self.mu, 1e-100), self.q)
+            return losses.divergences.Linear(math.inf)
+        return losses.divergences.SampledGaussianNoise(max(self.mu, 1e-100), self.q)
 
     @property
-    def model(self) -> "LossModel | None":
-        from privacy.losses.mixtures import SampledGaussian
-
-        return SampledGaussian(*self._kept) if self._kept else None
+    def model(self) -> "losses.quadrature.LossModel | None":
+        return losses.mixtures.SampledGaussian(*self._kept) if self._kept else None
 
 
 class AntipodalPair(_Sampled):
@@ -102,19 +91,15 @@ class AntipodalPair(_Sampled):
         return AntipodalProfile(self.mu, self.q)
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """By quadrature, or by joint convexity at orders at which that fails."""
-        from privacy.losses.divergences import Linear, antipodal
-
         if self.mu > _LARGEST_MU:
-            return Linear(math.inf)
-        return antipodal(max(self.mu, _LEAST), max(self.q, _LEAST))
+            return losses.divergences.Linear(math.inf)
+        return losses.divergences.antipodal(max(self.mu, _LEAST), max(self.q, _LEAST))
 
     @property
-    def model(self) -> "LossModel | None":
-        from privacy.losses.mixtures import AntipodalGaussian
-
-        return AntipodalGaussian(*self._kept) if self._kept else None
+    def model(self) -> "losses.quadrature.LossModel | None":
+        return losses.mixtures.AntipodalGaussian(*self._kept) if self._kept else None
 
 
 @dataclass(frozen=True)
@@ -130,23 +115,19 @@ class GroupSampledPair(LossPair):
 
     @property
     def profile(self) -> Profile:
-        from privacy.losses.groups import GroupSampledProfile
-
-        return GroupSampledProfile(self.mu, self.q, self.size)
+        return losses.groups.GroupSampledProfile(self.mu, self.q, self.size)
 
     @property
-    def divergence(self) -> "Divergence | None":
-        from privacy.losses.divergences import group_sampled
-
-        reached = 1e-12 < self.mu < _LARGEST_MU
-        return group_sampled(self.mu, self.q, self.size) if reached else None
+    def divergence(self) -> "losses.divergences.Divergence | None":
+        if not 1e-12 < self.mu < _LARGEST_MU:
+            return None
+        return losses.divergences.group_sampled(self.mu, self.q, self.size)
 
     @property
-    def model(self) -> "LossModel | None":
-        from privacy.losses.groups import GroupSampledGaussian
-
-        reached = 1e-12 < self.mu < _LARGEST_REACHED and self.q > 1e-9
-        return GroupSampledGaussian(self.q, 1 / self.mu, self.size) if reached else None
+    def model(self) -> "losses.quadrature.LossModel | None":
+        if not (1e-12 < self.mu < _LARGEST_REACHED and self.q > 1e-9):
+            return None
+        return losses.groups.GroupSampledGaussian(self.q, 1 / self.mu, self.size)
 
 
 @dataclass(frozen=True)
@@ -163,12 +144,10 @@ class AllocationPair(LossPair):
     @property
     def profile(self) -> Profile:
         """From a distribution of the ratio on a grid, an upper bound."""
-        from privacy.losses.allocation import AllocationProfile
-
-        return AllocationProfile(self.mu, self.steps)
+        return losses.allocation.AllocationProfile(self.mu, self.steps)
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """That of a known step, by joint quasi-convexity; an upper bound."""
         return GaussianPair(round_up(self.mu * self.mu, 2 * U)).divergence
 
@@ -181,14 +160,12 @@ class AllocationPair(LossPair):
 
     def on_grid(
         self,
-        direction: "Direction",
+        direction: "losses.quadrature.Direction",
         step: float,
         log_tail: float,
         tilt: float,
         floor: float,
         *,
         upper: bool,
-    ) -> "GridLoss":
-        from privacy.losses.allocation import on_grid
-
-        return on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)
+    ) -> "losses.lattice.GridLoss":
+        return losses.allocation.on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)

@@ -113,12 +113,6 @@ class MirroredGaussian(LossModel):
         apart = math.erf(self._half.shift / math.sqrt(8))
         return math.log(apart) + math.log1p(-self.sampling_probability)
 
-    def supremum(self, direction: Direction) -> float:
-        return math.inf
-
-    def lost(self, direction: Direction) -> float:
-        return 0.0
-
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         return self._joined(*(self._half.nodes(way, t) for way in _WAYS))
 

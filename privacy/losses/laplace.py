@@ -2,15 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from privacy import losses
 from privacy.losses.pair import LossPair
 from privacy.losses.profiles import LaplaceProfile, Profile, SampledProfile
 from privacy.numerics.rounding import U, round_up
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.quadrature import LossModel
 
 
 @dataclass(frozen=True)
@@ -27,11 +23,9 @@ class LaplacePair(LossPair):
         return LaplaceProfile(self.distance)
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """Mironov 2017, Proposition 6."""
-        from privacy.losses.divergences import LaplaceNoise
-
-        return LaplaceNoise(self.distance)
+        return losses.divergences.LaplaceNoise(self.distance)
 
     @property
     def rho(self) -> float:
@@ -51,7 +45,7 @@ class LaplacePair(LossPair):
         return round_up(0.5 * d * d * (1 - rest), 32 * U)
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         return _model(1.0, self.distance)
 
     def sampled(self, sampling_probability: float) -> "SampledLaplacePair":
@@ -70,17 +64,13 @@ class SampledLaplacePair(LossPair):
         return SampledProfile(LaplaceProfile(self.distance), self.q)
 
     @property
-    def divergence(self) -> "Divergence":
-        from privacy.losses.divergences import sampled_laplace
-
-        return sampled_laplace(self.distance, self.q)
+    def divergence(self) -> "losses.divergences.Divergence":
+        return losses.divergences.sampled_laplace(self.distance, self.q)
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         return _model(self.q, self.distance)
 
 
-def _model(q: float, distance: float) -> "LossModel | None":
-    from privacy.losses.panels import SampledLaplace
-
-    return SampledLaplace(q, 1 / distance) if distance < math.inf else None
+def _model(q: float, distance: float) -> "losses.quadrature.LossModel | None":
+    return losses.panels.SampledLaplace(q, 1 / distance) if distance < math.inf else None

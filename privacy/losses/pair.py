@@ -1,12 +1,7 @@
 """The privacy loss of one application: a dominating pair (P, Q), or bounds on its moments."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # the closed forms run without numpy
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.lattice import GridLoss
-    from privacy.losses.profiles import Profile
-    from privacy.losses.quadrature import Direction, LossModel
+from privacy import losses
+from privacy.losses.profiles import Profile
 
 
 class Loss:
@@ -18,7 +13,7 @@ class Loss:
     __slots__ = ()
 
     @property
-    def divergence(self) -> "Divergence | None":
+    def divergence(self) -> "losses.divergences.Divergence | None":
         """The Rényi divergence as a function of the order, an upper bound."""
         return None
 
@@ -52,7 +47,7 @@ class LossPair(Loss):
         return self.profile.supremum, 0.0
 
     @property
-    def profile(self) -> "Profile":
+    def profile(self) -> Profile:
         """The privacy profile, the larger of both directions."""
         raise NotImplementedError
 
@@ -62,7 +57,7 @@ class LossPair(Loss):
         return True
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         """Quadrature nodes of the loss, for its moments on a line in the complex plane."""
         return None
 
@@ -76,14 +71,14 @@ class LossPair(Loss):
 
     def on_grid(
         self,
-        direction: "Direction",
+        direction: "losses.quadrature.Direction",
         step: float,
         log_tail: float,
         tilt: float,
         floor: float,
         *,
         upper: bool,
-    ) -> "GridLoss":
+    ) -> "losses.lattice.GridLoss":
         """Return an upper or a lower bound of the pair on a grid of losses.
 
         A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
@@ -103,10 +98,8 @@ class MomentBound(Loss):
         self._rho = rho
 
     @property
-    def divergence(self) -> "Divergence":
-        from privacy.losses.divergences import Linear
-
-        return Linear(self._rho)
+    def divergence(self) -> "losses.divergences.Divergence":
+        return losses.divergences.Linear(self._rho)
 
     @property
     def rho(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from privacy.losses.densities import complex_log_mixture, log_mixture, refuse_beyond, slope
-from privacy.losses.quadrature import Array, Direction, LineNodes, LossNodes
+from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
 from privacy.losses.trapezoid import MOST_NODES, columns
 
 _DIGITS = 42.0  # decrease of the exponent beyond which a panel is negligible
@@ -21,7 +21,7 @@ _EVEN = 64  # largest number of panels of equal width
 
 
 @dataclass(frozen=True)
-class SampledLaplace:
+class SampledLaplace(LossModel):
     """Poisson-sampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
 
     The ratio of the densities is constant for noise x < 0 and x > 1, so that the loss has two
@@ -36,9 +36,6 @@ class SampledLaplace:
         return side * float(
             log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
         )
-
-    def lost(self, direction: Direction) -> float:
-        return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))
@@ -99,9 +96,6 @@ class SampledLaplace:
     def _steepest(self) -> float:
         """Return a bound on |dL/dx| on [0, 1] and, up to a factor near 1, on the path."""
         return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
-
-    def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
-        return self.nodes(direction, t)
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float

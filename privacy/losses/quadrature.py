@@ -183,11 +183,11 @@ class LossModel(Protocol):
 
     def supremum(self, direction: Direction) -> float:
         """Return the largest possible loss."""
-        ...
+        return math.inf
 
     def lost(self, direction: Direction) -> float:
         """Return the omitted mass of P, which counts as an infinite loss."""
-        ...
+        return 0.0
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         """Return nodes for K(t)."""
@@ -195,7 +195,7 @@ class LossModel(Protocol):
 
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
         """Return nodes for K on all of (0, t], None if there would be too many."""
-        ...
+        return self.nodes(direction, t)
 
     def stack_key(self, t: float) -> Hashable:
         """Return a key that models share if their nodes for (0, t] are at the same noise."""

@@ -9,15 +9,11 @@ distributions at distance e, which therefore are a dominating pair.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from privacy import losses
 from privacy.losses.pair import LossPair
 from privacy.losses.profiles import Profile, RangeProfile, SampledProfile
 from privacy.numerics.rounding import U, round_up
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
-    from privacy.losses.quadrature import LossModel
 
 
 @dataclass(frozen=True)
@@ -34,24 +30,20 @@ class RangePair(LossPair):
         return RangeProfile(self.width)
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """The largest over all losses t, t - width; less than that of the dominating pair."""
-        from privacy.losses.divergences import BoundedRange
-
-        return BoundedRange(self.width)
+        return losses.divergences.BoundedRange(self.width)
 
     @property
     def rho(self) -> float:
         """At most width^2 / 8 (Cesar and Rogers 2021)."""
-        from privacy.losses.divergences import largest_rho
-
         most = round_up(0.125 * self.width * self.width, 4 * U)
         if self.width < 1e-6:  # both bounds agree to a relative 1e-12
             return most
-        return min(most, largest_rho(self.divergence, self.width))
+        return min(most, losses.divergences.largest_rho(self.divergence, self.width))
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         return _model(1.0, self.width)
 
     def sampled(self, sampling_probability: float) -> "SampledRangePair":
@@ -72,19 +64,17 @@ class SampledRangePair(LossPair):
         return SampledProfile(RangeProfile(self.width), self.q)
 
     @property
-    def divergence(self) -> "Divergence":
-        from privacy.losses.divergences import BoundedRange, SampledNoise, Smallest
-
-        whole = BoundedRange(self.width)
-        model = _model(self.q, self.width)
-        return whole if model is None else Smallest((whole, SampledNoise(model, whole)))
+    def divergence(self) -> "losses.divergences.Divergence":
+        whole = losses.divergences.BoundedRange(self.width)
+        if (model := _model(self.q, self.width)) is None:
+            return whole
+        sampled = losses.divergences.SampledNoise(model, whole)
+        return losses.divergences.Smallest((whole, sampled))
 
     @property
-    def model(self) -> "LossModel | None":
+    def model(self) -> "losses.quadrature.LossModel | None":
         return _model(self.q, self.width)
 
 
-def _model(q: float, width: float) -> "LossModel | None":
-    from privacy.losses.panels import SampledLogistic
-
-    return SampledLogistic(q, 1 / width) if 1e-140 < width < math.inf else None
+def _model(q: float, width: float) -> "losses.quadrature.LossModel | None":
+    return losses.panels.SampledLogistic(q, 1 / width) if 1e-140 < width < math.inf else None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privacy.losses.densities import log_sum, refuse_beyond
-from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossNodes
+from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossModel, LossNodes
 
 TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 NARROW = 0.1  # accuracy of the end of a range, in sigmas
@@ -27,7 +27,7 @@ _MOST_CELLS = 2**14  # of a scan; a wider one means deltas below any positive fl
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
 
 
-class NormalMixtures:
+class NormalMixtures(LossModel):
     """Two mixtures of shifted standard normals, as functions of the noise z.
 
     The error of the trapezoid rule in z with spacing h on Im z = d0 is at most
@@ -44,13 +44,6 @@ class NormalMixtures:
     def shift(self) -> float:
         """Distance of the centers of the mixtures, in standard deviations."""
         return 1 / self.noise_multiplier
-
-    def supremum(self, direction: Direction) -> float:
-        """Return infinity: the tails are normal."""
-        return math.inf
-
-    def lost(self, direction: Direction) -> float:
-        return 0.0
 
     @property
     def _reach(self) -> float:

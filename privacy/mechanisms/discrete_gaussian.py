@@ -2,18 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from privacy import checks
+from privacy import checks, losses
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms.base import freeze, register_mechanism
 from privacy.mechanisms.discrete_laplace import IntegerNoise, integer_sensitivities
 from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation
-
-if TYPE_CHECKING:
-    from privacy.losses.divergences import Divergence
 
 _REACH = 14.0  # of the atoms, in sigma beyond both centers; e^(-14^2 / 2) lies beyond
 _LEAST_MASS = 1e-300  # at infinity; the loss is unbounded
@@ -98,8 +94,6 @@ class DiscreteGaussianPair(DiscretePair):
         """
         import numpy as np
 
-        from privacy.losses.lattice import divided
-
         least, block, variance = self._least, self._block, self.sigma**2
         x = np.arange(least, self.distance - least + 1, dtype=float)
         loss = self.distance * (2 * x - self.distance) / (2 * variance)
@@ -112,21 +106,19 @@ class DiscreteGaussianPair(DiscretePair):
             # relative to the largest, so that none underflows
             rows = log_p[:-1].reshape(-1, block)
             top = rows.max(axis=1)
-            down, up = divided(np.exp(rows - top[:, None]), inner, width)
+            down, up = losses.lattice.divided(np.exp(rows - top[:, None]), inner, width)
             with np.errstate(divide="ignore"):
                 downs = np.append(top + np.log(down.sum(axis=1)), log_p[-1])
                 ups = np.insert(top + np.log(up.sum(axis=1)), 0, -np.inf)
             log_p = np.logaddexp(downs, ups)
-        losses = ends.tolist()
-        losses[-1] = math.nextafter(losses[-1] * (1 + 4 * U), math.inf)
-        return Atoms(tuple(log_p.tolist()), tuple(losses))
+        *inside, largest = ends.tolist()
+        largest = math.nextafter(largest * (1 + 4 * U), math.inf)
+        return Atoms(tuple(log_p.tolist()), (*inside, largest))
 
     @property
-    def divergence(self) -> "Divergence":
+    def divergence(self) -> "losses.divergences.Divergence":
         """Order * distance^2 / (2 sigma^2) (Canonne, Kamath and Steinke 2020, Theorem 4)."""
-        from privacy.losses.divergences import Linear
-
-        return Linear(self.rho)
+        return losses.divergences.Linear(self.rho)
 
     @property
     def rho(self) -> float:

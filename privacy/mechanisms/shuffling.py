@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privacy import checks
+from privacy import checks, losses
 from privacy.losses.pair import LossPair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
 from privacy.names import suggests_field_names
@@ -60,9 +60,7 @@ class ShuffledReports(Mechanism):
 
     def loss(self, relation: NeighboringRelation) -> LossPair:
         """Return the shuffled reports for two values of one user's record."""
-        from privacy.losses.shuffled import ShuffledPair
-
-        return ShuffledPair(self.epsilon, self.reports, self.categories)
+        return losses.shuffled.ShuffledPair(self.epsilon, self.reports, self.categories)
 
 
 register_mechanism(ShuffledReports(1.0, 1000, 4))

@@ -90,7 +90,7 @@ PACKAGE = {
     ),
     "the printed subsampling formula": (
         "privacy.losses.gaussian",
-        "return SampledGaussianNoise(max(self.mu, 1e-100), self.q)",
+        "return losses.divergences.SampledGaussianNoise(max(self.mu, 1e-100), self.q)",
         (
             "from privacy.losses.divergences import Divergence\n"
             "        import numpy as np\n"
@@ -105,8 +105,8 @@ PACKAGE = {
     ),
     "rho of half the noise's square": (
         "privacy.losses.gaussian",
-        "return Linear(0.5 * self.mu_squared)",
-        "return Linear(0.25 * self.mu_squared)",
+        "Linear(0.5 * self.mu_squared)",
+        "Linear(0.25 * self.mu_squared)",
     ),
     "group like composition": (
         "privacy.notions.gaussian",
