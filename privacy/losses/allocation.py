@@ -44,26 +44,13 @@ class Ratios:
     """A distribution of dP/dQ under Q on the values exp(k spacing), k = first, first + 1, ...
 
     Its masses are at least those of a mean-preserving spread of the exact distribution.
-
-    Attributes
-    ----------
-    spacing
-        Distance of neighboring losses.
-    first
-        Index of the first value.
-    mass
-        Upper bounds on the probabilities under Q.
-    empty
-        Upper bound on the probability under Q of a ratio of 0.
-    lost
-        Upper bound on the probability under P of an infinite ratio.
     """
 
-    spacing: float
-    first: int
-    mass: Array
-    empty: float
-    lost: float
+    spacing: float  # distance of neighboring losses
+    first: int  # index of the first value
+    mass: Array  # upper bounds on the probabilities under Q
+    empty: float  # upper bound on the probability under Q of a ratio of 0
+    lost: float  # upper bound on the probability under P of an infinite ratio
 
     @property
     def losses(self) -> Array:
@@ -83,20 +70,13 @@ class Labels:
     """The distribution of a label k = first, first + 1, ... under Q and P.
 
     Outcomes of negligible probability have no label. The log ratio is near k spacing.
-
-    Attributes
-    ----------
-    without, present
-        Probabilities under Q and P.
-    error
-        Relative error bound on each of them.
     """
 
     spacing: float
     first: int
-    without: Array
-    present: Array
-    error: float
+    without: Array  # probabilities under Q
+    present: Array  # probabilities under P
+    error: float  # relative error bound on each of them
 
     def refined(self) -> "Labels":
         """Return the same labels with doubled numbers."""
@@ -328,13 +308,7 @@ def _above(mass: Array, loss: Array, epsilon: float) -> float:
 def on_grid(
     mu: float, steps: int, direction: Direction, step: float, tilt: float, *, upper: bool
 ) -> GridLoss:
-    """Return an upper or a lower bound of one allocation on a grid of losses.
-
-    Parameters
-    ----------
-    tilt
-        The tilt at which a lower bound is to be tight.
-    """
+    """Return an upper or a lower bound (tight at `tilt`) of one allocation on a grid of losses."""
     if upper:
         law = ratios(mu, steps)
         mass, loss, infinite = law.mass * np.exp(law.losses), law.losses, law.lost

@@ -32,18 +32,10 @@ _SHARES = 4.0 ** np.linspace(-1, 1, 25)
 
 @dataclass(frozen=True)
 class GroupDivergence(Divergence):
-    """The divergence for `size` records, each changed in either direction.
+    """The divergence for `size` records, each changed in either direction."""
 
-    Parameters
-    ----------
-    parts
-        The number of releases of each divergence of one record.
-    size
-        Number of records k >= 2.
-    """
-
-    parts: tuple[tuple[Divergence, int], ...]
-    size: int
+    parts: tuple[tuple[Divergence, int], ...]  # of one record, with their numbers of releases
+    size: int  # number of records k >= 2
 
     def at(self, orders: Array) -> Array:
         """Return the bound, infinite if it needs orders above 2^13."""

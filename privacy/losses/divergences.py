@@ -414,23 +414,13 @@ def _groups(rows: Index, orders: Array) -> list[Index]:
 
 @dataclass(frozen=True)
 class _Binomials:
-    """log C(a, k) for k = 2 .. a, concatenated over the orders a.
-
-    Attributes
-    ----------
-    log_binomial, place
-        The logs, and k - 2 of each.
-    start, length
-        Start and length of the run of each order.
-    size
-        Size per order of the numbers that the logs were computed from, which bounds the rounding.
-    """
+    """log C(a, k) for k = 2 .. a, concatenated over the orders a."""
 
     log_binomial: Array
-    place: Index
-    start: Index
+    place: Index  # k - 2 of each
+    start: Index  # of the run of each order
     length: Index
-    size: Array
+    size: Array  # per order, of the numbers that the logs came from, which bounds the rounding
 
 
 @lru_cache(maxsize=16)

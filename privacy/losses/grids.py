@@ -35,41 +35,18 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 @dataclass(frozen=True)
 class Noise:
-    """One direction of a pair whose loss is monotone in a real noise z.
+    """One direction of a pair whose loss is monotone in a real noise z."""
 
-    Attributes
-    ----------
-    loss
-        The loss at z.
-    log_density
-        The log density of P, from z and its loss.
-    low, high
-        The range of z that is divided.
-    width
-        Largest width of a panel.
-    slope
-        A bound on the slope of the log density of every component of P and Q in that range.
-    atoms
-        Atoms, each a probability under P and a loss.
-    below, above
-        Upper bounds on the probability under P of z < low and z > high.
-    supremum
-        The largest loss.
-    inverse
-        The z at a loss, if there is a closed form.
-    """
-
-    loss: Callable[[Array], Array]
-    log_density: Callable[[Array, Array], Array]
-    low: float
+    loss: Callable[[Array], Array]  # the loss at z
+    log_density: Callable[[Array, Array], Array]  # of P, from z and its loss
+    low: float  # the range of z that is divided
     high: float
-    width: float
-    slope: float
-    atoms: tuple[tuple[float, float], ...] = ()
-    below: float = 0.0
-    above: float = 0.0
-    supremum: float = math.inf
-    inverse: Callable[[Array], Array] | None = None
+    width: float  # largest width of a panel
+    slope: float  # bound on that of the log density of every component of P and Q in the range
+    atoms: tuple[tuple[float, float], ...] = ()  # each a probability under P and a loss
+    beyond: float = 0.0  # upper bound on the probability under P of z < low, and of z > high
+    supremum: float = math.inf  # the largest loss
+    inverse: Callable[[Array], Array] | None = None  # the z at a loss, if in closed form
 
 
 def supports(pair: LossPair) -> bool:
@@ -182,8 +159,7 @@ def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noi
     away = math.sqrt(-2 * min(log_tail, -40.0))
     rising = direction == "remove" or model._side(direction) > 0
     low, high = -away, away + (span if rising else 0.0)
-
-    away_lost = math.exp(-0.5 * away * away) * (1 + 1e-12) + model.lost(direction)
+    beyond = math.exp(-0.5 * away * away) * (1 + 1e-12) + model.lost(direction)
     slope = max(-low, high) + span
     width = min(_WIDEST / max(1.0, shift), _TURN / slope)
     side = 1 if direction == "remove" else -1
@@ -201,18 +177,9 @@ def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noi
     def inverse(loss: Array) -> Array:
         return _log_excess(side * loss, model.sampling_probability) / shift + 0.5 * shift
 
-    return Noise(
-        loss,
-        log_density,
-        low,
-        high,
-        width,
-        slope,
-        below=away_lost,
-        above=away_lost,
-        supremum=model.supremum(direction),
-        inverse=inverse if isinstance(model, SampledGaussian) else None,
-    )
+    known = inverse if isinstance(model, SampledGaussian) else None
+    supremum = model.supremum(direction)
+    return Noise(loss, log_density, low, high, width, slope, (), beyond, supremum, known)
 
 
 def _log_excess(loss: Array, q: float) -> Array:
@@ -283,12 +250,11 @@ def _continuous(
     extra = [atom for atom in noise.atoms if atom[0] > 0]
     infinite = 0.0
     if upper:
-        least, most = (noise.below, noise.above) if rising else (noise.above, noise.below)
-        extra.append((least, float(ends.min())))
+        extra.append((noise.beyond, float(ends.min())))
         if noise.supremum < math.inf:
-            extra.append((most, noise.supremum))
+            extra.append((noise.beyond, noise.supremum))
         else:
-            infinite = most
+            infinite = noise.beyond
     if extra := [(mass, max(loss, bottom)) for mass, loss in extra if mass > 0]:
         mass, place = np.array(extra).T
         grids.append(from_atoms(mass, place, step, grids[0].start, upper=upper))

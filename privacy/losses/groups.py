@@ -31,11 +31,8 @@ class GroupSampledGaussian(AgainstNormal):
     As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. If arg u = a,
     the arguments of the ratio and of its terms are in [0, degree * a], if that is below pi.
 
-    Attributes
-    ----------
-    most
-        The largest j in the mixture, by default k. `lost` accounts for the mass beyond if the
-        mixture is P; if it is Q, omitting it only increases delta.
+    `most` is the largest j in the mixture, by default k. `lost` accounts for the mass beyond if the
+    mixture is P; if it is Q, omitting it only increases delta.
     """
 
     sampling_probability: float

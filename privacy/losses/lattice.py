@@ -8,7 +8,7 @@ derivation.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -36,33 +36,15 @@ _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
 @dataclass(frozen=True, eq=False)
 class GridLoss:
-    """A measure of privacy losses on an even grid: an upper or a lower bound of a pair.
+    """A measure of privacy losses on an even grid: an upper or a lower bound of a pair."""
 
-    Attributes
-    ----------
-    step
-        Distance of two losses.
-    start
-        The loss of the first mass.
-    mass
-        Probabilities under P.
-    infinite
-        Probability of an infinite loss.
-    upper
-        Whether its delta is at least that of the pair, else at most.
-    relative
-        Relative error bound on each mass.
-    absolute
-        Error bound on each loss.
-    """
-
-    step: float
-    start: float
-    mass: Array
-    infinite: float
-    upper: bool
-    relative: float = 0.0
-    absolute: float = 0.0
+    step: float  # distance of two losses
+    start: float  # the loss of the first mass
+    mass: Array  # probabilities under P
+    infinite: float  # probability of an infinite loss
+    upper: bool  # whether its delta is at least that of the pair, else at most
+    relative: float = 0.0  # relative error bound on each mass
+    absolute: float = 0.0  # error bound on each loss
 
     @property
     def loss(self) -> Array:
@@ -149,44 +131,23 @@ class GridLoss:
         return replace(self, start=self.start + first * self.step, mass=self.mass[first:last])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MixedGrid(GridLoss):
     """Several losses, each a public choice between two successive ones of `nodes`.
 
     Moments are the mean of those of all losses, and `mass` is the sum of those of the nodes.
-
-    Attributes
-    ----------
-    nodes
-        Measures on the same grid.
-    cell, share, times
-        For each loss, the index of the first of its nodes, the probability of the second one, and
-        its number.
     """
 
-    nodes: tuple[GridLoss, ...] = ()
-    cell: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    share: Array = field(default_factory=lambda: np.zeros(0))
-    times: Array = field(default_factory=lambda: np.zeros(0))
+    nodes: tuple[GridLoss, ...]  # measures on the same grid
+    cell: Index  # for each loss, the index of the first of its nodes
+    share: Array  # the probability of the second one
+    times: Array  # the number of such losses
 
     @classmethod
     def of(cls, nodes: Sequence[GridLoss], cell: Index, share: Array, times: Array) -> Self:
         """Return the losses, from nodes on the same grid."""
-        whole = together(nodes)
-        infinite = max(node.infinite for node in nodes)
-        return cls(
-            whole.step,
-            whole.start,
-            whole.mass,
-            infinite,
-            whole.upper,
-            whole.relative,
-            whole.absolute,
-            tuple(nodes),
-            cell,
-            share,
-            times,
-        )
+        whole = vars(together(nodes)) | {"infinite": max(node.infinite for node in nodes)}
+        return cls(**whole, nodes=tuple(nodes), cell=cell, share=share, times=times)
 
     def _choices(self, log_moment: Array) -> tuple[Array, Array]:
         """Return log sum mass e^(t loss) of each loss, and the tilted share of the second node."""
@@ -276,13 +237,8 @@ def from_atoms(
 
     For an upper bound, an atom is divided between its two neighbors on the grid so that its mass
     under P and under Q is kept (connect the dots, Doroshenko et al. 2022, arXiv 2207.04380). For a
-    lower bound, its loss is rounded down.
-
-    Parameters
-    ----------
-    mass, loss
-        Probability under P and loss of each atom; relative errors of a few units in the last
-        place.
+    lower bound, its loss is rounded down. The probability under P and the loss of each atom have
+    relative errors of a few units in the last place.
     """
     place = np.floor((loss - start) / step + _ON_GRID)
     first, last = float(place.min()), float(place.max())
@@ -315,15 +271,9 @@ def from_cells(
 ) -> GridLoss:
     """Put quadrature nodes of a density on the grid.
 
-    Parameters
-    ----------
-    panels
-        P-weights and losses of nodes, one row per panel, and the cell of each panel, which is from
-        start + cell step to start + (cell + 1) step.
-    tilt
-        For a lower bound, the tilt at which it is to be tight.
-    relative
-        Relative error bound on the integrals over the cells.
+    `panels` has P-weights and losses of nodes, one row per panel, and the cell of each panel, which
+    is from start + cell step to start + (cell + 1) step. A lower bound is to be tight at `tilt`.
+    `relative` is a relative error bound on the integrals over the cells.
     """
     size = max(int(cell.max()) for *_, cell in panels) + 2
     largest = max(float(np.abs(loss).max()) for _, loss, _ in panels)
@@ -401,28 +351,14 @@ def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) ->
 
 
 class Tilt(NamedTuple):
-    """How a sum is tilted, and which mass beyond its window is negligible.
+    """How a sum is tilted, and which mass beyond its window is negligible."""
 
-    Attributes
-    ----------
-    tilt
-        The factor of the loss, > 0.
-    log_delta
-        An estimate of log delta.
-    bound
-        An upper bound on log delta of the grids that it was chosen for.
-    low, high
-        The window of losses beyond which the tilted mass is negligible.
-    left, right
-        Other factors, whose moments bound that mass.
-    """
-
-    tilt: float
-    log_delta: float
-    bound: float
-    low: float
+    tilt: float  # the factor of the loss, > 0
+    log_delta: float  # an estimate of log delta
+    bound: float  # an upper bound on log delta of the grids that it was chosen for
+    low: float  # the window of losses beyond which the tilted mass is negligible
     high: float
-    left: float
+    left: float  # other factors, whose moments bound that mass
     right: float
 
 
@@ -532,12 +468,8 @@ class GridSum:
     the epsilon of the tilt keep their digits. Bounds on the rounding of the transforms and on the
     mass that wraps around are added, or subtracted for a lower bound.
 
-    Parameters
-    ----------
-    parts
-        Each grid loss and its number of runs. All are upper bounds or all are lower bounds.
-    tilt
-        From `choose_tilt` or `no_tilt`. It may be chosen for other bounds of the same pairs.
+    `parts` has each grid loss and its number of runs; all are upper bounds or all are lower bounds.
+    `tilt` is from `choose_tilt` or `no_tilt`, and may be for other bounds of the same pairs.
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:

@@ -32,24 +32,12 @@ _WIDE = 15.0  # of a binomial distribution, in standard deviations
 
 @dataclass(frozen=True)
 class Binomial:
-    """The probabilities of a binomial distribution from `first` on.
-
-    Attributes
-    ----------
-    first
-        The first number.
-    mass
-        Probabilities, normalized on the range; upper bounds up to `rough`.
-    beyond
-        An upper bound on the probability outside the range.
-    rough
-        Relative error bound on each probability.
-    """
+    """The probabilities of a binomial distribution from `first` on."""
 
     first: int
-    mass: "Array"
-    beyond: float
-    rough: float
+    mass: "Array"  # probabilities, normalized on the range; upper bounds up to `rough`
+    beyond: float  # an upper bound on the probability outside the range
+    rough: float  # relative error bound on each probability
 
 
 @lru_cache(maxsize=256)
@@ -81,21 +69,11 @@ def binomial(count: int, p: float) -> Binomial:
 
 @dataclass(frozen=True)
 class ShuffledPair(DiscretePair):
-    """The reports of n users after a shuffle, for two values of one user's record.
+    """The reports of n users after a shuffle, for two values of one user's record."""
 
-    Parameters
-    ----------
-    epsilon
-        The local epsilon of a report.
-    reports
-        n.
-    categories
-        The number of categories of randomized response; None for any other randomizer.
-    """
-
-    epsilon: float
-    reports: int
-    categories: int | None = None
+    epsilon: float  # the local epsilon of a report
+    reports: int  # n
+    categories: int | None = None  # of randomized response; None for any other randomizer
 
     symmetric = True  # exchanging 0 and 1 exchanges the two
 

@@ -52,24 +52,13 @@ def _kind(pair: LossPair) -> Hashable:
 
 
 class Blend(NamedTuple):
-    """Pairs of one kind that differ in one parameter, bounded by mixtures of few.
+    """Pairs of one kind that differ in one parameter, bounded by mixtures of few."""
 
-    Attributes
-    ----------
-    nodes
-        Pairs with increasing parameters.
-    cell, share, times
-        For each pair, the index of the first of two successive nodes, the probability with which a
-        public choice takes the second one, and its number of releases.
-    ratio
-        The largest ratio of the total variation distances of two successive nodes.
-    """
-
-    nodes: tuple[LossPair, ...]
-    cell: Index
-    share: Array
-    times: Array
-    ratio: float
+    nodes: tuple[LossPair, ...]  # with increasing parameters
+    cell: Index  # for each pair, the index of the first of two successive nodes
+    share: Array  # the probability with which a public choice takes the second one
+    times: Array  # the number of releases
+    ratio: float  # the largest one of the total variation distances of two successive nodes
 
 
 def blended(parts: Parts, most: int) -> tuple[Parts, tuple[Blend, ...]]:

@@ -42,12 +42,8 @@ _LARGEST_SUM = 1_000_000
 class ApproximateCurve(Curve):
     """The privacy profile of one release, or of composed (epsilon, delta) claims.
 
-    Parameters
-    ----------
-    parts
-        The number of releases of each pair on the same records.
-    known
-        Whether the profile of each part is exact, not only an upper bound.
+    `parts` has the number of releases of each pair on the same records; `known` says whether the
+    profile of each part is exact, not only an upper bound.
     """
 
     notion: ClassVar[str] = "approximate"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -54,12 +54,8 @@ _Objective = Callable[[Array, Array], Array]
 class RenyiCurve(Curve):
     """Upper bounds on the Rényi divergences of composed releases.
 
-    Parameters
-    ----------
-    parts
-        The number of releases of each divergence on the same records.
-    orders
-        The only orders to use; None searches all.
+    `parts` has the number of releases of each divergence on the same records; `orders` are the only
+    ones to use, None searches all.
     """
 
     notion: ClassVar[str] = "rdp"
@@ -182,11 +178,9 @@ class RenyiCurve(Curve):
             2020, Proposition 12). ``"classic"``: D + log(1/delta)/(a - 1) (Mironov 2017,
             Proposition 3), valid but loose.
         """
-        if conversion not in ("optimal", "classic"):
-            remedy = "Use 'optimal' unless you must match another tool."
-            raise ValueError(
-                checks.expected("conversion", conversion, "'optimal' or 'classic'", remedy)
-            )
+        wrong = conversion not in get_args(Conversion)
+        rule, remedy = "'optimal' or 'classic'", "Use 'optimal' unless you must match another tool."
+        checks.refuse_if(wrong, "conversion", conversion, rule, remedy)
         if conversion == "optimal":
             return super().epsilon(delta)
         return self._best(checks.query_delta(delta), conversion).value

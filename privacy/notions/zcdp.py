@@ -222,12 +222,8 @@ def rho_from_mu(mu: float) -> float:
 class ZeroConcentratedCurve(Curve):
     """rho-zCDP: a Rényi divergence of at most order * rho at every order > 1.
 
-    Parameters
-    ----------
-    rho
-        The parameter, >= 0; additive under composition.
-    known
-        Whether only rho is known of the mechanism, so that no other method can be tighter.
+    rho >= 0 is additive under composition. `known` says whether only rho is known of the mechanism,
+    so that no other method can be tighter.
     """
 
     notion: ClassVar[str] = "zcdp"
