@@ -55,10 +55,8 @@ class RandomAllocation(Mechanism):
         epochs = checks.count("epochs", self.epochs, "Pass the number of passes over the data.")
         remedy = "Pass fewer steps per pass."
         checks.refuse_if(steps > _MOST_STEPS, "steps", steps, f"<= {_MOST_STEPS}", remedy)
-        rule = f"<= steps={steps}"
-        checks.refuse_if(
-            participations > steps, "participations", participations, rule, _PARTICIPATIONS
-        )
+        more, rule = participations > steps, f"<= steps={steps}"
+        checks.refuse_if(more, "participations", participations, rule, _PARTICIPATIONS)
         freeze(self, mechanism=_gaussian(self), steps=steps)
         freeze(self, participations=participations, epochs=epochs)
 

@@ -8,14 +8,8 @@ from typing import Self
 from privacy import checks
 from privacy.losses.claims import ClaimPair
 from privacy.losses.pair import MomentBound
-from privacy.mechanisms.base import (
-    Mechanism,
-    UnsupportedMechanism,
-    brief,
-    check_relation,
-    freeze,
-    register_mechanism,
-)
+from privacy.mechanisms import base
+from privacy.mechanisms.base import Mechanism, check_relation, freeze, register_mechanism
 from privacy.mechanisms.combinators import repeat
 from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
@@ -36,10 +30,9 @@ class RandomizedResponse(Mechanism):
     categories: int = 2
 
     def __post_init__(self) -> None:
-        categories = checks.count("categories", self.categories, "Pass the number of answers.")
-        checks.refuse_if(
-            categories < 2, "categories", categories, ">= 2", "Pass the number of answers."
-        )
+        remedy = "Pass the number of answers."
+        categories = checks.count("categories", self.categories, remedy)
+        checks.refuse_if(categories < 2, "categories", categories, ">= 2", remedy)
         freeze(self, epsilon=checks.epsilon(self.epsilon), categories=categories)
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
@@ -108,8 +101,8 @@ class ApproximateDP(Mechanism):
             # exp(log_gain) may overflow; its square root does not
             delta = scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:
-            raise UnsupportedMechanism(
-                f"{brief(self)} has delta >= 1 for {size} records of one user. "
+            raise base.UnsupportedMechanism(
+                f"{base.brief(self)} has delta >= 1 for {size} records of one user. "
                 "Bound the number of records of one user.",
                 mechanism=self,
             )

@@ -54,9 +54,8 @@ class DiscreteLaplace(IntegerNoise):
     replace_sensitivity: int | None = None
 
     def __post_init__(self) -> None:
-        scale = checks.real(
-            "scale", self.scale, "Pass the scale of the noise, in the query's unit.", at_least=1e-9
-        )
+        remedy = "Pass the scale of the noise, in the query's unit."
+        scale = checks.real("scale", self.scale, remedy, at_least=1e-9)
         sensitivity, replaced = integer_sensitivities(self, "Laplace")
         freeze(self, scale=scale, sensitivity=sensitivity, replace_sensitivity=replaced)
 

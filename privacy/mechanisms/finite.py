@@ -43,10 +43,10 @@ class FiniteMechanism(Mechanism):
         p, q = _probabilities("p", self.p), _probabilities("q", self.q)
         remedy = "Pass one probability for each output in both."
         checks.refuse_if(len(p) != len(q), "q", f"{len(q)} values", f"{len(p)} values", remedy)
-        if not any(a and b for a, b in zip(p, q, strict=True)):
-            remedy = "Add the outputs that both data sets can give."
-            rule = "positive for some output that p can give"
-            raise ValueError(checks.expected("q", f"{len(q)} values", rule, remedy))
+        apart = not any(a and b for a, b in zip(p, q, strict=True))
+        rule = "positive for some output that p can give"
+        remedy = "Add the outputs that both data sets can give."
+        checks.refuse_if(apart, "q", f"{len(q)} values", rule, remedy)
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))
 
     def loss(self, relation: NeighboringRelation) -> "FinitePair":
@@ -95,7 +95,6 @@ class FinitePair(DiscretePair):
     share: float = 1.0
 
     def atoms(self) -> Atoms:
-        """Return the finite losses in direction "remove"."""
         return self.directed("remove")
 
     def directed(self, direction: "Direction") -> Atoms:

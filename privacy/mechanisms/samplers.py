@@ -78,11 +78,10 @@ class FixedSizeSampled(_OfBatches):
         records = checks.count("records", self.records, _RECORDS)
         remedy = "Pass True if a record may be drawn several times."
         checks.flag("replacement", self.replacement, remedy)
-        if size > records and not self.replacement:
-            remedy = "Pass the size of one batch, or replacement=True."
-            raise ValueError(checks.expected("batch_size", size, f"<= records={records}", remedy))
-        freeze(self, mechanism=_batched(self.mechanism))
-        freeze(self, batch_size=size, records=records)
+        larger, rule = size > records and not self.replacement, f"<= records={records}"
+        remedy = "Pass the size of one batch, or replacement=True."
+        checks.refuse_if(larger, "batch_size", size, rule, remedy)
+        freeze(self, mechanism=_batched(self.mechanism), batch_size=size, records=records)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the pair of a replaced record, valid at every epsilon.
@@ -99,10 +98,8 @@ class FixedSizeSampled(_OfBatches):
             return _exchanged(self, relation, size)
         weights, lost = _copies(size, records)
         drawn = min(math.fsum([*weights, lost]) * (1 + 8 * U), 1.0)
-        pairs = [
-            replaced(_exchanged(self, relation, copies), drawn)
-            for copies in range(1, len(weights) + 1)
-        ]
+        several = (_exchanged(self, relation, copies + 1) for copies in range(len(weights)))
+        pairs = [replaced(pair, drawn) for pair in several]
         return mixed(pairs, [weight / drawn for weight in weights], lost)
 
 
@@ -199,8 +196,8 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
     records: int
 
     def __post_init__(self) -> None:
-        freeze(self, mechanism=_batched(self.mechanism))
-        freeze(self, sampling_probability=checks.probability(self.sampling_probability))
+        q = checks.probability(self.sampling_probability)
+        freeze(self, mechanism=_batched(self.mechanism), sampling_probability=q)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the public choice of the pairs of an added and of an exchanged record."""

@@ -7,14 +7,8 @@ from typing import Any
 from privacy import checks
 from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPair
 from privacy.losses.pair import Loss
-from privacy.mechanisms.base import (
-    Mechanism,
-    OfParts,
-    checked,
-    freeze,
-    register_mechanism,
-    unproven,
-)
+from privacy.mechanisms import base
+from privacy.mechanisms.base import Mechanism, checked, register_mechanism, unproven
 from privacy.mechanisms.combinators import Composed, Nothing, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.selection import BestOf
@@ -42,7 +36,7 @@ class _Unsampled(type):
 
 
 @dataclass(frozen=True)
-class PoissonSampled(OfParts, metaclass=_Unsampled):
+class PoissonSampled(base.OfParts, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
     q = `sampling_probability` is in (0, 1]; 1 gives `mechanism` itself. Nested probabilities
@@ -81,7 +75,7 @@ class PoissonSampled(OfParts, metaclass=_Unsampled):
 
 
 @dataclass(frozen=True)
-class GroupSampled(OfParts):
+class GroupSampled(base.OfParts):
     """`mechanism` on a Poisson sample, for a group of `size` records that change together.
 
     Each record is included independently with `sampling_probability`. Built by `user_level`.
@@ -94,13 +88,10 @@ class GroupSampled(OfParts):
     def __post_init__(self) -> None:
         q = checks.probability(self.sampling_probability)
         size = checks.count("size", self.size, _GROUP)
-        for name, value, within, rule in (
-            ("sampling_probability", q, q < 1, "< 1"),
-            ("size", size, size > 1, ">= 2"),
-        ):
-            checks.refuse_if(not within, name, value, rule, _GROUP)
-        freeze(self, mechanism=checked(self.mechanism, "mechanism"), size=size)
-        freeze(self, sampling_probability=q)
+        checks.refuse_if(q == 1, "sampling_probability", q, "< 1", _GROUP)
+        checks.refuse_if(size == 1, "size", size, ">= 2", _GROUP)
+        mechanism = checked(self.mechanism, "mechanism")
+        base.freeze(self, mechanism=mechanism, size=size, sampling_probability=q)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1)."""

@@ -44,13 +44,12 @@ def from_profile(
     """
     found: dict[Fraction, Fraction] = {}
     remedy = "Pass pairs (epsilon, delta), such as [(0.5, 1e-3), (1.0, 1e-6)]."
-    for epsilon, delta in _rows("points", points, remedy):
+    for epsilon, delta in _rows(points, remedy):
         checks.real("epsilon", epsilon, remedy, at_least=0, at_most=_LARGEST_LOSS)
         checks.real("delta", delta, remedy, at_least=0, at_most=1)
         ratio = Fraction(math.exp(epsilon))
         found[ratio] = min(found.get(ratio, Fraction(1)), Fraction(delta))
-    least = min(found.values())
-    one = Fraction(1)
+    least, one = min(found.values()), Fraction(1)
     mirrored = {one / x: one - (one - delta) / x for x, delta in found.items() if x > 1}
     hull = [(Fraction(0), Fraction(1))]
     for vertex in sorted((mirrored | found).items()):
@@ -123,9 +122,9 @@ def from_cdfs(
         checks.real("losses", x, remedy, at_least=-_LARGEST_LOSS, at_most=_LARGEST_LOSS)
         for x in losses
     ]
-    if not 2 <= len(places) <= _MOST or any(b <= a for a, b in pairwise(places)):
-        rule = f"from 2 to {_MOST:,} increasing numbers"
-        raise ValueError(checks.expected("losses", f"{len(places)} values", rule, remedy))
+    wrong = not 2 <= len(places) <= _MOST or any(b <= a for a, b in pairwise(places))
+    rule = f"from 2 to {_MOST:,} increasing numbers"
+    checks.refuse_if(wrong, "losses", f"{len(places)} values", rule, remedy)
     cells_p = _cells("p", p, p_above, places)
     cells_q = _cells("q", q, q_above, places)
     ratios = [Fraction(math.exp(x)) for x in places]
@@ -162,14 +161,14 @@ def _slope(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> 
     return (other[1] - one[1]) / (other[0] - one[0])
 
 
-def _rows(name: str, points: Any, remedy: str) -> list[tuple[float, float]]:
+def _rows(points: Any, remedy: str) -> list[tuple[float, float]]:
     rows = [
         tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
         for row in (points if isinstance(points, Iterable) else (points,))
     ]
-    if not 1 <= len(rows) <= _MOST or any(len(row) != 2 for row in rows):
-        rule = f"from 1 to {_MOST:,} pairs"
-        raise ValueError(checks.expected(name, f"{len(rows)} values", rule, remedy))
+    wrong = not 1 <= len(rows) <= _MOST or any(len(row) != 2 for row in rows)
+    rule = f"from 1 to {_MOST:,} pairs"
+    checks.refuse_if(wrong, "points", f"{len(rows)} values", rule, remedy)
     return [(row[0], row[1]) for row in rows]
 
 
@@ -185,24 +184,23 @@ def _cells(
     def values(function: Callable[["Array"], "Array"], which: str) -> list[Fraction]:
         found = np.asarray(function(np.array(places)), dtype=float)
         remedy = "Return one probability for each loss, as a distribution function does."
-        if found.shape != (len(places),) or not ((found >= 0) & (found <= 1)).all():
-            raise ValueError(checks.expected(which, "...", "probabilities", remedy))
+        wrong = found.shape != (len(places),) or not ((found >= 0) & (found <= 1)).all()
+        checks.refuse_if(wrong, which, "...", "probabilities", remedy)
         return [Fraction(value) for value in found.tolist()]
 
     low = values(below, name)
     whole = low
     if above is not None:
         high = values(above, f"{name}_above")
-        if any(abs(a + b - 1) > _TOLERANCE for a, b in zip(low, high, strict=True)):
-            remedy = f"Return 1 - {name} at each loss."
-            raise ValueError(checks.expected(f"{name}_above", "...", f"1 - {name}", remedy))
+        wrong = any(abs(a + b - 1) > _TOLERANCE for a, b in zip(low, high, strict=True))
+        remedy = f"Return 1 - {name} at each loss."
+        checks.refuse_if(wrong, f"{name}_above", "...", f"1 - {name}", remedy)
         # the smaller tail keeps its digits
         whole = [a if a <= b else 1 - b for a, b in zip(low, high, strict=True)]
-    ends = [Fraction(0)]
+    ends, remedy = [Fraction(0)], "Return P(L <= x), which increases with x."
     for value in (*whole, Fraction(1)):
-        if value < ends[-1] - _TOLERANCE * min(ends[-1], 1 - value):
-            remedy = "Return P(L <= x), which increases with x."
-            raise ValueError(checks.expected(name, "...", "increasing", remedy))
+        falls = value < ends[-1] - _TOLERANCE * min(ends[-1], 1 - value)
+        checks.refuse_if(falls, name, "...", "increasing", remedy)
         ends.append(max(value, ends[-1]))
     return [b - a for a, b in pairwise(ends)]
 

@@ -93,18 +93,16 @@ class TreeAggregation(Noise):
     def loss(self, relation: NeighboringRelation) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1), mu = sensitivity / noise_multiplier."""
         ratio = self.shift(relation) / min(self.noise_multiplier, 1e150)
-        square = (
-            ratio * ratio * self.sensitivity_squared * (1 + 8 * U) if ratio < 1e140 else math.inf
-        )
-        return GaussianPair(square)
+        square = ratio * ratio if ratio < 1e140 else math.inf
+        return GaussianPair(square * self.sensitivity_squared * (1 + 8 * U))
 
 
 def _steps(given: Any) -> tuple[int, ...]:
     remedy = "Pass the number of steps of each tree, such as 1000 or (400, 400, 200)."
     trees = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if not 1 <= len(trees) <= _MOST_TREES:
-        rule = f"from 1 to {_MOST_TREES:,} trees"
-        raise ValueError(checks.expected("steps", f"{len(trees)} trees", rule, remedy))
+    rule = f"from 1 to {_MOST_TREES:,} trees"
+    wrong = not 1 <= len(trees) <= _MOST_TREES
+    checks.refuse_if(wrong, "steps", f"{len(trees)} trees", rule, remedy)
     counts = tuple(checks.count("steps", tree, remedy) for tree in trees)
     checks.real("steps", max(counts), remedy, at_most=2**40)
     return counts

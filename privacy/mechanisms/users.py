@@ -42,13 +42,12 @@ def user_level(
     Gaussian noise costs rho * sum of squares.
     """
     mechanism = checked(mechanism, "mechanism")
-    if (max_contributions is None) == (spread is None):
-        given, remedy = (max_contributions, spread), "Pass exactly one of the two."
-        raise ValueError(checks.expected("max_contributions, spread", given, "one value", remedy))
+    given, remedy = (max_contributions, spread), "Pass exactly one of the two."
+    wrong = (max_contributions is None) == (spread is None)
+    checks.refuse_if(wrong, "max_contributions, spread", given, "one value", remedy)
     if spread is None:
-        return _for_user(
-            mechanism, checks.count("max_contributions", max_contributions, _CONTRIBUTIONS)
-        )
+        count = checks.count("max_contributions", max_contributions, _CONTRIBUTIONS)
+        return _for_user(mechanism, count)
     try:
         counts = [checks.count("spread", count, _CONTRIBUTIONS) for count in spread]
     except TypeError:

@@ -20,14 +20,8 @@ from privacy.losses.profiles import Profile
 from privacy.losses.worst import WorstPair
 from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.mechanisms.selection import BestOf
-from privacy.notions.claim_sums import (
-    LARGEST_LATTICE,
-    LatticeSum,
-    advanced_epsilon,
-    advanced_sum,
-    mean_and_norm,
-    optimal_sum,
-)
+from privacy.notions import claim_sums
+from privacy.notions.claim_sums import LatticeSum, mean_and_norm
 from privacy.numerics.rounding import U, least, round_up, sum_up
 from privacy.numerics.solve import invert
 from privacy.relations import REPLACE_ONE, NeighboringRelation
@@ -122,10 +116,10 @@ class ApproximateCurve(Curve):
         if math.isinf(total):
             return 0.0
         if self._equal:
-            return optimal_sum(losses[0][0], self._total(), epsilon)
+            return claim_sums.optimal_sum(losses[0][0], self._total(), epsilon)
         basic = ClaimPair(round_up(total, 4 * U)).profile.log_delta(epsilon)
         lattice = 0.0 if self._lattice is None else self._lattice(epsilon)
-        return min(basic, lattice, advanced_sum(self._moments, epsilon))
+        return min(basic, lattice, claim_sums.advanced_sum(self._moments, epsilon))
 
     @cached_property
     def _largest_sum(self) -> float:
@@ -143,7 +137,7 @@ class ApproximateCurve(Curve):
 
     @cached_property
     def _lattice(self) -> LatticeSum | None:
-        few = self._total() <= LARGEST_LATTICE and 1e-290 < self._largest_sum < math.inf
+        few = self._total() <= claim_sums.LARGEST_LATTICE and 1e-290 < self._largest_sum < math.inf
         return LatticeSum(self._losses) if few else None
 
     def epsilon(  # type: ignore[override]
@@ -167,18 +161,15 @@ class ApproximateCurve(Curve):
             return super().epsilon(delta)
         delta = checks.query_delta(delta)
         mass = self._mass
-        basic = ApproximateCurve(self.relation, self._claims())._basic
+        claims = ApproximateCurve(self.relation, self._claims())
         if mass > delta:
             return math.inf
         if composition == "basic" or mass == delta:
-            return basic
+            return claims._basic
         rest = (delta - mass) / (1 - mass) * (1 - 16 * U)  # 1 - (1 - delta) / prod(1 - delta_i)
         if rest <= 0:
-            return basic
-        return min(basic, advanced_epsilon(mean_and_norm(self._claimed()), rest))
-
-    def _claimed(self) -> tuple[tuple[float, int], ...]:
-        return ApproximateCurve(self.relation, self._claims())._losses
+            return claims._basic
+        return min(claims._basic, claim_sums.advanced_epsilon(claims._moments, rest))
 
     def gap(self, delta: float) -> float:
         """Return an upper bound on the excess of `epsilon` over exact optimal composition.

@@ -14,20 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Hint, merged
+from privacy.losses import lattice
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.grids import on_grid, own_lattice, spacing, supports
 from privacy.losses.laplace import LaplacePair, SampledLaplacePair
-from privacy.losses.lattice import (
-    GridLoss,
-    GridSum,
-    MixedGrid,
-    Tilt,
-    choose_tilt,
-    from_atoms,
-    no_tilt,
-)
+from privacy.losses.lattice import GridLoss, GridSum
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
 from privacy.losses.similar import Blend, Parts, blended, fewer_parts, widest
@@ -176,7 +169,7 @@ class LossesOnGrid:
                     return None  # all finite losses are smaller
                 wished = place(grids)
                 epsilon = min(wished, end - 2 * step)
-                tilt = choose_tilt(grids, epsilon, at)
+                tilt = lattice.choose_tilt(grids, epsilon, at)
             except OverflowError:
                 step *= 8
                 coarsest = step
@@ -203,12 +196,15 @@ class LossesOnGrid:
         else:
             raise OverflowError("no grid was found")
         floors = [(grid.log_moment(at) - _CUT - math.log(count)) / at for grid, _ in grids]
-        if self._merged:
-            floors = [min(floors)] * len(self._below)
         return self._fine(min(step, wanted), log_tail, floors, tilt, epsilon)
 
     def _fine(
-        self, step: float, log_tail: float, floors: Sequence[float], tilt: Tilt, epsilon: float
+        self,
+        step: float,
+        log_tail: float,
+        floors: Sequence[float],
+        tilt: lattice.Tilt,
+        epsilon: float,
     ) -> Sums:
         """Return sums on a grid of at most `step`, or the finest possible one above it."""
         at, step = tilt.tilt, self._aligned(step)
@@ -236,9 +232,9 @@ class LossesOnGrid:
         if len(self.parts) > _BLOCKS:
             return own
         for pair, count in self.parts:
-            lattice = own_lattice(pair, self.direction) if count > 1 else None
-            if lattice is not None and count * lattice[0].mass.size <= _OWN:
-                own[pair] = lattice
+            bounds = own_lattice(pair, self.direction) if count > 1 else None
+            if bounds is not None and count * bounds[0].mass.size <= _OWN:
+                own[pair] = bounds
         return own
 
     @cached_property
@@ -251,46 +247,39 @@ class LossesOnGrid:
         step: float,
         log_tail: float,
         tilt: float,
-        floors: Sequence[float] | None = None,
+        floors: Sequence[float] = (),
         *,
         upper: bool,
     ) -> _Grids:
         grids: _Grids = []
         parts, blends = (self._above, self._blended[1]) if upper else (self._below, ())
-        for k, (pair, count) in enumerate(parts):
-            floor = -math.inf if floors is None else floors[k]
+        lowest = min(floors, default=-math.inf)
+        if self._merged or not floors:
+            floors = [lowest] * len(parts)
+        for (pair, count), floor in zip(parts, floors, strict=True):
             if pair not in self._own:
                 one = on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper)
                 grids.append((one, count))
                 continue
-            lattice = self._own[pair][0 if upper else 1]
-            everywhere = Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
-            law = GridSum([(lattice, count)], everywhere).law()
+            everywhere = lattice.Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
+            law = GridSum([(self._own[pair][0 if upper else 1], count)], everywhere).law()
             kept = law.mass > 0
             if not kept.any():
                 raise OverflowError("the masses of repeated discrete losses underflow")
-            grid = from_atoms(
-                law.mass[kept],
-                law.loss[kept],
-                step,
-                float(law.loss[-1]),
-                upper=upper,
-                infinite=law.infinite,
-            )
+            mass, loss, start = law.mass[kept], law.loss[kept], float(law.loss[-1])
+            grid = lattice.from_atoms(mass, loss, step, start, upper=upper, infinite=law.infinite)
             relative, absolute = grid.relative + law.relative, grid.absolute + law.absolute
             grids.append((replace(grid, relative=relative, absolute=absolute), 1))
         for blend in blends:
-            floor = -math.inf if floors is None else floors[0]
             nodes = [
-                on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper, origin=0.0)
+                on_grid(pair, self.direction, step, log_tail, tilt, lowest, upper=True, origin=0.0)
                 for pair in blend.nodes
             ]
-            grids.append(
-                (MixedGrid.of(nodes, blend.cell, blend.share, blend.times), int(blend.times.sum()))
-            )
-        if self._merged and (mass := self._infinite):
-            mass *= 1 + (16 if upper else -16) * U
-            grids.append((GridLoss(step, 0.0, np.array([1 - mass]), mass, upper), 1))
+            mixed = lattice.MixedGrid.of(nodes, blend.cell, blend.share, blend.times)
+            grids.append((mixed, int(blend.times.sum())))
+        if self._merged and self._infinite:
+            infinite = self._infinite * (1 + (16 if upper else -16) * U)
+            grids.append((GridLoss(step, 0.0, np.array([1 - infinite]), infinite, upper), 1))
         return grids
 
 
@@ -365,7 +354,7 @@ class LossCurve(PairCurve):
         for sums in self._sums:
             near = sums.near(0.0)
             assert near is not None  # only a given `enough` or `least` gives None
-            whole = GridSum(near.parts, no_tilt(near.parts))
+            whole = GridSum(near.parts, lattice.no_tilt(near.parts))
             found[sums.direction] = LossDistribution(*whole.losses, whole.infinite)
         return {"add": found["remove"], **found}
 

@@ -14,15 +14,8 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint
 from privacy.losses.claims import NO_LOSS
 from privacy.losses.pair import Loss, MomentBound
 from privacy.notions.gaussian import GaussianCurve
-from privacy.numerics.rounding import (
-    U,
-    exp_up,
-    least,
-    ratio_up,
-    round_down,
-    round_up,
-    sum_up,
-)
+from privacy.numerics import rounding
+from privacy.numerics.rounding import U, exp_up, least, round_up, sum_up
 from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
@@ -32,10 +25,9 @@ _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 
 def _check_conversion(conversion: str) -> None:
-    if conversion not in get_args(Conversion):
-        remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' only for Gaussian noise."
-        rule = "'optimal', 'classic' or 'gaussian'"
-        raise ValueError(checks.expected("conversion", conversion, rule, remedy))
+    rule = "'optimal', 'classic' or 'gaussian'"
+    remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' only for Gaussian noise."
+    checks.refuse_if(conversion not in get_args(Conversion), "conversion", conversion, rule, remedy)
 
 
 def _gaussian_curve(rho: float) -> GaussianCurve:
@@ -174,7 +166,7 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     epsilon, delta = checks.epsilon(epsilon), checks.delta(delta)
     inverse = -math.log(delta)
     root = epsilon / (math.sqrt(epsilon + inverse) + math.sqrt(inverse))
-    classic = round_down(root * root, 16 * U)
+    classic = rounding.round_down(root * root, 16 * U)
     if conversion == "classic" or classic == 0:
         return classic
 
@@ -196,7 +188,7 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
     """
     remedy = "Pass the standard deviation of the noise divided by the clip norm."
     noise_multiplier = checks.real("noise_multiplier", noise_multiplier, remedy, above=0)
-    ratio = ratio_up(1.0, noise_multiplier)
+    ratio = rounding.ratio_up(1.0, noise_multiplier)
     if not 1e-150 < ratio < 1e154:
         return math.inf if ratio > 1 else math.ulp(0.0)
     square = Fraction(noise_multiplier) ** 2
