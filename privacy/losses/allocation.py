@@ -1,32 +1,22 @@
 """The dominating pair of a Gaussian whose record is allocated to one of t steps at random.
 
-P is the mean over i of N(mu e_i, I) and Q is N(0, I), in t dimensions (Feldman and Shenfeld 2026,
-arXiv 2602.17284). The ratio dP/dQ is the mean S of t factors exp(mu z_i - mu^2 / 2), which are
-independent under Q. Every delta, in either direction, is the expectation under Q of a convex
-function of S.
-
-So a mean-preserving spread of S gives an upper bound in both directions at once, and also after
-composition. The distribution of one factor is spread to a geometric grid: the mass between two grid
-points moves to these, with the mean unchanged. A mean of two independent sums is a convolution on
-the grid, and is spread again. The distribution of S follows by halving t. The grid becomes finer as
-the distribution becomes narrower; the error is of second order in its spacing.
-
-The lower bound is the pair of the distributions of a label under P and Q: the factors' labels are
-cells of the grid, and that of a mean is a function of two labels. This is post-processing.
+(Feldman and Shenfeld 2026, arXiv 2602.17284.) docs/theory/random-allocation.md derives the pair,
+the upper bound by mean-preserving spreads of dP/dQ on a geometric grid, and the lower bound by
+labels on such a grid.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from privacy.losses.densities import refuse_beyond
 from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells
 from privacy.losses.profiles import Profile
-from privacy.losses.quadrature import Array, Direction
+from privacy.losses.quadrature import Array, Direction, legendre
 from privacy.numerics.normal import log_tail
 from privacy.numerics.rounding import ULP, U, exp_up, round_up
 
@@ -35,7 +25,7 @@ _LABELS = 1024  # for a lower bound
 _FINE = 16  # refinement of the last grid of labels, relative to those of its halves
 _LOW, _HIGH = -10.0, 11.5  # ends of the grid in z under Q, and beyond mu
 _OMITTED = 1e-30  # mass of a tail that is cut off
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = legendre(8)
 _QUADRATURE = 1e-12  # relative error of the mass of a cell, with its rounding
 
 
@@ -83,6 +73,9 @@ class Labels:
         both = np.zeros((2, 2 * self.without.size - 1))
         both[:, ::2] = self.without, self.present
         return Labels(self.spacing / 2, 2 * self.first, both[0], both[1], self.error)
+
+
+_Grid = TypeVar("_Grid", Ratios, Labels)
 
 
 class _Run(NamedTuple):
@@ -147,12 +140,18 @@ def _runs(
             yield _Run(slice(a - first, b - first), slice(a + d - other, b + d - other), a, place)
 
 
-def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
-    """Return the distribution of (1 - share) X + share Y, X, Y independent, spread to the grid."""
+def _aligned(one: _Grid, other: _Grid) -> tuple[_Grid, _Grid]:
+    """Return both distributions on the finer grid of the two."""
     while one.spacing > 1.5 * other.spacing:
         one = one.refined()
     while other.spacing > 1.5 * one.spacing:
         other = other.refined()
+    return one, other
+
+
+def _mean(one: Ratios, other: Ratios, share: float) -> Ratios:
+    """Return the distribution of (1 - share) X + share Y, X, Y independent, spread to the grid."""
+    one, other = _aligned(one, other)
     spacing, first = one.spacing, min(one.first, other.first)
     last = max(one.first + one.mass.size, other.first + other.mass.size)
     found = np.zeros(last - first + 2)
@@ -223,10 +222,7 @@ def _labeled_factor(mu: float, cells: int) -> Labels:
 
 def _labeled_mean(one: Labels, other: Labels, share: float, fine: int) -> Labels:
     """Return the labels of the mean of two sums, on a grid that is `fine` times as fine."""
-    while one.spacing > 1.5 * other.spacing:
-        one = one.refined()
-    while other.spacing > 1.5 * one.spacing:
-        other = other.refined()
+    one, other = _aligned(one, other)
     spacing, first = one.spacing, min(one.first, other.first)
     last = max(one.first + one.without.size, other.first + other.without.size)
     found = np.zeros((2, fine * (last - first + 2)))

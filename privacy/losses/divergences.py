@@ -12,18 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from privacy.losses.groups import GroupSampledGaussian
-from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian
-from privacy.losses.panels import SampledLaplace
-from privacy.losses.quadrature import (
-    Array,
-    Direction,
-    Index,
-    LossModel,
-    log_moment,
-    psi,
-    stacked_nodes,
-)
+from privacy.losses import quadrature
+from privacy.losses.mixtures import SampledGaussian
+from privacy.losses.quadrature import Array, Direction, Index, LossModel, psi
 from privacy.numerics.rounding import U
 
 FRACTIONAL = 16  # from this order on only integers are searched, as their spacing suffices
@@ -300,7 +291,7 @@ class SampledGaussianNoise(Formula):
 
     def _log_odds_terms(self, last: int) -> tuple[Array, Array]:
         """Return k log(q / (1-q)) + log(e^x - 1), x = k (k-1) mu^2 / 2, for k = 2 .. last."""
-        k = counts(last)
+        k = np.arange(2, last + 1, dtype=float)
         x = k * (k - 1) * (0.5 * self.mu * self.mu)
         with np.errstate(divide="ignore"):  # x underflows to 0: the term is 0
             growth = _log_expm1(x)
@@ -356,7 +347,7 @@ def _by_moments(
     bounds: Sequence[Callable[[Array], Array]],
 ) -> Array:
     value = np.empty((len(models), orders.size))
-    for rows, nodes in stacked_nodes(models, float(orders.max()) - 1, direction):
+    for rows, nodes in quadrature.stacked_nodes(models, float(orders.max()) - 1, direction):
         if nodes is not None:
             value[rows] = _from_moments(*nodes.log_moment(orders - 1), orders)
             continue
@@ -369,7 +360,7 @@ def _by_moment(
     model: LossModel, orders: Array, direction: Direction, bound: Callable[[Array], Array]
 ) -> Array:
     try:
-        return _from_moments(*log_moment(model, orders - 1, direction), orders)
+        return _from_moments(*quadrature.log_moment(model, orders - 1, direction), orders)
     except OverflowError:
         if orders.size == 1:
             return bound(orders)
@@ -379,30 +370,6 @@ def _by_moment(
 
 def _from_moments(value: Array, error: Array, orders: Array) -> Array:
     return (value + error + 8 * U * value) / (orders - 1)
-
-
-def antipodal(mu: float, q: float) -> SampledNoise:
-    """Return the divergence of the sampled Gaussian with one replaced record."""
-    return SampledNoise(AntipodalGaussian(q, 1 / mu), SampledPair(2 * mu, q))
-
-
-def group_sampled(mu: float, q: float, size: int) -> SampledNoise:
-    """Return the divergence of the sampled Gaussian for `size` independently sampled records."""
-    whole = size * mu * (1 + 2 * U)
-    return SampledNoise(GroupSampledGaussian(q, 1 / mu, size), Linear(0.5 * whole * whole))
-
-
-def sampled_laplace(loss: float, q: float) -> Divergence:
-    """Return the divergence of sampled Laplace noise at a distance of `loss` scales."""
-    if math.isinf(loss):  # no noise
-        return LaplaceNoise(loss)
-    return SampledNoise(SampledLaplace(q, 1 / loss), LaplaceNoise(loss))
-
-
-@lru_cache(maxsize=64)
-def counts(last: int) -> Array:
-    """Return 2 .. last."""
-    return np.arange(2, last + 1, dtype=float)
 
 
 def _groups(rows: Index, orders: Array) -> list[Index]:

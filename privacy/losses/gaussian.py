@@ -95,7 +95,9 @@ class AntipodalPair(_Sampled):
         """By quadrature, or by joint convexity at orders at which that fails."""
         if self.mu > _LARGEST_MU:
             return losses.divergences.Linear(math.inf)
-        return losses.divergences.antipodal(max(self.mu, _LEAST), max(self.q, _LEAST))
+        mu, q = max(self.mu, _LEAST), max(self.q, _LEAST)
+        model = losses.mixtures.AntipodalGaussian(q, 1 / mu)
+        return losses.divergences.SampledNoise(model, losses.divergences.SampledPair(2 * mu, q))
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":
@@ -121,7 +123,10 @@ class GroupSampledPair(LossPair):
     def divergence(self) -> "losses.divergences.Divergence | None":
         if not 1e-12 < self.mu < _LARGEST_MU:
             return None
-        return losses.divergences.group_sampled(self.mu, self.q, self.size)
+        whole = self.size * self.mu * (1 + 2 * U)
+        unsampled = losses.divergences.Linear(0.5 * whole * whole)
+        model = losses.groups.GroupSampledGaussian(self.q, 1 / self.mu, self.size)
+        return losses.divergences.SampledNoise(model, unsampled)
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":

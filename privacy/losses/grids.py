@@ -7,7 +7,6 @@ noise. Gauss-Legendre panels give its probabilities under P and Q without cancel
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells, together
 from privacy.losses.mixtures import AgainstNormal, SampledGaussian
 from privacy.losses.pair import LossPair
-from privacy.losses.quadrature import Array, Direction, Index
+from privacy.losses.quadrature import Array, Direction, Index, legendre
 from privacy.losses.trapezoid import NormalMixtures
 from privacy.numerics.rounding import U
 
@@ -319,7 +318,7 @@ def _crossings(
 
 def _panels(noise: Noise, low: Array, high: Array, count: int) -> tuple[Array, Array, float]:
     """Return weights and losses at Gauss-Legendre nodes of each panel, and the largest |log p|."""
-    x, weight = _legendre(count)
+    x, weight = legendre(count)
     half = 0.5 * (high - low)[:, None]
     z = (low[:, None] + half * (1 + x)).ravel()
     loss = noise.loss(z)
@@ -342,8 +341,3 @@ def _quadrature_error(count: int, width: float, slope: float) -> float:
     exponent += order * math.log(width / radius)
     exponent += 4 * math.lgamma(count + 1) - 2 * math.lgamma(order + 1) - math.log(order + 1)
     return math.exp(min(exponent, 700.0)) * (1 + 1e-9)
-
-
-@lru_cache(maxsize=2)
-def _legendre(count: int) -> tuple[Array, Array]:
-    return np.polynomial.legendre.leggauss(count)

@@ -3,30 +3,16 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy.losses.densities import (
-    complex_log_mixture,
-    log_mixture,
-    log_normal_mixture,
-    log_sum,
-    refuse_beyond,
-)
+from privacy.losses import densities, quadrature
+from privacy.losses.densities import log_sum, refuse_beyond
 from privacy.losses.mixtures import SampledGaussian
-from privacy.losses.quadrature import (
-    Array,
-    Complex,
-    Direction,
-    LineNodes,
-    LossModel,
-    LossNodes,
-    log_moment,
-    nodes_up_to,
-)
+from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossModel, LossNodes
+from privacy.losses.trapezoid import whole_grid
 from privacy.numerics.rounding import ULP
 
 _FROM = -45.0  # e^-45 = 3e-20 of the mass is nearer to a loss of 0
@@ -60,10 +46,10 @@ class HalfGaussian(SampledGaussian):
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability
         beyond = np.logaddexp(0.0, z)
-        ratio = log_mixture(m * beyond, q)
+        ratio = densities.log_mixture(m * beyond, q)
         place = m / 2 + beyond
         if direction == "remove":
-            return log_normal_mixture(place, m, q) + z - beyond, ratio
+            return densities.log_normal_mixture(place, m, q) + z - beyond, ratio
         return -0.5 * place * place + z - beyond, -ratio
 
     def _on_line(
@@ -73,16 +59,12 @@ class HalfGaussian(SampledGaussian):
         u, beyond = _softplus(x, side * np.asarray(depth))
         place = m / 2 + beyond
         base = 0.5 * (u - place) * (u + place) + u - beyond
-        ratio = complex_log_mixture(m * beyond.real, m * beyond.imag, self.sampling_probability)
+        q = self.sampling_probability
+        ratio = densities.complex_log_mixture(m * beyond.real, m * beyond.imag, q)
         return (base, ratio) if direction == "remove" else (base + ratio, -ratio)
 
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
-        return _grid(self, direction, t)
-
-
-@lru_cache(maxsize=512)
-def _grid(model: HalfGaussian, direction: Direction, t: float) -> tuple[Array, float]:
-    return model.whole_grid(direction, t)
+        return whole_grid(self, direction, t)
 
 
 def _softplus(x: Array, y: Array) -> tuple[Complex, Complex]:
@@ -167,7 +149,7 @@ class MixedModel(LossModel):
     def shared_nodes(self, direction: Direction, t: float) -> LossNodes | None:
         known: list[LossNodes] = []
         for model in self.models:
-            nodes = nodes_up_to(model, t, direction)
+            nodes = quadrature.nodes_up_to(model, t, direction)
             if nodes is None or sum(one.loss.size for one in known) > _FEW:
                 return None
             known.append(nodes)
@@ -188,7 +170,7 @@ class MixedModel(LossModel):
     ) -> Array:
         each = []
         for weight, model in self._weighted():
-            own = _log_moment(model, t, direction)
+            own = float(quadrature.log_moment(model, np.array([t]), direction)[0][0])
             one = model.decay(direction, t, frequency, own, depth)
             each.append(math.log(weight) + own - log_moment + one)
         return log_sum(np.stack(each, axis=-1))
@@ -215,11 +197,6 @@ class MixedModel(LossModel):
             ulps = max(ulps, one.ulps + 4)
             refuse_beyond(_MOST_JOINED, sum(part.size for part in loss))
         return LossNodes(np.concatenate(log_weight), np.concatenate(loss), ulps)
-
-
-def _log_moment(model: LossModel, t: float, direction: Direction) -> float:
-    (value,), _ = log_moment(model, np.array([t]), direction)
-    return float(value)
 
 
 def _joined_lines(lines: Sequence[LineNodes]) -> LineNodes:

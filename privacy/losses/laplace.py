@@ -65,7 +65,9 @@ class SampledLaplacePair(LossPair):
 
     @property
     def divergence(self) -> "losses.divergences.Divergence":
-        return losses.divergences.sampled_laplace(self.distance, self.q)
+        whole = losses.divergences.LaplaceNoise(self.distance)
+        model = _model(self.q, self.distance)
+        return whole if model is None else losses.divergences.SampledNoise(model, whole)
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":

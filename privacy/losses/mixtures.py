@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privacy.losses.densities import (
-    complex_log_mixture,
-    log_mixture,
-    log_normal_mixture,
-    slope,
-)
+from privacy.losses.densities import complex_log_mixture, log_mixture, log_normal_mixture, slope
 from privacy.losses.quadrature import Array, Complex, Direction
 from privacy.losses.trapezoid import NARROW, TAIL, NormalMixtures
 

@@ -6,11 +6,11 @@ docs/theory/contour.md derives the panels and the errors.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
+from privacy.losses import quadrature
 from privacy.losses.densities import complex_log_mixture, log_mixture, refuse_beyond, slope
 from privacy.losses.quadrature import Array, Direction, LineNodes, LossModel, LossNodes
 from privacy.losses.trapezoid import MOST_NODES, columns
@@ -174,11 +174,6 @@ class SampledLogistic(SampledLaplace):
 
 
 def _panels(ends: Array) -> tuple[Array, Array]:
-    x, weight = _legendre()
+    x, weight = quadrature.legendre(16)
     half = 0.5 * np.diff(ends)[:, None]
     return (ends[:-1, None] + half * (1 + x)).ravel(), (half * weight).ravel()
-
-
-@lru_cache(maxsize=1)
-def _legendre() -> tuple[Array, Array]:
-    return np.polynomial.legendre.leggauss(16)

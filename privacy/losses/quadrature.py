@@ -1,15 +1,9 @@
 """Log moments of one step's privacy loss, by quadrature.
 
-For a dominating pair (P, Q) put L = log dP/dQ and, for t > 0,
-
-    M(t) = E_P exp(t L),   K(t) = log M(t) = t D_{t+1}(P || Q),
-
-with D the Rényi divergence. Since E_P exp(-L) = 1,
-
-    M(t) - 1 = E_P[psi(t L) + t psi(-L)],   psi(y) = e^y - 1 - y,
-
-where every term is >= 0 at real t. Without cancellation, M - 1 is relatively accurate even if it is
-1e-16 or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
+For a dominating pair (P, Q), the loss L = log dP/dQ and t > 0, put M(t) = E_P exp(t L) and
+K(t) = log M(t) = t D_{t+1}(P || Q). With psi(y) = e^y - 1 - y, M(t) - 1 is
+E_P[psi(t L) + t psi(-L)], which has no cancellation: it is relatively accurate even if it is 1e-16
+or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
 docs/theory/contour.md derives the spacing of the nodes and the errors.
 """
 
@@ -229,12 +223,8 @@ def log_moment(
     """Return K(t) and an error bound, for each real t > 0.
 
     K(t) / t is the Rényi divergence of order t + 1: of P || Q for "remove", of Q || P for "add".
-    The error bound is about 1e-14 relative; a rough K is accurate to 1e-11.
-
-    Raises
-    ------
-    OverflowError
-        The loss spreads too widely for a hundred thousand nodes.
+    The error bound is about 1e-14 relative; a rough K is accurate to 1e-11. Raises OverflowError if
+    the loss spreads too widely for a hundred thousand nodes.
     """
     t = np.atleast_1d(np.asarray(t, dtype=float))
     nodes = nodes_up_to(model, float(t.max()), direction)
@@ -252,6 +242,12 @@ def nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes |
     t = 2.0 ** max(math.ceil(math.log2(t)), -30)
     nodes = _nodes_up_to(model, max(t, 16.0), direction)
     return _nodes_up_to(model, t, direction) if nodes is None and t < 16 else nodes
+
+
+@lru_cache(maxsize=4)
+def legendre(count: int) -> tuple[Array, Array]:
+    """Return the Gauss-Legendre nodes and weights on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(count)
 
 
 @lru_cache(maxsize=2048)  # for the parts of a large sum

@@ -97,7 +97,7 @@ class NormalMixtures(LossModel):
         if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
             return None
         # a grid for slightly less noise is finer and wider, so it is valid for this noise too
-        return _whole_grid(self._rounded(t), direction, t)
+        return whole_grid(self._rounded(t), direction, t)
 
     def _rounded(self, t: float) -> Self:
         q, step = self._rounded_probability(t), 2.0 ** (_octave(self.noise_multiplier) / 32)
@@ -123,16 +123,6 @@ class NormalMixtures(LossModel):
         scan, size = self._scan(direction, t)
         h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
         return self._spaced(direction, t, scan, size, h)
-
-    def whole_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
-        """Return nodes on the real line for (0, t], and their spacing."""
-        scan, _ = self._scan(direction, t)
-        # for a large t the integrand may be smoother than for a smaller one
-        some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
-        h = self._spacing(direction, some, scan)
-        low, high = float(scan[0]), float(scan[-1])
-        # the step of arange(low, high, h) would be rounded to an ulp of `low`
-        return low + h * np.arange(math.ceil((high - low) / h) + 1), h
 
     def _spacing(self, direction: Direction, t: Array, scan: Array) -> float:
         """Return a node spacing that is valid for all of `t`."""
@@ -293,5 +283,12 @@ def _octave(noise: float) -> int:
 
 
 @lru_cache(maxsize=512)
-def _whole_grid(model: NormalMixtures, direction: Direction, t: float) -> tuple[Array, float]:
-    return model.whole_grid(direction, t)
+def whole_grid(model: NormalMixtures, direction: Direction, t: float) -> tuple[Array, float]:
+    """Return nodes on the real line for (0, t], and their spacing."""
+    scan, _ = model._scan(direction, t)
+    # for a large t the integrand may be smoother than for a smaller one
+    some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
+    h = model._spacing(direction, some, scan)
+    low, high = float(scan[0]), float(scan[-1])
+    # the step of arange(low, high, h) would be rounded to an ulp of `low`
+    return low + h * np.arange(math.ceil((high - low) / h) + 1), h

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy.losses.divergences import SampledGaussianNoise, antipodal
+from privacy.losses.divergences import SampledGaussianNoise
+from privacy.losses.gaussian import AntipodalPair
 
 
 def run(sigma, q, count=1):
@@ -101,7 +102,7 @@ def test_faint_signals_under_replacement(mu, q, order):
         last = int(4 * a * kept * m) + 16
         moment = mp.quad(integrand, [-14, 0, *range(2, last, 4), last + 4])
         truth = mp.log(moment) / (a - 1)
-    for found in antipodal(mu, q).at(np.array([float(order)]))[:, 0]:
+    for found in AntipodalPair(mu, q).divergence.at(np.array([float(order)]))[:, 0]:
         assert truth <= found <= truth * (1 + 1e-10)
 
 
