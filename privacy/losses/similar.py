@@ -76,34 +76,29 @@ def blended(parts: Parts, most: int) -> tuple[Parts, tuple[Blend, ...]]:
     for several in _kinds(parts):
         kind = type(several[0][0])
         names = () if kind is AntipodalPair else _INCREASING.get(kind, ())
-        columns = {name: np.array([getattr(pair, name) for pair, _ in several]) for name in names}
-        varying = [name for name, column in columns.items() if np.ptp(column) > 0]
-        if (
-            len(several) <= _FEWEST
-            or len(varying) != 1
-            or not np.isfinite(columns[varying[0]]).all()
-        ):
+        columns = [np.array([getattr(pair, name) for pair, _ in several]) for name in names]
+        varying = [column for column in columns if np.ptp(column) > 0]
+        if len(several) <= _FEWEST or len(varying) != 1 or not np.isfinite(varying[0]).all():
             left += several
             continue
-        (value,) = (columns[name] for name in varying)
+        (value,) = varying
         order = np.argsort(value, kind="stable")
         width = float(np.ptp(np.log(np.clip(value, 1e-300, 1e300))))
         cells = min(most, max(math.ceil(width / _STEP), _FEWEST))
-        cell = _cells(value[order][:, None], cells)
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
-        first = np.unique(np.append(first, order.size - 1))
-        nodes = [several[i][0] for i in order[first]]
+        starts = np.diff(_cells(value[order][:, None], cells), prepend=-1)
+        chosen = order[np.union1d(np.flatnonzero(starts), order.size - 1)]
         distance = np.array([math.exp(pair.profile.log_delta(0.0)) for pair, _ in several])
-        ends = distance[order[first]]
-        cell = np.clip(
-            np.searchsorted(value[order[first]], value, side="right") - 1, 0, len(nodes) - 2
-        )
-        off = 64 * U * ends[cell + 1] * (1 - np.log(np.maximum(ends[cell + 1], 1e-300)))
+        ends = distance[chosen]
+        cell = np.searchsorted(value[chosen], value, side="right") - 1
+        cell = np.clip(cell, 0, chosen.size - 2)
+        # the rounding of a distance; one that may have underflowed gives a share of 1
+        off = 64 * U * ends[cell + 1] * (1 - np.log(np.maximum(ends[cell + 1], 1e-300))) + 1e-300
         gap = np.maximum(np.diff(ends)[cell] - off, 1e-300)
         share = np.clip((distance - ends[cell] + off) / gap, 0.0, 1.0)
         times = np.array([float(count) for _, count in several])
         ratio = float((ends[1:] / np.maximum(ends[:-1], 1e-300)).max())
-        blends.append(Blend(tuple(nodes), cell, share, times, ratio))
+        nodes = tuple(several[i][0] for i in chosen)
+        blends.append(Blend(nodes, cell, share, times, ratio))
     return tuple(left), tuple(blends)
 
 

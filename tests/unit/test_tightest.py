@@ -265,6 +265,12 @@ def test_mixtures_of_two_pairs_dominate_those_between(pairs):
             assert exact <= (low + share * (high - low)) * (1 + 1e-12)
 
 
+def test_mixtures_of_pairs_whose_distance_underflows_are_of_the_worse_one():
+    pairs = [LaplacePair(1e-200 * (1 + 0.1 * k)).sampled(1e-200) for k in range(100)]
+    _, (blend,) = blended(tuple((pair, 1) for pair in pairs), 5)
+    assert (blend.share == 1).all()
+
+
 @pytest.mark.parametrize("make", [lambda x: dp.Laplace(5 * x), lambda x: dp.PureDP(0.2 * x)])
 def test_merged_parts_are_tight(make):
     """The contour integral of noise without atoms beside them has no merged parts."""
