@@ -22,12 +22,8 @@ ROUNDING = 32  # error bound on a log probability or a loss, in units in the las
 class Atoms(NamedTuple):
     """The finite privacy losses of a pair (P, Q), with their log probabilities.
 
-    Attributes
-    ----------
-    log_probability
-        Log of each atom's probability under P, given that the loss is finite.
-    loss
-        log P/Q of each atom; the largest value is rounded up.
+    `log_probability` has the log of each atom's probability under P, given that the loss is finite,
+    and `loss` its log P/Q; the largest value is rounded up.
     """
 
     log_probability: tuple[float, ...]

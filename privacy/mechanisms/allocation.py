@@ -112,15 +112,10 @@ class CyclicPoisson(Mechanism):
     rows of C x, and all steps cost as much as ceil(steps / groups) sampled Gaussians
     (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4).
 
-    Parameters
-    ----------
-    mechanism
-        Gaussian noise at the sensitivity of one participation, the largest column norm of C.
-    sampling_probability
-        Probability q in (0, 1] that a record of the group is included. With n records in all, a
-        batch has about q n / groups records.
-    steps, groups
-        Total number of steps; number of groups, at least that of bands of C. 1 is Poisson sampling.
+    `mechanism` is Gaussian noise at the sensitivity of one participation, the largest column norm
+    of C. A record of the group is included with the `sampling_probability` q in (0, 1]: with n
+    records in all, a batch has about q n / groups records. `steps` is the total number of steps.
+    One group is Poisson sampling.
     """
 
     mechanism: Mechanism

@@ -25,16 +25,11 @@ class DiscreteGaussian(IntegerNoise):
     with rho = (L2 sensitivity)^2 / (2 sigma^2). The profile of the continuous ``Gaussian`` does not
     hold for discrete noise.
 
-    Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
+    `sigma` is in the unit of the query, in [0.01, 10,000]. `sensitivity` is that to adding or
+    removing one record, an integer in [1, 10,000], `replace_sensitivity` that to replacing one, an
+    integer up to 2 * sensitivity (the default).
 
-    Parameters
-    ----------
-    sigma
-        Parameter of the noise, in the unit of the query, in [0.01, 10,000].
-    sensitivity
-        Sensitivity to adding or removing one record, an integer in [1, 10,000].
-    replace_sensitivity
-        Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
+    Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
     """
 
     sigma: float

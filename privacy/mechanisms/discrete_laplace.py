@@ -37,16 +37,9 @@ class IntegerNoise(Mechanism):
 class DiscreteLaplace(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.
 
-    Source: Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1 (the geometric mechanism).
+    `scale` is in the unit of the query, >= 1e-9; both sensitivities are as in `DiscreteGaussian`.
 
-    Parameters
-    ----------
-    scale
-        Scale b of the noise, in the unit of the query, >= 1e-9.
-    sensitivity
-        Sensitivity to adding or removing one record, an integer in [1, 10,000].
-    replace_sensitivity
-        Sensitivity to replacing one record, an integer up to 2 * sensitivity (the default).
+    Source: Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1 (the geometric mechanism).
     """
 
     scale: float

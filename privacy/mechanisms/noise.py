@@ -67,12 +67,8 @@ class Gaussian(Noise):
 class Laplace(Noise):
     """Laplace noise on a query of records clipped in L1 norm.
 
-    Parameters
-    ----------
-    scale
-        Scale b (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's contribution, > 0.
-    replace_distance
-        As in `Gaussian`, in L1 clip norms.
+    `scale` > 0 is b (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's contribution;
+    `replace_distance` is as in `Gaussian`, in L1 clip norms.
     """
 
     scale: float

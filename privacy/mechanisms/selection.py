@@ -79,17 +79,11 @@ def best_of(
       where gamma is the success probability of the negative binomial distribution, or k = m
       delta_1(0) for Poisson (Koskela, Redberg and Wang 2024). Not in compositions.
 
-    Parameters
-    ----------
-    mechanism
-        ONE run, with the cost of its score if that is computed from private data.
-    mean_runs
-        Mean number of runs, in (1, 1e6].
-    distribution
-        ``"geometric"``, ``"logarithmic"``, ``"poisson"``, or the shape > -1 (at most 1000) of a
-        truncated negative binomial distribution, of which the first two are the shapes 1 and 0. A
-        smaller shape costs less and makes few runs more likely. A Poisson number can be 0; then
-        there is no output.
+    `mechanism` is ONE run, with the cost of its score if that is computed from private data.
+    `mean_runs` is the mean number of runs, in (1, 1e6]. `distribution` is ``"geometric"``,
+    ``"logarithmic"``, ``"poisson"``, or the shape > -1 (at most 1000) of a truncated negative
+    binomial distribution, of which the first two are the shapes 1 and 0. A smaller shape costs less
+    and makes few runs more likely. A Poisson number can be 0; then there is no output.
     """
     mechanism = checked(mechanism, "mechanism")
     remedy = "Pass the mean number of runs, such as 10."

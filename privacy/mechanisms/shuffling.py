@@ -28,15 +28,9 @@ class ShuffledReports(Mechanism):
     is that of the uniform reports and the report of interest, counted by category (privacy blanket:
     Balle, Bell, Gascon and Nissim 2019, arXiv 1903.02837).
 
-    Parameters
-    ----------
-    epsilon
-        The local epsilon of one report, in (0, 100].
-    reports
-        Number n of reports, which the shuffler guarantees, up to 10^9.
-    categories
-        Number of categories, if the randomizer is k-ary `RandomizedResponse`; epsilon is then
-        smaller. Default: any epsilon-DP randomizer.
+    `epsilon` in (0, 100] is the local one of a report; `reports` is the number n of them, which the
+    shuffler guarantees, up to 10^9. `categories` is the number of categories, if the randomizer is
+    k-ary `RandomizedResponse`; epsilon is then smaller. Default: any epsilon-DP randomizer.
     """
 
     epsilon: float

@@ -33,21 +33,11 @@ class TreeAggregation(Noise):
     Sources: Kairouz et al. 2021 (arXiv 2103.00039), Appendix D; adaptive inputs: Denisov, McMahan,
     Rush, Smith and Thakurta 2022, Theorem 2.1.
 
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation of the noise of a node / clip norm of one record's contribution to one
-        step.
-    steps
-        Number of steps of the tree, or of each tree in a run with restarts.
-    participations
-        Largest number of steps that one record takes part in, over all trees, in [1, 500].
-    participations_per_tree
-        Largest number of them in one tree. Default: `participations`.
-    separation
-        Least distance, in steps, between two participations of a record in one tree.
-    replace_distance
-        Sensitivity to replacing one record, in clip norms, as in `Gaussian`.
+    `noise_multiplier` is the standard deviation of the noise of a node / clip norm of one record's
+    contribution to one step, and `steps` the number of steps of the tree, or of each tree in a run
+    with restarts. One record takes part in at most `participations` steps over all trees, in
+    [1, 500], and `participations_per_tree` in one tree (default: `participations`), at least
+    `separation` steps apart in one tree. `replace_distance` is as in `Gaussian`.
     """
 
     noise_multiplier: float

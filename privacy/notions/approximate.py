@@ -143,17 +143,12 @@ class ApproximateCurve(Curve):
     def epsilon(  # type: ignore[override]
         self, delta: float, *, composition: Composition = "optimal"
     ) -> float:
-        """Return the smallest epsilon proven for `delta`.
+        """Return the smallest epsilon proven for `delta`, a probability in [0, 1).
 
-        Parameters
-        ----------
-        delta
-            Probability in [0, 1).
-        composition
-            Composition theorem. ``"optimal"``: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
-            ``"advanced"``: sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2)
-            (their Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. The last
-            two are valid but looser.
+        `composition` is the theorem. ``"optimal"``: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
+        ``"advanced"``: sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2) (their
+        Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. The last two are valid
+        but looser.
         """
         remedy = "Use 'optimal' unless you must match a published closed form."
         checks.one_of("composition", composition, get_args(Composition), remedy)

@@ -58,21 +58,11 @@ class Bracket(NamedTuple):
 
 
 class LossDistribution(NamedTuple):
-    """The distribution of a privacy loss on a grid, an upper bound of the exact one.
+    """The distribution of a privacy loss on a grid, an upper bound of the exact one."""
 
-    Attributes
-    ----------
-    loss
-        The losses, increasing.
-    mass
-        The probability of each under P.
-    infinite
-        The probability of an infinite loss.
-    """
-
-    loss: Array
-    mass: Array
-    infinite: float
+    loss: Array  # increasing
+    mass: Array  # the probability of each under P
+    infinite: float  # the probability of an infinite loss
 
 
 class Sums(NamedTuple):
@@ -342,13 +332,10 @@ class LossCurve(PairCurve):
         return Bracket(lower, upper)
 
     def distribution(self) -> dict[str, LossDistribution]:
-        """Return the distribution of the privacy loss in each direction, for inspection.
+        """Return the distribution of the privacy loss by direction, "remove" and "add".
 
-        Returns
-        -------
-        dict of str to LossDistribution
-            By direction, "remove" and "add". Losses are on a grid; the absolute error of a
-            probability is about 1e-15, so that small ones have no relative accuracy.
+        It is for inspection: the absolute error of a probability is about 1e-15, so that small ones
+        have no relative accuracy.
         """
         found: dict[str, LossDistribution] = {}
         for sums in self._sums:

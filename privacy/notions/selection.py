@@ -1,18 +1,6 @@
 """The profile of the best of a random number of runs, from the profile of one run.
 
-Let f(x) = E x^K be the generating function of the number K of runs, P and Q the outputs of one run
-on neighboring data sets, and G(y), G'(y) the probabilities of an output better than y. The best one
-has the density P(y) f'(1 - G(y)), f' being at most the mean m. So, if f'(1 - G) <= e^k f'(1 - G')
-everywhere,
-
-    delta(epsilon) = sup_S of the integral over S of P f'(1 - G) - e^epsilon Q f'(1 - G')
-                  <= sup_S of the integral over S of f'(1 - G) (P - e^(epsilon - k) Q)
-                  <= m delta_1(epsilon - k).
-
-For the truncated negative binomial distribution f'(1 - G) = m (gamma / (gamma + (1 - gamma) G))^p,
-p = 1 + shape. With G' <= e^e1 G + delta_1(e1), the ratio is at most (e^e1 + (1 / gamma - 1)
-delta_1(e1))^p. For Poisson it is e^(m (G' - G)), at most e^(m delta_1(0)). Ties are broken at
-random, as if the score of each run had a random last digit; keeping the first is the same.
+docs/tuning.md has the bound and its proof.
 """
 
 import math

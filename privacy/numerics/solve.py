@@ -27,14 +27,9 @@ def safe_root(
     Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
     root, so that both ends converge.
 
-    Parameters
-    ----------
-    excess
-        A monotone function, possibly infinite, with ``excess(safe) <= 0 < excess(unsafe)``.
-    at_safe, at_unsafe
-        The excess at the ends of the bracket, if known.
-    rtol, atol
-        Relative to the larger end, or absolute.
+    `excess` is a monotone function, possibly infinite, with ``excess(safe) <= 0 < excess(unsafe)``;
+    `at_safe` and `at_unsafe` are its values at the ends of the bracket, if known. `rtol` is
+    relative to the larger end.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe

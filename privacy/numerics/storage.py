@@ -42,15 +42,9 @@ def write(
 ) -> Stamp | None:
     """Write a file atomically and durably, readable by its owner only, and return its stamp.
 
-    Parameters
-    ----------
-    over
-        The stamp of the file that may be replaced, None if there must be none, `...` for any; else
-        `Overtaken` is raised.
-    parts
-        Files that this one needs, written before it.
-    kept
-        Digests of all parts that it needs; other parts are removed. None removes nothing.
+    `over` is the stamp of the file that may be replaced, None if there must be none, `...` for any;
+    else `Overtaken` is raised. `parts` are files that this one needs, written before it. `kept` has
+    the digests of all parts that it needs; other parts are removed. None removes nothing.
     """
     with alone_in(path.parent):
         found = stamp(path)
