@@ -82,9 +82,8 @@ def account(
     >>> round(dp.account(dp.Gaussian(2.0)).epsilon(1e-5), 4)
     1.9931
     """
-    if not isinstance(mechanism, Mechanism):
-        remedy = "Pass a mechanism, such as Gaussian(1.0)."
-        raise TypeError(checks.expected("mechanism", mechanism, "a mechanism", remedy))
+    remedy = "Pass a mechanism, such as Gaussian(1.0)."
+    checks.instance("mechanism", mechanism, Mechanism, "a mechanism", remedy)
     notion = check_notion(notion)
     relation = checks.relation(relation)
     unit = checks.unit(unit)

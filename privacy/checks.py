@@ -30,6 +30,12 @@ def refuse_if(wrong: object, name: str, value: object, rule: str, remedy: str) -
         raise ValueError(expected(name, value, rule, remedy))
 
 
+def instance(name: str, value: Any, kind: Any, rule: str, remedy: str) -> None:
+    """Raise TypeError unless `value` is of a class or of one of several."""
+    if not isinstance(value, kind):
+        raise TypeError(expected(name, value, rule, remedy))
+
+
 @contextmanager
 def installed(name: str) -> Iterator[None]:
     """Add the extra to install to the error of a missing package."""
@@ -85,15 +91,13 @@ def count(name: str, value: Any, remedy: str) -> int:
 
 def one_of(name: str, value: Any, known: tuple[str, ...], remedy: str) -> None:
     """Check a choice among words."""
-    if value not in known:
-        raise ValueError(expected(name, value, f"one of {known}", remedy))
+    refuse_if(value not in known, name, value, f"one of {known}", remedy)
 
 
 def flag(name: str, value: Any, remedy: str) -> bool:
     """Return `value` if it is a bool."""
-    if not isinstance(value, bool):
-        raise TypeError(expected(name, value, "True or False", remedy))
-    return value
+    instance(name, value, bool, "True or False", remedy)
+    return bool(value)
 
 
 def relation(value: Any) -> NeighboringRelation:
@@ -154,31 +158,25 @@ def unit(value: Any) -> str:
 def ledger(value: Any, *, simulation: bool) -> Any:
     """Check a `Ledger` to spend from; the layers below it only call it."""
     if not hasattr(value, "claim"):
-        remedy = "Open it with Ledger(url)."
-        raise TypeError(expected("ledger", value, "a Ledger", remedy))
-    if simulation:
-        rule, remedy = "None with simulation=True", "Leave it out: simulations spend nothing."
-        raise ValueError(expected("ledger", value, rule, remedy))
+        raise TypeError(expected("ledger", value, "a Ledger", "Open it with Ledger(url)."))
+    rule, remedy = "None with simulation=True", "Leave it out: simulations spend nothing."
+    refuse_if(simulation, "ledger", value, rule, remedy)
     return value
 
 
 def paid(value: Any, claim: Any) -> Any:
     """Check the ledger that paid for a saved state, given the claim in the state."""
-    if value is None:
-        rule = "the ledger that paid for this state"
-        raise ValueError(expected("ledger", None, rule, "Pass ledger=Ledger(url)."))
-    if claim is None:
-        remedy = "Leave it out: this state was not paid from a ledger."
-        raise ValueError(expected("ledger", value, "None", remedy))
+    rule, remedy = "the ledger that paid for this state", "Pass ledger=Ledger(url)."
+    refuse_if(value is None, "ledger", None, rule, remedy)
+    remedy = "Leave it out: this state was not paid from a ledger."
+    refuse_if(claim is None, "ledger", value, "None", remedy)
     return ledger(value, simulation=False)
 
 
 def orders(value: Any) -> tuple[float, ...]:
     """Check Rényi orders: at least one, each > 1."""
     remedy = "Pass Rényi orders, such as range(2, 65)."
-    if not isinstance(value, Iterable):
-        raise TypeError(expected("orders", value, "a sequence of numbers", remedy))
+    instance("orders", value, Iterable, "a sequence of numbers", remedy)
     checked = tuple(real("orders", order, remedy, above=1) for order in value)
-    if not checked:
-        raise ValueError(expected("orders", value, "at least one order", remedy))
+    refuse_if(not checked, "orders", value, "at least one order", remedy)
     return checked

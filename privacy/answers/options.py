@@ -151,10 +151,8 @@ def _notion(value: Any) -> str:
 
 
 def _certify(value: Any) -> bool:
-    if not isinstance(value, bool):
-        remedy = "Omit it for the default."
-        raise TypeError(checks.expected("certify", value, "true or false", remedy))
-    return value
+    checks.instance("certify", value, bool, "true or false", "Omit it for the default.")
+    return bool(value)
 
 
 RISKS = tuple(name for kind in KINDS[1:] for name in kind)

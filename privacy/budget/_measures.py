@@ -214,11 +214,10 @@ class Divergence(Measure):
 
     def limit(self, epsilon: float, delta: float) -> Cost:
         most = Fraction(epsilon) - self._gap(delta)
-        if most <= 0:
-            (order,) = self.orders
-            enough = f"{1 - math.log(delta) / epsilon:.4g}"
-            remedy = f"At this epsilon and delta, pass an order above {enough}."
-            raise ValueError(checks.expected("order", order, "large enough", remedy))
+        (order,) = self.orders
+        enough = f"{1 - math.log(delta) / epsilon:.4g}"
+        remedy = f"At this epsilon and delta, pass an order above {enough}."
+        checks.refuse_if(most <= 0, "order", order, "large enough", remedy)
         return (most,)
 
     def epsilon(self, limit: Cost, delta: float) -> float:

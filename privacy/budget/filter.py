@@ -241,8 +241,8 @@ class Budget(Immutable):
         measure = _measure(notion, values["order"])
         epsilon = checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
         delta = _delta(values["delta"], notion)
-        if not isinstance(by := values["of_epsilon"], bool):
-            raise TypeError(checks.expected("of_epsilon", by, "true or false", SAVED))
+        by = values["of_epsilon"]
+        checks.instance("of_epsilon", by, bool, "true or false", SAVED)
         length = 2 if notion == "approximate" else 1
         limit, most, spent = (measures.cost_from_json(name, values[name], length) for name in _SUMS)
         # epsilon was rounded; refuse a file whose limit was raised

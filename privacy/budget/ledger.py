@@ -134,10 +134,9 @@ class Ledger:
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')
-        if not isinstance(budget, AnyBudget):
-            rule = "a Budget, an Odometer or an IndividualBudget"
-            remedy = "Pass one, such as Budget(epsilon=1, delta=1e-6)."
-            raise TypeError(checks.expected("budget", budget, rule, remedy))
+        rule = "a Budget, an Odometer or an IndividualBudget"
+        remedy = "Pass one, such as Budget(epsilon=1, delta=1e-6)."
+        checks.instance("budget", budget, AnyBudget, rule, remedy)
         form = json.dumps(budget.to_json())
         detail = json.dumps({"dataset": dataset, "parent": parent, "form": form})
         if parent is not None:
@@ -459,11 +458,10 @@ class Ledger:
     def _read(self, name: str | None) -> tuple[Account, Row]:
         name = name or self._budget
         rows = self._store.budgets(name, most=2)
-        if len(rows) != 1:
-            names = [row["name"] for row in rows]
-            rule = f"a budget of this ledger, such as {names}" if names else "an open budget"
-            remedy = "Pass budget= with its name." if names else "Open it with open()."
-            raise ValueError(checks.expected("budget", name, rule, remedy))
+        names = [row["name"] for row in rows]
+        rule = f"a budget of this ledger, such as {names}" if names else "an open budget"
+        remedy = "Pass budget= with its name." if names else "Open it with open()."
+        checks.refuse_if(len(rows) != 1, "budget", name, rule, remedy)
         return ledger_rows.account_of(rows[0]), rows[0]
 
     def _chain(self, account: Account) -> list[Account]:

@@ -144,9 +144,8 @@ def mechanism_of(asked: Mechanism | Plan, account: Account) -> Mechanism:
     """Return what to charge; a plan must have the relation and unit of the budget."""
     if isinstance(asked, Mechanism):
         return asked
-    if not isinstance(asked, Plan):
-        remedy = "Pass what runs, such as Gaussian(20.0)."
-        raise TypeError(checks.expected("mechanism", asked, "a mechanism or a Plan", remedy))
+    remedy = "Pass what runs, such as Gaussian(20.0)."
+    checks.instance("mechanism", asked, Plan, "a mechanism or a Plan", remedy)
     check_same(account.opened, relation=asked.relation, unit=asked.unit)
     return asked.mechanism
 

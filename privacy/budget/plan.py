@@ -158,8 +158,7 @@ def plan_from_json(form: Mapping[str, Any]) -> Plan:
     budget, parts = _table("budget", form["budget"], _BUDGET), form["part"]
     needed = {"delta": "Pass a delta, such as 1e-6: an epsilon needs one."}
     _check_keys(budget, "the [budget] table", needed, needed, ("epsilon", "delta"), "budget.")
-    if not isinstance(parts, list | tuple):
-        raise TypeError(checks.expected("part", parts, "a list of tables", _PARTS))
+    checks.instance("part", parts, list | tuple, "a list of tables", _PARTS)
     rule = f"at most {_MOST_VALUES}"
     remedy = "Write equal parts once, with steps."
     checks.refuse_if(len(parts) > _MOST_VALUES, "number of parts", len(parts), rule, remedy)
@@ -200,8 +199,7 @@ def _check_size(values: Mapping[str, Any]) -> None:
 
 
 def _table(name: str, form: Any, remedy: str) -> dict[str, Any]:
-    if not isinstance(form, Mapping):
-        raise TypeError(checks.expected(name, form, "a table", remedy))
+    checks.instance(name, form, Mapping, "a table", remedy)
     return dict(form)
 
 

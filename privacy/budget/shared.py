@@ -35,10 +35,9 @@ class SharedBudget(Generic[_B]):
     """
 
     def __init__(self, budget: _B) -> None:
-        if not isinstance(budget, Budget | Odometer | IndividualBudget):
-            rule = "a Budget, an Odometer or an IndividualBudget"
-            remedy = "Pass the one to share, such as Budget(epsilon=1, delta=1e-6)."
-            raise TypeError(checks.expected("budget", budget, rule, remedy))
+        rule = "a Budget, an Odometer or an IndividualBudget"
+        remedy = "Pass the one to share, such as Budget(epsilon=1, delta=1e-6)."
+        checks.instance("budget", budget, Budget | Odometer | IndividualBudget, rule, remedy)
         self._budget: Any = budget
         self._process = os.getpid()
         self._lock = Lock()

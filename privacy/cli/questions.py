@@ -190,6 +190,5 @@ def _parsed(line: bytes) -> Mapping[str, Any]:
         values = json.loads(line)
     except ValueError as error:
         raise ValueError(f"Not a JSON object: {error}") from error
-    if not isinstance(values, dict):
-        raise TypeError(checks.expected("line", values, "a JSON object", _LINE))
+    checks.instance("line", values, dict, "a JSON object", _LINE)
     return values

@@ -41,9 +41,8 @@ def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE
     tables carry it, and some events have a meaning under some relations only.
     """
     relation = our_relation(relation)
-    if not isinstance(event, dp_event.DpEvent):
-        remedy = "Pass an event, such as GaussianDpEvent(1.0)."
-        raise TypeError(checks.expected("event", event, "a dp_accounting.DpEvent", remedy))
+    remedy = "Pass an event, such as GaussianDpEvent(1.0)."
+    checks.instance("event", event, dp_event.DpEvent, "a dp_accounting.DpEvent", remedy)
     read = EVENTS.get(type(event).__name__)
     if read is None:
         raise _refused(event, "Describe what ran with another event, or as a mechanism.")

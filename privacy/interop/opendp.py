@@ -34,9 +34,8 @@ def from_measurement(
     """
     relation = checks.relation(relation)
     kind: Any = Measurement  # with types, in some environments
-    if not isinstance(measurement, kind):
-        remedy = "Pass a measurement, such as make_laplace(...)."
-        raise TypeError(checks.expected("measurement", measurement, "a Measurement", remedy))
+    remedy = "Pass a measurement, such as make_laplace(...)."
+    checks.instance("measurement", measurement, kind, "a Measurement", remedy)
     known = _known(measurement, d_in) if relation is ADD_OR_REMOVE_ONE else None
     if known is not None:
         return known

@@ -60,8 +60,7 @@ def choose_clip_norm(
         The neighboring relation of the guarantee, and of the other releases.
     """
     remedy = "Pass public norms to choose from, such as powers of two."
-    if not isinstance(candidates, Iterable):
-        raise TypeError(checks.expected("candidates", candidates, "several norms", remedy))
+    checks.instance("candidates", candidates, Iterable, "several norms", remedy)
     grid = sorted(checks.real("candidates", value, remedy, above=0) for value in candidates)
     checks.refuse_if(not grid, "candidates", (), "at least one norm", remedy)
     remedy = "Pass a fraction, such as 0.9."

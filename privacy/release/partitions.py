@@ -75,9 +75,8 @@ def select_keys(
     """
     most = checks.count("max_keys", max_keys, "Pass the largest number of different keys per user.")
     remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."
-    if not isinstance(mechanism, ApproximateDP | Gaussian | Laplace):
-        rule = "ApproximateDP, Gaussian or Laplace"
-        raise TypeError(checks.expected("mechanism", mechanism, rule, remedy))
+    rule = "ApproximateDP, Gaussian or Laplace"
+    checks.instance("mechanism", mechanism, ApproximateDP | Gaussian | Laplace, rule, remedy)
     if isinstance(mechanism, ApproximateDP):
         if mechanism.relation != "ADD_OR_REMOVE_ONE":
             remedy = "Pass ApproximateDP(epsilon, delta)."

@@ -53,9 +53,8 @@ class SparseVector:
         rng: Any = None,
         simulation: bool = False,
     ) -> None:
-        if not isinstance(mechanism, AboveThreshold):
-            remedy = "Pass AboveThreshold(epsilon, max_positives=...)."
-            raise TypeError(checks.expected("mechanism", mechanism, "AboveThreshold", remedy))
+        remedy = "Pass AboveThreshold(epsilon, max_positives=...)."
+        checks.instance("mechanism", mechanism, AboveThreshold, "AboveThreshold", remedy)
         remedy = "Pass True if no two queries change in opposite directions."
         checks.flag("monotonic", monotonic, remedy)
         checks.real("threshold", threshold, "Pass a public number.")

@@ -149,10 +149,9 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         raise TypeError(checks.expected("contributions", shown, "Contributions", remedy))
     if isinstance(mechanism, DiscreteGaussian | DiscreteLaplace):
         return _integer_noise(contributions, mechanism)
-    if not isinstance(mechanism, Gaussian | Laplace):
-        remedy = "Pass Gaussian(noise_multiplier) or Laplace(scale)."
-        rule = "a mechanism that adds noise"
-        raise TypeError(checks.expected("mechanism", mechanism, rule, remedy))
+    remedy = "Pass Gaussian(noise_multiplier) or Laplace(scale)."
+    rule = "a mechanism that adds noise"
+    checks.instance("mechanism", mechanism, Gaussian | Laplace, rule, remedy)
     remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
     checks.refuse_if(mechanism.replace_distance != 2, "replace_distance", mechanism, "2", remedy)
     if isinstance(mechanism, Gaussian):

@@ -53,9 +53,8 @@ def tune(
     rng, simulation
         As in `discrete_gaussian`, for the number of calls.
     """
-    if not isinstance(mechanism, BestOf):
-        remedy = "Pass best_of(one_run, mean_runs=...)."
-        raise TypeError(checks.expected("mechanism", mechanism, "the result of best_of()", remedy))
+    remedy = "Pass best_of(one_run, mean_runs=...)."
+    checks.instance("mechanism", mechanism, BestOf, "the result of best_of()", remedy)
     if not callable(run):
         remedy = "Pass a function that returns (score, output)."
         raise TypeError(checks.expected("run", run, "a function", remedy))

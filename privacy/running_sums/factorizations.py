@@ -204,9 +204,8 @@ class Factorization(ABC):
 
         `participation` is the releases that one record can take part in, by default one of them.
         """
-        if participation is not None and not isinstance(participation, Participation):
-            rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
-            raise TypeError(checks.expected("participation", participation, rule, remedy))
+        rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
+        checks.instance("participation", participation, Participation | None, rule, remedy)
         return (participation or Participation.once()).sensitivity(self)
 
     def mechanism(

@@ -63,8 +63,7 @@ def _weights(releases: int, objective: str, weights: Sequence[float] | None) -> 
     remedy = f"Pass one number > 0 per release, the smallest at least {_GAP:g} times the largest."
     rule = "None with objective='max'"
     checks.refuse_if(objective == "max", "weights", weights, rule, "Leave the weights out.")
-    if not isinstance(weights, Iterable):
-        raise TypeError(checks.expected("weights", weights, f"{releases} numbers", remedy))
+    checks.instance("weights", weights, Iterable, f"{releases} numbers", remedy)
     counts: Array = np.array([checks.real("weights", w, remedy, above=0) for w in weights])
     checks.refuse_if(len(counts) != releases, "weights", len(counts), f"{releases} numbers", remedy)
     counts /= counts.max()  # before the sum, which could overflow

@@ -113,9 +113,8 @@ class RunningSum:
     ) -> None:
         if ledger is not None:
             checks.ledger(ledger, simulation=simulation)
-        if not isinstance(factorization, Factorization):
-            rule, remedy = "a Factorization", "Pass one, such as Factorization.square_root(100)."
-            raise TypeError(checks.expected("factorization", factorization, rule, remedy))
+        rule, remedy = "a Factorization", "Pass one, such as Factorization.square_root(100)."
+        checks.instance("factorization", factorization, Factorization, rule, remedy)
         remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
         checks.one_of("noise", noise, get_args(Noise), remedy)
         gaussian = Gaussian(noise_multiplier, replace_distance)

@@ -25,6 +25,12 @@ SNAPSHOT = Path(__file__).with_name("messages.txt")
 UPDATE = "Run: python tests/docs/test_messages.py --write"
 PACKAGES = (privacy, bandits)
 PARTS = ("rule", "remedy")  # parameters of a function that builds a message
+CHECKS = {
+    "expected": ("name", "value", *PARTS),
+    "refuse_if": ("wrong", "name", "value", *PARTS),
+    "instance": ("name", "value", "kind", *PARTS),
+}
+"""Functions of privacy.checks that state all parts of a message, and their parameters."""
 REPORTS = {"error", "fail", "warn"}  # output.error, context.fail, warnings.warn
 EXCEPTIONS = {
     name
@@ -212,12 +218,11 @@ class Listing:
 
     def _call(self, module, node, depth):
         name = last_name(node.func)
-        if name in ("expected", "refuse_if"):
-            given = bound(node, ("wrong", "name", "value", "rule", "remedy")[name == "expected" :])
-            given.pop("wrong", None)
+        if name in CHECKS:
+            given = bound(node, CHECKS[name])
             value = given.pop("value")
             shown = repr(value.value) if isinstance(value, ast.Constant) else placeholder(value)
-            name, rule, remedy = (self.text(module, part, depth) for part in given.values())
+            name, rule, remedy = (self.text(module, given[one], depth) for one in ("name", *PARTS))
             return f"Expected {name}={shown} to be {rule}. {remedy}"
         if name == "get" and isinstance(node.func, ast.Attribute):
             return self._subscript(module, node.func, depth, node.args[1:])
@@ -258,8 +263,9 @@ class Listing:
                 if self._is_told(module, node):
                     continue
                 lines.add(self.text(module, node))
-            elif name == "refuse_if":
-                lines.add(f"ValueError: {self.text(module, node)}")
+            elif name in CHECKS:
+                kind = "ValueError" if name == "refuse_if" else "TypeError"
+                lines.add(f"{kind}: {self.text(module, node)}")
             elif raised or name in self.exceptions or name in REPORTS or "err" in words:
                 if name not in self.exceptions | REPORTS | {"echo"}:
                     name = f"{ast.unparse(node.func)}()"
