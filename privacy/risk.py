@@ -25,14 +25,9 @@ _REMAINDER = "Pass a negligible probability, such as 1e-10."
 class GaussianBound(NamedTuple):
     """A Gaussian bound on a trade-off function f: f(a) >= G_mu(a) - remainder for every a.
 
-    Attributes
-    ----------
-    mu
-        G_mu(a) = Phi(Phi^-1(1 - a) - mu) is the trade-off function of mu-GDP.
-    regret
-        The smallest k with f(a + k) - k <= G_mu(a) for every a: how much looser G_mu is.
-    remainder
-        The probability of outputs for which the bound need not hold.
+    G_mu(a) = Phi(Phi^-1(1 - a) - mu) is the trade-off function of mu-GDP. `regret` is the smallest
+    k with f(a + k) - k <= G_mu(a) for every a: how much looser G_mu is. `remainder` is the
+    probability of outputs for which the bound need not hold.
     """
 
     mu: float

@@ -46,18 +46,9 @@ def true_positive_rates(
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds on 1 - f at each false positive rate.
 
-    The lower bounds hold if the profile is the exact one within its error bounds.
-
-    Parameters
-    ----------
-    log_deltas
-        The privacy profile.
-    rates
-        Shape (n,), false positive rates in [0, 1].
-    fast
-        Whether many epsilons cost little more than one.
-    supremum
-        An epsilon with delta = 0, or infinity.
+    The lower bounds hold if the profile `log_deltas` is the exact one within its error bounds.
+    `rates` are false positive rates in [0, 1], shape (n,). `fast` tells whether many epsilons cost
+    little more than one. `supremum` is an epsilon with delta = 0, or infinity.
     """
     if not rates.size:
         return rates, rates
@@ -257,17 +248,10 @@ class _Profile:
 def dominating_gaussian(log_deltas: LogDeltas, end: float, remainder: float) -> tuple[float, float]:
     """Return the smallest mu with G_mu - remainder <= f, and its regret.
 
-    f is bounded below by a symmetric polygon with lines 1 - delta - e^epsilon a. G_mu is convex
-    and symmetric, so it is enough to compare both at the vertices on one side of the diagonal.
-
-    Parameters
-    ----------
-    log_deltas
-        The privacy profile.
-    end
-        An epsilon with delta(epsilon) <= remainder.
-    remainder
-        As in `Risk.gaussian_bound`.
+    f is bounded below by a symmetric polygon with lines 1 - delta - e^epsilon a. G_mu is convex and
+    symmetric, so it is enough to compare both at the vertices on one side of the diagonal.
+    `log_deltas` is the privacy profile, `end` an epsilon with delta(epsilon) <= `remainder`, that
+    of `Risk.gaussian_bound`.
     """
     from scipy.special import ndtr, ndtri
 

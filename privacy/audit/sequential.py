@@ -32,12 +32,8 @@ class SequentialAudit:
     (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form. The
     attribute `runs` is the number of pairs of runs so far.
 
-    Parameters
-    ----------
-    claim, relation
-        As in `falsify`.
-    significance
-        Probability, in (0, 1/4], with which a true claim is ever falsified.
+    `claim` and `relation` are as in `falsify`. `significance`, in (0, 1/4], bounds the probability
+    with which a true claim is ever falsified.
 
     Examples
     --------

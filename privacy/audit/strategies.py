@@ -33,15 +33,10 @@ def neighboring_pairs(
 ) -> st.SearchStrategy[Pair]:
     """Return a Hypothesis strategy for pairs of neighboring data sets of `records`, a strategy.
 
-    Parameters
-    ----------
-    null
-        The record that contributes nothing; required by REPLACE_SPECIAL.
-    unit
-        ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
-        records of one user differ.
-    max_size, max_per_user
-        Most records that both data sets have in common; most records of the user that differs.
+    `null` is the record that contributes nothing; REPLACE_SPECIAL requires it. `unit` is
+    ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
+    records of one user differ. Both data sets have at most `max_size` records in common, and the
+    user that differs has at most `max_per_user`.
     """
     relation = checks.relation(relation)
     remedy = "Pass the unit of privacy."

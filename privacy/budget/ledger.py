@@ -120,17 +120,12 @@ class Ledger:
     def open(
         self, name: str, budget: AnyBudget, *, dataset: str, parent: str | None = None
     ) -> None:
-        """Add a budget.
+        """Add a `Budget`, `Odometer` or `IndividualBudget` by name, such as a team or a quarter.
 
-        Parameters
-        ----------
-        name, budget
-            A name, such as a team or a quarter, and its `Budget`, `Odometer` or `IndividualBudget`.
-        dataset
-            The data that the budget protects. One budget without a parent per data set and unit.
-        parent
-            A `Budget` of the same data, relation and unit, to which every spend is charged too. The
-            limits of its children may add up to more than its own; a spend must fit both budgets.
+        `dataset` is the data that the budget protects. There is one budget without a parent per
+        data set and unit. `parent` is a `Budget` of the same data, relation and unit, to which
+        every spend is charged too. The limits of its children may add up to more than its own; a
+        spend must fit both budgets.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')

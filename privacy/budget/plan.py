@@ -46,16 +46,9 @@ _PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
-    The attribute `mechanism` is the composition of all parts.
-
-    Parameters
-    ----------
-    parts
-        A name, used once, and a mechanism for each part.
-    delta, epsilon
-        The budget: delta in [0, 1), and optionally epsilon > 0.
-    relation, unit, notion
-        As in `Budget`; any accounting method.
+    `parts` has a name, used once, and a mechanism for each part. The budget is `delta` in [0, 1),
+    and optionally `epsilon` > 0. `relation`, `unit` and `notion`, any accounting method, are as in
+    `Budget`. The attribute `mechanism` is the composition of all parts.
     """
 
     name: str

@@ -187,7 +187,7 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record], jobs: 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
-        values = json.loads(line)
+        values: dict[str, Any] = json.loads(line)
     except ValueError as error:
         raise ValueError(f"Not a JSON object: {error}") from error
     checks.instance("line", values, dict, "a JSON object", _LINE)

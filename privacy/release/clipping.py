@@ -137,17 +137,12 @@ def clip_users(
 ) -> Contributions:
     """Sum each user's rows and clip the sum: c_u * min(1, C / ||c_u||).
 
-    The result has one row per user, which depends only on that user's rows and their order.
+    The result has one row per user, which depends only on that user's rows and their order. A
+    user's releases compose, unless a `LifetimeCap` bounds them together.
 
-    Parameters
-    ----------
-    users
-        Array of n whole numbers or strings, one for each row, or the name of a frame's column.
-    clip_norm
-        The bound C > 0 on a user's contribution to this release. A user's releases compose, unless
-        a `LifetimeCap` bounds them together.
-    data, norm, columns, not_finite
-        As in `clip_records`. A user's sum that overflows counts as not finite.
+    `users` is an array of n whole numbers or strings, one for each row, or the name of a frame's
+    column. `clip_norm` is the bound C > 0 on a user's contribution to this release. The others are
+    as in `clip_records`; a user's sum that overflows counts as not finite.
     """
     bound = clip_norm_of(clip_norm)
     sums, ids = sums_by_user(data, users, columns, not_finite)
@@ -162,15 +157,10 @@ def limit_contributions(
     With records clipped to C, a user contributes at most max_contributions * C: account for
     ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
 
-    Parameters
-    ----------
-    users
-        Array or series of n users, one for each row.
-    max_contributions
-        Largest number of rows per user, >= 1.
-    seed
-        None keeps each user's first rows. A whole number, which may be public, keeps pseudorandom
-        ones: a function of the seed, the user and the row's index among the user's rows.
+    `users` is an array or a series of n users, one for each row. `max_contributions` is the largest
+    number of rows per user, >= 1. A `seed` of None keeps each user's first rows. A whole number,
+    which may be public, keeps pseudorandom ones: a function of the seed, the user and the row's
+    index among the user's rows.
     """
     remedy = "Pass the largest number of rows per user."
     most = checks.count("max_contributions", max_contributions, remedy)

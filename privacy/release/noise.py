@@ -34,16 +34,10 @@ def discrete_gaussian(
     continuous Gaussian does NOT hold for it, but does for `rounded_gaussian`. The sum of several
     draws, as when parties each add noise, is not a discrete Gaussian and needs its own accounting.
 
-    Parameters
-    ----------
-    sigma
-        Parameter, in lattice steps, in (0, 2^40], taken exactly. For small sigma the standard
-        deviation is less than sigma.
-    size
-        Shape of the result.
-    rng, simulation
-        A seed or ``numpy.random.Generator``, with ``simulation=True``. Simulation only: this noise
-        is reproducible and gives no privacy.
+    `sigma`, in lattice steps, is in (0, 2^40] and taken exactly; for small sigma the standard
+    deviation is less than sigma. `size` is the shape of the result. `rng` is a seed or a
+    ``numpy.random.Generator``, with ``simulation=True``. Simulation only: this noise is
+    reproducible and gives no privacy.
     """
     law = Law(_exact("sigma", sigma), is_gaussian=True)
     return draw(law, size, random_source(rng, simulation=simulation))

@@ -43,15 +43,10 @@ def tune(
     as must the outputs of the other calls: write no log, and do not publish the running time. A
     score that is NaN counts as the lowest. Of equal scores the first is kept.
 
-    Parameters
-    ----------
-    run
-        One run: draw the hyperparameters at random from a public distribution, train, and return
-        (score, output). Each call must use fresh randomness and must not depend on other calls.
-    mechanism
-        From ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score included.
-    rng, simulation
-        As in `discrete_gaussian`, for the number of calls.
+    `run` is one run: draw the hyperparameters at random from a public distribution, train, and
+    return (score, output). Each call must use fresh randomness and must not depend on other calls.
+    `mechanism` is from ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score
+    included. `rng` and `simulation` are as in `discrete_gaussian`, for the number of calls.
     """
     remedy = "Pass best_of(one_run, mean_runs=...)."
     checks.instance("mechanism", mechanism, BestOf, "the result of best_of()", remedy)
