@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 import dp_accounting
@@ -304,7 +305,7 @@ EVENTS: dict[str, _Read] = {
 """How each class of events is read, by name, so that a class may be missing."""
 
 
-def _distance(mechanism: Any, relation: NeighboringRelation) -> None:
+def _check_distance(mechanism: Any, relation: NeighboringRelation) -> None:
     """Raise if a replaced record moves the query by less than two norm bounds, as events assume."""
     whole = getattr(mechanism, "replace_distance", 2.0) == 2.0
     if hasattr(mechanism, "replace_sensitivity"):
@@ -313,108 +314,100 @@ def _distance(mechanism: Any, relation: NeighboringRelation) -> None:
         raise _unwritten(mechanism, relation)
 
 
-def _write_fields(name: str, *same: str, **fields: Callable[[Any], Any]) -> _Write:
-    """Return how to write an event, from attributes of the `same` names and other `fields`."""
+def _write(
+    name: str,
+    *same: str,
+    unless: Callable[[Any, NeighboringRelation], bool] = lambda *_: False,
+    **fields: str | Callable[[Any], Any],
+) -> _Write:
+    """Return how to write an event, from attributes of the `same` or other names, and functions.
+
+    Mechanisms in them become events. No event describes a mechanism for which `unless` is true.
+    """
+    given = {**{field: field for field in same}, **fields}
+    read = {key: attrgetter(of) if isinstance(of, str) else of for key, of in given.items()}
 
     def write(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-        _distance(m, relation)
-        own = {field: getattr(m, field) for field in same}
-        return name, own | {field: read(m) for field, read in fields.items()}
+        if unless(m, relation):
+            raise _unwritten(m, relation)
+        for each in (m, *parts_of(m)):
+            _check_distance(each, relation)
+        return name, {field: _written(of(m), relation) for field, of in read.items()}
 
     return write
 
 
-def _write_response(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-    if relation is not REPLACE_ONE:  # events have another null record
-        raise _unwritten(m, relation)
+def _written(value: Any, relation: NeighboringRelation) -> Any:
+    if isinstance(value, tuple):
+        return [_written(each, relation) for each in value]
+    return to_dp_event(value, relation=relation) if isinstance(value, Mechanism) else value
+
+
+def _share(m: mechanisms.RandomizedResponse) -> float:
+    """Return the probability of a uniform answer, rounded down."""
     rest = math.exp(-m.epsilon)  # e^epsilon may be larger than a float
-    share = round_down(m.categories * rest / (1 + (m.categories - 1) * rest), 1e-15)
-    return "RandomizedResponseDpEvent", {"noise_parameter": share, "num_buckets": m.categories}
+    return round_down(m.categories * rest / (1 + (m.categories - 1) * rest), 1e-15)
 
 
 def _write_fixed_size(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-    return f"SampledWith{'' if m.replacement else 'out'}ReplacementDpEvent", {
-        "source_dataset_size": m.records,
-        "sample_size": m.batch_size,
-        "event": to_dp_event(m.mechanism, relation=relation),
-    }
-
-
-def _write_truncated(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-    if not isinstance(m.mechanism, mechanisms.Gaussian):
-        raise _unwritten(m, relation)
-    _distance(m.mechanism, relation)
-    return "TruncatedSubsampledGaussianDpEvent", {
-        "dataset_size": m.records,
-        "sampling_probability": m.sampling_probability,
-        "truncated_batch_size": m.max_batch_size,
-        "noise_multiplier": m.mechanism.noise_multiplier,
-    }
-
-
-def _write_tree(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-    _distance(m, relation)
-    if m.participations > 1 or relation is ADD_OR_REMOVE_ONE:
-        raise _unwritten(m, relation)
-    return "SingleEpochTreeAggregationDpEvent", {
-        "noise_multiplier": m.noise_multiplier,
-        "step_counts": list(m.steps),
-    }
-
-
-def _write_allocation(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
-    if m.epochs > 1:
-        raise _unwritten(m, relation)
-    return "RandomAllocationDpEvent", {
-        "event": to_dp_event(m.mechanism, relation=relation),
-        "num_selected": m.participations,
-        "num_steps": m.steps,
-    }
-
-
-def _inner(m: Any, relation: NeighboringRelation) -> dict[str, Any]:
-    return {"event": to_dp_event(m.mechanism, relation=relation)}
+    name = f"SampledWith{'' if m.replacement else 'out'}ReplacementDpEvent"
+    fields = {"source_dataset_size": "records", "sample_size": "batch_size", "event": "mechanism"}
+    return _write(name, **fields)(m, relation)
 
 
 _WRITERS: dict[type[Mechanism], _Write] = {
-    mechanisms.Nothing: lambda *_: ("NoOpDpEvent", {}),
-    mechanisms.Gaussian: _write_fields("GaussianDpEvent", "noise_multiplier"),
-    mechanisms.Laplace: _write_fields("LaplaceDpEvent", noise_multiplier=lambda m: m.scale),
-    mechanisms.DiscreteLaplace: _write_fields(
+    mechanisms.Nothing: _write("NoOpDpEvent"),
+    mechanisms.Gaussian: _write("GaussianDpEvent", "noise_multiplier"),
+    mechanisms.Laplace: _write("LaplaceDpEvent", noise_multiplier="scale"),
+    mechanisms.DiscreteLaplace: _write(
         "DiscreteLaplaceDpEvent", "sensitivity", noise_parameter=lambda m: ratio_up(1.0, m.scale)
     ),
-    mechanisms.DiscreteGaussian: _write_fields(
+    mechanisms.DiscreteGaussian: _write(
         "DiscreteGaussianDpEvent", "sigma", "sensitivity", dimension=lambda _: 1
     ),
-    mechanisms.RandomizedResponse: _write_response,
-    mechanisms.ZeroConcentratedDP: _write_fields("ZCDpEvent", "rho"),
-    mechanisms.PureDP: _write_fields("EpsilonDeltaDpEvent", "epsilon", delta=lambda _: 0.0),
-    mechanisms.ApproximateDP: _write_fields("EpsilonDeltaDpEvent", "epsilon", "delta"),
-    mechanisms.ExponentialMechanism: _write_fields("ExponentialMechanismDpEvent", "epsilon"),
-    mechanisms.PermuteAndFlip: _write_fields("PermuteAndFlipDpEvent", "epsilon"),
-    mechanisms.Repeated: lambda m, relation: (
-        "SelfComposedDpEvent",
-        {**_inner(m, relation), "count": m.count},
+    mechanisms.RandomizedResponse: _write(
+        "RandomizedResponseDpEvent",
+        unless=lambda _, relation: relation is not REPLACE_ONE,  # events have another null record
+        noise_parameter=_share,
+        num_buckets="categories",
     ),
-    mechanisms.Composed: lambda m, relation: (
-        "ComposedDpEvent",
-        {"events": [to_dp_event(part, relation=relation) for part in m.parts]},
-    ),
-    mechanisms.PoissonSampled: lambda m, relation: (
-        "PoissonSampledDpEvent",
-        {"sampling_probability": m.sampling_probability, **_inner(m, relation)},
+    mechanisms.ZeroConcentratedDP: _write("ZCDpEvent", "rho"),
+    mechanisms.PureDP: _write("EpsilonDeltaDpEvent", "epsilon", delta=lambda _: 0.0),
+    mechanisms.ApproximateDP: _write("EpsilonDeltaDpEvent", "epsilon", "delta"),
+    mechanisms.ExponentialMechanism: _write("ExponentialMechanismDpEvent", "epsilon"),
+    mechanisms.PermuteAndFlip: _write("PermuteAndFlipDpEvent", "epsilon"),
+    mechanisms.Repeated: _write("SelfComposedDpEvent", "count", event="mechanism"),
+    mechanisms.Composed: _write("ComposedDpEvent", events="parts"),
+    mechanisms.PoissonSampled: _write(
+        "PoissonSampledDpEvent", "sampling_probability", event="mechanism"
     ),
     mechanisms.FixedSizeSampled: _write_fixed_size,
-    mechanisms.TruncatedPoisson: _write_truncated,
-    mechanisms.TreeAggregation: _write_tree,
-    mechanisms.RandomAllocation: _write_allocation,
-    BestOf: lambda m, relation: (
+    mechanisms.TruncatedPoisson: _write(
+        "TruncatedSubsampledGaussianDpEvent",
+        "sampling_probability",
+        unless=lambda m, _: not isinstance(m.mechanism, mechanisms.Gaussian),
+        dataset_size="records",
+        truncated_batch_size="max_batch_size",
+        noise_multiplier="mechanism.noise_multiplier",
+    ),
+    mechanisms.TreeAggregation: _write(
+        "SingleEpochTreeAggregationDpEvent",
+        "noise_multiplier",
+        unless=lambda m, relation: m.participations > 1 or relation is ADD_OR_REMOVE_ONE,
+        step_counts="steps",
+    ),
+    mechanisms.RandomAllocation: _write(
+        "RandomAllocationDpEvent",
+        unless=lambda m, _: m.epochs > 1,
+        event="mechanism",
+        num_selected="participations",
+        num_steps="steps",
+    ),
+    BestOf: _write(
         "RepeatAndSelectDpEvent",
-        {
-            **_inner(m, relation),
-            "mean": m.mean_runs,
-            "shape": math.inf if m.shape is None else m.shape,
-        },
+        event="mechanism",
+        mean="mean_runs",
+        shape=lambda m: math.inf if m.shape is None else m.shape,
     ),
 }
 
