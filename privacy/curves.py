@@ -30,22 +30,12 @@ Prover = Callable[[Guarantee, str], Guarantee]
 
 
 class Answer(NamedTuple):
-    """The answer to one query of a curve: the value, its error bound, method and theorem.
+    """The answer to one query of a curve, by the accounting method `notion` and its `theorem`.
 
-    Attributes
-    ----------
-    value
-        An upper bound on epsilon or delta (internally also on log delta).
-    error
-        Relative error bound: delta exceeds the method's exact value by at most this fraction.
-    order
-        The Rényi order used, if the method has one.
-    notion
-        The accounting method.
-    theorem
-        Reference for the bound.
-    hint
-        An order near which a similar query may start its search.
+    `value` is an upper bound on epsilon or delta (internally also on log delta). `error` is its
+    relative error bound: delta exceeds the method's exact value by at most this fraction. `order`
+    is the Rényi order used, if the method has one, and `hint` an order near which a similar query
+    may start its search.
     """
 
     value: float
@@ -75,17 +65,9 @@ class Curve(Risk, ABC):
     Compose curves of one neighboring relation with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for
     disjoint records. A curve is immutable and thread-safe.
 
-    Attributes
-    ----------
-    relation
-        The neighboring relation.
-    exact
-        Whether no other method can give a smaller bound for the mechanism.
-    mechanism
-        What ran. Sums and multiples of curves have one only with ``"tightest"``, else None.
-    unit
-        The unit of privacy, by default one record. A group has the mechanism of one record, and
-        its size is part of the unit.
+    `relation` is the neighboring relation. `mechanism` is what ran; sums and multiples of curves
+    have one only with ``"tightest"``, else None. `unit` is the unit of privacy, by default one
+    record. A group has the mechanism of one record, and its size is part of the unit.
     """
 
     notion: ClassVar[str]

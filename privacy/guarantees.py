@@ -21,21 +21,12 @@ class NotCertified(ValueError):
 class Guarantee:
     """An (epsilon, delta) guarantee with all its conditions.
 
-    Attributes
-    ----------
-    epsilon, delta
-        P(event) <= e^epsilon P'(event) + delta for every event and all neighboring data sets.
-    notion
-        The accounting method; ``"none"`` if there is no privacy.
-    order
-        The Rényi order, if the method has one.
-    theorem
-        Reference for the formula.
-    certified
-        Whether ``guarantee(certify=True)`` verified this pair of floats with interval arithmetic;
-        `dataclasses.replace` resets it.
-    unit
-        The unit of privacy: one record, a group of records, or one user.
+    P(event) <= e^epsilon P'(event) + delta for every event and all neighboring data sets. `notion`
+    is the accounting method, ``"none"`` if there is no privacy; `order` its Rényi order, if it has
+    one; `theorem` the reference for the formula. `certified` tells whether
+    ``guarantee(certify=True)`` verified this pair of floats with interval arithmetic;
+    `dataclasses.replace` resets it. `unit` is the unit of privacy: one record, a group of records,
+    or one user.
     """
 
     epsilon: float

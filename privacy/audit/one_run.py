@@ -36,19 +36,11 @@ def falsify_one_run(
     whole significance level. Any other claim is tested at 8 values of delta, from 1e-2 to 1e-9
     divided by the number of canaries, with equal shares of the level.
 
-    Parameters
-    ----------
-    claim
-        A mechanism, or its curve, under ADD_OR_REMOVE_ONE.
-    canaries
-        Number of canaries, m <= 2^53; each was included with probability 1/2, independently.
-    guesses
-        Number of canaries that the auditor guessed about, r <= m and <= 10^7, chosen in any way.
-    correct
-        Number of correct guesses, v <= r. The finding has a warning if fewer are right than by
-        chance (at significance level 1e-6).
-    significance
-        As in `falsify`.
+    `claim` is a mechanism, or its curve, under ADD_OR_REMOVE_ONE. Each of m = `canaries` <= 2^53
+    canaries was included with probability 1/2, independently. The auditor guessed about r =
+    `guesses` of them, r <= m and <= 10^7, chosen in any way. Of these guesses, `correct` were
+    correct; the finding has a warning if fewer are right than by chance (at significance level
+    1e-6). `significance` is as in `falsify`.
     """
     level = checked_significance(significance)
     _check(canaries, guesses, correct)

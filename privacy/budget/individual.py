@@ -34,17 +34,10 @@ class IndividualBudget(Immutable):
     but not what a user has spent, nor which or how many users have exhausted their budgets.
     Immutable, as `Budget`.
 
-    Parameters
-    ----------
-    epsilon, delta
-        The guarantee of each user, at any stopping time.
-    users
-        Number of users, in a fixed order.
-    relation
-        ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where dropping a user's data equals having none. Under
-        REPLACE_ONE, the replaced data would spend another amount.
-    unit
-        As in `Budget`.
+    `epsilon` and `delta` are the guarantee of each user, at any stopping time, and `users` the
+    number of users, in a fixed order. `relation` is ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where
+    dropping a user's data equals having none. Under REPLACE_ONE, the replaced data would spend
+    another amount. `unit` is as in `Budget`.
 
     Examples
     --------

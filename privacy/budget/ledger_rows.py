@@ -32,20 +32,11 @@ class LedgerError(RuntimeError):
 class LedgerEntry:
     """A spend or a reservation in a ledger.
 
-    As a context manager it does nothing: the entry stays if the block fails.
-
-    Attributes
-    ----------
-    sequence
-        Number of the entry, which orders entries; times do not.
-    key
-        Idempotency key, for a retry and for `Ledger.commit` and `Ledger.cancel`.
-    is_new
-        False if an earlier call with the same key made the entry.
-    is_settled
-        Whether it is a committed reservation.
-    sensitive_admitted
-        The private mask of `IndividualBudget.spend`.
+    As a context manager it does nothing: the entry stays if the block fails. The number `sequence`
+    orders entries; times do not. `key` is the idempotency key, for a retry and for `Ledger.commit`
+    and `Ledger.cancel`. `is_new` is False if an earlier call with the same key made the entry.
+    `is_settled` tells whether it is a committed reservation. `sensitive_admitted` is the private
+    mask of `IndividualBudget.spend`.
     """
 
     sequence: int

@@ -23,14 +23,8 @@ def from_measurement(
     epsilon, rho, (epsilon, delta), approximate zCDP (Bun and Steinke 2016, Definition 8.1) or a
     privacy profile. Raises `UnsupportedMechanism` if its output measure has no counterpart.
 
-    Parameters
-    ----------
-    measurement
-        An ``opendp.mod.Measurement``.
-    d_in
-        The distance of neighboring data sets in its input metric.
-    relation
-        The neighboring relation for which `d_in` is that distance.
+    `measurement` is an ``opendp.mod.Measurement``, and `d_in` the distance of neighboring data sets
+    in its input metric, under the neighboring relation `relation`.
     """
     relation = checks.relation(relation)
     kind: Any = Measurement  # with types, in some environments

@@ -62,16 +62,10 @@ def select_keys(
       alone. delta bounds the probability that ANY of the `max_keys` keys that only one user has is
       selected.
 
-    Parameters
-    ----------
-    users, keys
-        n user ids and n keys, one of each per row: whole numbers or strings.
-    mechanism, delta
-        The mechanism of the selection, and, only with noise, its delta.
-    max_keys
-        Contribution bound: the largest number of different keys per user.
-    seed, rng, simulation
-        As in `limit_contributions` (None keeps each user's first keys) and `discrete_gaussian`.
+    `users` and `keys` are n user ids and n keys, one of each per row: whole numbers or strings.
+    `max_keys` is the contribution bound: the largest number of different keys per user. `seed` is
+    as in `limit_contributions` (None keeps each user's first keys), `rng` and `simulation` as in
+    `discrete_gaussian`.
     """
     most = checks.count("max_keys", max_keys, "Pass the largest number of different keys per user.")
     remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."

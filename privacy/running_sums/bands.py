@@ -91,16 +91,10 @@ def choose_bands(
     size amplify less. With 1 band the noise is independent (DP-SGD); with `records` / `batch_size`
     bands nothing is amplified.
 
-    Parameters
-    ----------
-    releases
-        K, the number of steps.
-    batch_size, records
-        Expected number of records in a batch, and the number of records (public).
-    epsilon, delta, relation
-        The target for all releases together.
-    bands
-        Numbers of bands, each at most K and records / batch_size. Default: the powers of two.
+    `releases` is K, the number of steps, `batch_size` the expected number of records in a batch,
+    and `records` the number of records (public). The target, `epsilon` and `delta` under
+    `relation`, is for all releases together. `bands` are numbers of bands, each at most K and
+    records / batch_size, by default the powers of two.
 
     Examples
     --------

@@ -146,19 +146,12 @@ class Factorization(ABC):
         Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6.
         Raises ArithmeticError if the duality gap did not close, or the optimum is numerically
-        singular.
+        singular. It takes about 0.1 s at K = 100, and up to a minute at K = 1000.
 
-        Parameters
-        ----------
-        releases
-            K; about 0.1 s at K = 100, up to a minute at K = 1000.
-        objective
-            ``"mean-square"``: the mean over releases of the noise variance. ``"max"``: its maximum.
-        weights
-            With ``"mean-square"``, a weight > 0 of each release's variance, within a factor of
-            10^6 of each other.
-        cache
-            A folder in which the result is stored and looked up.
+        The objective ``"mean-square"`` is the mean over releases of the noise variance, ``"max"``
+        its maximum. With ``"mean-square"``, `weights` has a weight > 0 of each release's variance,
+        within a factor of 10^6 of each other. `cache` is a folder in which the result is stored and
+        looked up.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)
