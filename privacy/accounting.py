@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cached_property, partial, reduce
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 from privacy import checks, mechanisms
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
 from privacy.guarantees import ONE_RECORD, Guarantee
-from privacy.losses.pair import Loss
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose
 from privacy.mechanisms.base import brief
 from privacy.mechanisms.sampling import mu_squared, unsampled
@@ -200,19 +199,11 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
-    curve = _reader(notion)(node.loss(relation), relation)
+    curve: Curve | None = import_module(NOTION_MODULES[notion]).curve(node.loss(relation), relation)
     if curve is None:
         message = f"Accounting method {notion!r} has no bound for {brief(node)}."
         raise UnsupportedMechanism(message, mechanism=node, notion=notion)
     return curve
-
-
-@cache
-def _reader(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
-    """Return the function of an accounting method that turns a loss into a curve."""
-    read: Callable[[Loss, NeighboringRelation], Curve | None]
-    read = import_module(NOTION_MODULES[notion]).curve
-    return read
 
 
 def _cells(

@@ -222,11 +222,7 @@ class Curve(Risk, ABC):
         raise self._no_cells()
 
     def _moved(self, other: Self) -> Self:
-        message = (
-            f"Accounting method {self.notion!r} does not support a replaced record that changes "
-            "its cell."
-        )
-        raise UnsupportedMechanism(message, mechanism=self.mechanism, notion=self.notion)
+        raise self._unsupported("a replaced record that changes its cell")
 
     def _group(self, size: int) -> "Curve":
         return GroupCurve(self.relation, self, size)
@@ -236,12 +232,8 @@ class Curve(Risk, ABC):
 
         Pass exactly one of the two; the other one is the value of the answer.
         """
-        if (delta is None) == (epsilon is None):
-            raise ValueError(
-                checks.expected(
-                    "delta, epsilon", (delta, epsilon), "one value", "Pass exactly one of the two."
-                )
-            )
+        names, given, remedy = "delta, epsilon", (delta, epsilon), "Pass exactly one of the two."
+        checks.refuse_if((delta is None) == (epsilon is None), names, given, "one value", remedy)
         return self._asked_delta(epsilon) if delta is None else self._asked_epsilon(delta)
 
     def _asked_epsilon(self, delta: object) -> Answer:
@@ -359,16 +351,9 @@ class Curve(Risk, ABC):
         return self.prover(guarantee, move)
 
     def _guarantee(self, epsilon: float, delta: float, found: Answer) -> Guarantee:
-        return Guarantee(
-            epsilon,
-            delta,
-            self.relation,
-            found.notion,
-            found.order if math.isfinite(epsilon) else None,
-            found.theorem,
-            mechanism=self.mechanism,
-            unit=self.unit,
-        )
+        order = found.order if math.isfinite(epsilon) else None
+        basis = (self.relation, found.notion, order, found.theorem)
+        return Guarantee(epsilon, delta, *basis, mechanism=self.mechanism, unit=self.unit)
 
     def _check_same(self, other: "Curve") -> None:
         for curve in (self, other):
@@ -384,10 +369,10 @@ class Curve(Risk, ABC):
             raise ValueError(checks.expected("other", shown, repr(self._kind()), remedy))
 
     def _no_cells(self) -> UnsupportedMechanism:
-        message = (
-            f"Accounting method {self.notion!r} does not support different parallel parts inside "
-            "a composition."
-        )
+        return self._unsupported("different parallel parts inside a composition")
+
+    def _unsupported(self, what: str) -> UnsupportedMechanism:
+        message = f"Accounting method {self.notion!r} does not support {what}."
         return UnsupportedMechanism(message, mechanism=self.mechanism, notion=self.notion)
 
     def _kind(self) -> str:

@@ -97,15 +97,12 @@ def _account(values: Values) -> dp.Curve:
     )
 
 
-def _sigma(values: Values) -> float:
-    names = ("epsilon", "delta", "sampling_probability", "steps", "notion", "relation")
-    noise = dp.noise_multiplier(**{name: values[name] for name in names})
-    return sigma_from_noise_multiplier(noise, values["clip_norm"])
-
-
 def _ask(kind: str, values: Values, across: str, x: float) -> float:
     if kind.startswith("sigma"):
-        return _sigma(values | {across: x})
+        names = ("epsilon", "delta", "sampling_probability", "steps", "notion", "relation")
+        given = values | {across: x}
+        noise = dp.noise_multiplier(**{name: given[name] for name in names})
+        return sigma_from_noise_multiplier(noise, values["clip_norm"])
     if kind == "epsilon_against_steps":
         return _account(values | {"steps": x}).epsilon(values["delta"])
     return _account(values).tradeoff(x) if kind == "tradeoff" else _account(values).delta(x)

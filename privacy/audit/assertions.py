@@ -76,16 +76,8 @@ def assert_not_falsified(
         significance = _DEFAULT if share is None else share.next_significance()
     if seed is None:
         seed = 0 if share is None else share.seed + len(share.findings)
-    finding = audit(
-        release,
-        pair,
-        claim,
-        runs=runs,
-        significance=significance,
-        relation=relation,
-        score=score,
-        seed=seed,
-    )
+    how: dict[str, Any] = {"runs": runs, "relation": relation, "score": score, "seed": seed}
+    finding = audit(release, pair, claim, significance=significance, **how)
     if share is not None:
         share.findings.append(finding)
     if finding.falsified:

@@ -158,15 +158,10 @@ def audit(
     seed, progress
         Seed of the generators passed to the release; called with the number of new outputs.
     """
-    first, second = scored(
-        release,
-        pair,
-        runs=runs,
-        score=None if score is None else of_rows(score),
-        seed=seed,
-        progress=progress or (lambda _: None),
-    )
-    return falsify(claim, first, second, significance=significance, relation=relation)
+    measure = None if score is None else of_rows(score)
+    told = progress or (lambda _: None)
+    both = scored(release, pair, runs=runs, score=measure, seed=seed, progress=told)
+    return falsify(claim, *both, significance=significance, relation=relation)
 
 
 def scored(

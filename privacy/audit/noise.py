@@ -69,19 +69,18 @@ def falsify_noise(
     elif isinstance(claim, Laplace):
         x = _in_units(x, claim.scale, unit)
         scale = float(gammainc(x.size, float(np.abs(x).sum())))
-        spread, distribution = float(np.abs(x).mean()), _laplace_cdf(x)
+        tail = 0.5 * np.exp(-np.abs(x))
+        spread, distribution = float(np.abs(x).mean()), np.where(x < 0, tail, 1 - tail)
     else:
         remedy = "Audit each Gaussian and Laplace part alone, or the outputs."
         raise TypeError(checks.expected("claim", claim, "Gaussian or Laplace", remedy))
     gap, shape = _shape(np.sort(distribution))
     repeats = x.size - np.unique(x).size
+    repeated = f"{repeats} of {x.size} residuals repeat an earlier one."
     tests = {
         "scale": (scale, f"The noise scale is {spread:.4g} times the claimed one."),
         "shape": (shape, f"The distribution functions differ by up to {gap:.4g}."),
-        "repeats": (
-            _repeated(repeats, x.size),
-            f"{repeats} of {x.size} residuals repeat an earlier one.",
-        ),
+        "repeats": (_repeated(repeats, x.size), repeated),
     }
     shares = _SHARES if aspect == "all" else {aspect: 1.0}
     p_value, evidence = min((tests[one][0] / share, tests[one][1]) for one, share in shares.items())
@@ -113,8 +112,3 @@ def _repeated(repeats: int, n: int) -> float:
     if repeats <= expected:
         return 1.0
     return math.exp(repeats - expected + repeats * math.log(expected / repeats))
-
-
-def _laplace_cdf(x: Floats) -> Floats:
-    tail = 0.5 * np.exp(-np.abs(x))
-    return np.where(x < 0, tail, 1 - tail)

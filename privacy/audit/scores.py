@@ -119,12 +119,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
     the noise's standard deviation, of a shape that broadcasts.
     """
     low, high, scale = _centers(center_0, center_1, sigma)
-
-    def score(outputs: Any) -> Floats:
-        x = _rows(outputs)
-        return _telling(np.sum((high - low) * (x - (low + high) / 2) / scale**2, axis=1))
-
-    return score
+    return _summed(lambda x: (high - low) * (x - (low + high) / 2) / scale**2)
 
 
 def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
@@ -133,12 +128,7 @@ def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) ->
     As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
     """
     low, high, scale = _centers(center_0, center_1, scale)
-
-    def score(outputs: Any) -> Floats:
-        x = _rows(outputs)
-        return _telling(np.sum((np.abs(x - low) - np.abs(x - high)) / scale, axis=1))
-
-    return score
+    return _summed(lambda x: (np.abs(x - low) - np.abs(x - high)) / scale)
 
 
 def _centers(*values: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -157,9 +147,14 @@ def _rows(outputs: Any) -> Floats:
     return x.reshape(len(x), -1)
 
 
-def _telling(scores: Floats) -> Floats:
-    """Replace NaN by the score 0, which favors neither data set."""
-    return np.where(np.isnan(scores), 0.0, scores)
+def _summed(loss: Callable[[Floats], Floats]) -> Score:
+    """Return the sum over the numbers of an output; 0, which favors neither data set, for NaN."""
+
+    def score(outputs: Any) -> Floats:
+        total = loss(_rows(outputs)).sum(axis=1)
+        return np.where(np.isnan(total), 0.0, total)
+
+    return score
 
 
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:

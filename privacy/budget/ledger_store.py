@@ -12,7 +12,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,41 +32,36 @@ _CHUNK = 1000
 _RETRY = "Retry with the same key: a retry spends once."
 
 _tables = sa.MetaData()
+_text_column = partial(sa.Column, type_=sa.Text, nullable=False)
 HEAD = sa.Table(
     "dpcalib_head",
     _tables,
     sa.Column("one", sa.Integer, sa.CheckConstraint("one = 1"), primary_key=True),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("id", sa.Text, nullable=False),
+    _text_column("id"),
     sa.Column("sequence", sa.BigInteger, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
+    _text_column("hash"),
 )
 BUDGETS = sa.Table(
     "dpcalib_budgets",
     _tables,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("parent", sa.Text),
-    sa.Column("dataset", sa.Text, nullable=False),
-    sa.Column("form", sa.Text, nullable=False),  # to_json() at the opening
-    sa.Column("spent", sa.Text, nullable=False),
-    sa.Column("reserved", sa.Text, nullable=False),
+    # the form is to_json() at the opening
+    *map(_text_column, ("dataset", "form", "spent", "reserved")),
     sa.Column("entries", sa.BigInteger, nullable=False),
 )
 ENTRIES = sa.Table(
     "dpcalib_entries",
     _tables,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("budget", sa.Text, nullable=False),
+    *map(_text_column, ("kind", "budget")),
     sa.Column("settles", sa.BigInteger, unique=True),
     sa.Column("key", sa.Text, unique=True),
-    sa.Column("label", sa.Text, nullable=False),
-    sa.Column("spender", sa.Text, nullable=False),
-    sa.Column("time", sa.Text, nullable=False),
-    sa.Column("mechanism", sa.Text),
-    sa.Column("cost", sa.Text),  # exact, for the budget and each of its parents
-    sa.Column("detail", sa.Text),
-    sa.Column("hash", sa.Text, nullable=False),
+    *map(_text_column, ("label", "spender", "time")),
+    # the cost is exact, for the budget and each of its parents
+    *(sa.Column(name, sa.Text) for name in ("mechanism", "cost", "detail")),
+    _text_column("hash"),
 )
 HASHED = tuple(ENTRIES.columns.keys())[:-1]
 """The columns that a hash covers, in this order."""

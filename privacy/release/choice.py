@@ -111,11 +111,8 @@ def choose(
     elif isinstance(mechanism, mechanisms.ExponentialMechanism | PermuteAndFlip):
         one = mechanism
         rate = Fraction(mechanism.epsilon) / (factor * size)
-        chooser = (
-            exponential
-            if isinstance(mechanism, mechanisms.ExponentialMechanism)
-            else permute_and_flip
-        )
+        flips = isinstance(mechanism, PermuteAndFlip)
+        chooser = permute_and_flip if flips else exponential
 
         def pick(left: list[Fraction], source: Source) -> int:
             return chooser(left, rate, source)

@@ -81,11 +81,8 @@ def select_keys(
         source = random_source(rng, simulation=simulation)
         names, counts = _counts(users, keys, most, seed)
         chance = keep_probabilities(mechanism, max(counts, default=0))
-        kept = [
-            name
-            for name, count in zip(names, counts, strict=True)
-            if _uniform(source) < chance[min(count, len(chance) - 1)]
-        ]
+        chances = [chance[min(count, len(chance) - 1)] for count in counts]
+        kept = (name for name, p in zip(names, chances, strict=True) if _uniform(source) < p)
         return SelectedKeys(tuple(kept), None, repeat(mechanism, most), simulation)
     if delta is None:
         remedy = "Pass the probability that a key of one user is revealed."
@@ -95,17 +92,10 @@ def select_keys(
     names, counts = _counts(users, keys, most, seed)
     noise = draw(lattice.law, len(counts), source).tolist()
     noisy = [(n << lattice.bits) + x for n, x in zip(counts, noise, strict=True)]
-    found = [
-        (name, value / 2**lattice.bits)
-        for name, value in zip(names, noisy, strict=True)
-        if value >= lattice.least
-    ]
-    return SelectedKeys(
-        tuple(name for name, _ in found),
-        tuple(value for _, value in found),
-        compose(mechanism, ApproximateDP(0.0, delta)),
-        simulation,
-    )
+    known = zip(names, noisy, strict=True)
+    found = {name: value / 2**lattice.bits for name, value in known if value >= lattice.least}
+    whole = compose(mechanism, ApproximateDP(0.0, delta))
+    return SelectedKeys(tuple(found), tuple(found.values()), whole, simulation)
 
 
 def keep_probabilities(mechanism: ApproximateDP, most: int) -> list[int]:

@@ -115,31 +115,20 @@ def release_sum(
         checks.ledger(ledger, simulation=simulation).pay(mechanism, label="release_sum", unit=unit)
     # before noise is drawn: a retry after an error is a second release
     has_cap_right = contributions.has_cap_right if simulation else contributions.use_cap_right()
-    total = _sum(quantized(contributions.values, exponent), math.ceil(bound / step))
-    noisy = np.asarray(total + draw(law, np.shape(total), source).astype(np.asarray(total).dtype))
+    rows: npt.NDArray[Any] = quantized(contributions.values, exponent)
+    if len(rows) * math.ceil(bound / step) >= _LARGEST_INTEGER:
+        rows = rows.astype(object)
+    total = np.asarray(rows.sum(axis=0), dtype=rows.dtype)
+    noisy = np.asarray(total + draw(law, total.shape, source).astype(total.dtype))
     with np.errstate(over="ignore"):  # a sum too large for a float becomes infinite
         values = np.asarray(np.ldexp(noisy.astype(np.float64), exponent))
-    return Release(
-        values,
-        float(bound),
-        mechanism,
-        has_cap_right and isinstance(mechanism, Gaussian),
-        contributions.unit,
-        float(scale),
-        float(step),
-        is_simulation=simulation,
-    )
+    once, scales = has_cap_right and isinstance(mechanism, Gaussian), (float(scale), float(step))
+    return Release(values, float(bound), mechanism, once, contributions.unit, *scales, simulation)
 
 
 def quantized(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64]:
     """Return values as integer multiples of 2^exponent, rounded toward zero."""
     return np.trunc(np.ldexp(values, -exponent)).astype(np.int64)
-
-
-def _sum(rows: npt.NDArray[np.int64], largest: int) -> Any:
-    if len(rows) * largest < _LARGEST_INTEGER:
-        return rows.sum(axis=0)
-    return np.asarray(rows.astype(object).sum(axis=0), dtype=object)
 
 
 def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:

@@ -5,16 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy.running_sums.factorizations import (
-    Factorization,
-    check_parts,
-    part,
-    register_factorization,
-)
+from privacy.running_sums import factorizations
+from privacy.running_sums.factorizations import Factorization
 from privacy.running_sums.memory import Array
 
 
-@register_factorization
+@factorizations.register_factorization
 @dataclass(frozen=True, eq=False)
 class Dense(Factorization):
     """A dense C. `beside`: rows that are published too, in the same unit of noise."""
@@ -28,7 +24,7 @@ class Dense(Factorization):
         shape = (self.releases, self.releases)
         lower = self.matrix.shape == shape and not np.triu(self.matrix, 1).any()
         good = lower and bool(np.all(self.matrix.diagonal() > 0))
-        check_parts("matrix", self.matrix, self.beside, good=good)
+        factorizations.check_parts("matrix", self.matrix, self.beside, good=good)
 
     def row(self, k: int) -> Array:
         return self.matrix[k, : k + 1]
@@ -40,5 +36,5 @@ class Dense(Factorization):
         return self.matrix if self.beside is None else np.vstack((self.matrix, self.beside))
 
     def encoder(self, releases: int | None = None) -> Array:
-        releases = part(releases, self.releases)
+        releases = factorizations.part(releases, self.releases)
         return self.matrix[:releases, :releases].copy()
