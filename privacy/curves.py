@@ -93,17 +93,12 @@ class Curve(Risk, ABC):
 
     def _repr_html_(self) -> str:
         of = "several curves" if self.mechanism is None else brief(self.mechanism)
-        head = [("curve of", of), ("unit", self.unit), ("relation", self.relation)]
-        answers = [(delta, self._at_delta(delta)) for delta in _SHOWN]
-        return html_table(
-            [
-                *head,
-                *(
-                    (f"epsilon at delta={delta:g}", rounded(found.value), f"by {found.notion}")
-                    for delta, found in answers
-                ),
-            ]
-        )
+        rows: list[tuple[object, ...]] = [("curve of", of), ("unit", self.unit)]
+        rows.append(("relation", self.relation))
+        for delta in _SHOWN:
+            found = self._at_delta(delta)
+            rows.append((f"epsilon at delta={delta:g}", rounded(found.value), f"by {found.notion}"))
+        return html_table(rows)
 
     @property
     def exact(self) -> bool:

@@ -76,17 +76,9 @@ class Guarantee:
 
     def _repr_html_(self) -> str:
         certified = "yes" if self.certified else "no, an upper bound"
-        return html_table(
-            [
-                ("epsilon", rounded(self.epsilon)),
-                ("delta", rounded(self.delta)),
-                ("unit", self.unit),
-                ("relation", self.relation),
-                ("notion", self.notion),
-                ("certified", certified),
-                ("theorem", self.theorem),
-            ]
-        )
+        shown: dict[str, object] = {"epsilon": rounded(self.epsilon), "delta": rounded(self.delta)}
+        shown |= {name: getattr(self, name) for name in ("unit", "relation", "notion")}
+        return html_table([*shown.items(), ("certified", certified), ("theorem", self.theorem)])
 
 
 def attack_in_words(false_positive_rate: float, most: float, unit: str = ONE_RECORD) -> str:

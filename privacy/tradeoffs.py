@@ -131,17 +131,11 @@ def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error
         at = np.concatenate([at, candidates])
         order = at.argsort(axis=0, kind="stable")
         columns = np.arange(open_.size)
-        sorted_ = [
-            both[order, columns]
-            for both in (
-                at,
-                np.concatenate([value[:, open_], found]),
-                np.concatenate([error[:, open_], off]),
-            )
-        ]
+        known = at, np.concatenate([value[:, open_], found]), np.concatenate([error[:, open_], off])
+        sorted_ = [array[order, columns] for array in known]
         best = sorted_[1].argmin(axis=0).clip(1, 4)
-        for array, known in zip((point, value, error), sorted_, strict=True):
-            array[:, open_] = known[best + _BESIDE, columns]
+        for array, new in zip((point, value, error), sorted_, strict=True):
+            array[:, open_] = new[best + _BESIDE, columns]
 
 
 def _candidates(point: Array, value: Array, spread: float) -> Array:

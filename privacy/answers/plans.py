@@ -37,20 +37,11 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
         found = dp.account(part, relation=plan.relation).guarantee(delta=plan.delta)
         return {**_row(found), "rho": _rho(part, plan)}
 
-    return record(
-        "account",
-        {
-            "name": plan.name,
-            "epsilon": tightest.epsilon,
-            "delta": plan.delta,
-            **_whose(plan),
-            "notion": tightest.notion,
-            "order": tightest.order,
-            "rho": _rho(plan.mechanism, plan),
-            "notions": [_row(found) for found in whole if found is not None],
-            "parts": [{"name": name, **alone(part)} for name, part in plan.parts],
-        },
-    )
+    found = {"name": plan.name, "epsilon": tightest.epsilon, "delta": plan.delta, **_whose(plan)}
+    found |= {"notion": tightest.notion, "order": tightest.order, "rho": _rho(plan.mechanism, plan)}
+    found["notions"] = [_row(each) for each in whole if each is not None]
+    found["parts"] = [{"name": name, **alone(part)} for name, part in plan.parts]
+    return record("account", found)
 
 
 def check_plan(
@@ -68,7 +59,7 @@ def check_plan(
     plan = _checked(plan)
     if ledger is not None:
         checked = ledger.check(plan, budget=budget)
-        verdict = {"name": plan.name, "fits": all(row["fits"] for row in checked)}
+        verdict: Record = {"name": plan.name, "fits": all(row["fits"] for row in checked)}
         return record("check", {**verdict, **_whose(plan), "budgets": checked})
     if plan.epsilon is None:
         remedy = "Add the epsilon of the budget under [budget], such as epsilon = 1.0."
@@ -78,19 +69,9 @@ def check_plan(
     # Noise calibrated to the budget can exceed it by the root finder's last digits.
     if found.epsilon > plan.epsilon and curve.delta(plan.epsilon) <= plan.delta:
         found = replace(found, epsilon=plan.epsilon)
-    return record(
-        "check",
-        {
-            "name": plan.name,
-            "fits": found.epsilon <= plan.epsilon,
-            "epsilon": found.epsilon,
-            "target_epsilon": plan.epsilon,
-            "delta": plan.delta,
-            **_whose(plan),
-            "notion": found.notion,
-            "order": found.order,
-        },
-    )
+    verdict = {"name": plan.name, "fits": found.epsilon <= plan.epsilon, "epsilon": found.epsilon}
+    verdict |= {"target_epsilon": plan.epsilon, "delta": plan.delta, **_whose(plan)}
+    return record("check", verdict | {"notion": found.notion, "order": found.order})
 
 
 def _whose(plan: dp.Plan) -> Record:

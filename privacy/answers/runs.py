@@ -86,13 +86,8 @@ def steps(options: Mapping[str, Any]) -> Record:
         if values["sampler"] == "poisson":
             most = dp.max_steps(**target, **_of(values, "noise_multiplier", "sampling_probability"))
         else:
-            most = dp.calibrate(
-                lambda k: run_of(values | {"steps": k}),
-                seek="largest",
-                domain=(1, math.inf),
-                integer=True,
-                **target,
-            )
+            target |= {"seek": "largest", "domain": (1, math.inf), "integer": True}
+            most = dp.calibrate(lambda k: run_of(values | {"steps": k}), **target)
         return spent("steps", values | {"steps": most}, certify=certify)
 
     return proven(values, solved)

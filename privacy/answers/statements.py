@@ -72,15 +72,11 @@ def explain(options: Mapping[str, Any]) -> Record:
         answer = proven(values, lambda certify: spent("explain", values, certify=certify))
     # The record participates in `epochs` steps with certainty: no amplification by sampling.
     sure = dp.repeat(dp.Gaussian(answer["noise_multiplier"]), epochs)
-    answer |= {
-        "epochs": epochs,
-        "epsilon_without_poisson": {
-            name: dp.account(sure, notion="gaussian", relation=NeighboringRelation(name)).epsilon(
-                values["delta"]
-            )
-            for name in _CHANGES
-        },
-    }
+    losses = {}
+    for name in _CHANGES:
+        curve = dp.account(sure, notion="gaussian", relation=NeighboringRelation(name))
+        losses[name] = curve.epsilon(values["delta"])
+    answer |= {"epochs": epochs, "epsilon_without_poisson": losses}
     run = run_of(values | {"noise_multiplier": answer["noise_multiplier"]})
     curve = dp.account(run, notion=values["notion"], relation=values["relation"])
     most = curve.true_positive_rate(_RATE)

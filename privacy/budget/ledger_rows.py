@@ -201,18 +201,12 @@ def summary_of(row: Row) -> dict[str, Any]:
     """Return one dict of `Ledger.summary`."""
     account = account_of(row)
     budget = account.at(row["spent"])
-    values: dict[str, Any] = {
-        "budget": account.name,
-        "parent": account.parent,
-        "dataset": account.dataset,
-        "unit": budget.unit,
-        "relation": str(budget.relation),
-        "kind": type(budget).__name__,
-        "notion": "zcdp" if isinstance(budget, IndividualBudget) else budget.notion,
-        "epsilon": None if isinstance(budget, Odometer) else budget.epsilon,
-        "delta": budget.delta,
-        "entries": row["entries"],
-    }
+    values: dict[str, Any] = {"budget": account.name, "parent": account.parent}
+    values |= {"dataset": account.dataset, "unit": budget.unit, "relation": str(budget.relation)}
+    values["kind"] = type(budget).__name__
+    values["notion"] = "zcdp" if isinstance(budget, IndividualBudget) else budget.notion
+    values["epsilon"] = None if isinstance(budget, Odometer) else budget.epsilon
+    values |= {"delta": budget.delta, "entries": row["entries"]}
     if isinstance(budget, IndividualBudget):
         return values
     spent, measure = budget._spent, budget.measure

@@ -85,15 +85,10 @@ class Plan(Immutable):
 
     def _repr_html_(self) -> str:
         allowed = "" if self.epsilon is None else f"epsilon={self.epsilon:.15g}, "
-        return html_table(
-            [
-                ("plan", self.name),
-                ("budget", f"{allowed}delta={self.delta:.15g}"),
-                ("unit", self.unit),
-                ("relation", self.relation),
-                *((f"part {name!r}", brief(mechanism)) for name, mechanism in self.parts),
-            ]
-        )
+        shown = {"plan": self.name, "budget": f"{allowed}delta={self.delta:.15g}"}
+        shown |= {"unit": self.unit, "relation": str(self.relation)}
+        parts = ((f"part {name!r}", brief(mechanism)) for name, mechanism in self.parts)
+        return html_table([*shown.items(), *parts])
 
     def spending(self) -> Iterator[float]:
         """Yield epsilon of the first k parts at `delta`, for k = 1, 2, ..."""

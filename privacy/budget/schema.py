@@ -16,11 +16,11 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 _MECHANISM = {"$ref": "#/definitions/mechanism"}
 _PHRASE = {"type": "string", "minLength": 1}
 _RELATION = {"enum": [str(relation) for relation in NeighboringRelation]}
+_WHOLE = {"type": "integer", "minimum": 1}
 _KEYS = {
-    "steps": {"type": "integer", "minimum": 1, "description": "Number of runs."},
+    "steps": {**_WHOLE, "description": "Number of runs."},
     "max_contributions": {
-        "type": "integer",
-        "minimum": 1,
+        **_WHOLE,
         "description": "The most records of one user; the unit is then one user.",
     },
     "sampling_probability": {
@@ -44,29 +44,17 @@ def plan_schema() -> dict[str, Any]:
         "epsilon": {"type": ["number", "null"], "exclusiveMinimum": 0},
         "delta": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     }
+    parts = {"oneOf": [_part(form) for form in kinds.values()]}
+    keys = {"schema": {"const": SCHEMA}, "name": _PHRASE, "relation": _RELATION}
+    keys |= {"notion": {"enum": [*get_args(Notion), "prv", "fft"]}, "unit": _PHRASE}
+    keys["budget"] = _table(budget, ["delta"])
+    keys["part"] = {"type": "array", "minItems": 1, "items": parts}
+    any_kind = {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in kinds]}
     return {
         "$schema": _DRAFT,
         "title": "dpcalib plan",
-        **_table(
-            {
-                "schema": {"const": SCHEMA},
-                "name": _PHRASE,
-                "relation": _RELATION,
-                "notion": {"enum": [*get_args(Notion), "prv", "fft"]},
-                "unit": _PHRASE,
-                "budget": _table(budget, ["delta"]),
-                "part": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {"oneOf": [_part(form) for form in kinds.values()]},
-                },
-            },
-            ["schema", "name", "budget", "part"],
-        ),
-        "definitions": {
-            "mechanism": {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in kinds]},
-            **kinds,
-        },
+        **_table(keys, ["schema", "name", "budget", "part"]),
+        "definitions": {"mechanism": any_kind, **kinds},
     }
 
 

@@ -28,9 +28,7 @@ _SPENT = [
     click.Option(
         ["--mechanism"], help='Mechanism in JSON, such as {"type": "PureDP", "epsilon": 0.1}.'
     ),
-    options.OPTIONS["noise_multiplier"],
-    options.OPTIONS["sampling_probability"],
-    options.OPTIONS["steps"],
+    *(options.OPTIONS[name] for name in ("noise_multiplier", "sampling_probability", "steps")),
     _BUDGET,
     _SPENDER,
     click.Option(["--key"], help="Idempotency key: a retry with the same key spends once."),
@@ -167,17 +165,11 @@ def _row(row: dict[str, Any], depth: int) -> tuple[str, ...]:
         return "" if value is None else rounded(value, up=up, digits=4)
 
     used = row.get("spent_share")
-    return (
-        "- " * depth + safe(row["budget"]),
-        safe(row["dataset"]),
-        safe(row["unit"]),
-        shown("epsilon"),
-        f"{row['delta']:.4g}",
-        shown("spent_epsilon"),
-        shown("left_epsilon", up=False),
-        "" if used is None else f"{rounded(100 * used, digits=3)} %",
-        str(row["entries"]),
-    )
+    share = "" if used is None else f"{rounded(100 * used, digits=3)} %"
+    whose = ("- " * depth + safe(row["budget"]), safe(row["dataset"]), safe(row["unit"]))
+    whole = (shown("epsilon"), f"{row['delta']:.4g}")
+    amounts = (shown("spent_epsilon"), shown("left_epsilon", up=False))
+    return (*whose, *whole, *amounts, share, str(row["entries"]))
 
 
 def safe(text: str) -> str:
@@ -244,13 +236,8 @@ _NAME = click.Argument(["name"], metavar="BUDGET")
 _NEVER = click.Option(
     ["--data-never-read"], required=True, help="Why the data were never read; it is recorded."
 )
-_FORM = click.Option(
-    ["--format", "form"],
-    type=click.Choice(["csv", "json"]),
-    default="csv",
-    show_default=True,
-    help="Output format.",
-)
+_CSV: Any = {"default": "csv", "show_default": True, "help": "Output format."}
+_FORM = click.Option(["--format", "form"], type=click.Choice(["csv", "json"]), **_CSV)
 _HEAD = click.Option(["--head"], help="The last hash of an earlier verification.")
 _PICTURE = click.Argument(["file"], type=FILE)
 

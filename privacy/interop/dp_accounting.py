@@ -70,11 +70,8 @@ def to_dp_event(
     name, values = write(mechanism, relation)
     kind = getattr(dp_event, name, None)
     if kind is None:
-        raise UnsupportedMechanism(
-            f"The installed dp-accounting has no {name} for {brief(mechanism)}. "
-            "Install a later version.",
-            mechanism=mechanism,
-        )
+        message = f"The installed dp-accounting has no {name} for {brief(mechanism)}."
+        raise UnsupportedMechanism(f"{message} Install a later version.", mechanism=mechanism)
     return kind(**values)
 
 
@@ -90,11 +87,9 @@ def _refused(event: Event, reason: str) -> UnsupportedMechanism:
 
 
 def _unwritten(mechanism: Mechanism, relation: NeighboringRelation) -> UnsupportedMechanism:
-    return UnsupportedMechanism(
-        f"No event describes {brief(mechanism)} under {relation}. "
-        "Account for it with account(mechanism).",
-        mechanism=mechanism,
-    )
+    remedy = "Account for it with account(mechanism)."
+    message = f"No event describes {brief(mechanism)} under {relation}. {remedy}"
+    return UnsupportedMechanism(message, mechanism=mechanism)
 
 
 def _noisy(event: Event, noise: float) -> float:
@@ -351,8 +346,8 @@ def _share(m: mechanisms.RandomizedResponse) -> float:
 
 def _write_fixed_size(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
     name = f"SampledWith{'' if m.replacement else 'out'}ReplacementDpEvent"
-    fields = {"source_dataset_size": "records", "sample_size": "batch_size", "event": "mechanism"}
-    return _write(name, **fields)(m, relation)
+    sizes: Any = {"source_dataset_size": "records", "sample_size": "batch_size"}
+    return _write(name, event="mechanism", **sizes)(m, relation)
 
 
 _WRITERS: dict[type[Mechanism], _Write] = {

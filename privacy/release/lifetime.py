@@ -98,13 +98,9 @@ class LifetimeCap:
         """Return the state, for a file that you keep as safe as the data."""
         with self._claim:
             spent = [[user, share] for user, share in self._spent.items()]
-        return {
-            "type": "LifetimeCap",
-            "sensitive": True,
-            "note": "What each user has spent is private: keep this as safe as the data.",
-            "clip_norm": self.clip_norm,
-            "spent": spent,
-        }
+        note = "What each user has spent is private: keep this as safe as the data."
+        form = {"type": "LifetimeCap", "sensitive": True, "note": note}
+        return form | {"clip_norm": self.clip_norm, "spent": spent}
 
     @classmethod
     def from_json(cls, form: Any) -> "LifetimeCap":
