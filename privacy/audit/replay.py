@@ -196,8 +196,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     size = np.sqrt(covariance.diagonal())
     if not (np.abs(others @ others.T - covariance) <= _LINEAR * np.outer(size, size)).all():
         raise Violation(f"{where}: the use of the noise depends on the data.")
-    moved = plain[1] - plain[0]
-    return kinds.pop(), _loss("laplace" in {kind for kind, _ in draws}, spread, moved)
+    return kinds.pop(), _loss("laplace" in dict(draws), spread, plain[1] - plain[0])
 
 
 def _output(release: Callable[[Any, Any], Any], data: Any, tape: NoiseTape) -> Floats:

@@ -113,10 +113,9 @@ class Odometer(Immutable):
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `from_json`, with the amount spent."""
         assert isinstance(self.orders, tuple)
-        orders = list(self.orders) or None
-        values = (self.delta, self.notion, orders, str(self.relation), self.unit)
+        head = (self.delta, self.notion, list(self.orders) or None, str(self.relation), self.unit)
         spent = measures.cost_to_json(self._spent)
-        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*values, spent), strict=True))}
+        return {"schema": _SCHEMA, **dict(zip(_KEYS, (*head, spent), strict=True))}
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Odometer":

@@ -111,8 +111,7 @@ def choose(
     elif isinstance(mechanism, mechanisms.ExponentialMechanism | PermuteAndFlip):
         one = mechanism
         rate = Fraction(mechanism.epsilon) / (factor * size)
-        flips = isinstance(mechanism, PermuteAndFlip)
-        chooser = permute_and_flip if flips else exponential
+        chooser = permute_and_flip if isinstance(mechanism, PermuteAndFlip) else exponential
 
         def pick(left: list[Fraction], source: Source) -> int:
             return chooser(left, rate, source)

@@ -200,8 +200,7 @@ def sums_by_user(
     data: Any, users: Any, columns: Sequence[str] | None, not_finite: NotFinite
 ) -> tuple[Floats, list[Any]]:
     """Return each user's sum, added in the order of the user's rows, and the users."""
-    without = users if isinstance(users, str) else None
-    rows = _tables.rows_of(data, columns, without=without)
+    rows = _tables.rows_of(data, columns, without=users if isinstance(users, str) else None)
     rows = _tables.finite(rows, not_finite)
     codes, ids = _tables.users_of(data, users)
     if len(codes) != len(rows):

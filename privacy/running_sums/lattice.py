@@ -87,8 +87,7 @@ class Lattice:
             remedy = "Scale C, or use fewer releases."
             rule = "a C with row sums below 4096 and a diagonal of at least 2^-10"
             raise ValueError(checks.expected("factorization", factorization.name, rule, remedy))
-        column = 2.0**-21 * band**0.5
-        return round_up(column * participation.total(factorization.releases), 1e-9)
+        return round_up(2.0**-21 * band**0.5 * participation.total(factorization.releases), 1e-9)
 
     def holds(self, values: Array) -> bool:
         units = self._units(values)
