@@ -37,7 +37,8 @@ class Server(ThreadingTCPServer):
     def __init__(self, port: int, seconds: float) -> None:
         super().__init__((HOST, port), _Handler)
         self.seconds, self.free = seconds, threading.BoundedSemaphore(_AT_ONCE)
-        self.hosts = [f"{name}:{self.server_address[1]}" for name in (HOST, "localhost")]
+        suffix = "" if self.server_address[1] == 80 else f":{self.server_address[1]}"
+        self.hosts = [name + suffix for name in (HOST, "localhost")]  # as browsers send them
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], OSError):  # the client went away

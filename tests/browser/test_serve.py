@@ -72,6 +72,16 @@ def test_only_this_computer_can_connect(server):
         socket.create_connection(("127.0.0.2", server.server_address[1]), timeout=5)
 
 
+def test_host_on_port_80_has_no_port_as_browsers_leave_it_out():
+    class OnPort80(Server):
+        def server_bind(self):
+            super().server_bind()
+            self.server_address = (HOST, 80)
+
+    with OnPort80(0, 60) as opened:
+        assert opened.hosts == [HOST, "localhost"]
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_other_hosts_and_origins_are_refused(never_asked, method):
     server, port = never_asked, never_asked.server_address[1]

@@ -733,8 +733,11 @@ class TestGroup:
             EntryPoint("broken", "no_such_module:it [plot]", app.COMMANDS),
             EntryPoint("sigma", "privacy.cli.runs:sigma", app.COMMANDS),
             EntryPoint("sigma", "no_such_module:it", app.COMMANDS),
+            EntryPoint("bandit", "bandits.cli:bandit", app.COMMANDS),
+            EntryPoint("bandit", "no_such_module:it", app.COMMANDS),
         )
         assert answer("extra", *TARGET) == answer("sigma", *TARGET)
+        assert call("bandit", "--help").exit_code == 0
         done = call("--help")
         assert done.exit_code == 0
         assert "broken" in done.stdout
