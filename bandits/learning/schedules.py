@@ -82,7 +82,7 @@ class Geometric(_ByCount):
     def batches(self, rounds: int, dimension: int, ridge: float) -> int:
         covered = accumulate(map(self.length, range(_MOST_BATCHES)))
         for batch, reached in enumerate(covered):
-            if reached >= rounds or self.length(batch) == self.most:
+            if reached >= rounds or self.length(batch + 1) == self.most:
                 return batch + 1 + max(-((reached - rounds) // self.most), 0)
         remedy = f"Pass a larger first or ratio: the limit is {_MOST_BATCHES} batches."
         raise ValueError(checks.expected("ratio", self.ratio, "larger", remedy))

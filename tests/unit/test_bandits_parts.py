@@ -232,6 +232,12 @@ def test_schedules_cover_the_rounds():
     assert geometric.length(10**6) == 2**52
     assert schedules.Geometric(7, 1.0).length(50) == 7
     assert schedules.Geometric(1, 1.0).batches(10_000, 20, 1.0) == 10_000  # a release a round
+    for lead, most in ((0, 20), (20, 20), (15, 20), (3, 500)):
+        growing = schedules.Geometric(5, 1.3, most, lead)
+        for rounds in (1, 3, 20, 21, 500):
+            ends = itertools.accumulate(growing.length(batch) for batch in range(rounds))
+            batches = 1 + sum(end < rounds for end in ends)
+            assert growing.batches(rounds, 1, 1.0) == batches
 
 
 def test_determinant_schedule_ends_by_features_alone():
