@@ -240,7 +240,8 @@ class Challenging:
         return picks
 
 
-_TINY = 1e-300
+_TINY = 1e-100
+"""Least deviation in z; its square does not overflow, whatever rounding leaves of equal rows."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 

@@ -40,6 +40,9 @@ def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
     gains = (x * density).sum(0)[[0, 2]] * 1e-4
     ends = [each[found == i].max() for i in (0, 2)]
     assert ends == pytest.approx(2000 - 5 / gains, abs=25)
+    # no overflow if rounding leaves no deviation, but a difference of the estimates
+    equal = np.array([[1.0, 0.0], [1.0, -1.0]]), np.array([0.3, 0.2]), np.diag([1.0, 0.0])
+    assert rule.pick(*equal, nothing, 0, 1) == 0
     live = [int(rule.pick(np.eye(4), mean, np.diag(sd), nothing, 0, t)) for t in range(1, 20)]
     assert live == found[:19].tolist()
 
