@@ -62,7 +62,8 @@ class Candidates:
                 if products.item(products.argmax()) <= MARGIN:
                     return rows
         found = table(candidates, algorithm.dimension)
-        if len(found) <= _FEW and type(algorithm).prepared is Algorithm.prepared:
+        few = len(found) <= _FEW and type(algorithm).prepared is Algorithm.prepared
+        if few and found.shape not in self._shared:
             self._shared[found.shape] = self._arrays(len(found))
         return algorithm.prepared(found)
 
