@@ -6,7 +6,7 @@
 ``sensitive-N.npz``     raw rewards of the open batch, open tickets, users' ledgers
 ``journal-N.bin``       rounds and rewards since that save
 ``sums.npz``            the running sum with its noise, written by `privacy.RunningSum`;
-                        if it is long, with ``sums.npz.part-*``
+                        if it is long, with ``sums.npz.part-*``; locks ``.dpcalib.lock``
 ======================= ==========================================================
 
 Noise is drawn once per batch. When a batch ends, the agent saves its rewards, the running sum saves
@@ -56,7 +56,9 @@ _SETTINGS = (
     "simulation",
 )
 """Attributes of a running sum that determine the guarantee."""
-_FIRST = {".dpcalib.lock", _SUMS, f".{_SUMS}.partial"} | {
+_LOCK = ".dpcalib.lock"
+"""File that the running sum locks. Deleting it would end the exclusion of another writer."""
+_FIRST = {_SUMS, f".{_SUMS}.partial"} | {
     f"{name}{end}"
     for name in ("public-1.npz", "sensitive-1.npz", "journal-1.bin", "agent.json")
     for end in ("", ".partial")
@@ -201,9 +203,9 @@ def _attach(agent: "Agent", folder: Path) -> None:
     check_registered(agent.algorithm)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if _is_unfinished(folder):
-        for left in folder.iterdir():
-            left.unlink()
-    if any(folder.iterdir()):
+        for name in _files(folder):
+            (folder / name).unlink()
+    if _files(folder):
         remedy = "To continue a saved agent, call Algorithm.restore(folder)."
         raise ValueError(checks.expected("folder", str(folder), "empty or new", remedy))
     channel = agent._learner.channel
@@ -216,9 +218,13 @@ def _attach(agent: "Agent", folder: Path) -> None:
 
 def _is_unfinished(folder: Path) -> bool:
     """Return whether a folder contains only files of an interrupted first save."""
-    found = {path.name for path in folder.glob("*")}
+    found = _files(folder)
     parts = {name for name in found if name.removeprefix(".").startswith(f"{_SUMS}.part-")}
     return bool(found) and "agent.json" not in found and found - parts <= _FIRST
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*")} - {_LOCK}
 
 
 def _turn(folder: Path) -> int:
