@@ -77,8 +77,8 @@ class _Ours(Private):
     ----------
     center, bias
         If you pass `center`, it is used as the mean reward. Otherwise the center is the middle of
-        the range, and a constant feature of weight `bias` (0.25 by default) learns the difference
-        from the mean reward.
+        the range, and a constant feature of weight `bias` (0.25 by default, none with `plain_arms`)
+        learns the difference from the mean reward.
     plain_arms
         Declare that each round offers the same `dimension` arms, as the rows of the identity
         matrix. The prior is then that of uniform means, and the noise allocation favors early
