@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +23,18 @@ def expected(name: str, value: object, rule: str, remedy: str) -> str:
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         shown = "<an int too long to print>"
     return f"Expected {name}={shown} to be {rule}. {remedy}"
+
+
+def refuse_if(wrong: object, name: str, value: object, rule: str, remedy: str) -> None:
+    """Raise ValueError if `wrong` is true."""
+    if wrong:
+        raise ValueError(expected(name, value, rule, remedy))
+
+
+def one_of(name: str, value: object, known: Iterable[object], remedy: str = "Choose one.") -> None:
+    """Raise ValueError if `value` is not one of the known ones."""
+    known = tuple(known)
+    refuse_if(value not in known, name, value, f"one of {', '.join(map(str, known))}", remedy)
 
 
 @contextmanager

@@ -61,9 +61,8 @@ class _Encoder:
             own = dict(_flat(action if isinstance(action, Mapping) else {"id": str(action)}))
             both = ((f"{a}*{b}", x * y) for a, x in own.items() for b, y in shared)
             found.append(self(own | dict(both)))
-        if not found:
-            remedy = "Pass one dictionary or id for each candidate."
-            raise ValueError(checks.expected("actions", "[]", "not empty", remedy))
+        remedy = "Pass one dictionary or id for each candidate."
+        checks.refuse_if(not found, "actions", "[]", "not empty", remedy)
         return np.stack(found)
 
 

@@ -52,8 +52,7 @@ class BanditLog:
     users: Indices | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.propensity is None:
-            raise ValueError(checks.expected("propensity", None, "given", _NEEDED))
+        checks.refuse_if(self.propensity is None, "propensity", None, "given", _NEEDED)
         actions = checks.count("actions", self.actions, "Pass the number of actions.")
         shape = np.shape(self.action)
         remedy = "Pass one number for each round."
@@ -94,16 +93,14 @@ class BanditLog:
             Ids of all actions, if the column contains ids instead of indices; None takes the
             largest index for the last action.
         """
-        if propensity not in frame:
-            rule = f"a frame with the column {propensity!r}"
-            raise ValueError(checks.expected("frame", "...", rule, _NEEDED))
+        rule = f"a frame with the column {propensity!r}"
+        checks.refuse_if(propensity not in frame, "frame", "...", rule, _NEEDED)
         played = np.asarray(frame[action])
         if arms is not None:
             places = {arm: place for place, arm in enumerate(arms)}
-            unknown = set(played.tolist()) - set(places)
-            if unknown:
-                remedy = "Declare every action in arms=."
-                raise ValueError(checks.expected("action", unknown.pop(), "one of arms", remedy))
+            remedy = "Declare every action in arms=."
+            for each in set(played.tolist()):
+                checks.refuse_if(each not in places, "action", each, "one of arms", remedy)
             played = np.array([places[each] for each in played.tolist()])
             actions = len(arms)
         else:
@@ -147,9 +144,8 @@ class BanditLog:
         if isinstance(lines, str | PathLike):
             lines = Path(lines).read_text(encoding="utf-8").splitlines()
         rounds = [json.loads(line) for line in lines if line.strip()]
-        if not rounds:
-            remedy = "Pass one line for each round."
-            raise ValueError(checks.expected("lines", "...", "not empty", remedy))
+        remedy = "Pass one line for each round."
+        checks.refuse_if(not rounds, "lines", "...", "not empty", remedy)
         if not all("_label_probability" in each for each in rounds):
             raise ValueError(checks.expected("_label_probability", None, "in each line", _NEEDED))
         contexts = [dict(each.get("c", {})) for each in rounds]

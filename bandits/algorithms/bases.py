@@ -94,23 +94,13 @@ class Private(Algorithm):
     unit: ClassVar[str] = "the reward of one round"
 
     def __post_init__(self) -> None:
-        if self.epsilon == math.inf:
-            remedy = "Use LinUCB or LinTS, which have no privacy."
-            raise ValueError(checks.expected("epsilon", self.epsilon, "finite", remedy))
-        if self.relation not in RELATIONS:
-            remedy = "Rounds are public, so choose a relation that changes only a reward."
-            raise ValueError(
-                checks.expected(
-                    "relation", self.relation, f"one of {[str(r) for r in RELATIONS]}", remedy
-                )
-            )
+        remedy = "Use LinUCB or LinTS, which have no privacy."
+        checks.refuse_if(self.epsilon == math.inf, "epsilon", self.epsilon, "finite", remedy)
+        remedy = "Rounds are public, so choose a relation that changes only a reward."
+        checks.one_of("relation", self.relation, RELATIONS, remedy)
         object.__setattr__(self, "relation", str(self.relation))
-        for name, value, known in (
-            ("noise", self.noise, get_args(Noise)),
-            ("calibration", self.calibration, self.CALIBRATIONS),
-        ):
-            if value not in known:
-                raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
+        checks.one_of("noise", self.noise, get_args(Noise))
+        checks.one_of("calibration", self.calibration, self.CALIBRATIONS)
         super().__post_init__()
         _ridge(self.ridge)
         remedy = f"Pass longer batches: noise={self.noise!r} has this limit."

@@ -68,9 +68,8 @@ class PrivateContexts(Private):
                 ("ridge", PrivateContexts.ridge, "Omit it: the published shift replaces it."),
             ):
                 value = getattr(self, name)
-                if value != only:
-                    rule = f"{only!r} with calibration='published'"
-                    raise ValueError(checks.expected(name, value, rule, remedy))
+                rule = f"{only!r} with calibration='published'"
+                checks.refuse_if(value != only, name, value, rule, remedy)
         remedy = "Pass a probability, such as 0.05."
         failure = self.failure_probability
         checks.real("failure_probability", failure, remedy, above=0, below=1)

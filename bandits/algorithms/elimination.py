@@ -138,9 +138,8 @@ class CoreSetElimination(Private):
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.noise != "independent":
-            remedy = "Omit it: phases are estimated separately, so correlation only adds noise."
-            raise ValueError(checks.expected("noise", self.noise, "'independent'", remedy))
+        remedy = "Omit it: phases are estimated separately, so correlation only adds noise."
+        checks.refuse_if(self.noise != "independent", "noise", self.noise, "'independent'", remedy)
         checks.width(self.width)
         super().__post_init__()
 

@@ -7,7 +7,7 @@ package.
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -126,16 +126,13 @@ class _Ours(Private):
         for name in ("prior_variance", "reward_variance"):
             if getattr(self, name) is not None:
                 checks.real(name, getattr(self, name), remedy, at_least=1e-100, at_most=1e100)
-        if self.estimator not in ("prefix", "all"):
-            rule = "'prefix' or 'all'"
-            raise ValueError(checks.expected("estimator", self.estimator, rule, "Choose one."))
+        checks.one_of("estimator", self.estimator, get_args(Estimator))
         remedy = "Pass a number of rounds."
         if self.half_life is not None:
             checks.count("half_life", self.half_life, remedy, at_least=4)
             object.__setattr__(self, "noise", "independent")
         checks.count("grace", self.grace, remedy, at_least=0, at_most=10**6)
-        if self.late not in ("drop", "next"):
-            raise ValueError(checks.expected("late", self.late, "'drop' or 'next'", "Choose one."))
+        checks.one_of("late", self.late, ("drop", "next"))
         for name, fact in (
             ("public_arrivals", "arrival times are public"),
             ("plain_arms", "all rounds offer the same arms"),

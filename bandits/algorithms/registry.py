@@ -70,10 +70,8 @@ def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:
     """Build an algorithm from the output of `Algorithm.to_json`, with full validation."""
     values = dict(form)
     kind = values.pop("type", None)
-    if not isinstance(kind, str) or kind not in ALGORITHMS:
-        remedy = "If it is your own algorithm, import the module that registers it."
-        known = ", ".join(sorted(ALGORITHMS))
-        raise ValueError(checks.expected("type", kind, f"one of {known}", remedy))
+    remedy = "If it is your own algorithm, import the module that registers it."
+    checks.one_of("type", kind, sorted(ALGORITHMS), remedy)
     for field, new in _OLD_SPELLING.items():
         if field in values and new not in values:
             values[new] = values.pop(field)

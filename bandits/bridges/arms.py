@@ -63,14 +63,12 @@ class ArmPolicy:
     ) -> "ArmPolicy":
         """Add rounds; a batch is released when the first round of the next one is added."""
         each, count = _contexts(contexts, len(decisions)), len(decisions)
+        remedy = "Pass one for each decision."
         for name, found in (("rewards", len(rewards)), ("contexts", len(each))):
-            if found != count:
-                remedy = "Pass one for each decision."
-                raise ValueError(checks.expected(f"number of {name}", found, f"{count}", remedy))
+            checks.refuse_if(found != count, f"number of {name}", found, f"{count}", remedy)
+        remedy = "Declare every arm."
         for decision in decisions:  # before the first round, so that an error adds none
-            if decision not in self.arms:
-                remedy = "Declare every arm."
-                raise ValueError(checks.expected("decision", decision, "one of arms", remedy))
+            checks.refuse_if(decision not in self.arms, "decision", decision, "one of arms", remedy)
         for decision, reward, context in zip(decisions, rewards, each, strict=True):
             row = self.candidates(context)[[self.arms.index(decision)]]
             agent = self.started(context)

@@ -113,9 +113,8 @@ def _spent_by(agent: "Agent", ledger: dp.Ledger) -> dp.Mechanism:
     guarantee = agent.algorithm.guarantee(budget.delta or 1e-9)
     for name in ("relation", "unit"):
         own, needed = str(getattr(guarantee, name)), str(getattr(budget, name))
-        if own != needed:
-            remedy = f"Open a budget with {name}={own!r}."
-            raise ValueError(checks.expected(f"{name} of the budget", needed, repr(own), remedy))
+        remedy = f"Open a budget with {name}={own!r}."
+        checks.refuse_if(own != needed, f"{name} of the budget", needed, repr(own), remedy)
     return found
 
 
@@ -205,9 +204,8 @@ def _attach(agent: "Agent", folder: Path) -> None:
     if _is_unfinished(folder):
         for name in _files(folder):
             (folder / name).unlink()
-    if _files(folder):
-        remedy = "To continue a saved agent, call Algorithm.restore(folder)."
-        raise ValueError(checks.expected("folder", str(folder), "empty or new", remedy))
+    remedy = "To continue a saved agent, call Algorithm.restore(folder)."
+    checks.refuse_if(_files(folder), "folder", str(folder), "empty or new", remedy)
     channel = agent._learner.channel
     if isinstance(channel, Released):
         channel.sums.save(folder / _SUMS)
@@ -262,9 +260,8 @@ def restore(
 ) -> "Agent":
     """Return the agent of a kind that `save` wrote, in the state of its last complete call."""
     folder = Path(folder).resolve()
-    if _is_unfinished(folder):
-        remedy = "Its first save was interrupted. Save another agent there."
-        raise ValueError(checks.expected("folder", str(folder), "that of a saved agent", remedy))
+    remedy = "Its first save was interrupted. Save another agent there."
+    checks.refuse_if(_is_unfinished(folder), "folder", str(folder), "that of a saved agent", remedy)
     sums = dp.RunningSum.restore(folder / _SUMS) if (folder / _SUMS).exists() else None
     try:
         agent = _restored(kind, folder, sums)
@@ -273,10 +270,9 @@ def restore(
         raise ValueError(
             checks.expected("folder", str(folder), "that of a saved agent", remedy)
         ) from error
-    if (ledger is None) != (agent._paid is None):
-        rule = "the ledger of the start" if ledger is None else "None, as at the start"
-        remedy = "Pass the ledger that paid for this agent, if any."
-        raise ValueError(checks.expected("ledger", ledger, rule, remedy))
+    rule = "the ledger of the start" if ledger is None else "None, as at the start"
+    remedy = "Pass the ledger that paid for this agent, if any."
+    checks.refuse_if((ledger is None) != (agent._paid is None), "ledger", ledger, rule, remedy)
     if ledger is not None and agent._paid is not None:
         ledger.settle(agent._paid)
     channel = agent._learner.channel

@@ -160,7 +160,7 @@ def load_movielens(
     ValueError
         The contents are not this data set.
     """
-    _one_of("edition", edition, get_args(Edition))
+    checks.one_of("edition", edition, get_args(Edition))
     source = MOVIELENS[edition]
     if path is None:
         extracted = data_folder(folder) / f"ml-{edition}"
@@ -207,7 +207,7 @@ def load_jester(
         )
     tables = []
     for part in parts:
-        _one_of("parts", part, tuple(JESTER))
+        checks.one_of("parts", part, tuple(JESTER))
         source, name = JESTER[part], f"jester-data-{part}.xls"
         if path is not None:
             files, kept = Files(path).holding(name), None
@@ -274,8 +274,8 @@ def load_open_bandit(
     folder, download_if_missing, progress
         As in `load_movielens`, which has the exceptions too.
     """
-    _one_of("policy", policy, get_args(Policy))
-    _one_of("campaign", campaign, get_args(Campaign))
+    checks.one_of("policy", policy, get_args(Policy))
+    checks.one_of("campaign", campaign, get_args(Campaign))
     place = f"{policy}/{campaign}/{campaign}.csv"
     source = OPEN_BANDIT[policy, campaign]
     if path is None:
@@ -349,8 +349,3 @@ def _not_this(files: Files, facts: str, found: object) -> str:
     remedy = "Pass the complete, unchanged data set."
     rule = f"the published data set, with {facts}"
     return checks.expected(f"contents of {files.path}", found, rule, remedy)
-
-
-def _one_of(name: str, value: object, known: Sequence[object]) -> None:
-    if value not in known:
-        raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))

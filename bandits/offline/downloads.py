@@ -101,9 +101,8 @@ def _missing(source: Source, target: Path, failures: Sequence[str]) -> str:
 def _verify(path: Path, source: Source) -> None:
     algorithm, _, known = source.hash.partition(":")
     found = _pooch().file_hash(str(path), alg=algorithm)
-    if found != known:
-        remedy = f"Delete it and download {' or '.join(source.addresses)} again."
-        raise ValueError(checks.expected(f"{algorithm} of {path}", found, known, remedy))
+    remedy = f"Delete it and download {' or '.join(source.addresses)} again."
+    checks.refuse_if(found != known, f"{algorithm} of {path}", found, known, remedy)
 
 
 def _pooch() -> Any:

@@ -118,13 +118,9 @@ class Synthetic(Environment):
         checks.real("spread", self.spread, remedy, at_least=0, at_most=1e50)
         remedy = "Pass the constant added to theta'x."
         checks.real("base", self.base, remedy, at_least=-300, at_most=300)
-        for name, known in (
-            ("link", get_args(Link)),
-            ("reward_distribution", get_args(RewardDistribution)),
-        ):
-            value = getattr(self, name)
-            if value not in known:
-                raise ValueError(checks.expected(name, value, f"one of {known}", "Choose one."))
+        checks.one_of("link", self.link, get_args(Link))
+        known = get_args(RewardDistribution)
+        checks.one_of("reward_distribution", self.reward_distribution, known)
 
     def world(self, seeds: list[np.random.SeedSequence]) -> World:
         return _SyntheticWorld(self, seeds)

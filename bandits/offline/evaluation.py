@@ -217,9 +217,8 @@ def doubly_robust(
             raise ValueError(checks.expected(name, "...", rule, remedy))
     if shrinkage is not None:
         if shrinkage == "auto":
-            if options.private:
-                remedy = "Pass a number: a choice by the rewards is not private."
-                raise ValueError(checks.expected("shrinkage", shrinkage, "a number", remedy))
+            remedy = "Pass a number: a choice by the rewards is not private."
+            checks.refuse_if(options.private, "shrinkage", shrinkage, "a number", remedy)
             rewards = _checked(reward, shape, options)
             shrinkage = _best_shrinkage(weights.base, rewards - predicted, baseline)
         checks.real(
@@ -251,8 +250,7 @@ def _best_shrinkage(weight: Array, residual: Array, baseline: Array) -> float:
 def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
     remedy = "Pass probabilities, one for each round."
     for name, value in (("propensity", propensity), ("target", target)):
-        if np.ndim(value) != 1:
-            raise ValueError(checks.expected(f"shape of {name}", np.shape(value), "(n,)", remedy))
+        checks.refuse_if(np.ndim(value) != 1, f"shape of {name}", np.shape(value), "(n,)", remedy)
     shape = (len(propensity),)
     propensity = checks.finite("propensity", propensity, shape, remedy)
     target = checks.finite("target", target, shape, remedy)
@@ -267,23 +265,20 @@ def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
         remedy = "Pass clip= to bound the weights."
         raise ValueError(checks.expected("propensity", "...", "large enough for floats", remedy))
     largest = float(weight.max())
-    if largest < 1e-100:
-        remedy = "Pass a log with actions that the evaluated policy can play."
-        raise ValueError(checks.expected("largest weight", largest, ">= 1e-100", remedy))
+    remedy = "Pass a log with actions that the evaluated policy can play."
+    checks.refuse_if(largest < 1e-100, "largest weight", largest, ">= 1e-100", remedy)
     bound = options.largest_weight
     used = weight if options.clip is None else np.minimum(weight, options.clip)
     if bound is not None:
-        if largest > bound * (1 + 1e-9):
-            remedy = "Pass an upper bound on the weights."
-            rule = f">= the largest weight, {largest:.6g}"
-            raise ValueError(checks.expected("largest_weight", bound, rule, remedy))
+        remedy = "Pass an upper bound on the weights."
+        rule = f">= the largest weight, {largest:.6g}"
+        checks.refuse_if(largest > bound * (1 + 1e-9), "largest_weight", bound, rule, remedy)
         # if no weight exceeds the bound and their mean is 1, the mean of n is below this with
         # probability at most 1e-6 (Bernstein's bound for the lower tail of nonnegative terms)
         least = 1 - math.sqrt(2 * bound * math.log(1e6) / len(weight))
-        if weight.mean() < least:
-            remedy = "Omit largest_weight: the policy plays actions that were not logged."
-            rule = f">= {least:.6g}, if largest_weight={bound:g} holds for every action"
-            raise ValueError(checks.expected("mean weight", float(weight.mean()), rule, remedy))
+        remedy = "Omit largest_weight: the policy plays actions that were not logged."
+        rule = f">= {least:.6g}, if largest_weight={bound:g} holds for every action"
+        checks.refuse_if(weight.mean() < least, "mean weight", float(weight.mean()), rule, remedy)
     # a clipped total of an infinite weight is a fraction 0 of it
     removed = 1 - float(used.sum() / weight.sum()) if (used < weight).any() else 0.0
     return _Weights(used, used, float((used < weight).mean()), removed)

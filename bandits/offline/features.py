@@ -167,9 +167,7 @@ def private_svd_features(
     """
     remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)
-    if relation not in list(dp.NeighboringRelation):
-        rule = f"one of {[str(known) for known in dp.NeighboringRelation]}"
-        raise ValueError(checks.expected("relation", relation, rule, "Choose one."))
+    checks.one_of("relation", relation, dp.NeighboringRelation)
     clip_norm = checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
     if ratings.items > _LARGEST_GRAM:
         remedy = "Keep fewer items with ratings.most_rated(items)."
@@ -182,10 +180,9 @@ def private_svd_features(
         delta=delta,
         relation=dp.NeighboringRelation(relation),
     )
-    if multiplier > _MOST_NOISE:
-        remedy = "Pass a larger epsilon."
-        rule = f"<= {_MOST_NOISE}"
-        raise ValueError(checks.expected("noise_multiplier", multiplier, rule, remedy))
+    remedy = "Pass a larger epsilon."
+    rule = f"<= {_MOST_NOISE}"
+    checks.refuse_if(multiplier > _MOST_NOISE, "noise_multiplier", multiplier, rule, remedy)
     steps = _STEPS_OF_ROW
     while multiplier * steps**2 > _MOST_NOISE:  # the limit of the exact sampler
         steps //= 2

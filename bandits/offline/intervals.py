@@ -49,10 +49,8 @@ class Privacy:
             raise ValueError(
                 checks.expected("seed", self.seed, "None unless simulation=True", remedy)
             )
-        if self.relation not in RELATIONS:
-            rule = f"one of {[str(known) for known in RELATIONS]}"
-            remedy = "Rounds are public, so choose a relation that changes only a reward."
-            raise ValueError(checks.expected("relation", self.relation, rule, remedy))
+        remedy = "Rounds are public, so choose a relation that changes only a reward."
+        checks.one_of("relation", self.relation, RELATIONS, remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,9 +68,8 @@ def thompson_propensities(
     checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
     draws = checks.count("draws", draws, "Pass the number of samples to average.")
     n = candidates.shape[-2]
-    if n < 2:
-        remedy = "Pass two candidates or more; a single one has probability 1."
-        raise ValueError(checks.expected("candidates", candidates.shape, "two at least", remedy))
+    remedy = "Pass two candidates or more; a single one has probability 1."
+    checks.refuse_if(n < 2, "candidates", candidates.shape, "two at least", remedy)
     means = candidates @ mean
     factors = scale * (candidates @ root)  # scores = means + factors @ normals
     if n == 2:

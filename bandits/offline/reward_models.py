@@ -73,8 +73,7 @@ def fit_rewards(
     n = len(action)
     folds = checks.count("folds", folds, "Pass the number of blocks.", at_least=2, at_most=n)
     remedy = "Pass the probability of each action in each round."
-    if target.ndim != 2:
-        raise ValueError(checks.expected("shape of target", target.shape, "(n, actions)", remedy))
+    checks.refuse_if(target.ndim != 2, "shape of target", target.shape, "(n, actions)", remedy)
     target = checks.finite("target", target, (n, target.shape[1]), remedy)
     actions = target.shape[1]
     if features.ndim == 2:  # append a one-hot action

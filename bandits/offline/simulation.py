@@ -151,8 +151,7 @@ def simulate(
     if not isinstance(algorithms, Mapping):
         shown = type(algorithms).__name__
         raise TypeError(checks.expected("algorithms", shown, "a mapping", remedy))
-    if not algorithms:
-        raise ValueError(checks.expected("algorithms", {}, "at least one", remedy))
+    checks.refuse_if(not algorithms, "algorithms", {}, "at least one", remedy)
     for algorithm in algorithms.values():
         if not isinstance(algorithm, Algorithm):
             shown = type(algorithm).__name__
