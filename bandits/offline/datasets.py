@@ -9,7 +9,7 @@ import csv
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -22,13 +22,12 @@ from bandits.logs import BanditLog
 from bandits.offline.downloads import Files, Location, announce, data_folder, fetch
 from bandits.offline.sources import JESTER, MOVIELENS, OPEN_BANDIT, Campaign, Edition, Policy
 
-_MOVIELENS_RATINGS: dict[Edition, int] = {
-    "latest-small": 100_836,
-    "25m": 25_000_095,
-    "32m": 32_000_204,
+_MOVIELENS_FACTS: dict[Edition, tuple[int, int]] = {
+    "latest-small": (610, 100_836),
+    "25m": (162_541, 25_000_095),
+    "32m": (200_948, 32_000_204),
 }
-_MOVIELENS_USERS: dict[Edition, int] = {"latest-small": 610, "25m": 162_541, "32m": 200_948}
-
+"""Numbers of users and ratings."""
 _JESTER_FACTS = {1: (24_983, 1_810_455), 2: (23_500, 1_708_993), 3: (24_938, 616_912)}
 _OPEN_BANDIT_ITEMS: dict[Campaign, int] = {"all": 80, "men": 34, "women": 46}
 _SAMPLE_ROWS = 10_000
@@ -117,16 +116,8 @@ class Ratings:
     def _of(self, kept: npt.NDArray[np.bool_]) -> "Ratings":
         users, user = np.unique(self.user[kept], return_inverse=True)
         items, item = np.unique(self.item[kept], return_inverse=True)
-        return Ratings(
-            self.name,
-            user,
-            item,
-            self.rating[kept],
-            self.low,
-            self.high,
-            self.user_ids[users],
-            self.item_ids[items],
-        )
+        ids = {"user_ids": self.user_ids[users], "item_ids": self.item_ids[items]}
+        return replace(self, user=user, item=item, rating=self.rating[kept], **ids)
 
 
 def load_movielens(
@@ -174,7 +165,7 @@ def load_movielens(
             raise ValueError(_not_this(files, "the columns", header.decode("utf-8", "replace")))
         table = np.loadtxt(file, delimiter=",", usecols=(0, 1, 2))
     found = _ratings(f"MovieLens {edition}", table[:, 0], table[:, 1], table[:, 2], (0.5, 5.0))
-    _assert_facts(files, found, _MOVIELENS_USERS[edition], _MOVIELENS_RATINGS[edition])
+    _assert_facts(files, found, *_MOVIELENS_FACTS[edition])
     announce(source.license, source.citation)
     return found
 
@@ -199,22 +190,16 @@ def load_jester(
     folder, download_if_missing, progress
         As in `load_movielens`, which has the exceptions too.
     """
-    if not parts:
-        raise ValueError(
-            checks.expected(
-                "parts", parts, "nonempty", "Pass the numbers of the files, such as (1,)."
-            )
-        )
-    tables = []
+    remedy = "Pass the numbers of the files, such as (1,)."
+    checks.refuse_if(not parts, "parts", parts, "nonempty", remedy)
+    tables, options = [], {"download_if_missing": download_if_missing, "progress": progress}
     for part in parts:
         checks.one_of("parts", part, tuple(JESTER))
         source, name = JESTER[part], f"jester-data-{part}.xls"
         if path is not None:
             files, kept = Files(path).holding(name), None
         else:
-            zipped = fetch(
-                source, folder, download_if_missing=download_if_missing, progress=progress
-            )
+            zipped = fetch(source, folder, **options)
             files, kept = Files(zipped), zipped.with_suffix(".npy")
         if kept is not None and kept.exists():  # reading a spreadsheet takes seconds
             sheet = np.load(kept, allow_pickle=False)
@@ -329,14 +314,9 @@ def _ratings(
 
 
 def _assert_facts(files: Files, found: Ratings, users: int, ratings: int) -> None:
-    pairs = found.user * found.items + found.item
-    right = (
-        (found.users, len(found.rating)) == (users, ratings)
-        and len(np.unique(pairs)) == ratings
-        and np.isin(2 * found.rating, np.arange(1, 11)).all()
-    )
-    if not right:
-        shown = (found.users, len(found.rating))
+    shown, pairs = (found.users, len(found.rating)), found.user * found.items + found.item
+    right = shown == (users, ratings) and len(np.unique(pairs)) == ratings
+    if not (right and np.isin(2 * found.rating, np.arange(1, 11)).all()):
         raise ValueError(_not_this(files, f"the {users} users and {ratings} ratings", shown))
 
 

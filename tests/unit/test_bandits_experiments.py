@@ -315,8 +315,7 @@ def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatc
     stars = made_up_25m(tmp_path / "own.zip")
     with pytest.raises(ValueError, match="162541 users and 25000095 ratings"):
         bandits.load_movielens("25m", path=tmp_path / "own.zip")
-    monkeypatch.setitem(datasets._MOVIELENS_USERS, "25m", stars.shape[0])
-    monkeypatch.setitem(datasets._MOVIELENS_RATINGS, "25m", stars.size)
+    monkeypatch.setitem(datasets._MOVIELENS_FACTS, "25m", (stars.shape[0], stars.size))
     zipped = bandits.load_movielens("25m", path=tmp_path / "own.zip")
     assert zipped.name == "MovieLens 25m"
     np.testing.assert_array_equal(zipped.rating[zipped.user == 2], stars[2])
@@ -343,8 +342,7 @@ def test_movielens_25m_is_played_from_a_local_zip_or_folder(tmp_path, monkeypatc
 
 
 def test_synthetic_ratings_have_the_published_marginals_of_movielens_25m():
-    assert sum(real_data._STARS) == datasets._MOVIELENS_RATINGS["25m"]
-    assert datasets._MOVIELENS_USERS["25m"] == real_data._USERS
+    assert datasets._MOVIELENS_FACTS["25m"] == (real_data._USERS, sum(real_data._STARS))
     # the mean rating of MovieLens 25M is 3.534
     stars = np.arange(1, 11) / 2
     assert stars @ real_data._STARS / 25_000_095 == pytest.approx(3.534, abs=5e-4)
