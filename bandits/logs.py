@@ -85,13 +85,8 @@ class BanditLog:
     ) -> "BanditLog":
         """Return the log in a data frame of pandas or polars, or a mapping of columns.
 
-        Parameters
-        ----------
-        action, reward, propensity, context
-            Names of the columns; those of `context` contain numbers.
-        arms
-            Ids of all actions, if the column contains ids instead of indices; None takes the
-            largest index for the last action.
+        The arguments are names of columns; those of `context` contain numbers. If actions are ids
+        instead of indices, `arms` are all ids; None takes the largest index for the last action.
         """
         rule = f"a frame with the column {propensity!r}"
         checks.refuse_if(propensity not in frame, "frame", "...", rule, _NEEDED)

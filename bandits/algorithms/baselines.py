@@ -66,10 +66,7 @@ class _AdaPrivate(Private):
 class AdaPrivateUCB(_AdaPrivate):
     """Algorithm 1 of the AdaPrivate-TS preprint, with upper confidence bounds.
 
-    Parameters
-    ----------
-    width
-        Number of standard deviations added to the estimate, >= 0.
+    `width` >= 0 is the number of standard deviations added to the estimate.
     """
 
     width: float = 1.0
@@ -83,10 +80,7 @@ class AdaPrivateUCB(_AdaPrivate):
 class AdaPrivateTS(_AdaPrivate):
     """Algorithm 1 of the AdaPrivate-TS preprint: Thompson sampling, theta ~ N(A^-1 b, v^2 A^-1).
 
-    Parameters
-    ----------
-    scale
-        v > 0.
+    `scale` is v > 0.
     """
 
     scale: float = 1.0
@@ -138,14 +132,9 @@ class AdaPrivateForced(AdaPrivateTS):
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At the same guarantee, sampling adds noise: sigma / q is never below sigma at q = 1.
-
-    Parameters
-    ----------
-    sampling_probability
-        q in (0, 1]. A value below 1 emits a warning with the increase in noise.
-    rescale
-        Divide the released sums by q.
+    At the same guarantee, sampling adds noise: sigma / q is never below sigma at q = 1. A
+    `sampling_probability`, q in (0, 1], below 1 emits a warning with the increase in noise.
+    `rescale` divides the released sums by q.
 
     Notes
     -----
@@ -271,10 +260,7 @@ class AdaPrivateUser(AdaPrivateTS):
 class AdaPrivateGroup(AdaPrivateTS):
     """AdaPrivate-TS with user-level privacy by group privacy for k rounds per user.
 
-    Parameters
-    ----------
-    rounds_per_user
-        k; the rewards of a user's later rounds are dropped.
+    `rounds_per_user` is k; the rewards of a user's later rounds are dropped.
     """
 
     rounds_per_user: int = 10

@@ -38,10 +38,7 @@ def _ridge(ridge: float) -> None:
 class NonPrivate(Algorithm):
     """Base class of algorithms without privacy, which learn from each reward immediately.
 
-    Parameters
-    ----------
-    ridge
-        A starts as ridge times the identity, > 0.
+    A starts as `ridge` > 0 times the identity.
     """
 
     ridge: float = 1.0

@@ -33,12 +33,8 @@ from bandits.learning.schedules import Geometric
 class LinUCB(NonPrivate):
     """LinUCB, without privacy: ridge regression with upper confidence bounds.
 
-    See Li, Chu, Langford and Schapire (2010).
-
-    Parameters
-    ----------
-    width
-        Number of standard deviations added to the estimate, >= 0.
+    See Li, Chu, Langford and Schapire (2010). `width` >= 0 is the number of standard deviations
+    added to the estimate.
     """
 
     width: float = 1.0
@@ -52,10 +48,7 @@ class LinUCB(NonPrivate):
 class LinTS(NonPrivate):
     """Linear Thompson sampling, without privacy (Agrawal and Goyal 2013).
 
-    Parameters
-    ----------
-    scale
-        v > 0; theta is sampled from N(mean, v^2 A^-1).
+    theta is sampled from N(mean, v^2 A^-1) with v = `scale` > 0.
     """
 
     scale: float = 1.0
@@ -216,14 +209,10 @@ class _Ours(Private):
 class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
-    With changing candidates, ``width=0`` performs as well. While rounds repeat the same candidates,
+    `width` >= 0 is the number of posterior standard deviations added to the estimate. With changing
+    candidates, ``width=0`` performs as well. While rounds repeat the same candidates,
     it divides each batch over those that may be the best: bounds would select one candidate in all
     its rounds. If all rounds offer the same arms, pass ``plain_arms=True``.
-
-    Parameters
-    ----------
-    width
-        Number of posterior standard deviations added to the estimate, >= 0.
 
     Examples
     --------
@@ -250,11 +239,8 @@ class PrivateUCB(_Ours):
 class PrivateThompson(_Ours):
     """Thompson sampling from a posterior that models the privacy noise.
 
-    Parameters
-    ----------
-    scale
-        v > 0; theta is sampled from N(mean, v^2 covariance). While rounds repeat the same
-        candidates, v is at least 0.7.
+    theta is sampled from N(mean, v^2 covariance) with v = `scale` > 0. While rounds repeat the same
+    candidates, v is at least 0.7.
     """
 
     scale: float = 0.1

@@ -32,12 +32,9 @@ _Kind = TypeVar("_Kind", bound=type[Algorithm])
 def register_algorithm(kind: _Kind) -> _Kind:
     """Register a class of algorithms under its name, so that its agents can be saved and restored.
 
-    Parameters
-    ----------
-    kind
-        A subclass of `Algorithm`, itself a ``@dataclass(frozen=True, kw_only=True)`` whose fields
-        are JSON values. It is returned, for use as a decorator. To restore an agent, first import
-        the module that registers its class.
+    `kind` is a subclass of `Algorithm`, itself a ``@dataclass(frozen=True, kw_only=True)`` whose
+    fields are JSON values. It is returned, for use as a decorator. To restore an agent, first
+    import the module that registers its class.
     """
     given: object = kind
     if not (isinstance(given, type) and issubclass(given, Algorithm)):

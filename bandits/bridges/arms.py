@@ -20,18 +20,10 @@ class ArmPolicy:
     The features of an arm are the context and a 1 in its block, and zeros for the other arms. A row
     that is fitted is a round of the agent, whose action was chosen elsewhere.
 
-    Parameters
-    ----------
-    arms
-        Ids of the arms.
-    build
-        Function from the number of features, arms * (c + 1), to an algorithm.
-
-    Attributes
-    ----------
-    agent
-        The agent; None before the first fit or prediction. ``agent.guarantee(delta)`` covers all
-        predictions since the last `fit`, which starts a new agent.
+    `arms` are the ids of the arms, and `build` is a function from the number of features,
+    arms * (c + 1), to an algorithm. The attribute `agent` is None before the first fit or
+    prediction. ``agent.guarantee(delta)`` covers all predictions since the last `fit`, which starts
+    a new agent.
     """
 
     def __init__(self, arms: Sequence[Hashable], build: Build) -> None:

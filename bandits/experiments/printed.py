@@ -90,9 +90,8 @@ class Printed:
         agrees, fails = abs(ours - value) <= both, _CONTRADICTS
         match self.kind:
             case "epsilon":
-                good = (ours if row.true_epsilon is None else row.true_epsilon) <= value * (
-                    1 + 1e-9
-                )
+                true = ours if row.true_epsilon is None else row.true_epsilon
+                good = true <= value * (1 + 1e-9)
             case "least":
                 good = ours >= value - both
             case "most":
@@ -107,10 +106,8 @@ class Printed:
                 fails = _NOT_REPRODUCED if ours >= -reach else _CONTRADICTS
             case "digits":
                 decimals = len(self.value.partition(".")[2])
-                good, fails = (
-                    math.isfinite(ours) and round(ours, decimals) == value,
-                    _NOT_REPRODUCED,
-                )
+                good = math.isfinite(ours) and round(ours, decimals) == value
+                fails = _NOT_REPRODUCED
             case _:
                 good, fails = agrees, _NOT_REPRODUCED
         return _REPRODUCED if good else fails
@@ -161,12 +158,8 @@ def read_rows(path: Path) -> list[Row]:
 def coverage(folder: Path) -> list[tuple[Printed, Row | None, str]]:
     """Return each printed number with our row and the verdict, or no row and the reason.
 
-    Of several readings, the row is that of the most favorable verdict.
-
-    Raises
-    ------
-    ValueError
-        A number has neither a row in `folder` nor a reason.
+    Of several readings, the row is that of the most favorable verdict. Raises ValueError if a
+    number has neither a row in `folder` nor a reason.
     """
     paths = folder.glob("*.csv")
     rows = {(path.stem, *row.key): row for path in paths for row in read_rows(path)}

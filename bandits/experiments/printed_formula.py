@@ -20,14 +20,8 @@ def printed_subsampling_formula_not_a_bound(
     epsilon = 1, delta = 1e-5 at q = 0.1 has a true epsilon of 67.5. Never use it for a guarantee;
     ``privacy.account(..., notion="rdp")`` computes the exact divergence.
 
-    Parameters
-    ----------
-    order
-        Rényi order, a whole number >= 2.
-    noise_multiplier
-        Standard deviation s over the clip norm, > 0.
-    sampling_probability
-        Poisson sampling probability q in (0, 1].
+    `order` a >= 2 is a whole Rényi order, `noise_multiplier` the standard deviation s > 0 over the
+    clip norm, and `sampling_probability` the q in (0, 1] of Poisson sampling.
     """
     order = checks.count("order", order, "Pass a whole Rényi order, at least 2.", at_least=2)
     remedy = "Pass the noise scale divided by the clip norm."

@@ -23,20 +23,12 @@ _KEPT = 16
 class ThetaPerturbed(Private):
     """Release theta = A^-1 b with noise when an episode ends; one reward changes it by |A^-1 x|.
 
-    Parameters
-    ----------
-    first, ratio
-        Rounds of the first episode, and the ratio of the lengths of successive episodes.
-    own_data
-        Estimate theta from the rounds of the episode, so that a reward enters one release.
-        Otherwise theta is estimated from all rounds, and a reward enters every later release too.
-    split
-        Divide rho by the number of releases.
-    width
-        Width of the confidence bound in standard deviations.
+    The first episode has `first` rounds, and `ratio` is that of the lengths of successive ones.
+    `own_data` estimates theta from the rounds of the episode, so that a reward enters one release.
+    Otherwise theta is estimated from all rounds, and a reward enters every later release too.
+    `split` divides rho by the number of releases. `width` is that of the confidence bound in
+    standard deviations.
 
-    Notes
-    -----
     With neither `own_data` nor `split` the epsilon of `guarantee` exceeds the target, because the
     episodes are not disjoint.
     """
@@ -86,11 +78,8 @@ class _Theta(Open):
         super().__init__(d, lead)
         self.start = np.zeros((*lead, d, d)) + rival.ridge * np.eye(d)
         self.all = self.start.copy()
-        self.sigma, self.rng, self.own_data = (
-            rival.per_release * rival.clip_norm,
-            rng,
-            rival.own_data,
-        )
+        self.sigma = rival.per_release * rival.clip_norm
+        self.rng, self.own_data = rng, rival.own_data
         self.total = self.prefix
         self.reach: Array = np.zeros(lead)
 

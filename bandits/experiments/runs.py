@@ -113,13 +113,9 @@ def compared(
 ) -> tuple[Simulation, list[Row]]:
     """Play algorithms and LinUCB and LinTS, and return the results and the rows of all of them.
 
-    Parameters
-    ----------
-    epsilon
-        The epsilon that the private algorithms claim.
-    gains
-        Pairs of names; the row is the paired difference of rewards in percent of LinUCB's. Ours at
-        the true epsilon of AdaPrivate-TS is compared with it in any case.
+    `epsilon` is the one that the private algorithms claim. `gains` are pairs of names; the row is
+    the paired difference of rewards in percent of LinUCB's. Ours at the true epsilon of
+    AdaPrivate-TS is compared with it in any case.
     """
     first = next(iter(algorithms.values()))
     size: dict[str, Any] = {"dimension": first.dimension, "rounds": first.rounds}

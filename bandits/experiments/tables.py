@@ -15,16 +15,10 @@ from bandits.offline.downloads import Location
 class Setup:
     """Size of the runs, and folders.
 
-    Parameters
-    ----------
-    quick
-        Fewer and shorter runs, all tables in minutes; too short to judge the preprint's numbers.
-    jobs
-        Number of processes; it does not affect results.
-    data, download
-        Folder of data sets, and whether missing ones are downloaded.
-    cache
-        Folder for simulation results; None disables caching.
+    `quick` has fewer and shorter runs: all tables take minutes, too short to judge the preprint's
+    numbers. `jobs` is the number of processes, which does not affect results. `data` is the folder
+    of data sets, and `download` downloads missing ones. `cache` is the folder for simulation
+    results; None disables caching.
     """
 
     quick: bool = False

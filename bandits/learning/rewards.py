@@ -45,12 +45,8 @@ class Waits(NamedTuple):
 class Range:
     """The public range of rewards and the center that is subtracted from them.
 
-    Parameters
-    ----------
-    low, high
-        Rewards are clipped to [low, high].
-    center
-        In [low, high]; public. A missing reward counts as `center`.
+    Rewards are clipped to [low, high]. `center`, in the range, is public, and a missing reward
+    counts as `center`.
     """
 
     low: float = 0.0

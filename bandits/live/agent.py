@@ -66,14 +66,8 @@ class Agent:
 
     Threads can share an agent, because each call holds a lock. Processes cannot.
 
-    Attributes
-    ----------
-    algorithm
-        The algorithm.
-    simulation
-        Whether the noise is seeded float noise, which gives no privacy.
-    fsync
-        Whether each round and reward in the folder survives a crash of the machine.
+    The attributes `algorithm` and `fsync` are those of the start. `simulation` tells whether the
+    noise is seeded float noise, which gives no privacy.
     """
 
     def __init__(self, algorithm: Algorithm, learner: Learner, *, simulation: bool) -> None:
@@ -226,19 +220,10 @@ class Agent:
         return found
 
     def select(self, candidates: Any, *, user: str | int | None = None) -> Ticket:
-        """Select one of the candidates.
+        """Select one of the candidates (n, d), n >= 1, whose norms above 1 are scaled to 1.
 
-        Parameters
-        ----------
-        candidates
-            Features, shape (n, d) with any n >= 1; norms above 1 are scaled to 1.
-        user
-            User of the round; required with user-level privacy, and only then.
-
-        Raises
-        ------
-        RuntimeError
-            All rounds were played, or the agent was finished.
+        `user` is that of the round, required with user-level privacy, and only then. Raises
+        RuntimeError if all rounds were played, or the agent was finished.
         """
         lock, learner = self._lock, self._learner
         lock.acquire()  # `with` adds 1 % to a round of 10 us

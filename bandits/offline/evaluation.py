@@ -110,16 +110,9 @@ def replay(
 ) -> Estimate:
     """Return the mean reward of the rounds in which the policy picks the logged action (Li 2011).
 
-    Valid if the logging policy was uniform; for another one, use `ips`.
-
-    Parameters
-    ----------
-    action, chosen
-        Logged action, and the policy's pick, shape (n,).
-    reward
-        Reward of the logged action, shape (n,).
-    options
-        See `Options`; `clip` is not used.
+    Valid if the logging policy was uniform; for another one, use `ips`. `action` is the logged
+    action, `chosen` the policy's pick, and `reward` that of the logged action, each of shape (n,).
+    Of `options`, `clip` is not used.
     """
     options = options or Options()
     action, chosen = np.asarray(action), np.asarray(chosen)
@@ -144,13 +137,8 @@ def ips(
 ) -> Estimate:
     """Return inverse propensity scoring: the mean of w r, w = target / propensity.
 
-    Parameters
-    ----------
-    reward, propensity, target
-        Reward, and probability of the logged action under the logging policy and under the
-        evaluated policy, shape (n,).
-    options
-        See `Options`.
+    `propensity` and `target` are the probabilities of the logged action under the logging policy
+    and under the evaluated policy, and `reward` its reward, each of shape (n,).
 
     Examples
     --------
@@ -166,13 +154,7 @@ def ips(
 def snips(
     reward: Array, propensity: Array, target: Array, options: Options | None = None
 ) -> Estimate:
-    """Return self-normalized inverse propensity scoring: sum of w r / sum of w.
-
-    Parameters
-    ----------
-    reward, propensity, target, options
-        As in `ips`.
-    """
+    """Return self-normalized inverse propensity scoring: sum of w r / sum of w; see `ips`."""
     options = options or Options()
     return _estimated("snips", _weights(propensity, target, options), reward, options)
 

@@ -64,13 +64,8 @@ class ItemFeatures:
     def guarantee_with(self, algorithm: Algorithm, delta: float) -> dp.Guarantee:
         """Return the joint guarantee of the features and an algorithm that learns from their users.
 
-        Parameters
-        ----------
-        algorithm
-            A user-level private algorithm with the same relation, such as `AdaPrivateUser`.
-            Guarantees for different privacy units do not compose.
-        delta
-            In (0, 1), for both together.
+        `algorithm` has user-level privacy and the same relation, such as `AdaPrivateUser`, because
+        guarantees for different privacy units do not compose. `delta` is for both together.
         """
         rewards = getattr(algorithm, "mechanism", None)
         unit = getattr(algorithm, "unit", None)
@@ -92,17 +87,10 @@ def svd_features(ratings: Ratings, dimension: int, *, seed: int = 0) -> ItemFeat
     """Return features from a truncated SVD of the ratings, without privacy.
 
     The matrix R contains the ratings scaled to [-1, 1], and 0 for missing ones. With R = U S V',
-    the features are the first d columns of V S, divided by the norm of the longest row.
-
-    Parameters
-    ----------
-    ratings
-        The ratings.
-    dimension
-        d >= 1, at most the number of items and of users.
-    seed
-        Random seed of the randomized range finder (Halko, Martinsson and Tropp 2011, four power
-        iterations), used if both dimensions of R exceed 2,000. Otherwise the SVD is exact.
+    the features are the first d columns of V S, divided by the norm of the longest row. The
+    `dimension` d >= 1 is at most the number of items and of users. If both dimensions of R exceed
+    2,000, `seed` is that of the randomized range finder (Halko, Martinsson and Tropp 2011, four
+    power iterations). Otherwise the SVD is exact.
     """
     dimension = _dimension(dimension, ratings)
     table = _table(ratings)

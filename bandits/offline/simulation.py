@@ -34,13 +34,9 @@ GROUP = 96
 class Simulation:
     """Cumulative regret and reward of every algorithm and replicate, at selected rounds.
 
-    Attributes
-    ----------
-    rounds
-        The rounds of the curves' points, shape (P,).
-    regret, reward
-        Sums of (best mean - mean of the pick) and of the means of the picks up to each point, by
-        algorithm, shape (replicates, P).
+    `rounds` are those of the curves' points, shape (P,). `regret` and `reward` are the sums of
+    (best mean - mean of the pick) and of the means of the picks up to each point, by algorithm,
+    shape (replicates, P).
     """
 
     rounds: Indices
