@@ -25,6 +25,7 @@ import privacy as dp
 
 # The limits are for one core. Set before the benchmarks import numpy, which reads these variables.
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.benchmarks and tests.audit
 
 
 @dataclass(frozen=True)
@@ -363,7 +364,6 @@ def running_sums(_: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("bandit-live")
 def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
     """Time all rounds of agents: 5 candidates, cryptographically secure noise, and releases."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.loops import live
 
     yield from itertools.starmap(Figure, live())
@@ -372,13 +372,11 @@ def bandit_live(_: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("bandit-throughput")
 def bandit_throughput(_: argparse.Namespace) -> Iterator[Figure]:
     """Time simulated rounds of 96 replicates at d = 20, including the environment."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.loops import simulated
 
     yield from itertools.starmap(Figure, simulated())
 
 
-BANDIT = {"delta": 1e-5}
 REGRET = {
     # epsilon: regret of AdaPrivate-TS and -UCB measured earlier, and the limit of ours
     0.1: (1120, None, 750),
@@ -407,7 +405,7 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
     def family(
         epsilon: float, *, frozen: bool, dimension: int = 20, rounds: int = 10_000
     ) -> dict[str, Any]:
-        same = {"dimension": dimension, "rounds": rounds, "epsilon": epsilon, **BANDIT}
+        same = {"dimension": dimension, "rounds": rounds, "epsilon": epsilon, "delta": 1e-5}
         fair = bandits.AdaPrivateTS(center=0.5, scale=0.1, frozen=frozen, **same)
         return {
             "AdaPrivate-UCB": bandits.AdaPrivateUCB(frozen=frozen, **same),
@@ -416,7 +414,7 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
         }
 
     for epsilon, (seed_ts, seed_ucb, most) in REGRET.items():
-        same = {"dimension": 20, "rounds": 10_000, "epsilon": epsilon, **BANDIT}
+        same = {"dimension": 20, "rounds": 10_000, "epsilon": epsilon, "delta": 1e-5}
         found = play(
             family(epsilon, frozen=False)
             | {
@@ -458,7 +456,6 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("bandit-practice")
 def bandit_practice(_: argparse.Namespace) -> Iterator[Figure]:
     """Evaluate the goals of a recommender in production."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.bandit_practice import figures
 
     yield from itertools.starmap(Figure, figures())
@@ -566,7 +563,6 @@ def exact_noise() -> Iterator[Figure]:
 @benchmark("audit")
 def audit(_: argparse.Namespace) -> Iterator[Figure]:
     """Measure lower bounds, power, false positive rates, speed and mutants of the audits."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests.audit
     from tests.benchmarks.audits import figures
 
     yield from itertools.starmap(Figure, figures())
@@ -575,7 +571,6 @@ def audit(_: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("kills")
 def kills(_: argparse.Namespace) -> Iterator[Figure]:
     """Kill processes with saved running sums and agents at random times."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.kills import figures
 
     yield from itertools.starmap(Figure, figures())
@@ -584,7 +579,6 @@ def kills(_: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("samplers")
 def samplers(_: argparse.Namespace) -> Iterator[Figure]:
     """Compare all samplers with other libraries and with a fine grid."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks import allocation, samplers
 
     yield from itertools.starmap(Figure, samplers.figures())
@@ -594,7 +588,6 @@ def samplers(_: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("mechanisms")
 def mechanisms(_: argparse.Namespace) -> Iterator[Figure]:
     """Audit all mechanisms, attack their numbers, and compare with other tools."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.choices import figures
 
     yield from itertools.starmap(Figure, figures())
@@ -688,7 +681,6 @@ def proofs(options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("plans not proven within 250 ms", 100 * (unproven + late) / count, "%", 1)
     yield Figure("epsilons lowered by 1e-6 and proven", lower, "", 0)
     yield Figure("... by 1e-6 and twice their error bound, and proven", false, "", 0)
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.proofs import figures
 
     yield from itertools.starmap(Figure, figures(min(options.draws, 200), options.seed))
@@ -697,7 +689,6 @@ def proofs(options: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("corners")
 def corners(options: argparse.Namespace) -> Iterator[Figure]:
     """Check soundness, time and memory on random extreme queries."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.corners import figures
 
     yield from itertools.starmap(Figure, figures(options.draws, options.seed))
@@ -706,7 +697,6 @@ def corners(options: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("anything")
 def anything(options: argparse.Namespace) -> Iterator[Figure]:
     """Account for plans of every kind: stated limits, and 1,000 random plans by two methods."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.anything import figures
 
     yield from anything_tight(options)
@@ -716,7 +706,6 @@ def anything(options: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("ledger")
 def ledger(options: argparse.Namespace) -> Iterator[Figure]:
     """Spend from one ledger in many processes, kill spending processes, and fill a long ledger."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks.ledger import figures
 
     yield from itertools.starmap(Figure, figures(options.writers, options.kills))
@@ -725,7 +714,6 @@ def ledger(options: argparse.Namespace) -> Iterator[Figure]:
 @benchmark("speed")
 def speed(_: argparse.Namespace) -> Iterator[Figure]:
     """Time queries, calibrations, training loops and agents; count the work of accounting."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.benchmarks import loops, speed
 
     yield from itertools.starmap(Figure, speed.figures())
