@@ -73,6 +73,13 @@ def test_a_first_save_that_was_killed_leaves_a_folder_that_can_be_used(tmp_path,
     assert moments > 10
 
 
+def test_the_lock_of_an_interrupted_first_save_is_kept(tmp_path):
+    (tmp_path / "sums.npz").write_text("left")
+    with (tmp_path / ".dpcalib.lock").open("w") as held:
+        algorithm().start(folder=tmp_path)
+        assert os.path.samestat(os.fstat(held.fileno()), (tmp_path / ".dpcalib.lock").stat())
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "public-2.npz", "sums.npz.bak"])
 def test_a_folder_with_other_files_is_not_cleared(tmp_path, name):
     (tmp_path / name).write_text("kept")

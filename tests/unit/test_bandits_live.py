@@ -20,6 +20,7 @@ import bandits
 import privacy as dp
 from bandits.algorithms.registry import ALGORITHMS
 from bandits.cli import bandit
+from bandits.live.candidates import Candidates
 from bandits.offline.simulation import play
 
 # AdaPrivateAmp warns of what it costs, which has a test of its own
@@ -1122,3 +1123,23 @@ def test_a_round_takes_few_calls(kind, most):
         agent.update(ticket, 1.0)
         sys.setprofile(None)
     assert max(calls[-20:]) <= most  # in the middle of a batch
+
+
+@pytest.mark.parametrize("bias", [None, 0.25])
+def test_shared_arrays_have_the_features_of_single_rounds(bias):
+    given = ALGORITHMS["AdaPrivateUCB"](dimension=3, rounds=10, bias=bias, **PRIVATE)
+    shared, rng = Candidates(given), np.random.default_rng(1)
+    x = rng.standard_normal((5, 3))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    shared.features(x)
+    rows = shared.features(x)
+    for factor in (0.5, 1.0, 1 + 1e-9, 3.0, 1e200):
+        found = shared.features(factor * x)
+        np.testing.assert_allclose(found, given.prepared(factor * x), rtol=1e-15)
+        assert np.linalg.norm(found, axis=-1).max() <= 1 + 1e-12
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"^Expected candidates=.* to be finite"):
+            shared.features(np.where(np.arange(3) == 1, wrong, x))
+    shared.features(x.tolist())
+    assert shared.features(x / 2) is rows  # neither errors nor lists end the use of the arrays
+    np.testing.assert_allclose(rows, given.prepared(x / 2), rtol=1e-15)
