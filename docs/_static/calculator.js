@@ -212,22 +212,15 @@ const dpcalib = (() => {
 
   // ---- questions to a profile ----
 
-  /** Return neighboring floats, of which the second alone satisfies a monotone condition. */
+  /** Return neighbors in [0, Infinity], of which the second alone satisfies a monotone condition. */
   function ends(holds) {
-    let high = 1;
-    while (high > 1e-300 && holds(high / 16)) high /= 16;
-    let low = high / 16;
-    while (!holds(high)) {
-      low = high;
-      high *= 2;
-      if (high > 1e300) return [low, Infinity];
-    }
-    for (;;) {
-      const middle = low + 0.5 * (high - low);
-      if (middle <= low || middle >= high) return [low, high];
-      if (holds(middle)) high = middle;
+    let [low, high] = [0n, bits(Infinity)]; // the bits of floats >= 0 are in the order of the floats
+    while (high - low > 1n) {
+      const middle = (low + high) >> 1n;
+      if (holds(ofBits(middle))) high = middle;
       else low = middle;
     }
+    return [ofBits(low), ofBits(high)];
   }
 
   /** Return the smallest x > 0 that satisfies a monotone condition; Infinity if none does. */
@@ -358,21 +351,20 @@ const dpcalib = (() => {
     const over = least(guess, (mu) => atLeast([mu, mu], [2, rho]));
     return atLeast([2, rho], [over, over]) ? over : below(over);
   };
-  const sigmaOf = (noise, clip) => {
-    const sigma = max(noise * clip, 5e-324);
-    return sigma < Infinity && !atLeast([sigma], [noise, clip]) ? above(sigma) : sigma;
-  };
+  const sigmaOf = (noise, clip) => least(noise * clip, (sigma) => atLeast([sigma], [noise, clip]));
   const noiseOf = (sigma, clip) => {
     const noise = sigma / clip;
-    const exact = !(noise > 0 && noise < Infinity) || atLeast([sigma], [noise, clip]);
-    return exact ? noise : below(noise);
+    if (!(noise > 0 && noise < Infinity)) throw new Refusal("sigma", OUT_OF_RANGE);
+    return atLeast([sigma], [noise, clip]) ? noise : below(noise);
   };
 
   // ---- numbers as text ----
 
+  const OUT_OF_RANGE = "The inputs are outside the computable range.";
+
   /** Return a float >= 0 with six digits, rounded up or down, as Python's "%.6g". */
   function rounded(x, { up = true } = {}) {
-    if (Number.isNaN(x)) throw new Refusal("", "The inputs are outside the computable range.");
+    if (Number.isNaN(x)) throw new Refusal("", OUT_OF_RANGE);
     if (x === Infinity || x === 0) return general(x);
     const [mantissa, power] = x.toExponential().split("e");
     const all = mantissa.replace(".", "");
@@ -573,13 +565,12 @@ const dpcalib = (() => {
       const problem = given.problem ?? rule(name, given);
       if (problem) problems.push([name, problem]);
       else values[name] = given.value;
-      if (name === "delta" && parsed(texts.epsilon ?? "").value < 1e-3 && given.value >= 0.01) {
-        const [e, d] = [parsed(texts.epsilon).value, given.value].map((x) => general(x));
-        if (parsed(texts.epsilon).value > 0) {
-          const told = `epsilon=${e} and delta=${d} look swapped. Pass --epsilon ${d} --delta ${e}.`;
-          return { values, problems: [["epsilon", told]] };
-        }
-      }
+    }
+    const [epsilon, delta] = [texts.epsilon, texts.delta].map((text) => parsed(text ?? "").value);
+    if (epsilon > 0 && epsilon < 1e-3 && delta >= 0.01) {
+      const [e, d] = [general(epsilon), general(delta)];
+      const told = `epsilon=${e} and delta=${d} look swapped. Pass --epsilon ${d} --delta ${e}.`;
+      return { values, problems: [["epsilon", told]] };
     }
     return { values, problems };
   }
@@ -602,23 +593,20 @@ const dpcalib = (() => {
   /** Gaussian noise in one Poisson-sampled release, or in several unsampled ones. */
   function release(values, find) {
     const { epsilon, delta, clip_norm, sampling_probability: q, steps, size, relation } = values;
+    const refuse = (name, shown, rule, remedy) => {
+      throw new Refusal(name, expected(name, shown, rule, remedy));
+    };
     if (q < 1) {
-      if (steps > 1) {
-        const rule = `1 if sampling_probability=${general(q)} < 1`;
-        throw new Refusal("steps", expected("steps", general(steps, 16), rule, LIMIT));
-      }
-      if (size > 1) {
-        const rule = `1 if sampling_probability=${general(q)} < 1`;
-        throw new Refusal("size", expected("size", general(size, 16), rule, "Account for it in Python."));
-      }
+      const one = `1 if sampling_probability=${general(q)} < 1`;
+      if (steps > 1) refuse("steps", general(steps, 16), one, LIMIT);
+      if (size > 1) refuse("size", general(size, 16), one, "Account for it in Python.");
       if (relation === "replace-one") {
-        const rule = "another relation if sampling_probability < 1";
-        throw new Refusal("relation", expected("relation", relation, rule, LIMIT));
+        refuse("relation", relation, "another relation if sampling_probability < 1", LIMIT);
       }
-    }
-    if (find === "sigma" && q < 1 && delta >= q) {
-      const rule = `< sampling_probability=${general(q)}`;
-      throw new Refusal("delta", expected("delta", general(delta, 16), rule, "Any noise gives this delta."));
+      if (find === "sigma" && delta >= q) {
+        const rule = `< sampling_probability=${general(q)}`;
+        refuse("delta", general(delta, 16), rule, "Any noise gives this delta.");
+      }
     }
     const distance = relation === "replace-one" ? 2 : 1;
     const make = (noise) => {
@@ -659,7 +647,7 @@ const dpcalib = (() => {
     if (given === "sigma") noise = noiseOf(sigma, clip_norm);
     if (given === "epsilon") rho = rhoFromEpsilon(epsilon, delta, conversion);
     if (given === "epsilon" || given === "rho") {
-      if (!(rho > 0)) throw new Refusal("epsilon", "The inputs are outside the computable range.");
+      if (!(rho > 0)) throw new Refusal("epsilon", OUT_OF_RANGE);
       mu = muFromRho(rho);
       noise = moves * noiseFromRho(rho);
     } else if (given === "mu") {

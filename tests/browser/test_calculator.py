@@ -143,6 +143,8 @@ def test_conversions_equal_python(page):
         )
         if delta or given != "epsilon"
     ]
+    tiny = {"epsilon": 1e-150, "delta": 1e-300, "relation": "add-or-remove-one", "clip_norm": 0.7}
+    questions += [tiny | {"conversion": name} for name in ("optimal", "classic", "gaussian")]
     givens = [next(name for name in question if name in sources) for question in questions]
     found = computed(page, "convert", [list(pair) for pair in zip(questions, givens, strict=True)])
     names = ("noise_multiplier", "sigma", "clip_norm", "epsilon", "delta", "rho", "mu")
@@ -295,6 +297,11 @@ def test_text_that_is_no_number(page, text, told):
 def test_sampled_runs_without_a_closed_form_are_refused(page, texts, name):
     assert filled(page, "release", "sigma", sampling_probability="0.01", **texts) == name
     assert message(page, "release", name).startswith(f"Expected {name}=")
+
+
+def test_a_noise_multiplier_beyond_floats_is_refused(page):
+    assert filled(page, "convert", "sigma", sigma="1e300", clip_norm="1e-300") == "sigma"
+    assert message(page, "convert", "sigma") == "The inputs are outside the computable range."
 
 
 def test_without_a_mouse(page, nameless):
