@@ -326,9 +326,8 @@ def test_another_site_cannot_ask(browser, never_asked):
 
 
 def test_the_command_starts_and_stops():
-    code = "from privacy.cli import main\nfrom privacy.cli.serve import serve\n"
-    code += "main.add_command(serve)\nserve(['--port', '0'], prog_name='serve')"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True) as process:
+    command = [sys.executable, "-m", "privacy.cli", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as process:
         port = int(re.search(r"http://127\.0\.0\.1:(\d+) ", process.stdout.readline())[1])
         taken = CliRunner().invoke(serve, ["--port", str(port)])
         assert taken.exit_code == 1
