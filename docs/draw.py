@@ -1,5 +1,6 @@
 """Draw the figures of the documentation: ``python docs/draw.py``."""
 
+from collections.abc import Iterable
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from privacy.plotting import (
 )
 
 FOLDER = Path(__file__).parent / "pictures"
+INK, MARK = "#808080", "#E69F00"  # both legible on white and on black
 
 
 def trade_offs() -> Figure:
@@ -41,7 +43,7 @@ def trade_offs() -> Figure:
 def front() -> Figure:
     """Return epsilon against the steps of a training run, by the default method and by RDP."""
     step = dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01)
-    steps = [1, 5, 10, *range(20, 1001, 20)]
+    steps = [1, 5, 10, 20, *range(50, 1001, 50)]
 
     def epsilons(notion: Any) -> list[float]:
         return [dp.account(dp.repeat(step, n), notion=notion).epsilon(1e-5) for n in steps]
@@ -49,7 +51,7 @@ def front() -> Figure:
     title = "DP-SGD: noise multiplier 1, sampling probability 0.01, delta 1e-5"
     axes = new_axes("training steps", "epsilon", title=title, size=(7, 3.6))
     default, renyi = epsilons("tightest"), epsilons("rdp")
-    axes.fill_between(steps, default, renyi, color="#808080", alpha=0.15, linewidth=0)
+    axes.fill_between(steps, default, renyi, color=INK, alpha=0.15, linewidth=0)
     axes.plot(steps, renyi, label="Rényi DP", **style(1))
     axes.plot(steps, default, label="dpcalib's default", **style(0))
     axes.set_ylim(bottom=0)
@@ -114,12 +116,11 @@ def flow() -> Figure:
     axes.set_axis_off()
     axes.set_xlim(-0.6, 10.6)
     axes.set_ylim(0.4, 6.6)
-    ink = "#808080"  # legible on white and on black
-    box = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": ink}
+    box = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": INK}
     boxes = [
         [
             axes.text(
-                2 * k, height, text, ha="center", va="center", fontsize=8, color=ink, bbox=box
+                2 * k, height, text, ha="center", va="center", fontsize=8, color=INK, bbox=box
             )
             for text, height in column
         ]
@@ -134,7 +135,7 @@ def flow() -> Figure:
                 xycoords=end.get_bbox_patch(),
                 xytext=(1, 0.5),
                 textcoords=start.get_bbox_patch(),
-                arrowprops={"arrowstyle": "->", "color": ink},
+                arrowprops={"arrowstyle": "->", "color": INK},
             )
     return figure
 
@@ -173,18 +174,14 @@ def spending() -> Figure:
     return finish(axes)
 
 
-INK, MARK = "#808080", "#E69F00"
-
-
-def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
-    """Return a figure of panels without axes, and the panels in reading order."""
+def panels(rows: int, size: tuple[float, float], titles: Iterable[str]) -> tuple[Figure, list[Any]]:
+    """Return a figure with three panels per row, without axes, and the panels in reading order."""
     figure = Figure(figsize=size, layout="constrained", facecolor="none")
-    found: Any = figure.subplots(rows, columns, squeeze=False)
-    for axes in found.flat:
+    found: Any = figure.subplots(rows, 3, squeeze=False)
+    for axes, title in zip(found.flat, titles, strict=True):
         axes.set_axis_off()
         axes.set_aspect("equal")
-        axes.title.set_color(INK)
-        axes.title.set_fontsize(9)
+        axes.set_title(title, color=INK, fontsize=9)
     return figure, list(found.flat)
 
 
@@ -200,15 +197,14 @@ def cell(axes: Any, x: float, y: float, look: str = "plain", text: str = "") -> 
 
 def relations() -> Figure:
     """Return two neighboring data sets under each relation."""
-    figure, found = panels(1, 3, (7.2, 1.5))
     others = [(x, "plain", text) for x, text in enumerate("abcd")]
     drawn = {
         "ADD_OR_REMOVE_ONE": ([], [(4, "marked", "e")]),
         "REPLACE_ONE": ([(4, "marked", "e")], [(4, "marked", "f")]),
         "REPLACE_SPECIAL": ([(4, "null", "0")], [(4, "marked", "e")]),
     }
-    for axes, (name, pair) in zip(found, drawn.items(), strict=True):
-        axes.set_title(name, color=INK, fontsize=9)
+    figure, found = panels(1, (7.2, 1.5), drawn)
+    for axes, pair in zip(found, drawn.values(), strict=True):
         for y, row in enumerate(pair):
             for x, look, text in [*others, *row]:
                 cell(axes, x, 1.3 * (1 - y), look, text)
@@ -218,15 +214,14 @@ def relations() -> Figure:
 
 def units() -> Figure:
     """Return the rows that change together, by unit of privacy."""
-    figure, found = panels(1, 3, (7.2, 1.3))
     whose = ["ann", "bob", "ann", "cy", "bob", "ann"]
     drawn = {
         "one record": {2},
         "one user (ann)": {k for k, name in enumerate(whose) if name == "ann"},
         "a group of 2 records": {2, 4},
     }
-    for axes, (title, changed) in zip(found, drawn.items(), strict=True):
-        axes.set_title(title, color=INK, fontsize=9)
+    figure, found = panels(1, (7.2, 1.3), drawn)
+    for axes, changed in zip(found, drawn.values(), strict=True):
         for x, name in enumerate(whose):
             cell(axes, x, 0, "marked" if x in changed else "plain", name)
         axes.set_xlim(-0.2, 6)
@@ -254,8 +249,6 @@ def samplers(records: int = 12, size: int = 3, epochs: int = 3) -> Figure:
     groups = np.arange(records) % per_epoch
     turn = groups[:, None] == np.arange(steps)[None, :] % per_epoch
     cyclic = turn & (rng.random((records, steps)) < 0.7)
-    figure, found = panels(2, 3, (7.2, 5.4))
-    figure.get_layout_engine().set(hspace=0.1)
     drawn = {
         "PoissonSampled": poisson,
         "TruncatedPoisson (at most 4)": truncated,
@@ -264,12 +257,11 @@ def samplers(records: int = 12, size: int = 3, epochs: int = 3) -> Figure:
         "RandomAllocation": allocated,
         "CyclicPoisson (4 groups)": cyclic,
     }
+    figure, found = panels(2, (7.2, 5.8), drawn)
     for axes, (title, batches) in zip(found, drawn.items(), strict=True):
-        axes.set_title(title, color=INK, fontsize=9)
-        for face, chosen in (("none", ~batches), ("#0072B2", batches)):
-            record, step = np.nonzero(chosen)
-            look = {"markersize": 7, "markerfacecolor": face, "markeredgewidth": 0.7}
-            axes.plot(step + 0.4, records - record + 0.4, "s", color=INK, **look)
+        axes.hlines(np.arange(records) + 1.4, -0.1, steps - 0.1, color=INK, linewidth=0.5)
+        record, step = np.nonzero(batches)
+        axes.plot(step + 0.4, records - record + 0.4, "s", color="#0072B2", markersize=7)
         for step, count in enumerate(batches.sum(axis=0)):
             axes.text(step + 0.4, 0.2, count, ha="center", va="center", fontsize=7, color=INK)
         if title.startswith(("Epochs", "RandomA")):
@@ -322,7 +314,7 @@ def bandit_growth(replicates: int = 48) -> Figure:
 def main() -> None:
     """Write every figure. The files are reproducible byte for byte."""
     FOLDER.mkdir(exist_ok=True)
-    with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
+    with mpl.rc_context(fname=FOLDER / "pictures.mplstyle"):
         for draw in (
             flow,
             front,

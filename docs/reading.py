@@ -123,9 +123,10 @@ def percent() -> Figure:
 def main() -> None:
     """Write the page and its figures. The files are reproducible byte for byte."""
     PAGE.write_text(page(), encoding="utf-8")
-    with mpl.rc_context({"svg.hashsalt": "dpcalib"}):
+    pictures = DOCS / "pictures"
+    with mpl.rc_context(fname=pictures / "pictures.mplstyle"):
         for draw in (regret, percent):
-            path = DOCS / "pictures" / f"reading-{draw.__name__}.svg"
+            path = pictures / f"reading-{draw.__name__}.svg"
             draw().savefig(path, metadata={"Date": None})
 
 
