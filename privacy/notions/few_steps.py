@@ -150,14 +150,12 @@ class Lattice:
             raise ArithmeticError("no loss is above the threshold")
         higher = [float(e) for e in epsilon * _LEVELS if -math.inf < first and 2 * e < max(top)]
         self._levels = [
-            _Level(total, coarse, epsilon, goal, low, [min(high, end) for end in top])
+            _Level(total, coarse, epsilon, goal, low, high)
             for low, high in pairwise([first, *higher, math.inf])
         ]
         self.bottom = 0.5 * epsilon
-        self._lost = sum(level.lost for level in self._levels) + sum(
-            n * (part.beyond + model.lost(total.direction))
-            for part, (model, n) in zip(self._levels[-1].parts, total.parts, strict=True)
-        )
+        self._lost = sum(level.lost for level in self._levels)
+        self._lost += sum(n * model.lost(total.direction) for model, n in total.parts)
         parts = [part._replace(mass=part.mass - part.rare) for part in self._levels[0].parts]
         self._bulk = _bulk(parts, self._order, math.inf)
 
@@ -182,7 +180,8 @@ def _threshold(parts: list[_Part], epsilon: float, goal: float) -> tuple[float, 
 class _Level:
     """The product of all masses up to `high` without that of all masses up to `low`.
 
-    `lost` bounds the probability of sums above the lattice.
+    `lost` bounds the probability of sums above the lattice, and of losses above the end of a part
+    that is below `high`: for the level above, they are up to `low`.
     """
 
     def __init__(
@@ -192,25 +191,27 @@ class _Level:
         epsilon: float,
         goal: float,
         low: float,
-        high: list[float],
+        high: float,
     ) -> None:
+        ends = [min(high, float(part.loss[part.mass > 0].max())) for part in coarse]
+
         def size(t: float) -> float:
             """Return the log of the sum of the masses tilted by t."""
             found, share = -t * epsilon, 0.0
-            for part, end in zip(coarse, high, strict=True):
+            for part, end in zip(coarse, ends, strict=True):
                 one = _log_moment(part.mass, part.loss, t, high=end)
                 tail = _log_moment(part.mass, part.loss, t, low, end)
                 found, share = found + part.times * one, share + part.times * math.exp(tail - one)
             return found + (math.log(share) if share else -math.inf)
 
-        top = max(high)
+        last = max(ends)
         sizes: dict[float, float] = {t: size(t) for t in (_TILTS / epsilon).tolist()}
 
         def width_of(s: float) -> float:
             """Return a width at which the aliases, with factors exp(-s width), are negligible."""
             above = min(((sizes[t] - goal) / (t - s) for t in sizes if t > s), default=math.inf)
             below = min([-goal / s, *((sizes[t] - goal) / (s - t) for t in sizes if t < s)])
-            return float(max(above, below, top + _DIGITS / s))
+            return float(max(above, below, last + _DIGITS / s))
 
         widths = {s: width_of(s) for s in sizes}
         s = self._tilt = min(sizes, key=lambda t: sizes[t] + math.log(widths[t] / (1 + t)))
@@ -222,19 +223,23 @@ class _Level:
         cells = min(cells, 2 * _MOST_CELLS // 2 ** math.ceil(math.log2(centers)))
         step = width / cells
         if low > -math.inf:  # both thresholds are ends of cells
-            step = (top - low) / max(1, math.floor((top - low) / step))
+            step = (last - low) / max(1, math.floor((last - low) / step))
         self._step, self._first = step, 0.5 * epsilon
         self.parts = [
             _part(model, total.direction, n, step, low, depth, end)  # type: ignore[arg-type]
-            for (model, n), end in zip(total.parts, high, strict=True)
+            for (model, n), end in zip(total.parts, ends, strict=True)
         ]
         self._shift: float = sum(part.times * part.off for part in self.parts)
-        self._rounding = _ROUNDING + 64 * ULP * releases * (1 + s * top)
+        self._rounding = _ROUNDING + 64 * ULP * releases * (1 + s * last)
         self._add(releases, cells)
         end = self._first + step * cells
         t = min(sizes, key=lambda t: sizes[t] - t * (end - epsilon))
         each = (part.times * _log_moment(part.mass, part.loss, t) for part in self.parts)
-        self.lost = math.exp(min(math.fsum(each) - t * end, 0.0))
+        self.lost = math.exp(min(math.fsum(each) - t * end, 0.0)) + sum(
+            part.times * part.beyond
+            for part, cut in zip(self.parts, ends, strict=True)
+            if cut < high
+        )
 
     def _add(self, releases: int, cells: int) -> None:
         s, base, self._log_scale, lost = self._tilt, 0.0, 0.0, 0.0
@@ -332,13 +337,15 @@ def _part(
     least_q = np.maximum(q - off, 0.0)[1:-1] * (
         np.exp(np.minimum(loss[:-1], 700.0)) * (1 - 8 * ULP)
     )
-    upper = (between - least_q) / -math.expm1(-step)
+    scale = -math.expm1(-step)
+    upper = (between - least_q) / scale
     # without cancellation, for small cells: |(log dP/dz)'| <= |z| + m and |l'' / l' - l'| <= 2 m,
     # m the last center, so that the mean of (1 - e^(l - L)) / (1 - e^-h) is at most
     width, steepest = np.abs(np.diff(ends)), float(model.centers()[0].max())
     farthest = np.maximum(np.abs(ends[1:]), np.abs(ends[:-1]))
-    middle = between * (0.5 + width * (farthest + 4 * steepest) / 12 + 2 * off_by / step)
-    upper = np.clip(np.minimum(upper, middle), 0.0, between)
+    middle = between * (0.5 + width * (farthest + 4 * steepest) / 12)
+    # losses of a cell may be outside of it by the error of its ends
+    upper = np.clip(np.minimum(upper, middle) + between * (2 * off_by / scale), 0.0, between)
     mass, rare = np.zeros((2, loss.size))
     mass[0] = p[0]
     mass[:-1] += between - upper

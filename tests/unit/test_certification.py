@@ -56,12 +56,19 @@ from privacy.mechanisms import (
     repeat,
 )
 from privacy.relations import NeighboringRelation
+from tests.reference import oracles
+from tests.reference.oracles import gaussian
+from tests.reference.oracles import sampled_gaussian_divergence as by_binomials
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = NeighboringRelation.REPLACE_ONE
 SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 
 Profile = Callable[[mp.mpf], mp.mpf]
+
+
+def sampled(mechanism, q=0.1):
+    return PoissonSampled(mechanism, sampling_probability=q)
 
 
 @pytest.fixture(autouse=True)
@@ -81,20 +88,14 @@ def boundary(profile: Profile, delta: float, low: float = 0.0, high: float = 1e4
     return tuple(struct.unpack("<d", struct.pack("<q", x))[0] for x in (unsafe, safe))
 
 
-def assert_sharp(mechanism, profile, delta, *, relation=ADD, notion, order=None, high=1e4):
+def assert_sharp(mechanism, profile, delta, *, relation=ADD, notion, high=1e4, **how):
     """The next float below the true epsilon is refused, the next one above proven."""
     unsafe, safe = boundary(profile, delta, high=high)
-    assert can_prove(mechanism, relation=relation, notion=notion)
-    for epsilon, truth in ((unsafe, False), (safe, True)):
-        answer = proves(
-            mechanism, epsilon=epsilon, delta=delta, relation=relation, notion=notion, order=order
-        )
-        assert answer is truth, (epsilon, delta)
+    ask = dict(relation=relation, notion=notion)
+    assert can_prove(mechanism, **ask)
+    assert not proves(mechanism, epsilon=unsafe, delta=delta, **ask, **how)
+    assert proves(mechanism, epsilon=safe, delta=delta, **ask, **how)
     return safe
-
-
-def gaussian_profile(mu) -> Profile:
-    return lambda eps: mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-mu / 2 - eps / mu)
 
 
 # -- Gaussian ---------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def gaussian_profile(mu) -> Profile:
 @pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-12, 1e-30])
 @pytest.mark.parametrize("sigma", [0.03, 0.7, 3.73, 1e3])
 def test_gaussian_next_float_on_each_side(sigma, delta):
-    profile = gaussian_profile(1 / mp.mpf(sigma))
+    profile = gaussian(1 / mp.mpf(sigma))
     if delta >= profile(mp.mpf(0)):
         assert proves(Gaussian(sigma), epsilon=0, delta=delta, relation=ADD, notion="gaussian")
     else:
@@ -115,9 +116,7 @@ def test_gaussian_next_float_on_each_side(sigma, delta):
     [(1e-3, 1e-5, 1e7), (1e-3, 1e-30, 1e7), (1e9, 1e-10, 1.0), (1e9, 1e-30, 1.0)],
 )
 def test_gaussian_extreme_sigma(sigma, delta, high):
-    assert_sharp(
-        Gaussian(sigma), gaussian_profile(1 / mp.mpf(sigma)), delta, notion="gaussian", high=high
-    )
+    assert_sharp(Gaussian(sigma), gaussian(1 / mp.mpf(sigma)), delta, notion="gaussian", high=high)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1.0, 100.0, 800.0])
@@ -125,7 +124,7 @@ def test_gaussian_extreme_sigma(sigma, delta, high):
 def test_gaussian_next_sigma_on_each_side(epsilon, delta):
     # seen from the other end: neighboring noise multipliers at one target
     def meets(sigma):
-        return gaussian_profile(1 / sigma)(mp.mpf(epsilon))
+        return gaussian(1 / sigma)(mp.mpf(epsilon))
 
     unsafe, safe = boundary(meets, delta, 1e-3, 1e12)
     for sigma, truth in ((unsafe, False), (safe, True)):
@@ -136,7 +135,7 @@ def test_gaussian_next_sigma_on_each_side(epsilon, delta):
 
 
 def test_gaussian_next_delta_on_each_side():
-    exact = gaussian_profile(1 / mp.mpf(2))(mp.mpf(1))
+    exact = gaussian(1 / mp.mpf(2))(mp.mpf(1))
     near = float(exact)
     for delta in (math.nextafter(near, 0), near, math.nextafter(near, 1)):
         answer = proves(Gaussian(2.0), epsilon=1.0, delta=delta, relation=ADD, notion="gaussian")
@@ -152,26 +151,26 @@ def test_gaussians_composed_are_one_gaussian(relation):
     )
     d15, d2 = (mp.mpf("1.5"), 2) if relation is ONE else (1, 1)
     mu = mp.sqrt(7 * (d15 / 10) ** 2 + (d2 / mp.mpf(3)) ** 2 + d2**2)
-    assert_sharp(plan, gaussian_profile(mu), 1e-6, relation=relation, notion="gaussian")
-    assert_sharp(plan, gaussian_profile(mu), 1e-6, relation=relation, notion="approximate")
+    assert_sharp(plan, gaussian(mu), 1e-6, relation=relation, notion="gaussian")
+    assert_sharp(plan, gaussian(mu), 1e-6, relation=relation, notion="approximate")
 
 
 def test_a_replaced_record_that_moves_is_charged_in_the_two_worst_cells():
     near = dict(replace_distance=1.0)
     cells = parallel(Gaussian(3.0, **near), Gaussian(1.0, **near), Gaussian(2.0, **near))
-    profile = gaussian_profile(mp.sqrt(mp.mpf(5) / 4))
+    profile = gaussian(mp.sqrt(mp.mpf(5) / 4))
     assert_sharp(cells, profile, 1e-6, relation=ONE, notion="gaussian")
     assert_sharp(cells, profile, 1e-6, relation=ONE, notion="approximate")
-    assert_sharp(cells, zcdp_profile(mp.mpf(5) / 8), 1e-6, relation=ONE, notion="zcdp")
+    assert_sharp(cells, oracles.zcdp(mp.mpf(5) / 8), 1e-6, relation=ONE, notion="zcdp")
     twice = parallel(Gaussian(1.0, **near), Gaussian(1.0, **near))
-    assert_sharp(twice, gaussian_profile(mp.sqrt(2)), 1e-6, relation=ONE, notion="gaussian")
+    assert_sharp(twice, gaussian(mp.sqrt(2)), 1e-6, relation=ONE, notion="gaussian")
 
 
 def test_random_gaussians_agree_with_mpmath():
     rng = random.Random(7)
     for _ in range(200):
         sigma, epsilon = 10 ** rng.uniform(-2, 4), 10 ** rng.uniform(-6, 2)
-        exact = gaussian_profile(1 / mp.mpf(sigma))(mp.mpf(epsilon))
+        exact = gaussian(1 / mp.mpf(sigma))(mp.mpf(epsilon))
         delta = float(exact)
         if not 1e-30 < delta < 0.5:
             continue
@@ -183,34 +182,6 @@ def test_random_gaussians_agree_with_mpmath():
 
 
 # -- one release ------------------------------------------------------------------------
-
-
-def hockey_stick(upper, lower, gamma, split):
-    """Return integral of (upper - gamma lower) above `split`; both in (weight, mean) parts."""
-
-    def above(parts):
-        return sum(w * mp.ncdf(mean - split) for w, mean in parts)
-
-    return above(upper) - gamma * above(lower)
-
-
-def sampled_profile(mu, q) -> Profile:
-    """The larger direction, each from its own likelihood ratio's crossing."""
-
-    def profile(eps):
-        gamma = mp.exp(eps)
-        mixture, base = [(1 - q, 0), (q, mu)], [(1, 0)]
-        split = mp.log((gamma - 1 + q) / q) / mu + mu / 2
-        remove = hockey_stick(mixture, base, gamma, split)
-        if 1 / gamma <= 1 - q:
-            return remove
-        split = mp.log((1 / gamma - 1 + q) / q) / mu + mu / 2
-        # the set is below the crossing: mirror it
-        add = hockey_stick([(1, 0)], [(1 - q, 0), (q, -mu)], gamma, -split)
-        assert add <= remove * (1 + mp.mpf(10) ** -80)
-        return max(remove, add)
-
-    return profile
 
 
 @pytest.mark.parametrize("relation", [ADD, SPECIAL])
@@ -225,46 +196,29 @@ def sampled_profile(mu, q) -> Profile:
     ],
 )
 def test_sampled_gaussian_release(sigma, q, delta, relation):
-    mechanism = PoissonSampled(Gaussian(sigma), sampling_probability=q)
-    profile = sampled_profile(1 / mp.mpf(sigma), mp.mpf(q))
+    mechanism = sampled(Gaussian(sigma), q)
+    profile = oracles.sampled(gaussian(1 / mp.mpf(sigma)), q)
     assert_sharp(mechanism, profile, delta, relation=relation, notion="approximate")
 
 
 def test_one_sample_of_a_repetition_is_one_larger_gaussian():
-    mechanism = PoissonSampled(repeat(Gaussian(10.0), 100), sampling_probability=0.01)
-    safe = assert_sharp(
-        mechanism, sampled_profile(mp.mpf(1), mp.mpf(0.01)), 1e-6, notion="approximate"
-    )
+    mechanism = sampled(repeat(Gaussian(10.0), 100), 0.01)
+    safe = assert_sharp(mechanism, oracles.sampled(gaussian(1), 0.01), 1e-6, notion="approximate")
     assert safe == pytest.approx(0.364, abs=5e-4)  # not the .0344 of 100 fresh samples
-
-
-def antipodal_profile(mu, q) -> Profile:
-    def profile(eps):
-        gamma = mp.exp(eps)
-
-        def excess(t):
-            gain = q * mp.exp(mu * t - mu**2 / 2) - gamma * q * mp.exp(-mu * t - mu**2 / 2)
-            return gain - (1 - q) * (gamma - 1)
-
-        low, high = -(eps + 10) / mu, (eps + 10 + mu**2 - mp.log(q)) / mu
-        split = mp.findroot(excess, (low, high), solver="ridder", tol=1e-80)
-        return hockey_stick([(1 - q, 0), (q, mu)], [(1 - q, 0), (q, -mu)], gamma, split)
-
-    return profile
 
 
 @pytest.mark.parametrize(
     ("sigma", "q", "delta"), [(1.26, 0.1, 1e-5), (2.0, 0.5, 1e-12), (0.5, 0.01, 1e-7)]
 )
 def test_sampled_gaussian_replaced(sigma, q, delta):
-    mechanism = PoissonSampled(Gaussian(sigma), sampling_probability=q)
-    profile = antipodal_profile(1 / mp.mpf(sigma), mp.mpf(q))
+    mechanism = sampled(Gaussian(sigma), q)
+    profile = oracles.antipodal(1 / mp.mpf(sigma), q)
     assert_sharp(mechanism, profile, delta, relation=ONE, notion="approximate", high=50)
 
 
 def test_antipodal_pair_is_the_worst_replacement():
     mu, q, eps = mp.mpf(1), mp.mpf("0.3"), mp.mpf("0.5")
-    worst = antipodal_profile(mu, q)(eps)
+    worst = oracles.antipodal(mu, q)(eps)
     rng = random.Random(3)
     with mp.workdps(20):
         for _ in range(20):
@@ -279,30 +233,14 @@ def test_antipodal_pair_is_the_worst_replacement():
             assert step * sum(gap(step * k) for k in range(-400, 400)) <= worst
 
 
-def response_profile(odds, categories) -> Profile:
-    """Sum over the reports of max(0, P - e^eps Q)."""
-
-    def profile(eps):
-        total = mp.exp(odds) + categories - 1
-        p = [mp.exp(odds) / total] + [1 / total] * (categories - 1)
-        return sum(max(mp.mpf(0), a - mp.exp(eps) * b) for a, b in zip(p, p[::-1], strict=True))
-
-    return profile
-
-
 @pytest.mark.parametrize(
     ("mechanism", "profile"),
     [
-        (PureDP(1.5), lambda: response_profile(mp.mpf(1.5), 2)),
-        (RandomizedResponse(1.5), lambda: response_profile(mp.mpf(1.5), 2)),
-        (RandomizedResponse(0.1, 7), lambda: response_profile(mp.mpf(0.1), 7)),
-        (Laplace(1.7), lambda: lambda eps: 1 - mp.exp((eps - 1 / mp.mpf(1.7)) / 2)),
-        (
-            ApproximateDP(1.5, 1e-7),
-            lambda: (
-                lambda e: mp.mpf(1e-7) + (1 - mp.mpf(1e-7)) * response_profile(mp.mpf(1.5), 2)(e)
-            ),
-        ),
+        (PureDP(1.5), lambda: oracles.response(1.5)),
+        (RandomizedResponse(1.5), lambda: oracles.response(1.5)),
+        (RandomizedResponse(0.1, 7), lambda: oracles.response(0.1, 7)),
+        (Laplace(1.7), lambda: oracles.laplace(1 / mp.mpf(1.7))),
+        (ApproximateDP(1.5, 1e-7), lambda: oracles.claims(1.5, 1, 1e-7)),
     ],
 )
 def test_pure_releases(mechanism, profile):
@@ -340,7 +278,7 @@ def test_pure_releases_have_delta_zero_from_their_epsilon_on(mechanism, epsilon,
 @pytest.mark.parametrize("delta", [0.0, 1e-7])
 def test_sampled_pure_and_approximate(delta):
     inner = ApproximateDP(1.5, delta) if delta else PureDP(1.5)
-    mechanism = PoissonSampled(inner, sampling_probability=0.25)
+    mechanism = sampled(inner, 0.25)
     true_epsilon, true_delta = mp.log(1 + (mp.exp(mp.mpf(1.5)) - 1) / 4), mp.mpf(delta) / 4
 
     def profile(eps):  # steps down at the true epsilon
@@ -357,9 +295,9 @@ def test_sampled_pure_and_approximate(delta):
 
 
 def test_parallel_releases_take_the_worst_cell():
-    weak = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
+    weak = sampled(Gaussian(1.0))
     cells = parallel(weak, Laplace(5.0), Gaussian(9.0))
-    assert_sharp(cells, sampled_profile(mp.mpf(1), mp.mpf(0.1)), 1e-5, notion="approximate")
+    assert_sharp(cells, oracles.sampled(gaussian(1), 0.1), 1e-5, notion="approximate")
     assert not can_prove(cells, relation=ONE, notion="approximate")
 
 
@@ -368,19 +306,6 @@ def test_parallel_releases_take_the_worst_cell():
 
 def conversion(divergence, order, eps):
     return mp.exp((order - 1) * (divergence - eps)) / (order - 1) * (1 - 1 / order) ** order
-
-
-def zcdp_profile(rho) -> Profile:
-    def profile(eps):
-        def slope(log_excess):
-            x = mp.exp(log_excess)
-            return (2 * x + 1) * rho - eps - mp.log1p(1 / x)
-
-        root = mp.findroot(slope, (-300, 300), solver="ridder", tol=1e-60)
-        order = 1 + mp.exp(root)
-        return conversion(order * rho, order, eps)
-
-    return profile
 
 
 def laplace_rho(loss):
@@ -406,7 +331,7 @@ def laplace_rho(loss):
 )
 @pytest.mark.parametrize("delta", [1e-7, 1e-30])
 def test_zcdp_at_the_best_order(mechanism, rho, delta):
-    assert_sharp(mechanism, zcdp_profile(rho()), delta, notion="zcdp")
+    assert_sharp(mechanism, oracles.zcdp(rho()), delta, notion="zcdp")
 
 
 def test_zcdp_at_a_given_order():
@@ -426,7 +351,7 @@ def test_zcdp_relation(relation):
     )
     d, e = (2, mp.mpf(1.5)) if relation is ONE else (1, 1)
     rho = mp.mpf(d) ** 2 / 50 + laplace_rho(e / mp.mpf(9)) + mp.mpf(0.01)
-    assert_sharp(plan, zcdp_profile(rho), 1e-5, relation=relation, notion="zcdp")
+    assert_sharp(plan, oracles.zcdp(rho), 1e-5, relation=relation, notion="zcdp")
 
 
 # -- RDP --------------------------------------------------------------------------------
@@ -445,15 +370,6 @@ def divergence_by_quadrature(order, q, sigma, *, add=False):
     low, high = -14 * sigma, (1 if add else order) + 14 * sigma
     pieces = max(12, math.ceil((high - low) / min(sigma, 2 * sigma**2)))
     return mp.log(mp.quad(integrand, mp.linspace(low, high, pieces + 1))) / (order - 1)
-
-
-def divergence_by_binomials(order, q, sigma):
-    q, sigma = mp.mpf(q), mp.mpf(sigma)
-    terms = (
-        mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) / (2 * sigma**2))
-        for k in range(order + 1)
-    )
-    return mp.log(mp.fsum(terms)) / (order - 1)
 
 
 def assert_sharp_rdp(mechanism, divergence, order, delta, *, relation=ADD, high=1e9):
@@ -477,8 +393,8 @@ def assert_sharp_rdp(mechanism, divergence, order, delta, *, relation=ADD, high=
     ],
 )
 def test_sampled_gaussian_at_whole_orders(order, q, sigma, steps, delta, relation):
-    mechanism = repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
-    divergence = steps * divergence_by_binomials(order, q, sigma)
+    mechanism = repeat(sampled(Gaussian(sigma), q), steps)
+    divergence = steps * by_binomials(1 / mp.mpf(sigma), q)(order)
     assert_sharp_rdp(mechanism, divergence, float(order), delta, relation=relation)
 
 
@@ -487,7 +403,7 @@ def test_sampled_gaussian_at_whole_orders(order, q, sigma, steps, delta, relatio
     [(12.7, 0.01, 1.5, 1000, 1e-5), (1.3, 0.2, 0.4, 10, 1e-9), (40.25, 0.6, 7.0, 5, 1e-30)],
 )
 def test_sampled_gaussian_at_fractional_orders(order, q, sigma, steps, delta):
-    mechanism = repeat(PoissonSampled(Gaussian(sigma), sampling_probability=q), steps)
+    mechanism = repeat(sampled(Gaussian(sigma), q), steps)
     with mp.workdps(45):
         divergence = steps * divergence_by_quadrature(order, q, sigma)
     assert_sharp_rdp(mechanism, divergence, order, delta)
@@ -513,34 +429,24 @@ def test_removing_dominates_adding(order, q, sigma):
         (17.3, 0.2, 3.0),
         (1.05, 0.999, 8.0),
         (4.5, 1e-9, 0.7),
+        (2.0, 0.3, 1.0),
+        (9.0, 0.01, 0.2),
+        (40.0, 0.9, 2.0),
     ],
 )
-def test_panels_and_series_enclose_the_same_moment(order, q, mu, bits):
+def test_panels_and_other_enclosures_contain_the_same_moment(order, q, mu, bits):
     with flint.ctx.workprec(bits):
         square = flint.arb(mu) * flint.arb(mu)
-        series = _sampled_gaussian._series(order, flint.arb(q), square)
-        assert series.rad() < series * flint.arb(2) ** (20 - bits)
-        assert_near_by_panels(series, order, q, square)
-
-
-def assert_near_by_panels(exact, order, q, square):
-    loss = _mixtures.sampled_gaussian(square, q, "remove")
-    bound = _split.moment(loss, order - 1, 30.0)
-    assert not bound < exact
-    assert bound < exact * (1 + flint.arb(2) ** -35)
-
-
-@pytest.mark.parametrize(("order", "q", "mu"), [(2, 0.3, 1.0), (9, 0.01, 0.2), (40, 0.9, 2.0)])
-def test_panels_and_binomials_enclose_the_same_moment(order, q, mu):
-    with flint.ctx.workprec(128):
-        square = flint.arb(mu) * flint.arb(mu)
-        exact = _sampled_gaussian._binomial(float(order), flint.arb(q), square)
-        assert_near_by_panels(exact, float(order), q, square)
+        exact = _sampled_gaussian.moment(order, q, square)
+        assert exact.rad() < exact * flint.arb(2) ** (20 - bits)
+        bound = _split.moment(_mixtures.sampled_gaussian(square, q, "remove"), order - 1, 30.0)
+        assert not bound < exact
+        assert bound < exact * (1 + flint.arb(2) ** -35)
 
 
 def test_tiny_noise_at_a_fractional_order_is_the_gaussian_part():
     # at sigma = 1e-3 the moment is q^a times that of the Gaussian, up to e^-100000
-    mechanism = PoissonSampled(Gaussian(1e-3), sampling_probability=0.3)
+    mechanism = sampled(Gaussian(1e-3), 0.3)
     a = mp.mpf(1.0625)
     divergence = a / (2 * mp.mpf(1e-3) ** 2) + a / (a - 1) * mp.log(mp.mpf(0.3))
     assert_sharp_rdp(mechanism, divergence, 1.0625, 1e-5)
@@ -548,7 +454,7 @@ def test_tiny_noise_at_a_fractional_order_is_the_gaussian_part():
 
 def test_large_orders_are_proven_on_a_few_nodes():
     # q = 1 is no sampling: just below it the divergence approaches the Gaussian's from below
-    mechanism = PoissonSampled(Gaussian(800.0), sampling_probability=1 - 1e-9)
+    mechanism = sampled(Gaussian(800.0), 1 - 1e-9)
     divergence = 28000.5 / (2 * 800.0**2)
     target = dict(delta=1e-6, relation=ADD, notion="rdp", order=28000.5)
     epsilon = float(mp.findroot(lambda e: mp.log(conversion(divergence, 28000.5, e) / 1e-6), 0.02))
@@ -566,21 +472,13 @@ def test_rdp_parts_add_up():
         ZeroConcentratedDP(0.02),
     )
 
-    def discrete(p, r):
-        return mp.log(sum(x**a * y ** (1 - a) for x, y in zip(p, r, strict=True))) / (a - 1)
-
-    def response(odds, k):
-        total = mp.exp(odds) + k - 1
-        p = [mp.exp(odds) / total] + [1 / total] * (k - 1)
-        return discrete(p, p[::-1])
-
     def laplace(x):
         return mp.exp(-a * abs(x - 1) / 2 - (1 - a) * abs(x) / 2) / 4
 
     with mp.workdps(45):
         divergence = (
-            3 * response(mp.mpf(0.4), 2)
-            + response(mp.mpf(1), 5)
+            3 * oracles.response_divergence(0.4)(a)
+            + oracles.response_divergence(1, 5)(a)
             + mp.log(mp.quad(laplace, [-300, -50, -10, 0, 1, 10, 50, 300])) / (a - 1)
             + a / 18
             + a * mp.mpf(0.02)
@@ -590,9 +488,9 @@ def test_rdp_parts_add_up():
 
 def test_parallel_divergences_take_the_worst_cell():
     def cell(sigma):
-        return repeat(PoissonSampled(Gaussian(sigma), sampling_probability=0.1), 10)
+        return repeat(sampled(Gaussian(sigma)), 10)
 
-    divergence = 10 * divergence_by_binomials(8, 0.1, 2.0)
+    divergence = 10 * by_binomials(0.5, 0.1)(8)
     assert_sharp_rdp(parallel(cell(2.0), cell(3.0), PureDP(0.01)), divergence, 8.0, 1e-5)
 
 
@@ -610,19 +508,19 @@ def test_divergences_of_more_sampled_noise(kind, order):
             lambda x: mp.npdf(x, 0, 2),
         )
     elif kind == "replaced":
-        mechanism, relation = PoissonSampled(Gaussian(1.5), sampling_probability=0.2), ONE
+        mechanism, relation = sampled(Gaussian(1.5), 0.2), ONE
         pair = tuple(
             lambda x, at=at: rest * mp.npdf(x, 0, 1.5) + q * mp.npdf(x, at, 1.5) for at in (1, -1)
         )
     else:
-        mechanism, relation = PoissonSampled(Laplace(1.5), sampling_probability=0.2), ADD
+        mechanism, relation = sampled(Laplace(1.5), 0.2), ADD
 
         def one(x, at):
             return mp.exp(-abs(x - at) / mp.mpf(1.5)) / 3
 
         pair = (lambda x: rest * one(x, 0) + q * one(x, 1), lambda x: one(x, 0))
     if kind == "response":
-        mechanism = PoissonSampled(RandomizedResponse(1.0, 3), sampling_probability=0.2)
+        mechanism = sampled(RandomizedResponse(1.0, 3), 0.2)
         r = [x / (mp.e + 2) for x in (1, mp.e, 1)]
         p = [rest * x + q * y for x, y in zip(r, [r[1], r[0], r[2]], strict=True)]
         powers = [
@@ -674,7 +572,7 @@ def test_epochs_and_groups_of_records_cost_their_own_releases():
         assert (as_proven(run) is not None) == proven
     cyclic = CyclicPoisson(Gaussian(2.0), 0.05, 9, 4)
     found = account(cyclic, notion="contour").guarantee(delta=1e-6, certify=True)
-    once = PoissonSampled(Gaussian(2.0), sampling_probability=0.05)
+    once = sampled(Gaussian(2.0), 0.05)
     assert as_proven(replace(found, mechanism=repeat(once, 3)))
     assert not as_proven(replace(found, mechanism=repeat(once, 4)))
     assert not as_proven(replace(found, mechanism=CyclicPoisson(Gaussian(2.0), 0.05, 13, 4)))
@@ -682,7 +580,7 @@ def test_epochs_and_groups_of_records_cost_their_own_releases():
 
 def test_a_group_with_one_step_too_few_is_rejected(monkeypatch):
     cyclic = CyclicPoisson(Gaussian(2.0), 0.05, 9, 4)
-    once = PoissonSampled(Gaussian(2.0), sampling_probability=0.05)
+    once = sampled(Gaussian(2.0), 0.05)
     less = account(repeat(once, 2), notion="contour").guarantee(delta=1e-6)
     claim = replace(less, mechanism=cyclic)
     assert not as_proven(claim)
@@ -726,13 +624,13 @@ PAIRS = {ADD: (0, 1), SPECIAL: (2, 1), ONE: (1, 2)}  # absent, record, null (or 
 @pytest.mark.parametrize("q", [0.1, 0.7])
 def test_a_sampled_claim_is_proven_only_if_every_mechanism_that_meets_it_agrees(q, relation, asked):
     claim = 2.0
-    mechanism = PoissonSampled(PureDP(claim, relation), sampling_probability=q)
+    mechanism = sampled(PureDP(claim, relation), q)
     rng, worst = random.Random(11), 0.0
     epsilon = math.nextafter(math.log1p(q * math.expm1(claim)), 9.0)
     for _ in range(100):
         laws = meeting([(*PAIRS[relation], claim)], rng)
-        sampled = [[(1 - q) * n + q * x for n, x in zip(laws[0], law, strict=True)] for law in laws]
-        worst = max(worst, discrete_delta(*(sampled[i] for i in PAIRS[asked]), epsilon))
+        mixed = [[(1 - q) * n + q * x for n, x in zip(laws[0], law, strict=True)] for law in laws]
+        worst = max(worst, discrete_delta(*(mixed[i] for i in PAIRS[asked]), epsilon))
     answer = proves(mechanism, epsilon=epsilon, delta=0.0, relation=asked, notion="approximate")
     assert answer is (relation is asked is ADD)
     assert (worst <= 1e-12) is answer
@@ -745,7 +643,7 @@ def test_a_sampled_zero_out_claim_fails_by_randomized_response_without_an_absent
     laws = [[1 - q, q * kept, q * (1 - kept)], [1 - q, q * (1 - kept), q * kept]]
     epsilon = 0.1585650788989942
     assert discrete_delta(*laws, epsilon) == pytest.approx(0.04159, abs=5e-6)
-    mechanism = PoissonSampled(PureDP(claim, SPECIAL), sampling_probability=q)
+    mechanism = sampled(PureDP(claim, SPECIAL), q)
     for delta in (0.0, 0.0415):
         ask = dict(epsilon=epsilon, delta=delta, relation=SPECIAL, notion="approximate")
         assert not proves(mechanism, **ask)
@@ -755,7 +653,7 @@ def test_a_sampled_zero_out_claim_fails_by_randomized_response_without_an_absent
 def test_a_sampled_response_is_proven_under_add_or_remove_alone(absent):
     """Composed, three different answers lose more than the sampled pair of two."""
     q, epsilon, k, count, at = 0.1, 2.0, 3, 5, 0.7410430620662684
-    step = PoissonSampled(RandomizedResponse(epsilon, k), sampling_probability=q)
+    step = sampled(RandomizedResponse(epsilon, k), q)
     law = [
         [math.exp(epsilon * (a == b)) / (math.exp(epsilon) + k - 1) for b in range(k)]
         for a in range(k)
@@ -785,19 +683,14 @@ def test_a_group_of_gaussians_is_one_gaussian(size, relation):
     plan = compose(repeat(Gaussian(40.0), 3), Gaussian(900.0, replace_distance=1.0))
     d, e = (2, 1) if relation is ONE else (1, 1)
     mu = size * mp.sqrt(3 * (d / mp.mpf(40)) ** 2 + (e / mp.mpf(900)) ** 2)
-    unsafe, safe = boundary(gaussian_profile(mu), 1e-5, high=1e6)
-    ask = dict(delta=1e-5, relation=relation, notion="gaussian", size=size)
-    assert not proves(plan, epsilon=unsafe, **ask)
-    assert proves(plan, epsilon=safe, **ask)
+    how = dict(relation=relation, notion="gaussian", size=size, high=1e6)
+    assert_sharp(plan, gaussian(mu), 1e-5, **how)
 
 
 def test_a_group_costs_size_squared_rho_under_zcdp():
     plan = compose(ZeroConcentratedDP(0.01), Laplace(20.0))
     rho = 9 * (mp.mpf(0.01) + laplace_rho(1 / mp.mpf(20)))
-    unsafe, safe = boundary(zcdp_profile(rho), 1e-5)
-    ask = dict(delta=1e-5, relation=ADD, notion="zcdp", size=3)
-    assert not proves(plan, epsilon=unsafe, **ask)
-    assert proves(plan, epsilon=safe, **ask)
+    assert_sharp(plan, oracles.zcdp(rho), 1e-5, notion="zcdp", size=3)
 
 
 @pytest.mark.parametrize("claim", [PureDP(0.7), Laplace(1 / 0.7), RandomizedResponse(0.7, 3)])
@@ -860,7 +753,7 @@ def test_a_group_certificate_is_about_the_group():
 
 
 def test_a_group_of_subsampled_runs_is_proven_by_a_chain_of_profiles():
-    run = repeat(PoissonSampled(Gaussian(3.0), sampling_probability=0.2), 10)
+    run = repeat(sampled(Gaussian(3.0), 0.2), 10)
     with pytest.raises(NotCertified):
         account(run, notion="rdp").group(2).guarantee(delta=1e-5, certify=True)
     found = account(run).group(2).guarantee(delta=1e-5, certify=True)
@@ -917,19 +810,19 @@ def kinds(relation):
         ApproximateDP(0.7, 1e-6, relation),
         ZeroConcentratedDP(0.05, relation),
     ]
-    sampled = [PoissonSampled(leaf, sampling_probability=q) for leaf in leaves]
+    mixed = [sampled(leaf, q) for leaf in leaves]
     trees = [
         GroupSampled(noise, q, 3),
         repeat(noise, 4),
         best_of(noise, mean_runs=5),
-        repeat(sampled[0], 4),
-        compose(noise, Laplace(3.0), sampled[0]),
+        repeat(mixed[0], 4),
+        compose(noise, Laplace(3.0), mixed[0]),
         compose(noise, ZeroConcentratedDP(0.05, relation)),
-        PoissonSampled(repeat(noise, 3), sampling_probability=q),
+        sampled(repeat(noise, 3), q),
         *(parallel(leaf, Gaussian(3.0)) for leaf in leaves),
-        *(parallel(leaf, Gaussian(3.0), cells="by_public_index") for leaf in (*leaves, *sampled)),
+        *(parallel(leaf, Gaussian(3.0), cells="by_public_index") for leaf in (*leaves, *mixed)),
     ]
-    found = [*leaves, *sampled, *trees]
+    found = [*leaves, *mixed, *trees]
     seen = {type(tree).__name__ for tree in found}
     return found + [
         known.example
@@ -1020,7 +913,7 @@ def test_the_flag_is_set_by_a_proof_alone():
 
 # -- refusals ---------------------------------------------------------------------------
 
-SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
+SAMPLED = sampled(Gaussian(1.0))
 
 
 @pytest.mark.parametrize(
@@ -1032,40 +925,25 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (ApproximateDP(1.0, 1e-6), "approximate", ONE),
         (ZeroConcentratedDP(1.0), "zcdp", SPECIAL),
         (compose(Gaussian(1.0), ZeroConcentratedDP(1.0)), "rdp", ONE),
-        (PoissonSampled(PureDP(1.0, ONE), sampling_probability=0.1), "approximate", ONE),
-        (PoissonSampled(PureDP(1.0), sampling_probability=0.1), "approximate", SPECIAL),
-        (PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1), "rdp", ONE),
-        (
-            PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1),
-            "approximate",
-            ONE,
-        ),
+        (sampled(PureDP(1.0, ONE)), "approximate", ONE),
+        (sampled(PureDP(1.0)), "approximate", SPECIAL),
+        (sampled(Gaussian(1.0, replace_distance=1.0)), "rdp", ONE),
+        (sampled(Gaussian(1.0, replace_distance=1.0)), "approximate", ONE),
         # the null record is not an absent one: sampled or alone in its cell, it may be told apart
-        (PoissonSampled(PureDP(1.0, SPECIAL), sampling_probability=0.1), "approximate", SPECIAL),
+        (sampled(PureDP(1.0, SPECIAL)), "approximate", SPECIAL),
+        (sampled(ApproximateDP(1.0, 0.1, SPECIAL)), "approximate", SPECIAL),
         (
-            PoissonSampled(ApproximateDP(1.0, 0.1, SPECIAL), sampling_probability=0.1),
+            sampled(parallel(Laplace(1.0), PureDP(1.0, SPECIAL), cells="by_public_index")),
             "approximate",
             SPECIAL,
         ),
-        (
-            PoissonSampled(
-                parallel(Laplace(1.0), PureDP(1.0, SPECIAL), cells="by_public_index"),
-                sampling_probability=0.1,
-            ),
-            "approximate",
-            SPECIAL,
-        ),
-        (
-            parallel(Gaussian(9.0), PoissonSampled(PureDP(1.0, SPECIAL), sampling_probability=0.1)),
-            "approximate",
-            SPECIAL,
-        ),
+        (parallel(Gaussian(9.0), sampled(PureDP(1.0, SPECIAL))), "approximate", SPECIAL),
         (parallel(PureDP(1.0, SPECIAL), Gaussian(2.0)), "approximate", SPECIAL),
         (parallel(PureDP(1.0, SPECIAL), Gaussian(2.0)), "zcdp", SPECIAL),
         (parallel(ZeroConcentratedDP(1.0, SPECIAL), Gaussian(2.0)), "rdp", SPECIAL),
-        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "approximate", ONE),
-        (PoissonSampled(Laplace(1.0), sampling_probability=0.1), "rdp", ONE),
-        (PoissonSampled(ApproximateDP(1.0, 1e-6), sampling_probability=0.1), "rdp", ADD),
+        (sampled(Laplace(1.0)), "approximate", ONE),
+        (sampled(Laplace(1.0)), "rdp", ONE),
+        (sampled(ApproximateDP(1.0, 1e-6)), "rdp", ADD),
         (Epochs(Gaussian(1.0)), "gaussian", ADD),
         (FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9), "approximate", ADD),
         (repeat(FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9), 2), "contour", ONE),
@@ -1087,19 +965,13 @@ SAMPLED = PoissonSampled(Gaussian(1.0), sampling_probability=0.1)
         (parallel(PureDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
         (parallel(ZeroConcentratedDP(1.0, ONE), Gaussian(2.0)), "zcdp", ONE),
         (repeat(PureDP(1.0, ONE), 2), "contour", ADD),
-        (repeat(PoissonSampled(PureDP(1.0), sampling_probability=0.1), 2), "contour", SPECIAL),
-        (repeat(PoissonSampled(PureDP(1.0, ONE), sampling_probability=0.1), 2), "contour", ADD),
-        (repeat(PoissonSampled(Laplace(1.0), sampling_probability=0.1), 2), "contour", ONE),
+        (repeat(sampled(PureDP(1.0)), 2), "contour", SPECIAL),
+        (repeat(sampled(PureDP(1.0, ONE)), 2), "contour", ADD),
+        (repeat(sampled(Laplace(1.0)), 2), "contour", ONE),
         (compose(SAMPLED, ZeroConcentratedDP(0.1)), "contour", ADD),
         (repeat(parallel(SAMPLED, Gaussian(9.0)), 2), "contour", ADD),
         (compose(SAMPLED, PureDP(0.1, SPECIAL)), "contour", ADD),
-        (
-            repeat(
-                PoissonSampled(Gaussian(1.0, replace_distance=1.0), sampling_probability=0.1), 2
-            ),
-            "contour",
-            ONE,
-        ),
+        (repeat(sampled(Gaussian(1.0, replace_distance=1.0)), 2), "contour", ONE),
         (Gaussian(1.0), "tightest", ADD),
     ],
 )
@@ -1138,7 +1010,7 @@ def test_no_proof_of_fields_changed_after_the_checks():
 def test_no_proof_of_a_number_between_floats():
     # rounded to a float, the number would be another claim: a weaker one half the time
     ask = dict(delta=1e-5, relation=ADD, notion="gaussian")
-    _, safe = boundary(gaussian_profile(mp.mpf(1) / 2), 1e-5)
+    _, safe = boundary(gaussian(mp.mpf(1) / 2), 1e-5)
     assert proves(Gaussian(2.0), epsilon=Fraction(safe), **ask)
     for epsilon in (Fraction(safe) - Fraction(1, 10**40), mp.mpf(safe) - mp.mpf(10) ** -60, "2.0"):
         assert not proves(Gaussian(2.0), epsilon=epsilon, **ask)
@@ -1185,14 +1057,14 @@ def test_no_direction_of_sampled_laplace_noise_is_worse_than_proven(q, epsilon, 
     seen = discrete_delta(record, none, epsilon)
     # two samplings in a row, the inner one hidden in a cell, are one with the product
     inner = parallel(
-        PoissonSampled(Laplace(1.0), sampling_probability=0.5),
+        sampled(Laplace(1.0), 0.5),
         Laplace(9.0),
         cells="by_public_index",
     )
     halves = laplace_rays((0.0, shift), (1 - q / 2, q / 2))
     for tree, worst in (
-        (PoissonSampled(Laplace(1.0), sampling_probability=q), seen),
-        (PoissonSampled(inner, sampling_probability=q), discrete_delta(halves, none, epsilon)),
+        (sampled(Laplace(1.0), q), seen),
+        (sampled(inner, q), discrete_delta(halves, none, epsilon)),
     ):
         for relation in (ADD, SPECIAL):
             ask = dict(epsilon=epsilon, relation=relation, notion="approximate")
@@ -1234,9 +1106,7 @@ def test_a_pair_outside_its_domain_is_not_proven(epsilon, delta):
 
 
 @pytest.mark.parametrize("sigma", [1e-300, 1e300])
-@pytest.mark.parametrize(
-    "mechanism", [lambda g: g, lambda g: PoissonSampled(g, sampling_probability=0.3)]
-)
+@pytest.mark.parametrize("mechanism", [lambda g: g, lambda g: sampled(g, 0.3)])
 @pytest.mark.parametrize("order", [2.0, 2.5])
 def test_extreme_noise_is_bounded_conservatively(sigma, mechanism, order):
     tree = mechanism(Gaussian(sigma))

@@ -47,6 +47,7 @@ from privacy.mechanisms import (
     user_level,
 )
 from privacy.relations import NeighboringRelation
+from tests.benchmarks.proofs import exact as exact_delta
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = NeighboringRelation.REPLACE_ONE
@@ -77,31 +78,6 @@ def moment(t, mu, q, way):
     return complex(np.exp(power - x * x / 2).sum() * step / math.sqrt(2 * math.pi))
 
 
-def ratio(x, mu, q):
-    return 1 - q + q * mp.exp(mu * x - mu * mu / 2)
-
-
-def gaussian_delta(epsilon, mu):
-    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
-
-
-def exact_delta(epsilon, mu, q, way, other):
-    """delta of one sampled Gaussian and one Gaussian of mean `other`, by one integral."""
-
-    def part(x):
-        if way == "remove":
-            density, loss = ratio(x, mu, q), mp.log(ratio(x, mu, q))
-        elif way == "add":
-            density, loss = mp.mpf(1), -mp.log(ratio(x, mu, q))
-        else:
-            density = ratio(x, mu, q)
-            loss = mp.log(ratio(x, mu, q) / ratio(-x, mu, q))
-        return mp.npdf(x) * density * gaussian_delta(epsilon - loss, other)
-
-    step = mp.mpf(1) / 16  # the error of the trapezoid rule is below 1e-30
-    return step * mp.fsum(part(n * step) for n in range(-200, 240))
-
-
 PAIRS = [(0.8, 0.3, 0.5), (2.0, 0.01, 0.3), (0.1, 0.5, 0.05)]
 
 
@@ -117,7 +93,7 @@ def bound(way, mu, q, other, epsilon, limit):
 def test_a_bound_is_just_above_the_exact_delta(mu, q, other, way, bits, places):
     with mp.workdps(30), ctx.workprec(bits):
         epsilon = 1.5 * other
-        exact = exact_delta(mp.mpf(epsilon), mp.mpf(mu), mp.mpf(q), way, mp.mpf(other))
+        exact = exact_delta(mp.mpf(epsilon), mu, q, other, f"gaussian {way}")
         # the limit is below every value that is proven from one real t
         found = mp.mpf(float(bound(way, mu, q, other, epsilon, float(exact))))
     assert exact * (1 - mp.mpf(10) ** -15) <= found <= exact * (1 + mp.mpf(10) ** -places)
@@ -438,7 +414,7 @@ def test_a_dropped_tail_is_rejected(monkeypatch):
     )
     mu, q, other = PAIRS[0]
     with mp.workdps(30):
-        exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
+        exact = exact_delta(mp.mpf(1), mu, q, other, "gaussian remove")
 
     def with_frequencies(count):
         monkeypatch.setattr(_contour.Line, "_last", lambda self, *_: (count - 2) * self.step)
@@ -454,7 +430,7 @@ def test_the_sign_of_the_alias_terms_is_tested(monkeypatch):
     monkeypatch.setattr(_contour, "_DIGITS", 3.0)
     mu, q, other = PAIRS[0]
     with mp.workdps(30):
-        exact = exact_delta(mp.mpf(1), mp.mpf(mu), mp.mpf(q), "remove", mp.mpf(other))
+        exact = exact_delta(mp.mpf(1), mu, q, other, "gaussian remove")
     ask = ("remove", mu, q, other, 1.0, float(exact))
     assert exact <= float(bound(*ask))
     part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, "remove")
