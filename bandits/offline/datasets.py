@@ -116,8 +116,11 @@ class Ratings:
     def _of(self, kept: npt.NDArray[np.bool_]) -> "Ratings":
         users, user = np.unique(self.user[kept], return_inverse=True)
         items, item = np.unique(self.item[kept], return_inverse=True)
-        ids = {"user_ids": self.user_ids[users], "item_ids": self.item_ids[items]}
-        return replace(self, user=user, item=item, rating=self.rating[kept], **ids)
+        user_ids, item_ids = self.user_ids[users], self.item_ids[items]
+        rating = self.rating[kept]
+        return replace(
+            self, user=user, item=item, rating=rating, user_ids=user_ids, item_ids=item_ids
+        )
 
 
 def load_movielens(
