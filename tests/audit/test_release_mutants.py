@@ -253,8 +253,8 @@ MUTANTS = [
         "float sum",
         check_exact_sum,
         "sums",
-        "_sum(quantized(contributions.values, exponent), math.ceil(bound / step))",
-        "np.trunc(np.ldexp(contributions.values.sum(axis=0), -exponent)).astype(np.int64)",
+        "quantized(contributions.values, exponent)",
+        "quantized(contributions.values.sum(axis=0, keepdims=True), exponent)",
     ),
     ("rounded to nearest", check_exact_sum, "sums", "np.trunc(np.ldexp(", "np.rint(np.ldexp("),
     (

@@ -336,5 +336,5 @@ def test_the_command_starts_and_stops():
         )
         process.send_signal(signal.SIGINT)
         _, problems = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "Traceback" not in problems
