@@ -173,7 +173,7 @@ simulate = click.Command(
         ),
         _option("--epsilon", 1.0, "Privacy target of private algorithms."),
         _option("--delta", 1e-5, "Privacy target; choose it well below 1 / rounds."),
-        _option("--explore", 0.0, "Probability of a uniform candidate."),
+        _option("--explore", 0.0, "Probability of choosing a uniformly random candidate."),
         _option("--dimension", 20, "Feature dimension."),
         _option("--arms", 100, "Number of arms."),
         _option("--candidates", 5, "Number of arms offered per round."),
@@ -184,7 +184,7 @@ simulate = click.Command(
             ["logistic", "linear"],
         ),
         _option(
-            "--law reward_distribution",
+            "--reward-distribution",
             "bernoulli",
             "Distribution of rewards around their mean.",
             ["bernoulli", "gaussian", "exact"],

@@ -1,7 +1,7 @@
-"""Features from contexts as people have them: dictionaries, categories, ids, data frames.
+"""Features from dictionaries, categories, ids and data frames.
 
-The vocabulary is public by construction: hashed, or declared. It is never learned from rows, which
-a learned vocabulary would reveal.
+The vocabulary is hashed or declared, and so public. A vocabulary learned from rows would reveal
+them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

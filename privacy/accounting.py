@@ -211,7 +211,7 @@ def _cells(
     relation: NeighboringRelation,
     ask: Callable[[Mechanism, NeighboringRelation], Curve],
 ) -> list[Curve]:
-    """Return the curves whose worst one is that of parallel cells."""
+    """Return curves, the worst of which is the curve of parallel cells."""
     curves, left = node.in_cells(relation, ask)
     if relation is not REPLACE_ONE:
         return [*curves, *(replace(curve, relation=relation) for curve in left.values())]
@@ -405,7 +405,7 @@ class TightestCurve(Curve):
         return self.members + self.others + self.splits
 
     def _smallest(self, ask: Callable[[Curve, float], Answer], nothing: float) -> Answer:
-        """Return the smallest answer, `nothing` being the trivial bound.
+        """Return the smallest answer; `nothing` is the trivial bound.
 
         The members are asked in order until an exact one has a tight answer; without one, the
         simpler bounds are asked as well.

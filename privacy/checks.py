@@ -165,10 +165,10 @@ def ledger(value: Any, *, simulation: bool) -> Any:
 
 
 def paid(value: Any, claim: Any) -> Any:
-    """Check the ledger that paid for a saved state, given the claim in the state."""
-    rule, remedy = "the ledger that paid for this state", "Pass ledger=Ledger(url)."
+    """Check the ledger that a saved state was charged to, given the claim in the state."""
+    rule, remedy = "the ledger that this state was charged to", "Pass ledger=Ledger(url)."
     refuse_if(value is None, "ledger", None, rule, remedy)
-    remedy = "Leave it out: this state was not paid from a ledger."
+    remedy = "Leave it out: this state was not charged to a ledger."
     refuse_if(claim is None, "ledger", value, "None", remedy)
     return ledger(value, simulation=False)
 

@@ -113,7 +113,7 @@ class Risk:
         return self.delta(0.0)
 
     def bayes_risk(self, prior: float) -> float:
-        """Return the least error probability of any attack if the record is present by chance.
+        """Return the least error probability of any attack, given the prior probability `prior`.
 
         ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, with ``prior`` the
         probability p in [0, 1] that the record is present.

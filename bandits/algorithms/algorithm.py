@@ -196,7 +196,7 @@ class Algorithm(ABC):
             Save the agent to this folder, as `Agent.save`.
         ledger
             Spend the mechanism of all releases from a budget of the same relation and unit. With a
-            `folder`, a crash during the start neither loses nor repeats the payment: start again
+            `folder`, a crash during the start neither loses nor repeats the charge: start again
             with the same folder, or restore it with the same ledger.
         fsync
             Whether each round and reward in the folder survives a crash of the machine, at the cost

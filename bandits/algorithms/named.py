@@ -88,9 +88,8 @@ class _Ours(Private):
     reward_variance
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
     half_life
-        For a world that changes: number of rounds after which the information of a batch counts
-        half, at least 4. The noise is then independent, and batches have at most half_life / 4
-        rounds.
+        For non-stationary rewards: number of rounds, at least 4, in which the weight of a batch
+        halves. The noise is then independent, and batches have at most half_life / 4 rounds.
     grace
         Rounds between the end of a batch and its release, so that its rewards can arrive; public.
         The rounds in between belong to later batches.

@@ -13,7 +13,7 @@ OPTIONS: list[click.Parameter] = [
         ["--data-dir", "data"], type=_FOLDER, help="Folder of data sets, also for downloads."
     ),
     click.Option(["--download"], is_flag=True, help="Download missing data."),
-    click.Option(["--cache"], type=_FOLDER, help="Folder of kept simulations (joblib)."),
+    click.Option(["--cache"], type=_FOLDER, help="Folder to cache simulations in (joblib)."),
     click.Option(["--jobs"], type=int, default=1, show_default=True, help="Number of processes."),
     click.Option(["--out"], type=_FOLDER, help="Folder for NAME.csv."),
 ]

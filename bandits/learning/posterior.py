@@ -53,8 +53,8 @@ class NoiseAware:
     unit
         high - low of the rewards; the grid of p is in units of its square.
     half_life
-        Rounds after which the information of a batch counts half. All increments then have
-        independent noise, with the variance of the first release.
+        Rounds in which the weight of a batch halves. All increments then have independent noise,
+        with the variance of the first release.
     """
 
     moves = False

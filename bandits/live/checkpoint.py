@@ -271,7 +271,7 @@ def restore(
             checks.expected("folder", str(folder), "that of a saved agent", remedy)
         ) from error
     rule = "the ledger of the start" if ledger is None else "None, as at the start"
-    remedy = "Pass the ledger that paid for this agent, if any."
+    remedy = "Pass the ledger that this agent was charged to, if any."
     checks.refuse_if((ledger is None) != (agent._paid is None), "ledger", ledger, rule, remedy)
     if ledger is not None and agent._paid is not None:
         ledger.settle(agent._paid)

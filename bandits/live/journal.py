@@ -81,7 +81,7 @@ class Journal:
         frame = _FRAME.pack(len(body), crc32(body)) + body
         written = os.write(self._file, frame)
         if written != len(frame):
-            remedy = f"No space is left at {str(self._path)!r}: make some, and repeat the call."
+            remedy = f"The disk of {str(self._path)!r} is full. Free some space, and retry."
             raise OSError(checks.expected("bytes written", written, str(len(frame)), remedy))
         if self._fsync:
             os.fsync(self._file)

@@ -27,8 +27,8 @@ OPTIONS = ("sampler", "batch_size", "max_batch_size", "records", "epochs")
 def by_batches(values: Values, takes: Iterable[str], *, participations: bool = False) -> Values:
     """Return checked options with sampling probability and steps computed from the batch size.
 
-    Without ``"sampler"`` in `takes`, the options of the command, nothing changes. `participations`
-    is that of `Asked`.
+    Options of commands without ``"sampler"`` in `takes` are unchanged. `participations` is as in
+    `Asked`.
     """
     if "sampler" not in takes:
         return values

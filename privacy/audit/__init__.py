@@ -1,8 +1,8 @@
 """Audits test a privacy claim: they falsify it or do not. They never prove or estimate epsilon.
 
-Four tiers: deterministic replay (`privacy.audit.replay`, `privacy.audit.strategies`), tests of the
-noise (`falsify_noise`), tests of outputs alone (`falsify`, `audit`), and sequential tests of
-outputs (`SequentialAudit`). Every name is imported on first use.
+Five kinds: deterministic replay (`privacy.audit.replay`, `privacy.audit.strategies`), tests of the
+noise (`falsify_noise`), tests of outputs alone (`falsify`, `audit`), sequential tests of outputs
+(`SequentialAudit`), and audits with one run (`falsify_one_run`).
 """
 
 from typing import TYPE_CHECKING

@@ -162,7 +162,7 @@ class Ledger:
             ("unit", budget.unit, above.opened.unit),
         ):
             checks.refuse_if(own != needed, what, own, f"{needed!r}, of the parent", remedy)
-        remedy = "Open it first and spend then: its parent must be charged too."
+        remedy = "Open it before you spend from it, so that its parent is charged too."
         checks.refuse_if(any(budget._spent), "budget", budget, "unspent", remedy)
 
     def budget(self, name: str | None = None) -> AnyBudget:
@@ -307,7 +307,7 @@ class Ledger:
             remedy = "Reserve again with another key."
             checks.refuse_if(settled["kind"] == "cancel", "key", key, "not canceled", remedy)
             if json.loads(settled["detail"])["holder"] != holder:
-                remedy = "Reserve with another key: each release needs its own payment."
+                remedy = "Reserve with another key: each release needs its own reservation."
                 raise ValueError(checks.expected("key", key, "committed by this holder", remedy))
 
     def cancel(self, key: str, *, data_never_read: str) -> None:
@@ -343,28 +343,28 @@ class Ledger:
 
         The ledger's own label takes precedence. If `unit` is ``"one record"`` or ``"one user"``, a
         budget of the other one is refused: clipped sums of users do not bound what one record
-        changes. Raises ValueError if the default key has paid for another release.
+        changes. Raises ValueError if the default key was charged for another release.
         """
         budget = self._account(None).opened
         if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
             ledger_rows.check_same(budget, unit=unit)
         entry = self.spend(mechanism, label=self._label or label)
-        remedy = "Pass another key: this one has paid for a release."
+        remedy = "Pass another key: this one was charged for a release."
         checks.refuse_if(not entry.is_new, "key", entry.key, "new", remedy)
 
     def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
         """Reserve for a state file, which must store the returned claim before `settle`.
 
-        The key is that of the path `place`, unless the ledger has a default key, so a retry after a
-        crash pays once. `settle` commits it for the random holder in the claim: one reservation
-        pays for one state, even if its file was moved. Raises ValueError if a state at this place
-        was paid for before.
+        The key is that of the path `place`, unless the ledger has a default key, so a retry after
+        a crash is charged once. `settle` commits it for the random holder in the claim: one
+        reservation covers one state, even if its file was moved. Raises ValueError if a state at
+        this place was charged before.
         """
         of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
         entry = self.reserve(
             mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
         )
-        rule = "unused: it has paid for a saved state"
+        rule = "unused: it was charged for a saved state"
         remedy = "Restore that state, or pass another key with ledger.using(key=...)."
         checks.refuse_if(entry.is_settled, "key", entry.key, rule, remedy)
         return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
@@ -376,7 +376,7 @@ class Ledger:
         state.
         """
         if claim["ledger"] != self.id:
-            remedy = "Pass the ledger that paid for this state."
+            remedy = "Pass the ledger that this state was charged to."
             raise ValueError(checks.expected("ledger", self.id, repr(claim["ledger"]), remedy))
         self.commit(claim["key"], holder=claim["holder"])
 

@@ -83,7 +83,7 @@ _REASONS = {
     "SQLITE_FULL": "The disk is full: nothing was spent. Free some space.",
     "SQLITE_READONLY": "It is read-only: nothing was spent. Allow writing to it and its folder.",
     "SQLITE_CANTOPEN": "It cannot be opened. Allow reading and writing in its folder.",
-    "SQLITE_NOTADB": "It is no ledger, or damaged. Restore it from a backup.",
+    "SQLITE_NOTADB": "It is not a ledger, or it is damaged. Restore it from a backup.",
     "SQLITE_CORRUPT": "It is damaged. Restore it from a backup.",
     "55P03": f"Another process held its lock for too long. {_RETRY}",
     "53100": "The disk of the server is full: nothing was spent. Free some space.",

@@ -21,7 +21,7 @@ _KEYS = {
     "steps": {**_WHOLE, "description": "Number of runs."},
     "max_contributions": {
         **_WHOLE,
-        "description": "The most records of one user; the unit is then one user.",
+        "description": "Largest number of records of one user; the unit is then one user.",
     },
     "sampling_probability": {
         "type": "number",

@@ -80,8 +80,8 @@ def calibrate(
     notion, relation
         As in `account`.
     certify
-        Verify the result with interval arithmetic (needs python-flint), if needed after a change by
-        some units in the last place.
+        Verify the result with interval arithmetic (needs python-flint). The result may be some
+        units in the last place more private than without.
 
     Raises
     ------

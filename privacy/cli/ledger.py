@@ -118,7 +118,7 @@ def _reserve(**given: Any) -> None:
 
 
 def _commit(*, url: str, key: str, spender: str | None) -> None:
-    """Settle a reservation, which stays spent."""
+    """Commit a reservation, which makes the spend final."""
     with ledger_refusals():
         dp.Ledger(url, spender=spender).commit(key)
     click.echo(f"Committed {key}")

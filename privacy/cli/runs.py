@@ -25,7 +25,7 @@ epsilon = _run(runs.epsilon, runs.EPSILON, "Find epsilon at a delta, given the n
 delta = _run(runs.delta, runs.DELTA, "Find delta at an epsilon, given the noise.")
 steps = _run(runs.steps, runs.STEPS, "Find the largest number of steps for a target.")
 sampling_probability = _run(
-    runs.sampling_probability, runs.SAMPLING_PROBABILITY, "Find the largest q for a target."
+    runs.sampling_probability, runs.SAMPLING_PROBABILITY, "Find the largest q that meets a target."
 )
 
 

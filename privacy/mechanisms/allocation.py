@@ -24,10 +24,10 @@ _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 @suggests_field_names
 @dataclass(frozen=True)
 class RandomAllocation(Mechanism):
-    """Balls-in-bins sampling: each record is in `participations` random steps of each pass.
+    """Balls-in-bins sampling: each record is in `participations` random steps of each epoch.
 
-    In each pass, every record draws its steps uniformly, without replacement, independently of all
-    other records and passes. `mechanism` (one or more Gaussians) runs once in each step, on the
+    In each epoch, every record draws its steps uniformly, without replacement, independently of all
+    other records and epochs. `mechanism` (one or more Gaussians) runs once in each step, on the
     records that drew it. The steps of a record must stay secret. Shuffling is another sampler: its
     batch sizes are fixed, so an added record moves others.
 
@@ -38,8 +38,7 @@ class RandomAllocation(Mechanism):
     2602.17284). zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use
     that the steps are secret.
 
-    `steps` is the number of steps in a pass, at most 10^7, and `epochs` that of passes.
-    `participations` is the number of steps of a record in a pass, at most `steps`.
+    `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record.
     """
 
     mechanism: Mechanism
@@ -50,10 +49,10 @@ class RandomAllocation(Mechanism):
     null_is_absent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        steps = checks.count("steps", self.steps, "Pass the number of steps in a pass.")
+        steps = checks.count("steps", self.steps, "Pass the number of steps in an epoch.")
         participations = checks.count("participations", self.participations, _PARTICIPATIONS)
-        epochs = checks.count("epochs", self.epochs, "Pass the number of passes over the data.")
-        remedy = "Pass fewer steps per pass."
+        epochs = checks.count("epochs", self.epochs, "Pass the number of epochs.")
+        remedy = "Pass fewer steps per epoch."
         checks.refuse_if(steps > _MOST_STEPS, "steps", steps, f"<= {_MOST_STEPS}", remedy)
         more, rule = participations > steps, f"<= steps={steps}"
         checks.refuse_if(more, "participations", participations, rule, _PARTICIPATIONS)
@@ -86,7 +85,7 @@ class RandomAllocation(Mechanism):
         return joint if joint.mu > _LARGEST_MU else AllocationPair(joint.mu, self.steps)
 
 
-_PARTICIPATIONS = "Pass the participations of each record per pass."
+_PARTICIPATIONS = "Pass the participations of each record per epoch."
 
 
 def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:

@@ -44,7 +44,7 @@ class RandomizedResponse(Mechanism):
 
 @dataclass(frozen=True)
 class EpsilonClaim(Mechanism):
-    """A guarantee in one number under one relation, which adds up over a chain of data sets."""
+    """A guarantee in one number; for a group, it adds up over a chain of neighboring data sets."""
 
     epsilon: float
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE

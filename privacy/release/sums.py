@@ -92,8 +92,8 @@ def release_sum(
         As in `discrete_gaussian`.
     ledger
         Spend the mechanism from this ledger before noise is drawn. Every call spends, also under
-        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would be a
-        second release for one payment.
+        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would
+        charge two releases once.
     """
     bound, scale = _noise(contributions, mechanism)
     remedy = "Pass the lattice steps per standard deviation, such as 2**30."

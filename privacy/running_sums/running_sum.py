@@ -63,7 +63,7 @@ class RunningSum:
         block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
     ledger
         Spend `mechanism` from this ledger. With a `path`, a crash during the construction neither
-        loses nor repeats the payment: construct or restore the sum again with the same path.
+        loses nor repeats the charge: construct or restore the sum again with the same path.
 
     Attributes
     ----------
@@ -337,9 +337,9 @@ class RunningSum:
     def restore(cls, path: str | PathLike[str], *, ledger: "Ledger | None" = None) -> "RunningSum":
         """Continue from a state file, to which later releases are saved.
 
-        `prefix` is the last release, which may not have been used before a crash. Pass the `ledger`
-        that the sum was constructed with. Raises ValueError if the file or one of its parts was
-        damaged or changed, or another ledger paid.
+        `prefix` is the last release, which may not have been used before a crash. Pass the
+        `ledger` that the sum was constructed with. Raises ValueError if the file or one of its
+        parts was damaged or changed, or another ledger was charged.
         """
         return state_file.restored(cls, Path(path), ledger)
 

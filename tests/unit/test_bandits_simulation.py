@@ -269,7 +269,16 @@ def test_the_command_takes_an_environment_and_a_file_of_ratings(tmp_path):
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)["algorithms"][0]["regret"]
 
-    own = ["--arms", "30", "--candidates", "4", "--link", "linear", "--law", "gaussian"]
+    own = [
+        "--arms",
+        "30",
+        "--candidates",
+        "4",
+        "--link",
+        "linear",
+        "--reward-distribution",
+        "gaussian",
+    ]
     world = bandits.Synthetic(
         dimension=2, arms=30, candidates=4, link="linear", reward_distribution="gaussian"
     )

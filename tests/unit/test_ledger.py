@@ -309,7 +309,7 @@ def test_other_urls_are_refused(url):
 def test_a_file_of_something_else_is_refused(path):
     path.write_bytes(b"no database" * 1000)
     for opened in (dp.Ledger, dp.Ledger.create):
-        with pytest.raises(dp.LedgerError, match="It is no ledger, or damaged"):
+        with pytest.raises(dp.LedgerError, match="It is not a ledger, or it is damaged"):
             opened(path)
 
 
@@ -645,18 +645,18 @@ def test_release_sum_spends_before_noise_is_drawn(ledger):
 def test_a_running_sum_is_restored_with_the_ledger_that_paid(ledger, tmp_path):
     path = tmp_path / "sum.npz"
     running_sum(ledger, path).step([0.0])
-    with pytest.raises(ValueError, match="ledger=None to be the ledger that paid"):
+    with pytest.raises(ValueError, match="ledger=None to be the ledger that this state"):
         dp.RunningSum.restore(path)
     other = dp.Ledger.create(tmp_path / "other.db")
-    with pytest.raises(ValueError, match="Pass the ledger that paid"):
+    with pytest.raises(ValueError, match="Pass the ledger that this state was charged to"):
         dp.RunningSum.restore(path, ledger=other)
     assert dp.RunningSum.restore(path, ledger=ledger).releases == 1
     unpaid = dp.RunningSum(dp.Factorization.square_root(4), noise_multiplier=9.0, shape=1)
     unpaid.save(tmp_path / "free.npz")
-    with pytest.raises(ValueError, match="was not paid from a ledger"):
+    with pytest.raises(ValueError, match="was not charged to a ledger"):
         dp.RunningSum.restore(tmp_path / "free.npz", ledger=ledger)
     path.rename(tmp_path / "moved.npz")
-    with pytest.raises(ValueError, match="it has paid for a saved state"):
+    with pytest.raises(ValueError, match="it was charged for a saved state"):
         running_sum(ledger, path)
     assert running_sum(ledger.using(key="second"), path).releases == 0
     assert len([row for row in ledger.entries() if row["kind"] == "commit"]) == 2
