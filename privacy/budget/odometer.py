@@ -30,8 +30,7 @@ _THEOREMS = {
 class Odometer(Immutable):
     """An upper bound on the privacy loss of adaptive releases, readable at any time.
 
-    With ``notion="rdp"``, exp((a - 1) (loss - sum of divergences of order a)) is a supermartingale
-    at each order a, so that with probability 1 - delta, at all times and all J orders,
+    With ``notion="rdp"``, with probability 1 - delta, at all times and for J orders a,
 
         loss <= min over a of (sum of divergences of order a + log(J / delta) / (a - 1)).
 

@@ -7,16 +7,9 @@ part i and its count. For every c > 0 and h > 0 (docs/theory/contour.md),
     F(t) = exp(-t epsilon) / (t (t + 1)) * prod M_i(t)^T_i,
 
 because the sum differs from the integral by alias terms that are >= 0. Floats choose c, h and the
-other parameters. They affect only the tightness: these errors are enclosed for any choice.
-
-1. Nodes. M(c + iw) is a sum of weights times exp(i w L) at the nodes of a `Part`, plus an error
-   whose modulus is at most the `error` of the nodes, for all |w| <= W.
-2. Truncation. With R_i >= |M_i(c + iw)| for all w >= W, the terms beyond n h = W add at most
-   exp(-c epsilon) prod R_i^T_i / (pi W), because |t (t + 1)| > w^2 there.
-3. Dummy Gaussian. Composing one multiplies F by exp(eta^2 t (t + 1) / 2). It never decreases
-   delta, because dropping its output is post-processing.
-
-The upper bound of the ball includes the rounding of the evaluation.
+other parameters, which affect only the tightness. M(c + iw) is a sum of weights times exp(i w L) at
+the nodes of a `Part`, plus an error whose modulus is at most the `error` of the nodes, for all
+|w| <= W. The truncated terms and a dummy Gaussian are bounded as derived there.
 """
 
 import math

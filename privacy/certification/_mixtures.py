@@ -7,10 +7,9 @@ are sampled, M(t) = E f_t(z), where f_t is
 - B(z)^(-t) if they are added: the same P and Q exchanged;
 - B(z)^(1 + t) B(-z)^(-t) if one is replaced: the antipodal pair.
 
-In |Im z| < pi / (k mu), k the largest j, Im B has the sign of Im z, so that B has no zero and log B
-is analytic. Let l(z) = log B(z), - log B(z) or log B(z) - log B(-z) be the loss. At t = c + iw,
-|f_t(z)| = |f_c(z)| exp(-w Im l(z)), which is at most |f_c(z)| exp(W |Im l(z)|) for all |w| <= W.
-That bound is symmetric in Im z, as the panels need.
+In |Im z| < pi / (k mu), k the largest j, B has no zero. Let l(z) = log B(z), - log B(z) or log B(z)
+- log B(-z) be the loss. At t = c + iw, |f_t(z)| = |f_c(z)| exp(-w Im l(z)), which is at most
+|f_c(z)| exp(W |Im l(z)|) for all |w| <= W. That bound is symmetric in Im z, as the panels need.
 
 **Decay.** On the line Im z = b, with the sign for which Im l >= 0,
 

@@ -1,12 +1,8 @@
 """Gauss-Legendre quadrature on panels, with an enclosed error.
 
-If f is analytic in the ellipse with foci at the ends of a panel of half-width a and with sum of
-semi-axes a * r, r > 1, and |f| <= M there, then the rule with n nodes errs by at most
-
-    a * (64 / 15) * M * r^(-2n) / (1 - r^-2)
-
-(Trefethen 2013, Theorem 19.3). M is attained on the ellipse. It is bounded by balls that cover the
-ellipse's upper half; the caller's bound must hold for the lower half as well.
+The error bound is Theorem 19.3 of Trefethen 2013 (docs/theory/contour.md, "Moments"), with an
+ellipse of sum of semi-axes a * r around a panel of half-width a. Balls that cover the ellipse's
+upper half bound the integrand; the caller's bound must hold for the lower half as well.
 """
 
 import math

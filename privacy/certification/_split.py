@@ -1,15 +1,8 @@
 """Bounds on delta of a sum of losses: by a real t, one contour integral, or a split sum.
 
-Let X <= X' be windows without lower ends on the noise of each sampled Gaussian, mu its measure P,
-and delta[m] = integral of (1 - e^(epsilon - L))_+ dm. Then delta[mu^T] is the sum of
-
-- delta[(X mu)^T], whose losses are small: at most the real-t bound of losses below `far_end`, and
-  the probability of X mu beyond it;
-- delta[(X' mu)^T - (X mu)^T], by the contour integral of the difference of moments. The measure
-  is >= 0, so that alias terms are >= 0. Moments decay in w, since no loss is near 0;
-- delta[mu^T - (X' mu)^T], whose losses are large. Without the positive part, the integrand is a
-  difference of probabilities under P and Q. The rest, (e^(epsilon - L) - 1)_+ <=
-  e^((1 + t)(epsilon - L)) t^t / (1 + t)^(1 + t), has a real moment bound at -1 - t.
+docs/theory/contour.md ("Few steps") derives the three terms of the split sum, from windows X <= X'
+without lower ends on the noise of each sampled Gaussian. In the first, losses below `far_end` have
+the real-t bound, and the probability of X beyond it is added.
 """
 
 import math

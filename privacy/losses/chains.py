@@ -1,12 +1,7 @@
 """Rényi divergences for a group of records, by a chain of neighboring data sets.
 
-For 1/p + 1/p' = 1, p > 1,
-
-    D_a(P || R) <= (a - 1/p) / (a - 1) D_{p a}(P || Q) + D_{p' (a - 1/p)}(Q || R)
-
-(Mironov 2017, Proposition 11). A chain of k steps is split in halves recursively, with a search
-over p at each split. k^2 times a divergence is not a bound in general; for a Gaussian, p = 2 - 1/a
-attains it.
+By Mironov 2017, Proposition 11 (docs/budgets.md, "Groups"), with a search over p at each split in
+halves. k^2 times a divergence is not a bound in general; for a Gaussian, p = 2 - 1/a attains it.
 """
 
 from dataclasses import dataclass

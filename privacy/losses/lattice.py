@@ -236,9 +236,8 @@ def from_atoms(
     """Put atoms on a grid that has a loss at `start`.
 
     For an upper bound, an atom is divided between its two neighbors on the grid so that its mass
-    under P and under Q is kept (connect the dots, Doroshenko et al. 2022, arXiv 2207.04380). For a
-    lower bound, its loss is rounded down. The probability under P and the loss of each atom have
-    relative errors of a few units in the last place.
+    under P and under Q is kept. For a lower bound, its loss is rounded down. The probability under
+    P and the loss of each atom have relative errors of a few units in the last place.
     """
     place = np.floor((loss - start) / step + _ON_GRID)
     first, last = float(place.min()), float(place.max())
@@ -306,9 +305,7 @@ def _contracted(
 ) -> tuple[Array, Array]:
     """Return the P-masses of a postprocessing to grid points, and its losses minus the grid points.
 
-    An output at a share x of a cell is moved to the upper end with probability x + c x (1 - x),
-    else to the lower end. In each cell, c in [-1, 1] is chosen so that the loss log P/Q of each
-    result is near its grid point.
+    docs/theory/pld.md ("Lower bound") has the probabilities.
     """
     mass, excess, out, into, bows = np.zeros((5, size))
     for weight, rest, cell in panels:
@@ -464,9 +461,8 @@ def no_tilt(parts: _Parts) -> Tilt:
 class GridSum:
     """The sum of independent losses on grids of one step, by a Fourier transform.
 
-    Masses are multiplied by exp(tilt loss) and normalized before the transform, so that those near
-    the epsilon of the tilt keep their digits. Bounds on the rounding of the transforms and on the
-    mass that wraps around are added, or subtracted for a lower bound.
+    Masses are tilted before the transform, so that those near the epsilon of the tilt keep their
+    digits. Bounds on the errors are added, or subtracted for a lower bound.
 
     `parts` has each grid loss and its number of runs; all are upper bounds or all are lower bounds.
     `tilt` is from `choose_tilt` or `no_tilt`, and may be for other bounds of the same pairs.

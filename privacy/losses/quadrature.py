@@ -1,10 +1,8 @@
 """Log moments of one step's privacy loss, by quadrature.
 
-For a dominating pair (P, Q), the loss L = log dP/dQ and t > 0, put M(t) = E_P exp(t L) and
-K(t) = log M(t) = t D_{t+1}(P || Q). With psi(y) = e^y - 1 - y, M(t) - 1 is
-E_P[psi(t L) + t psi(-L)], which has no cancellation: it is relatively accurate even if it is 1e-16
-or t is 1e-8. A model (`mixtures`) gives weighted nodes of P, `LossNodes`.
-docs/theory/contour.md derives the spacing of the nodes and the errors.
+K(t) = log E_P exp(t L) = t D_{t+1}(P || Q) for a dominating pair (P, Q), L = log dP/dQ and t > 0 is
+computed without cancellation (docs/theory/contour.md, "Computing K"). A model (`mixtures`) gives
+weighted nodes of P, `LossNodes`.
 """
 
 import math

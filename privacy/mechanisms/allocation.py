@@ -32,11 +32,9 @@ class RandomAllocation(Mechanism):
     batch sizes are fixed, so an added record moves others.
 
     Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
-    the mean over i of N(e_i, s^2 I) against N(0, s^2 I). k participations in t steps equal one step
-    in each of k random blocks of floor(t / k) or ceil(t / k) steps; by joint convexity, k
-    allocations to one step of a block are an upper bound (Feldman and Shenfeld 2026, arXiv
-    2602.17284). zCDP and RDP bounds, and all bounds for mu = 1 / noise_multiplier > 20, do not use
-    that the steps are secret.
+    the mean over i of N(e_i, s^2 I) against N(0, s^2 I) (Feldman and Shenfeld 2026, arXiv
+    2602.17284); docs/theory/random-allocation.md bounds several. zCDP and RDP bounds, and all
+    bounds for mu = 1 / noise_multiplier > 20, do not use that the steps are secret.
 
     `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record.
     """

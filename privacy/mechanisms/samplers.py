@@ -184,10 +184,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
     larger, the result is `PoissonSampled`. For T steps with a new sample each, use
     ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay secret. The number of records is
     public; under ADD_OR_REMOVE_ONE, pass that of the larger neighboring data set.
-
-    Let S be the number of other records in the sample. If S < B, the largest size, the record is
-    added with probability q. If S >= B, it takes the place of a uniformly chosen one with
-    probability q' = E[q B / (S + 1) given S >= B]. The pair reveals which of the two happens.
+    docs/theory/samplers.md derives the pair.
     """
 
     mechanism: Mechanism
@@ -245,10 +242,9 @@ class Epochs(_OfBatches, metaclass=_OnePass):
     """`mechanism` run on every batch of a shuffled data set, once per epoch.
 
     Each record is in at most one batch of an epoch, at a random or fixed place that does not depend
-    on the contents of the records. Places are public, so the batches of an epoch are disjoint, and
-    an epoch costs as much as one release to a record's batch (parallel composition). No
-    amplification by shuffling is claimed: a shuffle can be far less private than a Poisson sample
-    (Chua et al. 2024, arXiv 2403.17673). Valid under REPLACE_ONE and REPLACE_SPECIAL. The result is
+    on the contents of the records and may be public. An epoch costs as much as one release
+    (parallel composition); no amplification by shuffling is claimed (docs/theory/samplers.md).
+    Valid under REPLACE_ONE and REPLACE_SPECIAL. The result is
     ``repeat(Epochs(mechanism), passes)`` for `passes` epochs.
     """
 

@@ -70,14 +70,9 @@ def best_of(
     It outputs the best output alone, by any total order of the outputs (such as a score that is
     part of the output); ties go to the first. The number of runs and all other outputs stay secret.
     `tune` runs it. If `mechanism` is epsilon-DP and the number of runs is not Poisson, it is
-    (2 + shape) epsilon-DP. In general:
-
-    - Method ``"rdp"``: Papernot and Steinke 2022, Theorem 2 (truncated negative binomial) and
-      Theorem 6 (Poisson).
-    - Method ``"contour"``: delta(epsilon) <= m delta_1(epsilon - k) with the profile delta_1 of one
-      run, the mean m, and k = (1 + shape) log(e^e1 + (1 / gamma - 1) delta_1(e1)) for any e1 >= 0,
-      where gamma is the success probability of the negative binomial distribution, or k = m
-      delta_1(0) for Poisson (Koskela, Redberg and Wang 2024). Not in compositions.
+    (2 + shape) epsilon-DP. In general, ``"rdp"`` uses Papernot and Steinke 2022, Theorems 2
+    (truncated negative binomial) and 6 (Poisson), and ``"contour"``, not in compositions, Koskela,
+    Redberg and Wang 2024. docs/tuning.md has the formulas.
 
     `mechanism` is ONE run, with the cost of its score if that is computed from private data.
     `mean_runs` is the mean number of runs, in (1, 1e6]. `distribution` is ``"geometric"``,

@@ -21,8 +21,6 @@ class ShuffledReports(Mechanism):
     `parallel`, n is public only with ``cells="by_public_index"``.
 
     Any randomizer: the pair of Feldman, McMillan and Talwar 2021 (arXiv 2012.12803), Theorem 3.1.
-    The smaller bound in the original version of "Stronger privacy amplification by shuffling"
-    (arXiv 2208.04591) was withdrawn in its errata.
 
     Randomized response: each report is uniform with probability k / (e^epsilon + k - 1). The pair
     is that of the uniform reports and the report of interest, counted by category (privacy blanket:

@@ -1,8 +1,7 @@
 """Approximate DP: exact profiles of one release, and optimal composition of claims.
 
-Claims compose by Kairouz, Oh and Viswanath 2015, Theorem 3.3: exactly if their epsilons are equal,
-else with the epsilons rounded up to a lattice (exact composition is #P-hard; `ApproximateCurve.gap`
-bounds the excess). A bounded loss composes as a pure claim; an unbounded one does not compose.
+docs/budgets.md ("Composition of (epsilon, delta) claims") has the theorems. A bounded loss composes
+as a pure claim; an unbounded one does not compose.
 """
 
 import math

@@ -1,16 +1,8 @@
 """The privacy profile of a sum of losses, by one integral on a vertical line.
 
-For independent losses with log moments K_i, K = sum n_i K_i, and any c > 0,
-
-    delta(epsilon) = 1 / (2 pi i) * integral over Re t = c of F(t) dt,
-    F(t) = exp(K(t) - t epsilon) / (t (t + 1)).
-
-The trapezoid rule with spacing h returns, exactly,
-
-    sum over all integers n of exp(2 pi n c / h) delta(epsilon + 2 pi n / h),
-
-so that the alias terms only increase delta. Bounds on truncation and rounding errors are added.
-docs/theory/contour.md has the derivation.
+The integrand is F(t) = exp(K(t) - t epsilon) / (t (t + 1)) on Re t = c > 0, K = sum n_i K_i for
+independent losses with log moments K_i. The alias terms of the trapezoid rule only increase delta;
+bounds on truncation and rounding errors are added (docs/theory/contour.md).
 """
 
 import math

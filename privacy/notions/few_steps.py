@@ -1,13 +1,8 @@
 """The profile of rarely sampled releases with normal noise, by sums on a lattice.
 
 If sampled records are rare, the tail of the loss is so much smaller than its center that the
-contour integral has few digits left, or decays slowly.
-
-The loss of one release is put on a lattice. A cell of the loss between lattice points l and l + h
-with masses p under P and q under Q becomes masses at both points, with the sum p under P and q
-under Q. The profile between the points is then a chord, which is an upper bound, since
-E (1 - x e^-L)+ is convex in x ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
-2022). A sum of losses at or above the true ones has a delta at or above the true one.
+contour integral has few digits left, or decays slowly. The loss of one release is put on a lattice
+as an upper bound (connect the dots, docs/theory/pld.md).
 
 A level has the outcomes whose largest loss is between two thresholds. The masses a up to the
 higher one, tilted by e^(s l), are split at the lower one into b + t. Fourier transforms give the
