@@ -73,12 +73,6 @@ class HashedFeatures(_Encoder):
     Strings, booleans and elements of lists are categories, numbers are values; nested dictionaries
     are flattened. New categories need no declaration; colliding names share one of d features.
 
-    Examples
-    --------
-    >>> from bandits import HashedFeatures
-    >>> encode = HashedFeatures(64)
-    >>> encode.candidates({"device": "phone", "age": 0.3}, ["item 1", "item 2"]).shape
-    (2, 64)
     """
 
     dimension: int

@@ -213,15 +213,6 @@ class PrivateUCB(_Ours):
     it divides each batch over those that may be the best: bounds would select one candidate in all
     its rounds. If all rounds offer the same arms, pass ``plain_arms=True``.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bandits import PrivateUCB
-    >>> agent = PrivateUCB(dimension=3, rounds=1000, epsilon=1.0, delta=1e-5).start()
-    >>> ticket = agent.select(np.eye(3))
-    >>> agent.update(ticket, 1.0)
-    >>> print(agent.guarantee(1e-5))
-    (1, 1e-05)-DP for the reward of one round, REPLACE_ONE, by gaussian (an upper bound)
     """
 
     width: float = 1.0

@@ -140,12 +140,6 @@ def ips(
     `propensity` and `target` are the probabilities of the logged action under the logging policy
     and under the evaluated policy, and `reward` its reward, each of shape (n,).
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bandits import ips
-    >>> print(ips(np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5), np.array([1.0, 0.0, 1.0, 0.0])))
-    ips: 1 [0, 1], effective sample size 2 of 4 rounds, not private
     """
     options = options or Options()
     return _estimated("ips", _weights(propensity, target, options), reward, options)

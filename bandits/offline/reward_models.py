@@ -53,19 +53,6 @@ def fit_rewards(
     low, high
         Range of rewards, to which predictions are clipped.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import Ridge
-    >>> from bandits import doubly_robust, fit_rewards
-    >>> rng = np.random.default_rng(0)
-    >>> context, action = rng.standard_normal((2000, 3)), rng.integers(0, 2, 2000)
-    >>> reward = (rng.random(2000) < np.where(action == 1, 0.8, 0.3)).astype(float)
-    >>> target = np.tile([0.1, 0.9], (2000, 1))
-    >>> model = fit_rewards(Ridge(), context, action, reward, target)
-    >>> own = target[np.arange(2000), action]
-    >>> print(doubly_robust(reward, np.full(2000, 0.5), own, *model))
-    dr: 0.7494 [0.6861, 0.7779], effective sample size 1209 of 2000 rounds, not private
     """
     target = np.asarray(target, dtype=float)
     features = np.asarray(features, dtype=float)

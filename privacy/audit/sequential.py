@@ -22,8 +22,7 @@ class SequentialAudit:
     """A sequential test of whether guesses are correct more often than the claim allows.
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
-    1. It ever reaches 1 / significance with probability at most `significance` (Ville 1939), so you
-    may stop at any time.
+    1, so it ever reaches 1 / significance with probability at most `significance` (Ville 1939).
 
     A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and

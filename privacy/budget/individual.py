@@ -38,15 +38,6 @@ class IndividualBudget(Immutable):
     number of users, in a fixed order. `relation` is ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where
     dropping a user's data equals having none. Under REPLACE_ONE, the replaced data would spend
     another amount. `unit` is as in `Budget`.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> budget = dp.IndividualBudget(epsilon=1, delta=1e-6, users=3)
-    >>> for _ in range(20):
-    ...     budget, admitted = budget.spend(dp.Gaussian(20.0), shares=[1.0, 0.5, 0.0])
-    >>> admitted
-    array([False,  True,  True])
     """
 
     epsilon: float

@@ -36,8 +36,7 @@ _LABEL = 'Pass text on one line, such as label="weekly counts".'
 class Ledger:
     """Budgets in a SQLite file or a PostgreSQL database, shared by processes.
 
-    Each spend is one atomic transaction: concurrent processes never exceed a budget, and a killed
-    process leaves a consistent ledger. Threads and forked processes can share a Ledger. The
+    Each spend is one atomic transaction. Threads and forked processes can share a Ledger. The
     attribute `id` is an identifier, which copies and backups share.
 
     Parameters
@@ -53,18 +52,6 @@ class Ledger:
     timeout
         Seconds to wait for other writers.
 
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> import privacy as dp
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = dp.Ledger.create(pathlib.Path(folder.name) / "budgets.db")
-    >>> ledger.open("salaries", dp.Budget(epsilon=1, delta=1e-6), dataset="salaries-2026")
-    >>> with ledger.spend(dp.Gaussian(20.0), label="mean by age"):
-    ...     pass  # run the mechanism here
-    >>> ledger.budget().spent
-    (0.00125,)
-    >>> folder.cleanup()
     """
 
     def __init__(

@@ -265,7 +265,6 @@ class Writer:
         return row
 
     def entry(self, key: str) -> Row | None:
-        """Return the entry with a key, if there is one."""
         return self.first(_BY_KEY, wanted=key)
 
     def settlement(self, sequence: int) -> Row | None:

@@ -41,14 +41,6 @@ class Odometer(Immutable):
     ``notion="approximate"``. `orders` are the Rényi orders (> 1) of ``notion="rdp"``, by default 2,
     3, 5, 9, ..., 1025. `relation` and `unit` are as in `Budget`.
 
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> reading = dp.Odometer(delta=1e-6)
-    >>> for _ in range(3):
-    ...     reading = reading.spend(dp.Gaussian(20.0))
-    >>> round(reading.epsilon, 3)
-    0.497
     """
 
     delta: float

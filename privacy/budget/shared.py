@@ -25,13 +25,6 @@ class SharedBudget(Generic[_B]):
     spend could be lost. It cannot be copied, pickled or used in a forked process: each copy would
     spend the whole budget. Do not spend from the given `budget` elsewhere.
 
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> shared = dp.SharedBudget(dp.Budget(rho=0.5, delta=1e-6))
-    >>> _ = shared.spend(dp.Gaussian(2.0))
-    >>> shared.budget.remaining
-    (0.375,)
     """
 
     def __init__(self, budget: _B) -> None:

@@ -146,10 +146,6 @@ def noise_multiplier(
     sampling_probability, steps
         Poisson sampling probability q in (0, 1], and number of releases, each with a new sample.
 
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> sigma = dp.noise_multiplier(epsilon=1, delta=1e-5, sampling_probability=0.01, steps=1000)
     """
     q = checks.probability(sampling_probability)
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")

@@ -19,10 +19,9 @@ class ExponentialMechanism(EpsilonClaim):
     increases none). Report noisy max with Gumbel noise is the same mechanism. It is also
     epsilon-DP. `relation` is that of the sensitivity.
 
-    Compositions may be adaptive and of different epsilons: the dominating pair and the Rényi
-    divergence hold for every mechanism of this range, and both compose adaptively (Zhu, Dong and
-    Wang 2022, Theorem 10; Mironov 2017, Proposition 1). The tighter composition of Dong, Durfee and
-    Rogers for mechanisms that are fixed in advance is not used.
+    Compositions may be adaptive and of different epsilons (Zhu, Dong and Wang 2022, Theorem 10;
+    Mironov 2017, Proposition 1). The tighter composition of Dong, Durfee and Rogers for mechanisms
+    that are fixed in advance is not used.
 
     Sources: McSherry and Talwar 2007; Durfee and Rogers 2019; Dong, Durfee and Rogers 2020, section
     4; Cesar and Rogers 2021 (zCDP with rho at most epsilon^2 / 8).

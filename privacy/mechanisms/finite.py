@@ -30,9 +30,8 @@ class FiniteMechanism(Mechanism):
     probability under the other one is a delta at every epsilon, in that direction only.
 
     The guarantee holds only if (p, q) dominates every pair of neighboring data sets under
-    `relation`: its privacy profile must be the largest in both directions (Zhu, Dong and Wang 2022,
-    Definition 7). The output distributions of one pair of data sets are not enough unless they are
-    the worst ones. Probabilities are divided by their sum, which may differ from 1 by 1e-9.
+    `relation`: its privacy profile must be the largest in both directions (Zhu, Dong and Wang
+    2022, Definition 7). Probabilities are divided by their sum, which may differ from 1 by 1e-9.
     """
 
     p: tuple[float, ...]
@@ -59,8 +58,7 @@ def from_pmfs(
 ) -> FiniteMechanism:
     """Return the `FiniteMechanism` of two probability mass functions, a dominating pair.
 
-    `p` and `q` are the probability of each output with and without the record. They must dominate
-    all pairs of neighboring data sets under `relation`.
+    The parameters are those of `FiniteMechanism`.
 
     Examples
     --------

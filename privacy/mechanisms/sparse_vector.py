@@ -24,8 +24,7 @@ class AboveThreshold(PureDP):
     For less noise with many positive answers, ``repeat(AboveThreshold(epsilon), c)`` describes c
     runs that each draw a new threshold.
 
-    Source: Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5. Their Algorithms 3 to 6 were
-    published by others and are not private.
+    Source: Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5.
     """
 
     max_positives: int = 1

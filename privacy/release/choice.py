@@ -63,10 +63,8 @@ def choose(
     replacement; for `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers
     2019).
 
-    Every probability is exact: scores are read as exact numbers, and noise is added to integers.
-    The proof of report noisy max needs only that the probability of noise >= x decreases by at most
-    a factor e^(d / scale) when x increases by d (Dwork and Roth 2014, Claim 3.9), as for integer
-    noise.
+    Every probability is exact: scores are read as exact numbers, and noise is added to integers,
+    for which the proof of report noisy max holds too (Dwork and Roth 2014, Claim 3.9).
 
     Parameters
     ----------

@@ -35,9 +35,8 @@ def discrete_gaussian(
     draws, as when parties each add noise, is not a discrete Gaussian and needs its own accounting.
 
     `sigma`, in lattice steps, is in (0, 2^40] and taken exactly; for small sigma the standard
-    deviation is less than sigma. `size` is the shape of the result. `rng` is a seed or a
-    ``numpy.random.Generator``, with ``simulation=True``. Simulation only: this noise is
-    reproducible and gives no privacy.
+    deviation is less than sigma. `size` is the shape of the result. `rng`, a seed or a
+    ``numpy.random.Generator``, needs ``simulation=True``: this noise gives no privacy.
     """
     law = Law(_exact("sigma", sigma), is_gaussian=True)
     return draw(law, size, random_source(rng, simulation=simulation))

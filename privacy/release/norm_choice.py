@@ -39,11 +39,9 @@ def choose_clip_norm(
 ) -> ChosenNorm:
     """Choose privately a public candidate norm that about `quantile` of the rows do not exceed.
 
-    Permute-and-flip (McKenna and Sheldon 2020), which is epsilon-DP. The score of a candidate is
-    -abs(number of rows inside it - quantile * number of rows). Its sensitivity D is max(quantile, 1
-    - quantile) if a row is added or removed and 1 if a row is replaced. The candidates are visited
-    in random order, and each is accepted with probability exp(epsilon (score - best score) / (2
-    D)), decided exactly.
+    By `PermuteAndFlip`, which is epsilon-DP, with exact probabilities. The score of a candidate is
+    -abs(number of rows inside it - quantile * number of rows). Its sensitivity is
+    max(quantile, 1 - quantile) if a row is added or removed and 1 if a row is replaced.
 
     Parameters
     ----------

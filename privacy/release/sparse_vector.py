@@ -18,11 +18,10 @@ _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the larg
 class SparseVector:
     """Answer whether queries are above a threshold, and stop after `max_positives` of them.
 
-    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps, so
-    it still holds after rounding. The noise is discrete Laplace noise, drawn exactly. The
-    proof of Lyu, Su and Li uses only that the weight of a noisy threshold and the probability of
-    noise >= x change by at most a factor e^(d / scale) when x changes by d, which holds on the
-    integers.
+    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps,
+    so it still holds after rounding. The noise is discrete Laplace noise, drawn exactly, for which
+    the proof of Lyu, Su and Li holds too: the weight of a noisy threshold and the probability of
+    noise >= x change by at most a factor e^(d / scale) when x changes by d.
 
     It cannot be copied, pickled or used in a forked process: two copies would compare with one
     noisy threshold. Threads can share it.

@@ -96,12 +96,6 @@ def choose_bands(
     `relation`, is for all releases together. `bands` are numbers of bands, each at most K and
     records / batch_size, by default the powers of two.
 
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> choice = dp.choose_bands(64, batch_size=100, records=1600, epsilon=2, delta=1e-6)
-    >>> choice.best.bands
-    2
     """
     releases = checks.count("releases", releases, "Pass the number of steps K.")
     records = checks.count("records", records, "Pass the number of records.")

@@ -79,19 +79,6 @@ class RunningSum:
     -----
     Inputs may be adaptive (Denisov, McMahan, Rush, Smith and Thakurta 2022, Theorem 2.1). If each
     record participates once, a new block with fresh noise starts at the last sum after K releases.
-
-    Examples
-    --------
-    >>> import privacy as dp
-    >>> sums = dp.RunningSum(
-    ...     dp.Factorization.column_normalized(33),
-    ...     noise_multiplier=dp.noise_multiplier(epsilon=1, delta=1e-5),
-    ...     shape=2, simulation=True, rng=1,
-    ... )
-    >>> sums.step([1.0, 0.0]).shape
-    (2,)
-    >>> round(dp.account(sums.mechanism).epsilon(1e-5), 4)
-    1.0
     """
 
     def __init__(
