@@ -1,9 +1,6 @@
 """What an attacker can achieve against a mechanism: error rates, advantage, Bayes risk.
 
-The attacker knows all other records and decides from the output whether one record was in the
-data. The false positive rate is the probability of deciding "present" if it was absent, the true
-positive rate that of deciding "present" if it was present. All results are conservative: no attack
-does better than reported.
+docs/risk.md defines the attack. All results are conservative: no attack does better than reported.
 """
 
 import math

@@ -9,10 +9,9 @@ With the privacy profile delta(s) for s >= 0, both are one family of bounds on b
 
     h(s) = delta(s) + e^s a  (s >= 0),   h(-s) = (e^s - 1 + delta(s) + a) / e^s,
 
-and the trade-off function is f(a) = 1 - min over all s of h(s), the largest convex symmetric
-function that the profile implies. Each s gives a valid bound, so a search that stops early is
-conservative. h is convex in e^s, so that its values at three points also bound the minimum from
-below.
+and the trade-off function is f(a) = 1 - min over all s of h(s). Each s gives a valid bound, so a
+search that stops early is conservative. h is convex in e^s, so that its values at three points
+also bound the minimum from below.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Algorithm 1 of the AdaPrivate-TS preprint (2026) and its variants.
 
 Batches have one length, b accumulates the noise of every batch, and A is public and has no noise.
-Where the preprint's accounting is wrong, these classes correct it; its formula stays available
-under a name that marks it as printed.
+Where the preprint's accounting is wrong, these classes correct it.
 """
 
 import math

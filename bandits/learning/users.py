@@ -1,7 +1,6 @@
 """User ids, compared by value and type, and stored as JSON.
 
-NumPy's fixed-width strings would drop trailing zero bytes, not distinguish 7 from "7" (two users
-with one id would share a cap), and give every id the width of the longest.
+NumPy's fixed-width strings would drop trailing zero bytes, and not distinguish 7 from "7".
 """
 
 import json

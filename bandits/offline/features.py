@@ -148,10 +148,6 @@ def private_svd_features(
     ValueError
         There are more than 20,000 items. No error depends on the protected number of users.
 
-    Notes
-    -----
-    Rows are rounded toward zero to multiples of a step, their Gram matrix is exact in 64-bit
-    integers, and the noise is rounded on the same lattice: rounding changes no guarantee.
     """
     remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)

@@ -136,9 +136,7 @@ def betting(
 ) -> tuple[float, float]:
     """Return an interval of the policy's value that is valid at any number of rounds.
 
-    With rewards scaled to [0, 1] and weights that are exact or clipped, the value is at least the
-    mean of w r and at most 1 minus the mean of w (1 - r), even if the policy plays actions that
-    were never logged. Terms >= 0 need no bound on the weights.
+    docs/offline.md states the two bounds on the value that need no bound on the weights.
 
     If all weights are at most W and their mean is 1, the value is the mean of v + w (r - q) for any
     q and v of the form of a model and its baseline. Without a model, q = v is the weighted mean of

@@ -88,10 +88,7 @@ class Simulation:
         pl.DataFrame(self.table()).write_parquet(Path(path))
 
     def plot(self) -> "Figure":
-        """Plot the regret curves with 95 % confidence bands; requires matplotlib.
-
-        The figure is not registered with pyplot; save it with ``figure.savefig(path)``.
-        """
+        """Plot the regret curves with 95 % confidence bands, as `privacy.plotting`."""
         axes = dp.plotting.new_axes("round", "regret (mean and 95 % band)")
         columns = {name: np.array(values) for name, values in self.table().items()}
         for number, name in enumerate(self.regret):

@@ -148,9 +148,8 @@ class NoiseTape:
 def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     """Return the privacy parameter, mu or epsilon, that a release spends on two data sets.
 
-    The release runs without noise on both data sets, and once more for each noise variable alone.
-    This gives outputs = query + J z for noise z, with J J' the same on both. If the query moves by
-    D, the cost is mu = the L2 norm of the shortest z with J z = D (Gaussian noise: exact,
+    The outputs are query + J z for noise z, with J J' the same on both data sets. If the query
+    moves by D, the cost is mu = the L2 norm of the shortest z with J z = D (Gaussian noise: exact,
     correlated noise included), or epsilon = its L1 norm (Laplace noise, J invertible).
 
     ``release(data, rng)`` adds noise from ``rng.normal``, ``rng.standard_normal`` or

@@ -1,10 +1,7 @@
 """Proofs of reported numbers by interval arithmetic (`arb` of python-flint).
 
-A float solver may end a few units in the last place from the exact value, and no fixed margin is a
-proof. Here the reported floats are taken as exact, and code independent of the float code evaluates
-their theorem in balls that contain the exact value, with growing precision until the balls decide.
-
-python-flint is imported by the first proof, not by this module.
+The reported floats are taken as exact, and code independent of the float code evaluates their
+theorem in balls that contain the exact value, with growing precision until the balls decide.
 """
 
 import math

@@ -17,9 +17,7 @@ def replaced(inner: LossPair, q: float) -> LossPair:
     """Return the pair of a replaced record that is in the batch with probability q.
 
     `inner` is a symmetric pair (P, Q) that dominates every two batches that differ in one record.
-    The hockey-stick divergence at e^epsilon >= 1 is that of (1 - q) Q + q P against Q, and
-    at e^epsilon < 1 that of Q against (1 - q) Q + q P (Balle, Barthe and Gaboardi 2018, Theorem
-    10; Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
+    docs/theory/samplers.md derives the result.
     """
     if q == 1:
         return inner

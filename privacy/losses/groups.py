@@ -28,9 +28,6 @@ _A = TypeVar("_A", Array, Complex)
 class GroupSampledGaussian(AgainstNormal):
     """sum over j of Bin(j; k, q) N(j, s^2) against N(0, s^2): k independently sampled records.
 
-    As a function of u = e^(z / s) the ratio is a polynomial with coefficients >= 0. If arg u = a,
-    the arguments of the ratio and of its terms are in [0, degree * a], if that is below pi.
-
     `most` is the largest j in the mixture, by default k. `lost` accounts for the mass beyond if the
     mixture is P; if it is Q, omitting it only increases delta.
     """

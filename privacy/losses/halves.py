@@ -24,9 +24,8 @@ _WAYS: tuple[Direction, Direction] = ("remove", "add")
 class HalfGaussian(SampledGaussian):
     """The losses > 0 of the sampled Gaussian when removing; when adding, those < 0.
 
-    In both cases the noise is z > shift / 2. The variable is u with z = shift / 2 + log(1 + e^u),
-    so that the trapezoid rule converges at the end of the half line too. It is analytic for
-    |Im u| < pi, where 0 < Im z < Im u. The weights do not sum to 1.
+    In both cases the noise is z = shift / 2 + log(1 + e^u) (docs/theory/contour.md, "Batches of
+    fixed size"). The weights do not sum to 1.
     """
 
     @property

@@ -112,7 +112,7 @@ def _kinds(parts: Parts) -> Iterable[list[tuple[LossPair, int]]]:
 def fewer_parts(parts: Parts, most: int, *, upper: bool = True) -> Parts:
     """Return fewer parts of at least (at most) the same loss, at most about `most` of a kind.
 
-    Similar parts become equal to one with the largest (smallest) parameters among them.
+    Similar parts are replaced by one with the largest (smallest) parameters among them.
     """
     return parts if len(parts) <= most else _merged(parts, most, upper=upper)[0]
 

@@ -56,10 +56,9 @@ def _batched(mechanism: object) -> Mechanism:
 class FixedSizeSampled(_OfBatches):
     """`mechanism` run once on a batch of exactly `batch_size` of the `records`, drawn uniformly.
 
-    For T steps with a new batch each, use ``repeat(FixedSizeSampled(m, ...), T)``. The batch must
-    stay secret; the number of records is public. With `replacement`, a record may be drawn several
-    times. Valid under REPLACE_ONE and REPLACE_SPECIAL, for which a null record takes part in the
-    draw.
+    For T steps, use ``repeat(FixedSizeSampled(m, ...), T)``. The batch must stay secret; the
+    number of records is public. With `replacement`, a record may be drawn several times. Valid
+    under REPLACE_ONE and REPLACE_SPECIAL, for which a null record takes part in the draw.
 
     Sources: Balle, Barthe and Gaboardi 2018, Theorems 10 (without replacement) and 13 (with); Zhu,
     Dong and Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).

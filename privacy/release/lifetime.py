@@ -29,9 +29,8 @@ class LifetimeCap:
     correlated between releases.
 
     What each user has spent is as private as the data: it is never printed, logged or in an error
-    message. Save the state before you use a release, so that a crash cannot undo spending. Use one
-    cap for all releases. It cannot be copied, pickled or used in a forked process; threads can
-    share it.
+    message. Save the state before you use a release. Use one cap for all releases. It cannot be
+    copied, pickled or used in a forked process; threads can share it.
     """
 
     def __init__(self, *, clip_norm: float) -> None:

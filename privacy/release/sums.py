@@ -68,12 +68,10 @@ def release_sum(
 ) -> Release:
     """Release the sum of clipped contributions with exactly drawn noise.
 
-    Every contribution is rounded toward zero to a lattice, which increases no norm. The integers
-    are added exactly, with noise rounded to the nearest integer. This is the rounded sum with real
-    noise, so post-processing of the Gaussian (Laplace) mechanism: the same guarantee holds in every
-    relation and composition, with no term for the lattice. With ``DiscreteGaussian`` and
-    ``DiscreteLaplace`` the lattice is the integers, the sum is one number, and the noise is
-    discrete.
+    Contributions are rounded toward zero to a lattice, where the release is post-processing of the
+    Gaussian (Laplace) mechanism: the same guarantee holds in every relation and composition, with
+    no term for the lattice. With ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the
+    integers, the sum is one number, and the noise is discrete.
 
     Parameters
     ----------

@@ -86,11 +86,6 @@ def choose_bands(
 ) -> BandChoice:
     """Return the noise that running sums need for a target, for several numbers of bands.
 
-    More bands correlate the noise of more releases, which reduces the error of the sums at equal
-    noise multiplier. They also divide the records into more groups, so that batches of the same
-    size amplify less. With 1 band the noise is independent (DP-SGD); with `records` / `batch_size`
-    bands nothing is amplified.
-
     `releases` is K, the number of steps, `batch_size` the expected number of records in a batch,
     and `records` the number of records (public). The target, `epsilon` and `delta` under
     `relation`, is for all releases together. `bands` are numbers of bands, each at most K and

@@ -106,11 +106,7 @@ class Factorization(ABC):
 
     @staticmethod
     def binary_tree(releases: int) -> "Factorization":
-        """Add noise to the nodes of a binary tree.
-
-        Row k of C sums the largest complete node that ends at k; row k of B sums the nodes that
-        make up the prefix. A record is in up to floor(log2 K) + 1 nodes.
-        """
+        """Add noise to the nodes of a binary tree; a record is in up to floor(log2 K) + 1 nodes."""
         releases = _size(releases, DENSE_LIMIT)
         ends = np.arange(1, releases + 1)
         starts = ends - (ends & -ends)

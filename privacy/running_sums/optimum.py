@@ -1,8 +1,6 @@
 """The optimal factorization of the running sum: a convex problem in G = C'C, with a dual bound.
 
-minimize tr(M G^-1), M = A'WA, subject to diag(G) <= 1. For every v > 0 the minimum of the
-Lagrangian, 2 tr S - sum v with S = (V^1/2 M V^1/2)^1/2, is a lower bound; the best multiple of v
-makes it (tr S)^2 / sum v. At the optimum v = diag(S) and G = V^-1/2 S V^-1/2.
+docs/theory/running-sums.md ("The optimum") defines M, S and v, and derives the bound.
 """
 
 import contextlib

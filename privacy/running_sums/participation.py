@@ -1,7 +1,7 @@
 """Participation patterns of a record, and the sensitivity of C x that they imply.
 
-A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b, of squared norm
-sum_bb' G_bb' <d_b, d_b'> <= sum_bb' |G_bb'| |d_b| |d_b'|, with G = C'C.
+The sensitivity is the root of the largest sum_bb' |G_bb'| |d_b| |d_b'|, G = C'C, with d_b what a
+record changes in the input of release b (docs/theory/running-sums.md, "Adaptive inputs").
 """
 
 import math

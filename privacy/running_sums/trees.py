@@ -9,10 +9,8 @@ from privacy.running_sums.memory import Array
 def honaker(releases: int) -> tuple[Array, Array]:
     """Return the square C of the prefixes' noise distribution, and rows for the rest of the nodes.
 
-    Let T (nodes by releases) sum the records of every complete node, z be the nodes' noise and E
-    the estimates of the prefixes, E T = A. With E = L Q, Q orthonormal rows, the noise is L (Q z):
-    B = L and C = L^-1 A = Q T. With R orthonormal to Q, R T is what the nodes reveal besides Q T:
-    C'C + (RT)'(RT) = T'T.
+    docs/theory/running-sums.md ("Trees") defines T, L and Q, and derives C = Q T. With R
+    orthonormal to Q, R T is what the nodes reveal besides Q T: C'C + (RT)'(RT) = T'T.
     """
     nodes = _nodes(releases)
     tree = np.zeros((len(nodes), releases))
