@@ -97,7 +97,7 @@ def _charge(kind: str, *, url: str, spender: str | None, as_json: bool, **given:
         click.echo(output.to_json(answer))
         return
     done = {"spend": "Spent", "reserve": "Reserved"}[kind]
-    again = "" if entry.is_new else " before, with the same key: nothing was spent now"
+    again = "" if entry.is_new else " earlier with this key (nothing is spent now)"
     click.echo(f"{done}{again}: entry {entry.sequence} of {safe(entry.budget)}, key {entry.key}")
 
 
