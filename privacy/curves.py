@@ -53,6 +53,7 @@ class Hint(NamedTuple):
     enough: float = -math.inf  # a log delta below which the bound need not be the smallest
     # compute only the direction that is usually worse; the result may be no upper bound
     one_direction: bool = False
+    sharp: bool = False  # the order is the best one, to about six digits
 
 
 NO_HINT = Hint()

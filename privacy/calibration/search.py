@@ -80,7 +80,8 @@ class Family:
             curve = self.account(value)
             if self.delta > 0:
                 order = self.order if self.hints else None
-                hint = Hint(order, self.aim(curve.resolution), self.guided)
+                # before the first answer, the order is that of the start
+                hint = Hint(order, self.aim(curve.resolution), self.guided, not self.tried)
                 answer = curve._at_epsilon(self.epsilon, hint)
             else:
                 answer = curve._at_delta(0.0)

@@ -109,6 +109,10 @@ def command(
                     remedy = "Omit --certificate or the other option."
                     raise ValueError(checks.expected("certificate", str(certificate), rule, remedy))
                 typed["certify"] = True
+            unused = jobs != 1 and not batch
+            checks.refuse_if(
+                unused, "jobs", jobs, "1 without --batch", "Omit --jobs, or add --batch."
+            )
             layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
             if batch:
                 worst = _run_batch(asked.names, lambda line: reply(*layers, line), jobs)

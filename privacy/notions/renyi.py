@@ -44,6 +44,7 @@ DEFAULT_ORDERS = _default_orders()
 _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
 _NEAREST = 1e-3  # smallest order - 1 that is searched
 _AROUND, _ABOUT = np.array([0.9995, 1.0, 1.0005]), np.array([0.99, 1.0, 1.01])
+_AT = np.array([0.9995, 0.999985, 1.0, 1.000015, 1.0005])
 _MANY = 64  # different parts from twice which a sample of them finds the order
 _STACK = 128  # divergences computed at once
 _SIXTHS = np.arange(1, 6) / 6
@@ -104,7 +105,7 @@ class RenyiCurve(Curve):
         return rows if rows.ndim == 1 else rows.max(axis=0)
 
     def _search(
-        self, objective: _Objective, unit: float = 0.0, near: float | None = None
+        self, objective: _Objective, unit: float = 0.0, hint: Hint = NO_HINT
     ) -> tuple[float, float]:
         """Return the smallest value of a quasi-convex objective, and its order.
 
@@ -115,7 +116,7 @@ class RenyiCurve(Curve):
             values = objective(given, self._worst(given))
             best = int(values.argmin())
             return float(values[best]), float(given[best])
-        around = _AROUND
+        near, around = hint.order, _AT if hint.sharp else _AROUND
         if near is None and self._some is not self:
             near, around = self._some._search(objective, unit)[1], _ABOUT
         tried = _Tried(lambda orders: objective(orders, self._worst(orders)), unit)
@@ -155,7 +156,7 @@ class RenyiCurve(Curve):
         if not self.parts:
             return self._answer(-math.inf)
         value, order = self._search(
-            lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0, hint.order
+            lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0, hint
         )
         if value > hint.enough:
             value = min(0.0, value, self._log_total_variation)

@@ -608,6 +608,11 @@ class TestBatch:
         assert done.exit_code == 2
         assert f"Expected jobs={jobs} to be >= 1, or -1. Pass" in done.stderr
 
+    def test_processes_without_a_batch_are_refused(self):
+        done = call("epsilon", "--sigma", 2, "--delta", 1e-5, "--jobs", 2)
+        assert done.exit_code == 2
+        assert "Expected jobs=2 to be 1 without --batch. Omit --jobs, or add" in done.stderr
+
     def test_the_highest_exit_code_wins(self):
         lines = ['{"sigma": -1}', '{"sigma": 0.1}', '{"sigma": 9}']
         found, code = batch("steps", *TARGET, lines=lines)

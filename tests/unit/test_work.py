@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.notions.renyi import RenyiCurve
 from tests.benchmarks.speed import (
     OTHERS,
     Counts,
@@ -50,3 +51,15 @@ def test_no_more_work_than_before(name):
     assert work.lines > 0
     for kind, limit in vars(most).items():
         assert getattr(work, kind) <= limit, kind
+
+
+@pytest.mark.parametrize("q", [1e-3, 0.01, 0.1])
+def test_an_rdp_calibration_evaluates_the_divergences_once(q, monkeypatch):
+    asked, divergences = [], RenyiCurve.divergences
+    monkeypatch.setattr(
+        RenyiCurve,
+        "divergences",
+        lambda curve, orders: asked.append(orders.size) or divergences(curve, orders),
+    )
+    dp.noise_multiplier(epsilon=1, delta=1e-6, sampling_probability=q, steps=1000, notion="rdp")
+    assert asked == [5]
