@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 from privacy import checks, mechanisms
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
 from privacy.guarantees import ONE_RECORD, Guarantee
+from privacy.losses.pair import Loss
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose
 from privacy.mechanisms.base import brief
 from privacy.mechanisms.sampling import mu_squared, unsampled
@@ -199,10 +200,17 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
-    curve: Curve | None = import_module(NOTION_MODULES[notion]).curve(node.loss(relation), relation)
+    curve = _method(notion)(node.loss(relation), relation)
     if curve is None:
         message = f"Accounting method {notion!r} has no bound for {brief(node)}."
         raise UnsupportedMechanism(message, mechanism=node, notion=notion)
+    return curve
+
+
+@cache
+def _method(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
+    curve: Callable[[Loss, NeighboringRelation], Curve | None]
+    curve = import_module(NOTION_MODULES[notion]).curve
     return curve
 
 
@@ -235,13 +243,17 @@ def _tightest(
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
+    late = False
     for curve in _curves(mechanism, relation, refusals):
         members[curve.notion] = curve
         if curve.exact and curve.closed_form:  # no later method can give a smaller bound
             break
         if curve.notion == "pld" or curve.beats_moments:
             break
-    more = "pld" in members  # bounds from moments are computed where they may be smaller
+        if curve.below:
+            late = True
+            break
+    more = late or "pld" in members  # bounds from moments are computed where they may be smaller
     backup: tuple[Curve, ...] = ()
     if members.keys() >= _COMPOSING:
         if getattr(members["pld"], "kinked", False):
@@ -357,6 +369,12 @@ class TightestCurve(Curve):
     whole: bool = False
 
     @cached_property
+    def _backup(self) -> tuple[Curve, ...]:
+        if self.more and any(curve.below for curve in self.first):
+            return tuple(_curves(self._known, self.relation, [], ["pld"]))
+        return self.backup
+
+    @cached_property
     def members(self) -> tuple[Curve, ...]:
         """The curves of all methods."""
         return self.first + self._moments
@@ -422,11 +440,15 @@ class TightestCurve(Curve):
             tight = member.beats_moments or (member.exact and error < _TIGHT)
             if (tight and answer.value < nothing) or answer.value == -math.inf:
                 break
+            if composed and member.below and not isinstance(self._known, mechanisms.Parallel):
+                least = answer.value + 1e-9 * (1 + abs(answer.value))
+                if all(ask(one, nothing).value > least for one in member.below):
+                    break
         else:
             # a sum of losses is never above a sum over groups of them
-            for other in self.others if composed else self.backup + self.others + self.splits:
+            for other in self.others if composed else self._backup + self.others + self.splits:
                 least = min((answer.value for answer in answers), default=nothing)
-                if other not in self.backup:
+                if other not in self._backup:
                     answers.append(ask(other, least))
                 elif found := self._much_smaller(partial(ask, other, least), least):
                     answers.append(found)

@@ -57,23 +57,20 @@ def real(
     at_most: float | None = None,
 ) -> float:
     """Return `value` as a finite float inside its domain; refuse bools and strings too."""
-    bounds = [
-        f"{sign} {limit:g}"
-        for sign, limit in ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
-        if limit is not None
-    ]
-    rule = " and ".join(bounds) or "finite"
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(expected(name, value, f"a number {rule}", remedy))
+    wrong = isinstance(value, bool) or not isinstance(value, Real)
     try:
-        number = float(value)
+        number = math.nan if wrong else float(value)
     except OverflowError:
         number = math.inf
     low = (above is None or number > above) and (at_least is None or number >= at_least)
     high = (below is None or number < below) and (at_most is None or number <= at_most)
-    if not (low and high and math.isfinite(number)):
-        raise ValueError(expected(name, value, rule, remedy))
-    return number
+    if low and high and math.isfinite(number):
+        return number
+    limits = ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
+    rule = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+    if wrong:
+        raise TypeError(expected(name, value, f"a number {rule or 'finite'}", remedy))
+    raise ValueError(expected(name, value, rule or "finite", remedy))
 
 
 def count(name: str, value: Any, remedy: str) -> int:

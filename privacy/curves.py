@@ -112,6 +112,11 @@ class Curve(Risk, ABC):
         return False
 
     @property
+    def below(self) -> "tuple[Curve, ...]":
+        """Curves of smaller losses; where these cost more, so does the plan by other methods."""
+        return ()
+
+    @property
     def refusal(self) -> str:
         """Why this method does not support the whole plan; empty if it does."""
         return ""
@@ -156,8 +161,8 @@ class Curve(Risk, ABC):
 
     def plus(self, others: Sequence[Self]) -> Self:
         """Return the curve of this and `others` on the same records."""
-        for other in others:
-            self._check_same(other)
+        for kind in {_family(other): other for other in others}.values():
+            self._check_same(kind)
         return self._labeled(self._plus(others)) if others else self
 
     def __mul__(self, count: int) -> Self:
@@ -460,6 +465,10 @@ class GroupCurve(LastCurve):
 
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
+
+
+def _family(curve: object) -> tuple[object, ...]:
+    return type(curve), getattr(curve, "relation", None), getattr(curve, "unit", None)
 
 
 def several(value: object) -> bool:

@@ -52,10 +52,12 @@ def suggests_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = tuple(name for name in names if name not in {"self", "cls"})
+    usual = frozenset(names)
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        known(kwargs, names)
+        if not kwargs.keys() <= usual:
+            known(kwargs, names)
         return function(*args, **kwargs)
 
     return call

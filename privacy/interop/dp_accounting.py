@@ -77,6 +77,8 @@ def to_dp_event(
 
 def our_relation(relation: Any) -> NeighboringRelation:
     """Return a neighboring relation of dp-accounting, or its name, as ours."""
+    if isinstance(relation, NeighboringRelation):
+        return relation
     if isinstance(relation, dp_accounting.NeighboringRelation):
         relation = relation.name
     return checks.relation(relation)

@@ -45,10 +45,12 @@ def dominates(one: LossPair, other: LossPair) -> bool:
     return all(getattr(one, name) >= getattr(other, name) for name in names)
 
 
-def _kind(pair: LossPair) -> Hashable:
+def _kind(pair: LossPair) -> Any:
     """Return a key that pairs share if they differ only in the fields of `_INCREASING`."""
     fixed = _FIXED.get(type(pair))
-    return pair if fixed is None else (type(pair), *(getattr(pair, name) for name in fixed))
+    if not fixed:
+        return pair if fixed is None else type(pair)
+    return (type(pair), *(getattr(pair, name) for name in fixed))
 
 
 class Blend(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from privacy import checks
@@ -110,11 +111,16 @@ class OfParts(Mechanism):
 
 def parts_of(mechanism: Mechanism) -> Iterator[Mechanism]:
     """Yield the mechanisms in the fields of a mechanism."""
-    for field in fields(mechanism):  # type: ignore[arg-type]  # every subclass is a dataclass
-        value = getattr(mechanism, field.name)
+    for name in _names(type(mechanism)):  # type: ignore[arg-type]
+        value = getattr(mechanism, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Mechanism):
                 yield part
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _to_json(value: Any) -> Any:

@@ -115,6 +115,8 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     (the steps T), a whole number >= 0; 0 gives `nothing`.
     """
     mechanism = checked(mechanism, "mechanism")
+    if type(count) is int and count == 1:
+        return mechanism
     none = isinstance(count, Real) and not isinstance(count, bool) and count == 0
     if none or isinstance(mechanism, Nothing):
         return Nothing()

@@ -232,6 +232,26 @@ def test_thousands_of_similar_parts_need_no_moment_bound():
     assert "rdp" in [member.notion for member in dp.account(wide).members]
 
 
+def test_methods_are_skipped_where_smaller_losses_already_cost_more(monkeypatch):
+    monkeypatch.setattr("privacy.notions.contour._LOWER", 1200)  # as if there were more parts
+    parts = [sampled(0.8 + k / 2600, 0.01 * (1 + k / 2600), 1) for k in range(1300)]
+    plan = dp.compose(dp.Gaussian(30.0), *parts)
+    curve = dp.account(plan)
+    moments, dense = curve.first[0].below
+    whole = dp.account(plan, notion="rdp")
+    unsampled = dp.account(dp.compose(dp.Gaussian(30.0), *(part.mechanism for part in parts)))
+    assert 0.97 * whole.epsilon(1e-5) < moments.epsilon(1e-5) <= whole.epsilon(1e-5)
+    assert moments.delta(2.0) <= whole.delta(2.0)
+    assert dense.epsilon(1e-5) <= unsampled.epsilon(1e-5)
+    with monkeypatch.context() as patch:
+        patch.setattr("privacy.accounting.TightestCurve._moments", None)
+        patch.setattr("privacy.accounting.TightestCurve.others", None)
+        found = curve.answer(delta=1e-5), curve.answer(epsilon=2.0)
+    asked = dp.account(plan, notion="contour")
+    assert found[0].value == min(asked.epsilon(1e-5), whole.epsilon(1e-5))
+    assert found[1].value == min(asked.delta(2.0), whole.delta(2.0))
+
+
 @pytest.mark.parametrize("part", [dp.PureDP, lambda level: dp.Laplace(1 / level)])
 def test_many_different_parts_beside_noise(part):
     parts = [part(0.01 * (1 + k / 60)) for k in range(60)]
