@@ -384,7 +384,6 @@ class TightestCurve(Curve):
         return tuple(_curves(self._known, self.relation, [], _MOMENTS)) if self.more else ()
 
     def _in_turn(self) -> Iterator[Curve]:
-        """Yield the members; those from moments are computed when they are reached."""
         yield from self.first
         yield from self._moments
 

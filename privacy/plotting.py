@@ -339,7 +339,6 @@ def _noise(
 
 
 def _title(title: str | None, curves: "Iterable[Curve]", *parameters: str, width: int = 74) -> str:
-    """Return the given title, or the parameters and the mechanism that all curves share."""
     if title is not None:
         return title
     mechanisms = {curve.mechanism for curve in curves}

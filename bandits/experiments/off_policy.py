@@ -85,7 +85,6 @@ def off_policy_jester(setup: Setup) -> list[Row]:
 
 
 def _sizes(setup: Setup) -> tuple[int, int, int]:
-    """Return the numbers of replicates, of rounds of learning and of logged rounds."""
     return (2, 300, 200) if setup.quick else (5, 10_000, 5_000)
 
 

@@ -61,7 +61,6 @@ def run(
 def _played(
     algorithm: Algorithm, world: Environment, count: int, _key: tuple[object, ...], jobs: int
 ) -> Simulation:
-    """Simulate one algorithm; `_key` describes it and the code."""
     return simulate({"": algorithm}, world, replicates=count, seed=SEED, points=POINTS, n_jobs=jobs)
 
 

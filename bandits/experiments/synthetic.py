@@ -238,7 +238,6 @@ def baselines(setup: Setup) -> list[Row]:
 
 
 def _split(algorithm: Private) -> Algorithm:
-    """Return an algorithm with rho / K per release, under the printed conversion."""
     delta = algorithm.delta
     rho = dp.rho_from_epsilon(algorithm.epsilon, delta, conversion="classic") / algorithm.batches
     return replace(algorithm, epsilon=dp.epsilon_from_rho(rho, delta, conversion="classic"))

@@ -158,7 +158,6 @@ class Learner:
         return pick
 
     def _sums(self, arms: Array, offered: Indices) -> Array:
-        """Return what `Repeats.add` compares, shape (R, B)."""
         each = (arms @ self._repeats.direction)[..., None]
         sums: Array = gathered(each, offered[:, :COMPARED])[..., 0].sum(-1)
         return sums

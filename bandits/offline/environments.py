@@ -1,7 +1,8 @@
 """Simulated environments: synthetic ones, adversarial contexts, and replay of logged ratings.
 
 `world` generates the rounds of each replicate from its own random stream, in blocks of a size that
-does not depend on the algorithm: with one seed, two algorithms get the same candidates and luck.
+does not depend on the algorithm: with one seed, two algorithms get the same candidates and random
+numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -138,7 +139,8 @@ class Synthetic(Environment):
 class RankDeficient(Synthetic):
     """`Synthetic` with contexts in a subspace of `rank` coordinates, new every `period` rounds.
 
-    Estimates from one period give no information about the next one, and G is singular.
+    Estimates from one period give no information about the next one, and the features of a period
+    do not span the space.
     """
 
     rank: int = 2

@@ -181,7 +181,6 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
 
 
 def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
-    """Return the guarantee that a record of this module states."""
     given = {name: value for name, value in answer.items() if value is not None}
     return dp.Guarantee(
         **_of(answer, "epsilon", "delta", "notion", "order"),

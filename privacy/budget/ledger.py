@@ -431,7 +431,6 @@ class Ledger:
         return verify(self._store, self.id, head)
 
     def _account(self, name: str | None) -> Account:
-        """Return a budget's unchanging part, which is read once."""
         name = name or self._budget
         if name not in self._accounts:
             self._accounts[name] = self._read(name)[0]

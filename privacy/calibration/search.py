@@ -396,7 +396,6 @@ class RateFamily(Family):
 
 
 def _middle(low: float, high: float) -> float:
-    """Return where to start a search of [low, high]."""
     return 1.0 if low < 1 < high else max(math.sqrt(low) * math.sqrt(high), high / 100)
 
 

@@ -275,7 +275,6 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
 
 
 def _binomial(q: float, size: int) -> tuple[arb, ...]:
-    """Return the probabilities that 0, 1, ..., `size` records are sampled."""
     rest = 1 - arb(q)
     return tuple(math.comb(size, j) * arb(q) ** j * rest ** (size - j) for j in range(size + 1))
 

@@ -92,7 +92,6 @@ class SampledLaplace:
         return nodes_in(plan.panels) + 2
 
     def _atoms(self, c: float) -> list[arb]:
-        """Return the weights of the losses at l = -s and s."""
         s, e = self.distance, self._exponent(c)
         pairs = (-s, arb(0.5)), (s, (-s).exp() / 2)
         return [p * (e * self._log_ratio(loss)).exp() for loss, p in pairs]

@@ -115,7 +115,6 @@ def _ends(low: float, high: float) -> tuple[tuple[float, int], ...]:
 
 
 def _normal(x: arb) -> arb:
-    """Return Phi(x)."""
     if x > _CERTAIN:
         return 1 + _NEARLY_NONE
     if x < -_CERTAIN:
@@ -206,7 +205,6 @@ class Mixture:
 
     @cached_property
     def _rough_terms(self) -> tuple[Array, Array]:
-        """Log p_j - (j mu)^2 / 2 and j mu."""
         mean = self.mu * np.arange(float(len(self.shares)))
         log_share = np.array([math.log(float(p)) for p in self.shares])
         return log_share - 0.5 * mean * mean, mean
@@ -333,12 +331,10 @@ class Mixture:
 
     @cached_property
     def _scaled(self) -> list[arb]:
-        """p_j exp(-(j mu)^2 / 2)."""
         pairs = zip(self.shares, self._means, strict=True)
         return [p * (-mean * mean / 2).exp() for p, mean in pairs]
 
     def _log_ratio(self, x: arb) -> arb:
-        """Return log B."""
         pairs = zip(self.shares[1:], self._means[1:], strict=True)
         return sum((p * (mean * (x - mean / 2)).expm1() for p, mean in pairs), arb(0)).log1p()
 

@@ -121,7 +121,6 @@ def _float_powers(first: Array, factor: Array, count: int) -> tuple[Array, Array
 
 
 def _parts(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Return multiples of 2^-21, and the rest."""
     high = np.rint(pair[0] * _UNIT) / _UNIT
     return high, (pair[0] - high) + pair[1]
 

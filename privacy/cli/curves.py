@@ -28,7 +28,6 @@ _PLOT = "Write a picture (.png, .svg or .pdf) instead of the table."
 
 
 def _track(values: Sequence[float]) -> Iterable[float]:
-    """Yield the values, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         return values
     from rich.console import Console

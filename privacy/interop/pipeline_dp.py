@@ -106,11 +106,9 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
         return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
 
     def _deviation(self, one: Any, noise: float) -> float:
-        """Return the standard deviation / sensitivity."""
         return noise / float(one.weight)
 
     def _claim(self, one: Any, noise: float) -> tuple[float, float]:
-        """Return the epsilon and delta of an aggregation that is known by a claim."""
         claims = [m for m in self._mechanisms if not _is_noise(m)]
         weights = sum(m.weight * m.mechanism_spec.count for m in claims)
         delta = _CLAIMED * self._total_delta * one.weight / weights if claims else 0.0

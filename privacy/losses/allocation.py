@@ -141,7 +141,6 @@ def _runs(
 
 
 def _aligned(one: _Grid, other: _Grid) -> tuple[_Grid, _Grid]:
-    """Return both distributions on the finer grid of the two."""
     while one.spacing > 1.5 * other.spacing:
         one = one.refined()
     while other.spacing > 1.5 * one.spacing:

@@ -130,7 +130,6 @@ def own_lattice(pair: LossPair, direction: Direction) -> tuple[GridLoss, GridLos
 def _discrete(
     atoms: Atoms, infinite: float, step: float, origin: float | None, *, upper: bool
 ) -> GridLoss:
-    """Put atoms on a grid."""
     loss = np.array(atoms.loss)
     mass = np.exp(np.array(atoms.log_probability)) * (1 - infinite)
     start = float(loss.max()) if origin is None else origin

@@ -363,7 +363,6 @@ _Parts = Sequence[tuple[GridLoss, int]]
 
 
 def _cumulants(parts: _Parts, t: float) -> tuple[float, float, float]:
-    """Return K(t) = sum count log sum mass e^(t loss), K' and K''."""
     each = [(part.cumulants(t), n) for part, n in parts]
     value, mean, variance = (math.fsum(n * one[k] for one, n in each) for k in range(3))
     return value, mean, variance
@@ -598,7 +597,6 @@ def _levels(size: int) -> float:
 
 
 def _turned(turns: Index, size: int) -> Complex:
-    """Return e^(-2 pi i turns / size)."""
     return np.asarray(np.exp((-2j * math.pi / size) * (turns % size)))
 
 

@@ -158,5 +158,4 @@ class AntipodalGaussian(NormalMixtures):
         return down, up - down
 
     def _side(self, direction: Direction) -> int:
-        """Return 1: both directions are equal."""
         return 1

@@ -278,7 +278,6 @@ def columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
 
 
 def _octave(noise: float) -> int:
-    """Return the largest k with 2^(k / 32) <= noise."""
     return math.floor(32 * math.log2(noise))
 
 

@@ -78,7 +78,6 @@ def _for_user(node: Mechanism, size: int) -> Mechanism:
 
 
 def _only(node: Mechanism, *kinds: type[Mechanism]) -> bool:
-    """Return whether all leaves are of these kinds and none is sampled."""
     if isinstance(node, Repeated):
         return _only(node.mechanism, *kinds)
     if isinstance(node, Composed | Parallel):

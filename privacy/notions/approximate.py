@@ -232,7 +232,6 @@ class ApproximateCurve(Curve):
         return ApproximateCurve(self.relation, {claim: 1}, known=False)
 
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
-        """Return the pointwise maximum of both profiles."""
         if self.parts == other.parts:
             return self
         both = WorstPair.of(self._pair, other._pair)
@@ -265,7 +264,6 @@ class _SumPair(LossPair, Profile):
 
 
 def _binary_epsilon(pair: LossPair) -> float | None:
-    """Return the epsilon of a binary claim, None for any other pair."""
     return pair.epsilon if isinstance(pair, ClaimPair) and pair.categories == 2 else None
 
 

@@ -52,7 +52,6 @@ def _log_weights(count: int, loss: float, last: int) -> "Array":
 
 
 def _rounding(count: int, loss: float) -> float:
-    """Return an error bound on a log weight."""
     return U * (16 * math.lgamma(count + 2.0) + 8 * count * (1 + loss))
 
 

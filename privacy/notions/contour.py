@@ -135,7 +135,6 @@ class ContourCurve(PairCurve):
         return [*found, (-math.inf, self._whole)]
 
     def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
-        """Return the first of `_sums` whose omitted mass is negligible."""
         return next(sums for omitted, sums in self._sums if log_delta >= omitted + _UNSEEN)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
@@ -168,7 +167,6 @@ class ContourCurve(PairCurve):
             yield self._direct, 1e-7
 
     def _direct(self, epsilon: float) -> float:
-        """Return an upper bound on log delta by direct sums."""
         pairs = tuple(self.parts.items())
         return max(direct_sums.log_delta(pairs, one, epsilon) for one in self._whole)
 

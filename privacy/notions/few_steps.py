@@ -191,7 +191,6 @@ class _Level:
         ends = [min(high, float(part.loss[part.mass > 0].max())) for part in coarse]
 
         def size(t: float) -> float:
-            """Return the log of the sum of the masses tilted by t."""
             found, share = -t * epsilon, 0.0
             for part, end in zip(coarse, ends, strict=True):
                 one = _log_moment(part.mass, part.loss, t, high=end)

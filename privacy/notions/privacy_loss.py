@@ -128,7 +128,6 @@ class LossesOnGrid:
 
     @cached_property
     def _below(self) -> Parts:
-        """The parts for a lower bound."""
         return fewer_parts(self._finite, _BLOCKS, upper=False) if self._merged else self.parts
 
     def near(self, epsilon: float, enough: float = -math.inf) -> Sums | None:

@@ -117,7 +117,6 @@ class SparseVector:
             return float((steps + self._noise(self._answer)) * self._step) if above else None
 
     def _steps(self, name: str, value: Any) -> int:
-        """Return a value in lattice steps, rounded down."""
         found = exact(value)
         if found is None:
             remedy = "Pass the value of the query on the data."

@@ -240,7 +240,6 @@ class Factorization(ABC):
         return self._added_up(np.abs)
 
     def _added_up(self, size: Callable[[Array], Array]) -> Array:
-        """Return the column sums of size(entry), without building C."""
         sums = np.zeros(self.releases)
         for k in range(self.releases):
             row = self.row(k)

@@ -250,7 +250,6 @@ class RunningSum:
         return np.asarray(values.reshape(-1))
 
     def _correlated(self, k: int) -> Any:
-        """Return row k of C^-1 z, by forward substitution."""
         assert self._generator is not None
         fresh = self.sigma * self._generator.standard_normal(len(self._prefix))
         correlated = (fresh - self._memory.past(k)) / self.factorization.row(k)[-1]
