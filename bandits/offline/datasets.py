@@ -324,7 +324,6 @@ def _assert_facts(files: Files, found: Ratings, users: int, ratings: int) -> Non
 
 
 def _largest(counts: Indices, size: int) -> Indices:
-    """Return the indices of the largest counts; ties go to the first."""
     return np.argsort(-counts, kind="stable")[:size]
 
 

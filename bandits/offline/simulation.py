@@ -244,7 +244,6 @@ def play(
 def _close(
     learner: Learner, arms: Array, played: list[tuple[Indices, Array, Indices]]
 ) -> list[tuple[Indices, Array, Indices]]:
-    """Release the oldest batch of the rounds played; return the other rounds."""
     chosen, rewards, users = (np.concatenate(part, axis=1) for part in zip(*played, strict=True))
     count = learner.waiting[0][0]
     learner.close(gathered(arms, chosen[:, :count]), rewards[:, :count], users[:, :count])

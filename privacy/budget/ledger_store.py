@@ -103,7 +103,6 @@ class Store:
 
     @property
     def path(self) -> Path | None:
-        """The file of a SQLite ledger."""
         return Path(self.url.database or "") if self.url.drivername == "sqlite" else None
 
     def __str__(self) -> str:
@@ -225,7 +224,6 @@ class Store:
             yield writer
 
     def budgets(self, name: str | None = None, *, most: int | None = None) -> list[Row]:
-        """Return the rows of one budget or of all."""
         query = sa.select(BUDGETS).order_by(BUDGETS.c.name).limit(most)
         if name is not None:
             query = query.where(BUDGETS.c.name == name)
@@ -233,7 +231,6 @@ class Store:
             return list(connection.execute(query).mappings())
 
     def rows(self) -> Iterator[Row]:
-        """Yield all entries in their order."""
         query = sa.select(ENTRIES).order_by(ENTRIES.c.sequence)
         with self.reads() as connection:
             yield from connection.execution_options(yield_per=_CHUNK).execute(query).mappings()
@@ -252,7 +249,6 @@ class Writer:
         return self._connection.exec_driver_sql(_text(statement, self._connection.dialect), values)
 
     def first(self, statement: _Statement, **values: Any) -> Row | None:
-        """Return the first row that a query finds."""
         return self._run(statement, values).mappings().first()
 
     def append(self, **values: Any) -> Row:
@@ -268,11 +264,9 @@ class Writer:
         return self.first(_BY_KEY, wanted=key)
 
     def settlement(self, sequence: int) -> Row | None:
-        """Return the entry that settles a reservation, if there is one."""
         return self.first(_BY_SETTLED, wanted=sequence)
 
     def find_budget(self, name: str) -> Row | None:
-        """Return the row of a budget, if there is one."""
         return self.first(_BY_NAME, wanted=name)
 
     def tops(self, dataset: str) -> list[Row]:
@@ -280,17 +274,14 @@ class Writer:
         return list(self._run(_TOPS, {"wanted": dataset}).mappings())
 
     def budget(self, name: str) -> Row:
-        """Return the row of an open budget."""
         if (found := self.find_budget(name)) is None:
             raise LedgerError(f"The budget {name!r} was removed. Restore the ledger from a backup.")
         return found
 
     def open(self, **values: Any) -> None:
-        """Add the row of a new budget."""
         self._run(_OPEN, values)
 
     def update(self, name: str, **values: Any) -> None:
-        """Change the running totals of a budget."""
         self._run(_UPDATE, {"wanted": name, **values})
 
 

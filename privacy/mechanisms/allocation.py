@@ -36,7 +36,8 @@ class RandomAllocation(Mechanism):
     2602.17284); docs/theory/random-allocation.md bounds several. zCDP and RDP bounds, and all
     bounds for mu = 1 / noise_multiplier > 20, do not use that the steps are secret.
 
-    `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record.
+    `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record in
+    an epoch, and `epochs` the number of epochs.
     """
 
     mechanism: Mechanism

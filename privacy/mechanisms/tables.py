@@ -96,8 +96,8 @@ def from_cdfs(
         P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
         below a delta of about 1e-12.
     bound
-        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. Both
-        epsilons approach the exact one, between them, with the square of the grid's spacing.
+        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. The
+        error of either epsilon is of the order of the squared spacing of the grid.
     relation
         The neighboring relation that the pair was found for.
 
