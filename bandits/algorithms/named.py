@@ -200,6 +200,7 @@ class _Ours(Private):
         return self.covariance_of(self.sums((self.features,), np.random.default_rng(0)))
 
     def covariance_of(self, sums: dp.RunningSum) -> Array:
+        """Return the noise covariance that the model needs."""
         return sums.noise_covariance(self.batches if self.half_life is None else 1)
 
 

@@ -43,8 +43,8 @@ class FiniteMechanism(Mechanism):
         remedy = "Pass one probability for each output in both."
         checks.refuse_if(len(p) != len(q), "q", f"{len(q)} values", f"{len(p)} values", remedy)
         apart = not any(a and b for a, b in zip(p, q, strict=True))
-        rule = "positive for some output that p can give"
-        remedy = "Add the outputs that both data sets can give."
+        rule = "positive for some output with p > 0"
+        remedy = "Add the outputs that both data sets can produce."
         checks.refuse_if(apart, "q", f"{len(q)} values", rule, remedy)
         freeze(self, p=p, q=q, relation=checks.relation(self.relation))
 

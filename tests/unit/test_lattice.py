@@ -257,7 +257,7 @@ class TestPmfs:
             ([0.5, 0.5], [1.0], "2 values"),
             ([1.5, -0.5], [0.5, 0.5], "Expected p="),
             ([], [], "0 values"),
-            ([1.0, 0.0], [0.0, 1.0], "that both data sets can give"),
+            ([1.0, 0.0], [0.0, 1.0], "that both data sets can produce"),
         ],
     )
     def test_bad_probabilities_are_refused(self, p, q, told):
