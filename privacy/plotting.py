@@ -329,10 +329,8 @@ def _noise(
     notions: Iterable["Notion"],
     relation: "NeighboringRelation",
 ) -> "Figure":
-    def noise(notion: "Notion", x: float) -> float:
-        return noise_multiplier(**{**given, across: x, "notion": notion, "relation": relation})
-
-    series = {notion: [noise(notion, x) for x in values] for notion in notions}
+    options: dict[str, Any] = {**given, across: values, "relation": relation}
+    series = {notion: noise_multiplier(**options, notion=notion) for notion in notions}
     axes = {"kind": f"sigma_against_{across}", "across": across, "up": "noise_multiplier"}
     shown = {**given, "relation": str(relation)}
     return plot_curve({**axes, "values": values, "series": series, "given": shown})

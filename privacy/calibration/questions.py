@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from privacy import checks
 from privacy.accounting import Notion
 from privacy.calibration.search import Family, Make, RateFamily, Seek
 from privacy.calibration.targets import Target, family_for
+from privacy.curves import several
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
 from privacy.names import suggests_names
 from privacy.numerics.normal import log_gaussian_delta
@@ -16,7 +18,65 @@ from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from privacy.calibration.starts import Unknown
+    from privacy.tradeoffs import Array
+
+_R_co = TypeVar("_R_co", bound=float, covariant=True)
+
+
+class _How(TypedDict, total=False):
+    notion: Notion
+    relation: NeighboringRelation
+    certify: bool
+
+
+class _Number(Target, _How, total=False):
+    noise_multiplier: float
+    sampling_probability: float
+    steps: int
+
+
+class _Arrays(_How, total=False):
+    epsilon: "ArrayLike"
+    delta: "ArrayLike"
+    noise_multiplier: "ArrayLike"
+    sampling_probability: "ArrayLike"
+    steps: "ArrayLike"
+
+
+class _Elementwise(Protocol[_R_co]):
+    @overload
+    def __call__(self, **options: Unpack[_Number]) -> _R_co: ...
+    @overload
+    def __call__(self, **options: Unpack[_Arrays]) -> "Array": ...
+
+
+def _elementwise(function: Callable[..., _R_co]) -> _Elementwise[_R_co]:
+    """Make a function also take arrays for its numbers; equal cells are computed once."""
+    numbers = _Arrays.__annotations__.keys() - _How.__annotations__.keys()
+
+    @wraps(function)
+    def call(**options: Any) -> Any:
+        given = [(name, value) for name, value in options.items() if name in numbers]
+        arrays = {name: value for name, value in given if several(value)}
+        if not arrays:
+            return function(**options)
+        import numpy as np
+
+        shapes = [np.shape(value) for value in arrays.values()]
+        try:
+            columns = np.broadcast_arrays(*arrays.values())
+        except ValueError:
+            remedy = "Pass arrays of one shape, or of shapes that broadcast."
+            raise ValueError(checks.expected("shapes", shapes, "compatible", remedy)) from None
+        cells = list(zip(*(column.ravel().tolist() for column in columns), strict=True))
+        each = {cell: options | dict(zip(arrays, cell, strict=True)) for cell in cells}
+        found = {cell: function(**one) for cell, one in each.items()}
+        return np.array([found[cell] for cell in cells]).reshape(columns[0].shape)
+
+    return call
 
 
 class _Options(Target, total=False):
@@ -121,6 +181,7 @@ def _sampled(noise_multiplier: float, sampling_probability: float) -> Mechanism:
     return PoissonSampled(Gaussian(noise_multiplier), sampling_probability=sampling_probability)
 
 
+@_elementwise
 @suggests_names
 def noise_multiplier(
     *,
@@ -139,7 +200,9 @@ def noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier of a (sampled, repeated) Gaussian that meets a target.
 
-    The target, `notion`, `relation` and `certify` are those of `calibrate`; delta > 0.
+    The target, `notion`, `relation` and `certify` are those of `calibrate`; delta > 0. `epsilon`,
+    `delta`, `sampling_probability` and `steps` may be arrays or lists, which broadcast to an array
+    of results.
 
     Parameters
     ----------
@@ -207,6 +270,7 @@ def _noise_of_mu(mu: float, q: float, steps: int) -> float:
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
 
+@_elementwise
 @suggests_names
 def max_steps(
     *,
@@ -220,7 +284,7 @@ def max_steps(
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
-    The parameters are those of `Gaussian` and of `privacy.noise_multiplier`.
+    The parameters, also arrays, are those of `Gaussian` and of `privacy.noise_multiplier`.
 
     Raises
     ------
@@ -235,6 +299,7 @@ def max_steps(
     return int(family.solve(1, math.inf, *near, integer=True, certify=certify))
 
 
+@_elementwise
 @suggests_names
 def max_sampling_probability(
     *,
@@ -248,7 +313,7 @@ def max_sampling_probability(
 ) -> float:
     """Return the largest Poisson sampling probability in (0, 1] that meets the target.
 
-    The parameters are those of `Gaussian` and of `privacy.noise_multiplier`.
+    The parameters, also arrays, are those of `Gaussian` and of `privacy.noise_multiplier`.
     """
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     target = checks.epsilon(epsilon), checks.delta(delta)

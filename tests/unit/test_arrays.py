@@ -40,3 +40,49 @@ def test_bad_deltas_are_refused(bad):
 def test_other_types_are_refused(bad):
     with pytest.raises(TypeError, match="Expected epsilon="):
         RUN.delta(bad)
+
+
+def test_calibrations_of_arrays_are_those_of_their_cells():
+    epsilons, steps = [0.5, 2.0, 0.5], np.array([[1], [300]])
+    given = {"delta": 1e-6, "sampling_probability": 0.02}
+    found = dp.noise_multiplier(epsilon=epsilons, steps=steps, **given)
+    each = {
+        (epsilon, count): dp.noise_multiplier(epsilon=epsilon, steps=count, **given)
+        for epsilon in (0.5, 2.0)
+        for count in (1, 300)
+    }
+    assert found.tolist() == [[each[epsilon, count] for epsilon in epsilons] for count in (1, 300)]
+    noise = np.array([1.5, 2.5])
+    most = dp.max_steps(epsilon=2.0, noise_multiplier=noise, **given)
+    assert most.dtype.kind == "i"
+    assert most.tolist() == [
+        dp.max_steps(epsilon=2.0, noise_multiplier=one, **given) for one in noise
+    ]
+    q = dp.max_sampling_probability(epsilon=[1, 2], delta=1e-6, noise_multiplier=noise, steps=10)
+    assert q[1] == dp.max_sampling_probability(
+        epsilon=2, delta=1e-6, noise_multiplier=2.5, steps=10
+    )
+    assert dp.noise_multiplier(epsilon=[], delta=1e-6).shape == (0,)
+
+
+def test_equal_cells_are_calibrated_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "privacy.calibration.search.account",
+        lambda mechanism, **how: asked.append(mechanism) or dp.account(mechanism, **how),
+    )
+    dp.noise_multiplier(epsilon=1.0, delta=1e-5, steps=3)
+    once = len(asked)
+    dp.noise_multiplier(epsilon=np.full(50, 1.0), delta=1e-5, steps=np.full((2, 1), 3))
+    assert len(asked) == 2 * once
+
+
+def test_bad_cells_are_refused():
+    with pytest.raises(ValueError, match=r"Expected shapes=\[\(2,\), \(3,\)\] to be compatible. P"):
+        dp.noise_multiplier(epsilon=[1, 2], delta=1e-5, steps=[1, 2, 3])
+    with pytest.raises(ValueError, match="Expected epsilon=-1"):
+        dp.noise_multiplier(epsilon=[1, -1], delta=1e-5)
+    with pytest.raises(TypeError, match="Expected epsilon='a'"):
+        dp.noise_multiplier(epsilon=["a"], delta=1e-5)
+    with pytest.raises(ValueError, match="Expected notion"):
+        dp.noise_multiplier(epsilon=[1, 2], delta=1e-5, notion=["rdp"])

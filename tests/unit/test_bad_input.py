@@ -163,7 +163,10 @@ CALLS = {
         {"noise_multiplier": POSITIVE},
     ),
 }
-TAKES_ARRAYS = [CALLS["Curve.epsilon"][0], CALLS["Curve.delta"][0]]
+TAKES_ARRAYS = [
+    *(CALLS[name][0] for name in ("Curve.epsilon", "Curve.delta")),
+    *(dp.noise_multiplier, dp.max_steps, dp.max_sampling_probability),
+]
 ARGUMENTS = [
     pytest.param(call, good, name, refused, id=f"{entry}({name})")
     for entry, (call, good, domains) in CALLS.items()
