@@ -17,17 +17,17 @@ class Accounting:
 
     def setup(self) -> None:
         self.fresh = 1.0
-        speed._epsilon(0.77)
+        speed.tight_epsilon(0.77)
 
     def _next(self) -> float:
         self.fresh += 1e-6
         return self.fresh
 
     def time_epsilon(self) -> None:
-        speed._epsilon(self._next())
+        speed.tight_epsilon(self._next())
 
     def time_delta(self) -> None:
-        speed._delta(self._next())
+        speed.tight_delta(self._next())
 
     def time_sigma(self) -> None:
         speed.calibrated(0.01, 1000, 1.0)(self._next())
