@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy import multiply, sqrt
 from scipy.special import ndtr
 
 from bandits import checks
@@ -93,9 +94,9 @@ class UpperConfidence(ByScore):
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
         reach = rows_times(candidates, root)
-        np.multiply(reach, reach, reach)
+        multiply(reach, reach, reach)
         squares = reach.dot(_filled(self.width**2, mean.shape[-1]))
-        return sum_with(np.sqrt(squares, squares), candidates, mean)
+        return sum_with(sqrt(squares, squares), candidates, mean)
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,10 @@ class Challenging:
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
+        return self.divided(*self.weighted(candidates, mean, root), rounds)
+
+    def weighted(self, candidates: Array, mean: Array, root: Array) -> tuple[Array, Array]:
+        """Return the weights (..., n) of candidates, and E max(difference, 0); inf for leaders."""
         means, reach = times(candidates, mean), rows_times(candidates, root)
         leads = np.arange(means.shape[-1]) == means.argmax(-1)[..., None]
         below = means.max(-1, keepdims=True) - means
@@ -232,10 +237,14 @@ class Challenging:
         z = below / np.maximum(deviations, _TINY)
         better = ndtr(-z)
         density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        rounds = np.asarray(rounds)[..., None]
-        gains = (self.horizon - rounds) * (deviations * density - below * better)
-        weights = np.where(leads, 1.0, np.where(gains > self.cost, 4 * better * better, 0.0))
-        sums = weights.cumsum(-1)
+        gains = deviations * density - below * better
+        return np.where(leads, 1.0, 4 * better * better), np.where(leads, math.inf, gains)
+
+    def divided(self, weights: Array, gains: Array, rounds: Rounds) -> Indices:
+        """Return the picks of rounds, given the results of `weighted`."""
+        rounds = rounds if isinstance(rounds, int) else rounds[:, None]
+        left = np.maximum(self.horizon - rounds, _TINY)
+        sums = np.where(left * gains > self.cost, weights, 0.0).cumsum(-1)
         picks: Indices = (sums <= rounds * _GOLDEN % 1.0 * sums[..., -1:]).sum(-1)
         return picks
 
@@ -298,9 +307,12 @@ class Repeats:
     def add(self, sums: Array) -> None:
         """Compare rounds, given the sum of x'direction over candidates, shape (..., B)."""
         sums = sums[..., : COMPARED - self.compared]
-        if sums.shape[-1]:
+        if sums.shape == (1,):  # a round of a live learner
+            self.same = self.same + (abs(sums[0] - self.last) <= _SAME)
+        elif sums.shape[-1]:
             before = np.concatenate((self.last[..., None], sums[..., :-1]), axis=-1)
             self.same += (np.abs(sums - before) <= _SAME).sum(-1)
+        if sums.shape[-1]:
             self.last = sums[..., -1]
             self.compared += sums.shape[-1]
 

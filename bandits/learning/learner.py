@@ -5,6 +5,7 @@ Live agents run it one round at a time, simulations run many replicates by round
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bandits.checks import Array, Indices
 from bandits.learning.exploration import (
     COMPARED,
     ByScore,
+    Challenging,
     Draws,
     Exploration,
     Mixed,
@@ -58,7 +60,7 @@ class Learner:
         self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
         self._mixes = self.draws.live and isinstance(self._base, Mixed)
-        self._fixed = not (self._base.normals or self._base.uniforms)
+        self._fixed = not (rule.normals or rule.uniforms)
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
@@ -68,7 +70,9 @@ class Learner:
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
         self.propensity: float | None = None  # of a live learner's last pick
-        self._scores: Array | None = None  # scores of all arms, valid until the model changes
+        # valid until the model changes: scores of all arms, and weights of a live learner's arms
+        self._scores: Array | None = None
+        self._weights: tuple[bytes, tuple[Array, Array]] | None = None
 
     @property
     def ended(self) -> bool:
@@ -105,12 +109,20 @@ class Learner:
         Pass the features of the picks to `observe`.
         """
         self.rounds += 1
-        if self._sampling is not None and self.in_batch < COMPARED:
-            self._repeats.add((candidates @ self._repeats.direction).sum(-1)[..., None])
-        mean, root = self.model.mean, self.model.root
-        if not (self._mixes or (self._sampling is not None and self._repeats.any)):
-            return self._base.pick(candidates, mean, root, self._noise(), self.batch, self.rounds)
-        return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
+        rule, repeats, mean, root = self._base, self._repeats, self.model.mean, self.model.root
+        if self._sampling is not None:
+            if self.in_batch < COMPARED:
+                repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
+            if repeats.any:
+                rule = self._sampling
+        if self._mixes or not self.draws.live:
+            return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
+        if isinstance(rule, Challenging):
+            arms = candidates.tobytes()
+            if self._weights is None or self._weights[0] != arms:
+                self._weights = arms, rule.weighted(candidates, mean, root)
+            return rule.divided(*self._weights[1], self.rounds)
+        return rule.pick(candidates, mean, root, self._noise(), self.batch, self.rounds)
 
     @property
     def compared(self) -> float:
@@ -228,7 +240,7 @@ class Learner:
             self.model.repeats = self._repeats.sampling
         self.model.close(features, prefix)
         self.waiting.pop(0)
-        self._scores = None
+        self._scores = self._weights = None
 
     def turn(self) -> None:
         """End the open batch, which is released after the grace period."""
@@ -240,7 +252,7 @@ class Learner:
         self._repeats.end()
 
     def _noise(self) -> Noise:
-        if self._fixed and (self._sampling is None or not self._repeats.any):
+        if self._fixed:
             return self._nothing
         if self._next == len(self._ahead):
             if self.draws.live:
@@ -254,7 +266,7 @@ class Learner:
     def _draw_ahead(self) -> None:
         drawn = self.draws.noise(self.exploration, _AHEAD, self.dimension)
         rows = (np.moveaxis(part, -2, 0) for part in drawn)
-        self._ahead = list(map(Noise._make, zip(*rows, strict=True)))
+        self._ahead = list(map(partial(tuple.__new__, Noise), zip(*rows, strict=True)))
 
     def progress(self) -> dict[str, Any]:
         """Return the state of a live learner, except for the arrays of its components."""

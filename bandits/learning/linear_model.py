@@ -65,7 +65,7 @@ def sum_with(total: Array, matrix: Array, vector: Array, scale: float = 1.0) -> 
 
 def transposed(matrix: Array) -> Array:
     """Return the matrices (..., d, d) transposed."""
-    return np.swapaxes(matrix, -1, -2)
+    return matrix.swapaxes(-1, -2)
 
 
 def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:

@@ -88,7 +88,7 @@ class Range:
 
         None and NaN are missing, and become 0. Errors do not show the reward.
         """
-        value = _number(reward)
+        value = reward if type(reward) is float else _number(reward)
         if self.low <= value <= self.high:
             return value - self.center, None
         if math.isnan(value):
@@ -111,8 +111,6 @@ def numbers(rewards: Any) -> Array:
 
 
 def _number(reward: Any) -> float:
-    if type(reward) is float:
-        return reward
     if reward is None:
         return math.nan
     try:

@@ -39,7 +39,7 @@ class Candidates:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
-        self._shared: dict[tuple[int, ...], tuple[Array, ...]] = {}
+        self._shared: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
     def __reduce__(self) -> tuple[type["Candidates"], tuple[Algorithm]]:
         return Candidates, (self._algorithm,)
@@ -50,27 +50,32 @@ class Candidates:
         if type(candidates) is np.ndarray and candidates.dtype is _DOUBLE:
             shared = self._shared.get(candidates.shape)
             if shared is not None:
-                given, unscaled, scaled, rows, columns, products = shared
+                given, unscaled, scaled, columns, products, item, argmax = shared[1:]
+                found: Array = shared[0]
                 given[...] = candidates
-                if algorithm.constant is not None:
+                if scaled is not None:
                     dcopy(unscaled, scaled)
                     dscal(algorithm.shrink, scaled)
                 # The largest product of two rows is a square (Cauchy-Schwarz). dsyrk, unlike NumPy,
                 # emits no overflow warning. By name, its arguments beta, c, trans, lower and
                 # overwrite_c take as long as the product.
                 dsyrk(1.0, columns, 0.0, products, 1, 0, 1)
-                if products.item(products.argmax()) <= MARGIN:
-                    return rows
+                if item(argmax()) <= MARGIN:
+                    return found
         found = table(candidates, algorithm.dimension)
         few = len(found) <= _FEW and type(algorithm).prepared is Algorithm.prepared
         if few and found.shape not in self._shared:
             self._shared[found.shape] = self._arrays(len(found))
         return algorithm.prepared(found)
 
-    def _arrays(self, count: int) -> tuple[Array, ...]:
+    def _arrays(self, count: int) -> tuple[Any, ...]:
         algorithm, constant = self._algorithm, self._algorithm.constant
         rows = unscaled = np.empty((count, algorithm.features))
+        scaled = None
         if constant is not None:
             unscaled[:, -1], rows = constant / algorithm.shrink, np.empty_like(unscaled)
-        given, products = unscaled[:, : algorithm.dimension], np.zeros((count, count), order="F")
-        return given, unscaled.ravel(), rows.ravel(), rows, rows.T, products
+            scaled = rows.ravel()
+        given, products = unscaled[:, : algorithm.dimension], np.zeros((count, count))
+        # argmax of a Fortran-ordered array makes a copy of it
+        each = products.ravel()
+        return rows, given, unscaled.ravel(), scaled, rows.T, products.T, each.item, each.argmax

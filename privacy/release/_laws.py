@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Law:
     is_gaussian: bool
     is_rounded: bool = False
 
-    @property
+    @cached_property
     def block_bits(self) -> int:
         bits = int(16 * self.scale / _BLOCKS).bit_length() - 5  # floor(log2(scale / 8))
         return bits if self.is_rounded else max(bits, 0)

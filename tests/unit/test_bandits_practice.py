@@ -47,6 +47,18 @@ def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
     assert live == found[:19].tolist()
 
 
+def test_kept_weights_are_those_of_the_candidates_and_of_the_last_release():
+    agent = bandits.PrivateUCB(dimension=4, plain_arms=True, **SAME).start(simulation=True, seed=1)
+    learner, nothing = agent._learner, Noise(np.zeros(0), np.zeros(0))
+    arms = np.eye(4), np.eye(4)[::-1].copy(), np.eye(4)[:3], np.eye(4)[[0, 0, 1, 1]]
+    for t in range(400):
+        offered = arms[t % 7 % 4]
+        ticket = agent.select(offered)  # closes a batch that has ended before it picks
+        mean, root = learner.model.mean, learner.model.root
+        assert ticket.action == learner.exploration.pick(offered, mean, root, nothing, 0, t + 1)
+        agent.update(ticket, float(offered[ticket.action, 0]))
+
+
 def test_declared_arms_have_the_guarantee_and_no_more_than_its_sensitivity():
     declared = bandits.PrivateUCB(dimension=30, plain_arms=True, **SAME)
     other = bandits.PrivateUCB(dimension=30, **SAME)
