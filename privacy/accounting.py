@@ -554,7 +554,6 @@ class TightestCurve(Curve):
         return _tightest(mechanisms.repeat(self._known, count), self.relation)
 
     def best_of(self, runs: mechanisms.BestOf) -> "TightestCurve":
-        """Return the curve of the best of several runs, each of this curve's mechanism."""
         best = replace(runs, mechanism=self._known)
         return _tightest(best, self.relation).labeled(best, self.unit, self.prover)
 

@@ -149,10 +149,9 @@ def plot_tradeoff(
 ) -> "Figure":
     """Plot the trade-off between both error rates, and the empirical one of an attack.
 
-    `curves` is a curve, or several by label; no attack is below the trade-off function of its
-    curve. `scores_0` and `scores_1` are both or none: log-likelihood ratios of outputs on the two
-    data sets, shape (runs,) each. The default title is the relation, the unit, and the mechanism if
-    all curves have the same one.
+    `curves` is a curve, or several by label. `scores_0` and `scores_1` are both or none:
+    log-likelihood ratios of outputs on the two data sets, shape (runs,) each. The default title is
+    the relation, the unit, and the mechanism if all curves have the same one.
     """
     from privacy.curves import Curve
 

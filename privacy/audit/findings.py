@@ -10,12 +10,11 @@ from privacy import checks
 class Finding:
     """The result of one audit: the claim in words, the p-value, and the evidence.
 
-    If a claim is not falsified, other data sets, attacks or more runs may still falsify it. A true
-    claim gives a p-value of at most x with probability at most x, for every x; `significance`
-    bounds the false positive rate. `evidence` is the strongest observation against the claim, and
-    the limit that the claim sets; `runs` the number of outputs behind it (per data set, if there
-    are two). `warning` is a sign that the audit could hardly find a violation, such as scores of
-    the wrong sign.
+    A true claim gives a p-value of at most x with probability at most x, for every x;
+    `significance` bounds the false positive rate. `evidence` is the strongest observation against
+    the claim, and the limit that the claim sets; `runs` the number of outputs behind it (per data
+    set, if there are two). `warning` is a sign that the audit could hardly find a violation, such
+    as scores of the wrong sign.
     """
 
     claim: str

@@ -262,7 +262,6 @@ class ContourCurve(PairCurve):
         return found
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
-        """Return the curve of the best of several runs, from the profile of one."""
         return BestOfCurve(self.relation, self, runs)
 
 

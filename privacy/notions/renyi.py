@@ -170,9 +170,8 @@ class RenyiCurve(Curve):
     ) -> float:
         """Return the smallest epsilon proven for `delta`, a probability in [0, 1).
 
-        `conversion` ``"optimal"`` is D + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath and
-        Steinke 2020, Proposition 12), ``"classic"`` D + log(1/delta)/(a - 1) (Mironov 2017,
-        Proposition 3), valid but loose.
+        `conversion` ``"optimal"`` is that of the module, ``"classic"`` D + log(1/delta)/(a - 1)
+        (Mironov 2017, Proposition 3), valid but loose.
         """
         wrong = conversion not in get_args(Conversion)
         rule, remedy = "'optimal' or 'classic'", "Use 'optimal' unless you must match another tool."
