@@ -182,7 +182,7 @@ class Line:
         return value, mean, variance
 
     def _saddle(self) -> float:
-        """Return t near the saddle point, as `LossSum.saddle`."""
+        """Return t near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
         low, high, t = 0.0, math.inf, 1.0
         for _ in range(60):
             try:
