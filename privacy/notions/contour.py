@@ -5,9 +5,9 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -155,16 +155,11 @@ class ContourCurve(PairCurve):
             other = contour_integral.log_delta(total, epsilon, first.saddle, first.value)
             bounds.append(_refined(total, epsilon, other))
         found = self._worst(bounds)
-        for bound, _ in self._simpler(found.error):
-            found = found._replace(value=min(found.value, bound(epsilon)))
+        if self._has_basic(found.error):
+            found = found._replace(value=min(found.value, self._basic(epsilon)))
+        if found.error > _LOOSE and direct_sums.supports(self._whole[0]):
+            found = found._replace(value=min(found.value, self._direct(epsilon)))
         return found._replace(hint=first.saddle + 1)
-
-    def _simpler(self, error: float) -> Iterator[tuple[Callable[[float], float], float]]:
-        """Yield bounds on log delta that may be smaller, and relative accuracies to invert them."""
-        if self._has_basic(error):
-            yield self._basic, 1e-14
-        if error > _LOOSE and direct_sums.supports(self._whole[0]):
-            yield self._direct, 1e-7
 
     def _direct(self, epsilon: float) -> float:
         pairs = tuple(self.parts.items())
@@ -239,17 +234,12 @@ class ContourCurve(PairCurve):
             delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
         ):
             return self._answer(0.0)
-        guide, *others = self._serving(log_delta)
         bounds: list[Bound] = []
-        for total in (guide, *others):
-            bound = contour_integral.epsilon(total, log_delta, *bounds[:1])
-            if bound.error > _INEXACT and few_steps.supports(total):
-                least = few_steps.least_epsilon(total, log_delta, bound.value)
-                bound = bound._replace(value=least)
-            bounds.append(bound)
+        for total, whole in zip(self._serving(log_delta), self._whole, strict=True):
+            bounds.append(self._least(total, whole, log_delta, bounds[:1]))
         found = self._worst(bounds)
-        for simpler, rtol in self._simpler(found.error):
-            least = invert(simpler, log_delta, rtol=rtol)
+        if self._has_basic(found.error):
+            least = invert(self._basic, log_delta, rtol=1e-14)
             found = found._replace(value=min(found.value, least))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
@@ -260,6 +250,20 @@ class ContourCurve(PairCurve):
             if self._at_epsilon(0.0).value <= log_delta:
                 return found._replace(value=0.0)
         return found
+
+    def _least(
+        self, total: LossSum, whole: LossSum, log_delta: float, others: list[Bound]
+    ) -> Bound:
+        """Return a bound on epsilon in one direction."""
+        bound = contour_integral.epsilon(total, log_delta, *others)
+        near: list[Callable[[float], few_steps.Bounds]] = []
+        if bound.error > _INEXACT and few_steps.supports(total):
+            near.append(partial(few_steps.Lattice, total, log_delta=log_delta))
+        if bound.error > _LOOSE and direct_sums.supports(whole):
+            near.append(partial(direct_sums.DirectSum, tuple(self.parts.items()), whole))
+        for one in near:
+            bound = bound._replace(value=few_steps.least_epsilon(one, log_delta, bound.value))
+        return bound
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
         return BestOfCurve(self.relation, self, runs)

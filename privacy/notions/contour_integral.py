@@ -53,7 +53,7 @@ class Line:
     """
 
     def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
-        value, _, variance = total.cumulants(saddle)
+        value, _, variance = (total.fewer or total).cumulants(saddle)  # only to choose c
         width = variance + saddle**-2 + (1 + saddle) ** -2
         log_delta = value - saddle * epsilon - 0.5 * math.log(2 * math.pi * width)
         log_delta -= math.log(saddle * (1 + saddle))

@@ -11,9 +11,10 @@ moment at a large order bounds the product of all b of the lowest level.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy.fft import irfft, rfft
@@ -24,6 +25,8 @@ from privacy.losses.quadrature import Array, Complex, Direction
 from privacy.notions.loss_sums import LossSum
 from privacy.numerics.rounding import ULP
 from privacy.numerics.solve import safe_root
+
+_T = TypeVar("_T")
 
 _GOAL = 3e-8  # relative error of epsilon; that of delta is near releases (step tilt)^2 / 12
 _DIGITS = 23.0  # log of the ratio to delta below which a mass is negligible
@@ -65,24 +68,43 @@ def log_delta(total: LossSum, epsilon: float, near: float) -> float:
     return least
 
 
-def least_epsilon(total: LossSum, log_delta: float, most: float) -> float:
-    """Return an epsilon <= `most` that is proven to have this delta, or `most`."""
-    with suppress(ArithmeticError):
-        for _ in range(_ROUNDS):
-            lattice = Lattice(total, most, log_delta)
+class Bounds(Protocol):
+    """Upper bounds on log delta for epsilons above `bottom`, tight near one of them."""
 
-            def excess(epsilon: float, on: Lattice = lattice) -> float:
-                return on.log_delta(epsilon) - log_delta
+    bottom: float
 
-            low, last = max(lattice.bottom, 0.51 * most), most
-            at_most, at_low = excess(most), excess(low)
-            if at_most > 0:
+    def log_delta(self, epsilon: float) -> float: ...
+
+
+def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float) -> float:
+    """Return an epsilon <= `most` that is proven to have this delta, or `most`.
+
+    `near` returns bounds that are tight near an epsilon, or raises ArithmeticError.
+    """
+    at, low, high = most, 0.0, most
+    for _ in range(3 * _ROUNDS):
+        try:
+            bounds = near(at)
+        except ArithmeticError:  # often as delta is so small here that no loss counts
+            at, high = math.sqrt(low * at) if low else 0.6 * at, at
+            continue
+
+        def excess(epsilon: float, on: Bounds = bounds) -> float:
+            return on.log_delta(epsilon) - log_delta
+
+        bottom = max(bounds.bottom, 0.51 * at)
+        at_top, at_bottom = excess(at), excess(bottom)
+        if at_top > 0:
+            if high < 1.05 * at:
                 break
-            most = low
-            if at_low > 0:
-                most = safe_root(excess, last, low, at_safe=at_most, at_unsafe=at_low, rtol=1e-10)
-                if most > 0.99 * last:
-                    break
+            at, low = math.sqrt(at * high), at
+            continue
+        most, last = bottom, at
+        if at_bottom > 0:
+            most = safe_root(excess, last, bottom, at_safe=at_top, at_unsafe=at_bottom, rtol=1e-10)
+            if most > 0.99 * last:
+                break
+        at = high = most
     return most
 
 
@@ -250,7 +272,7 @@ class _Level:
             self._log_scale += part.times * log_size
             base += part.times * float(part.loss[0])
             t, b = rfft(tail, cells), rfft(rest, cells)
-            one = _power((t, t + b, b), part.times)
+            one = power((t, t + b, b), part.times, _joined)
             whole = one if whole is None else _joined(whole, one)
             rare = np.maximum(rare, np.abs(t) + unit)
             most = np.maximum(most, np.maximum(np.abs(t + b), np.abs(b)) + unit)
@@ -282,11 +304,12 @@ def _joined(one: _Factors, other: _Factors) -> _Factors:
     return one[0] * other[1] + one[2] * other[0], one[1] * other[1], one[2] * other[2]
 
 
-def _power(one: _Factors, count: int) -> _Factors:
+def power(one: _T, count: int, join: Callable[[_T, _T], _T]) -> _T:
+    """Return `count` times `one`, joined."""
     found = one
     for digit in bin(count)[3:]:
-        found = _joined(found, found)
-        found = _joined(found, one) if digit == "1" else found
+        found = join(found, found)
+        found = join(found, one) if digit == "1" else found
     return found
 
 

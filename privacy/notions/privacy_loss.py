@@ -24,6 +24,7 @@ from privacy.losses.lattice import GridLoss, GridSum
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
 from privacy.losses.similar import Blend, Parts, blended, fewer_parts, widest
+from privacy.notions.loss_sums import NOTHING
 from privacy.notions.pairs import PairCurve
 from privacy.numerics.rounding import U, sum_up
 from privacy.numerics.solve import invert
@@ -146,9 +147,10 @@ class LossesOnGrid:
         """Return sums tight near `place(grids)`, None if log delta(least) is at most `enough`."""
         count = sum(n for _, n in self.parts)
         step, log_tail, at, coarsest, beyond = _FIRST, -40.0, 1.0, 0.0, 0
+        floors: list[float] = []
         for _ in range(_ROUNDS):
             try:
-                grids = self._grids(step, log_tail, at, upper=True)
+                grids = self._grids(step, log_tail, at, floors, upper=True)
                 start = math.fsum(n * grid.start for grid, n in grids)
                 end = start + math.fsum(n * (grid.mass.size - 1) for grid, n in grids) * step
                 off = math.fsum(n * grid.absolute for grid, n in grids) + 8 * U * (abs(end) + 1)
@@ -166,6 +168,7 @@ class LossesOnGrid:
                     raise
                 continue
             at = tilt.tilt
+            floors = _floors(grids, at / 4, count)  # for a smaller tilt of the next grids
             if tilt.bound <= enough and epsilon <= least:
                 return None
             if wished > epsilon:  # there, only infinite losses count
@@ -184,7 +187,7 @@ class LossesOnGrid:
             step, log_tail = min(step, _COARSE * wanted), min(log_tail, tail)
         else:
             raise OverflowError("no grid was found")
-        floors = [(grid.log_moment(at) - _CUT - math.log(count)) / at for grid, _ in grids]
+        floors = _floors(grids, at, count)
         return self._fine(min(step, wanted), log_tail, floors, tilt, epsilon)
 
     def _fine(
@@ -272,6 +275,11 @@ class LossesOnGrid:
         return grids
 
 
+def _floors(grids: _Grids, tilt: float, count: int) -> list[float]:
+    """Return a loss of each grid below which tilted masses are negligible."""
+    return [(grid.log_moment(tilt) - _CUT - math.log(count)) / tilt for grid, _ in grids]
+
+
 def _rough_epsilon(grids: _Grids, log_delta: float) -> float:
     """Return an epsilon near that of `log_delta`, from log moments (see `ContourCurve`)."""
     t = np.geomspace(1e-4, 1e4, 33)
@@ -323,9 +331,14 @@ class LossCurve(PairCurve):
 
     def bracket(self, epsilon: float) -> Bracket:
         """Return a lower and an upper bound on log delta(epsilon)."""
-        lower, upper = -math.inf, -math.inf
+        if epsilon >= self._supremum:
+            return Bracket(-math.inf, -math.inf)
+        lower = upper = -math.inf
         for sums in self._sums:
-            if (found := sums.near(epsilon, lower)) is not None:
+            enough = max(lower, NOTHING)
+            if (found := sums.near(epsilon, enough)) is None:
+                upper = max(upper, enough)
+            else:
                 one = found.bracket(epsilon)
                 lower, upper = max(lower, one.lower), max(upper, one.upper)
         return Bracket(lower, upper)

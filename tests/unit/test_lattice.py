@@ -196,6 +196,11 @@ class TestTheMethod:
         assert curve.epsilon(1e-9) == math.inf
         assert dp.account(dp.repeat(dp.PureDP(0.1), 3), notion="pld").delta(0.31) == 0
 
+    @pytest.mark.parametrize("steps", [1000, 10_000])
+    def test_a_delta_below_all_floats(self, steps):
+        step = dp.PoissonSampled(dp.Gaussian(12.75), sampling_probability=2.06e-4)
+        assert 0 < dp.account(dp.repeat(step, steps), notion="pld").delta(10.54) < 1e-300
+
     def test_very_many_parts_are_merged_upward(self):
         plan = dp.compose(*(dp.PureDP(0.01 + 1e-5 * k) for k in range(300)))
         exact = dp.account(dp.repeat(dp.PureDP(0.01 + 1e-5 * 149.5), 300), notion="pld")

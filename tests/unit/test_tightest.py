@@ -65,6 +65,25 @@ class TestFewSteps:
         assert delta <= found <= delta * 1.001
         assert curve.epsilon(found) == pytest.approx(epsilon, rel=1e-3)
 
+    @pytest.mark.parametrize(
+        ("sigma", "q", "steps", "epsilon", "delta"),
+        [
+            (2.0, 1e-7, 5, 1e-3, 5.73776e-82),
+            (1.0, 1e-5, 12, 1.0, 3.314618e-36),
+            (1.0, 1e-7, 80, 0.1, 2.636738e-47),
+        ],
+    )
+    def test_several_steps(self, sigma, q, steps, epsilon, delta):
+        """By sums of positive masses on a fine grid, accurate to 1e-4."""
+        curve = dp.account(sampled(sigma, q, steps))
+        assert 0.9999 * delta <= curve.delta(epsilon) <= 1.001 * delta
+        assert curve.epsilon(delta) == pytest.approx(epsilon, rel=1e-4)
+
+    def test_epsilon_of_an_extreme_delta(self):
+        """A first bound on epsilon may be so large that no loss counts there."""
+        assert dp.account(sampled(2.0, 8.53e-4, 1262)).epsilon(5.86e-27) < 0.185
+        assert dp.account(sampled(1.0, 1e-5, 6)).epsilon(1e-24) < 0.12023
+
     def test_a_large_group_is_not_summed_directly(self):
         curve = dp.account(sampled(40.0, 1e-4, 2, records=300))
         assert 0 < curve.delta(1.0) <= 1
