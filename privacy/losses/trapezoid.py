@@ -262,7 +262,7 @@ class NormalMixtures(LossModel):
         """
         shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
         z, h = shared or self._pruned_grid(direction, t)
-        depth = np.minimum(depth, 0.6 * self._reach)[:, None]
+        depth = np.unique(np.minimum(depth, 0.6 * self._reach))[:, None]
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
         exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
