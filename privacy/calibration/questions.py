@@ -58,11 +58,11 @@ def _elementwise(function: Callable[..., _R_co]) -> _Elementwise[_R_co]:
     numbers = _Arrays.__annotations__.keys() - _How.__annotations__.keys()
 
     @wraps(function)
-    def call(**options: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         given = [(name, value) for name, value in options.items() if name in numbers]
         arrays = {name: value for name, value in given if several(value)}
-        if not arrays:
-            return function(**options)
+        if args or not arrays:
+            return function(*args, **options)
         import numpy as np
 
         shapes = [np.shape(value) for value in arrays.values()]
@@ -208,7 +208,6 @@ def noise_multiplier(
     ----------
     sampling_probability, steps
         Poisson sampling probability q in (0, 1], and number of releases, each with a new sample.
-
     """
     q = checks.probability(sampling_probability)
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
