@@ -155,7 +155,7 @@ class Family:
         amplifies errors where delta hardly depends on epsilon.
         """
         curve, answer = self.asked(value)
-        step = max(ULP, curve.resolution, min(answer.error, 1e-6))
+        step = max(ULP, curve.resolution)
         room = curve.resolution > 1e-12 and answer.error < curve.resolution
         if room and self.epsilon >= _LARGE_EPSILON:
             return value  # `aim` leaves more room than both queries need

@@ -33,7 +33,7 @@ from privacy.certification._panels import Array, Panel, nodes_in, plan, rule, sp
 
 _MOST_PLACES = 200_000
 _MARGIN = 3.0  # nats by which the ends of the panels are smaller than the error
-_TURNS = 40.0  # radians of exp(i w l) per panel
+_TURNS = 100.0  # radians of exp(i w l) per panel
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _CERTAIN, _NEARLY_NONE = 10.0, arb(0, 1e-22)  # Phi(-10) < 1e-22
 _FAR = 20.0  # how far an end, or widths of a window, are bounded on cells

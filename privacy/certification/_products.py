@@ -5,11 +5,13 @@ B_jr = u_j^r. Powers are pairs of floats, high + low (Dekker 1971). One complex 
 error below 2^-98: it has 4 products and 2 sums, each with an error below 8 * 2^-106. 1,000 steps
 from numbers with an error of 2^-92 thus have one below 2^-80.
 
-With w <= 1, A = A_1 + A_2 and B = B_1 + B_2, where A_1 and B_1 are multiples of 2^-21. A sum of
-1,024 products of their entries is a multiple of 2^-42 below 2^10, and thus exact in floats.
-A_1 B_2 + A_2 B is computed in floats, where |A_2| and |B_2| are at most 2^-22. In any order of
-summation, a sum of m products has an error below 2 m 2^-53 times the sum of moduli (Higham 2002,
-Section 3.1).
+With w <= 1, A = A_1 + A_2 + A_3 and B = B_1 + B_2 + B_3, where A_1 and B_1 are multiples of 2^-20,
+A_2 and B_2 multiples of 2^-40 of at most 2^-21, and A_3 and B_3 at most 2^-41. The real part of
+A B is a product of real matrices with m = 4,096 pairs of terms, whose sum of moduli is at most m by
+Cauchy and Schwarz. So A_1 B_1 has multiples of 2^-40 below 2^13, and A_1 B_2 + A_2 B_1 multiples
+of 2^-60 below 2^-7: both are exact in floats. A_1 B_3 + A_2 (B_2 + B_3) + A_3 B is computed in
+floats. In any order of summation, a sum of n products has an error below 2 n 2^-53 times the sum
+of moduli (Higham 2002, Section 3.1).
 """
 
 import math
@@ -20,12 +22,12 @@ from flint import acb, acb_mat, arb, ctx
 from privacy.certification._coverage import Unproven
 from privacy.certification._panels import Array
 
-_BLOCK = 1024
-_UNIT = 2.0**21
+_BLOCK = 4096
+_UNIT = 2.0**20
 _FLOAT_BITS = 128  # largest precision at which floats are used
 _SPLIT = 2.0**27 + 1
 _MOST_STEPS = 1000
-_FLOAT_DIGITS = 46.0  # nats; floats reach 41 to 43
+_FLOAT_DIGITS = 53.0  # nats; floats reach about 52
 _FEW = 50_000  # products below which floats are not faster
 
 
@@ -62,67 +64,75 @@ def _powers(first: list[acb], factor: list[acb], count: int) -> list[list[acb]]:
 
 def _float_sums(weights: list[arb], turns: list[acb], rows: int, columns: int) -> list[acb]:
     scale = 2.0 ** math.frexp(max(float(weight) for weight in weights) * (1 + 2.0**-40))[1]
-    exact, lost, rest = np.zeros((3, 2 * columns, 2 * rows))
     error = float(sum((weight.rad() for weight in weights), arb(0)) / scale)
+    total = [acb(0)] * (rows * columns)
     for start in range(0, len(turns), _BLOCK):
         part = slice(start, start + _BLOCK)
         turn = _pairs(turns[part])
         jump = _pairs([each**rows for each in turns[part]])
         first = _pairs([acb(weight.mid() / scale) for weight in weights[part]])
         one = np.zeros_like(turn)
-        one[0] = 1.0
-        a, b = _float_powers(first, jump, columns), _float_powers(one, turn, rows)
-        size = turn.shape[1]
-        (a_1, a_2), (b_1, b_2) = map(_parts, (a, b))
-        exact, off = _two_sum(exact, a_1 @ b_1.T)
-        lost += off
-        found = a_1 @ b_2.T + a_2 @ b[0].T
-        rest += found
-        large, small = (float(np.abs(x).sum(axis=1).max()) for x in (a_1, a_2))
-        error += 2 * size * 2.0**-53 * (2.0**-21 * large + small)
-        # the rounding of A_2 and B_2, the low parts of B, and the powers
-        error += 2.0**-74 * (size + large) + 2.0**-78 * (large + small)
-        error += 2.0**-52 * float(np.abs(found).max() + np.abs(rest).max())
-    re, re_low = _two_sum(exact[:columns, :rows], -exact[columns:, rows:])
-    im, im_low = _two_sum(exact[:columns, rows:], exact[columns:, :rows])
-    lows = [
-        (x[:columns, :rows] - x[columns:, rows:], x[:columns, rows:] + x[columns:, :rows])
-        for x in (lost, rest)
-    ]
-    error = 2.1 * (error + 2.0**-50 * float(np.abs(lost).max() + np.abs(rest).max()))
-    real_rest, imaginary_rest = (sum(each) for each in zip((re_low, im_low), *lows, strict=True))
+        one[0, 0] = 1.0
+        a = _thirds(_float_powers(first, jump, columns))
+        b = _thirds(_float_powers(one, turn, rows))
+        large, small, tiny = (float(np.abs(x).sum(axis=(0, 2)).max()) for x in a)
+        off = 2.0**-52 * turn.size * (2.0**-40 * large + 2.0**-20 * small + 2 * tiny)
+        error += off + 2.0**-78 * (large + 1) + 2.0**-85 * turn.size  # powers, rounded parts
+        b_1, b_2, b_3 = (np.concatenate([*x], axis=1).T for x in b)
+        for sign, way in ((-1.0, acb(1)), (1.0, acb(0, 1))):
+            # the real part of the product, then the imaginary one
+            both = (np.concatenate([x[0], -x[1]] if sign < 0 else [x[1], x[0]], axis=1) for x in a)
+            a_1, a_2, a_3 = both
+            high, low = a_1 @ b_1, a_1 @ b_2 + a_2 @ b_1
+            rest = a_1 @ b_3 + a_2 @ (b_2 + b_3) + a_3 @ (b_1 + (b_2 + b_3))
+            found = (x.ravel().tolist() for x in (high, low, rest))
+            total = [
+                each + (arb(x) + y + z) * way
+                for each, x, y, z in zip(total, *found, strict=True)
+            ]
     ball = acb(arb(0, error), arb(0, error))
-    parts = (x.ravel().tolist() for x in (re, real_rest, im, imaginary_rest))
-    return [scale * (acb(arb(a) + b, arb(c) + d) + ball) for a, b, c, d in zip(*parts, strict=True)]
+    return [scale * (each + ball) for each in total]
 
 
 def _pairs(values: list[acb]) -> Array:
-    """Return rows of the real high and low, and imaginary high and low parts."""
+    """Return the high and the low parts, each with a row of real and one of imaginary parts."""
     parts = [x for value in values for x in (value.real, value.imag)]
     if not sum((x.rad() for x in parts), arb(0)) < 2.0**-92:
         raise Unproven("powers are not accurate enough")
     high = [float(x) for x in parts]
     low = [float(x - y) for x, y in zip(parts, high, strict=True)]
-    pairs = np.array([high, low]).reshape(2, -1, 2)
-    return np.concatenate([pairs[:, :, 0], pairs[:, :, 1]])
+    return np.array([high, low]).reshape(2, -1, 2).transpose(0, 2, 1).copy()
 
 
-def _float_powers(first: Array, factor: Array, count: int) -> tuple[Array, Array]:
-    """Return the high and low parts of first * factor^k for k < count, real rows first."""
-    found = np.empty((count, *first.shape))
-    found[0] = first
-    real, imaginary = factor[:2], factor[2:]
+def _float_powers(first: Array, factor: Array, count: int) -> Array:
+    """Return first * factor^k, k < count, with axes as `_pairs`, before the last one that of k."""
+    found = np.empty((2, 2, count, first.shape[2]))
+    found[:, :, 0] = high, low = first
+    real, imaginary = factor[:, 0], factor[:, 1]
+    # x times the first pair plus y times the second one
+    pairs = np.array([[real, imaginary], [-imaginary, real]]).transpose(2, 0, 1, 3)
+    other, other_low = pairs
+    p, q = _halves(other)
     for k in range(1, count):
-        x, y = found[k - 1, :2], found[k - 1, 2:]
-        found[k, :2] = _sum(_product(x, real), -_product(y, imaginary))
-        found[k, 2:] = _sum(_product(x, imaginary), _product(y, real))
-    high, low = (np.concatenate([found[:, n], found[:, n + 2]]) for n in (0, 1))
-    return high, low
+        r, s = (x[:, None] for x in _halves(high))
+        product = high[:, None] * other
+        off = ((p * r - product) + p * s + q * r) + q * s
+        off += high[:, None] * other_low + low[:, None] * other
+        total, low = _two_sum(product[0], product[1])
+        low += off[0] + off[1]
+        high = total + low
+        low = low - (high - total)
+        found[0, :, k], found[1, :, k] = high, low
+    return found
 
 
-def _parts(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-    high = np.rint(pair[0] * _UNIT) / _UNIT
-    return high, (pair[0] - high) + pair[1]
+def _thirds(powers: Array) -> tuple[Array, Array, Array]:
+    """Return multiples of 2^-20, multiples of 2^-40, and the rest."""
+    high, low = powers
+    one = np.rint(high * _UNIT) / _UNIT
+    rest = high - one
+    two = np.rint(rest * _UNIT**2) / _UNIT**2
+    return one, two, (rest - two) + low
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -137,18 +147,3 @@ def _halves(x: Array) -> tuple[Array, Array]:
     high = x * _SPLIT
     high = high - (high - x)
     return high, x - high
-
-
-def _product(a: Array, b: Array) -> Array:
-    """Return the product of two numbers of high and low parts, nearly in the same form."""
-    high = a[0] * b[0]
-    (p, q), (r, s) = _halves(a[0]), _halves(b[0])
-    low = ((p * r - high) + p * s + q * r) + q * s
-    return np.array([high, low + (a[0] * b[1] + a[1] * b[0])])
-
-
-def _sum(a: Array, b: Array) -> Array:
-    total, low = _two_sum(a[0], b[0])
-    low = low + (a[1] + b[1])
-    high = total + low
-    return np.array([high, low - (high - total)])

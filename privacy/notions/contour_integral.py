@@ -18,7 +18,7 @@ from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_LOOSE = 1e-8  # relative error above which another line is tried
+_LOOSE, _ROUGH = 1e-8, 1e-5  # relative errors above which a second, a third line is tried
 _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
 _LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # of a line that needs more
@@ -396,10 +396,12 @@ def _line(total: LossSum, c: float, epsilon: float) -> tuple[Line, float, float]
     """
     line = Line(total, c, epsilon)
     found = line, *line.log_delta(epsilon)
-    if line.error < _LOOSE or line.limited:
-        return found
-    other = Line(total, c, epsilon, thrift=2.0)
-    return min(found, (other, *other.log_delta(epsilon)), key=lambda one: one[0].error)
+    for thrift, enough in ((2.0, _LOOSE), (4.0, _ROUGH)):
+        if found[0].error < enough or line.limited:
+            break
+        other = Line(total, c, epsilon, thrift=thrift)
+        found = min(found, (other, *other.log_delta(epsilon)), key=lambda one: one[0].error)
+    return found
 
 
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:

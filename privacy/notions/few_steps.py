@@ -38,7 +38,7 @@ _LARGEST = 40.0  # noise beyond which masses underflow
 # multiples of epsilon, or of its reciprocal
 _SHARES, _ORDERS = 2.0 ** np.arange(0.0, -12.0, -0.5), 2.0 ** np.arange(0.0, 10.0, 0.5)
 _TILTS = 2.0 ** np.arange(-7.0, 12.0, 0.25)
-_LEVELS = 4.0 ** np.arange(1.0, 12.0, 2.0)
+_LEVELS = 2.0 ** np.arange(1.0, 24.0, 2.0)
 _ROUNDS = 4
 
 
@@ -165,7 +165,7 @@ class Lattice:
         first, self._order = _threshold(coarse, epsilon, goal)
         if first >= max(top):
             raise ArithmeticError("no loss is above the threshold")
-        higher = [float(e) for e in epsilon * _LEVELS if -math.inf < first and 2 * e < max(top)]
+        higher = [float(e) for e in epsilon * _LEVELS if -math.inf < first and 1.3 * e < max(top)]
         self._levels = [
             _Level(total, coarse, epsilon, goal, low, high)
             for low, high in pairwise([first, *higher, math.inf])
