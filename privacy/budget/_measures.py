@@ -62,9 +62,9 @@ class Measure(ABC):
         """Return whether a sum above `limit` still provably implies (epsilon, delta)."""
         return False  # for a measure with an exact `limit`
 
-    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism | None:
-        """Return a mechanism that costs more than any sum that a filter with this limit accepts."""
-        return None
+    @abstractmethod
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
+        """Return a mechanism that costs at least `most`."""
 
     def cost(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost:
         if isinstance(mechanism, mechanisms.Repeated):
@@ -230,6 +230,9 @@ class Divergence(Measure):
         assert rho is not None
         return tuple(Fraction(order) * rho[0] for order in self.orders)
 
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
+        return ZeroConcentratedDP(up(most[0] / Fraction(self.orders[0])), relation)
+
     def _amounts(self, curve: Any) -> Sequence[float]:
         # one row per direction, if directions differ
         rows = curve.divergences(self.orders)
@@ -267,6 +270,11 @@ class EpsilonDelta(Measure):
             return self._finite(epsilon, mechanism), decimal(q) * decimal(claim.delta)
         loss = _pure_loss(mechanism, relation)
         return None if loss is None else (loss, Fraction(0))
+
+    def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
+        if not most[1]:
+            return mechanisms.PureDP(up(most[0]), relation)
+        return mechanisms.ApproximateDP(up(most[0]), up(most[1]), relation)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
         return curve.epsilon(0), 0.0

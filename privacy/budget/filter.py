@@ -10,7 +10,7 @@ from privacy.budget import _measures as measures
 from privacy.budget._measures import GRACE, SAVED, Cost, Immutable, Measure, added, down, shown, up
 from privacy.certification import certified
 from privacy.guarantees import ONE_RECORD, Guarantee
-from privacy.mechanisms import Mechanism
+from privacy.mechanisms import ApproximateDP, Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 FilterNotion = Literal["zcdp", "gaussian", "rdp", "approximate"]
@@ -182,18 +182,21 @@ class Budget(Immutable):
         """Return the guarantee of the whole budget, which holds at any stopping time.
 
         With `certify`, prove by interval arithmetic that no sum that `spend` accepts exceeds it,
-        or raise `NotCertified`; epsilon may increase by 1e-9 relative. The guarantee states a
-        mechanism that costs slightly more than all such sums.
+        or raise `NotCertified`; epsilon may increase by 1e-9 relative, and delta with
+        ``notion="approximate"`` by 1e-12. The guarantee states a mechanism that costs slightly more
+        than all such sums.
         """
         basis = (self.relation, self.notion, self._order, self.measure.theorem)
         found = Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)
         if not certify:
             return found
         # `spend` accepts a sum above the limit if its conversion is at most epsilon
-        most, claim = tuple(amount * (1 + GRACE) for amount in self._most), None
-        if not (self._of_epsilon and self.measure.holds(most, self.epsilon, self.delta)):
-            claim = self.measure.claim(most, self.relation)
-        return certified(replace(found, mechanism=claim), "epsilon")
+        most = tuple(amount * (1 + GRACE) for amount in self._most)
+        if self._of_epsilon and self.measure.holds(most, self.epsilon, self.delta):
+            return certified(found, "epsilon")  # raises
+        claim = self.measure.claim(most, self.relation)
+        delta = claim.delta if isinstance(claim, ApproximateDP) else self.delta
+        return certified(replace(found, mechanism=claim, delta=delta), "epsilon")
 
     def split(self, shares: int | Sequence[float]) -> tuple["Budget", ...]:
         """Return unspent budgets whose limits add up exactly to the remainder of this one.

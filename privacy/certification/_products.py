@@ -87,8 +87,7 @@ def _float_sums(weights: list[arb], turns: list[acb], rows: int, columns: int) -
             rest = a_1 @ b_3 + a_2 @ (b_2 + b_3) + a_3 @ (b_1 + (b_2 + b_3))
             found = (x.ravel().tolist() for x in (high, low, rest))
             total = [
-                each + (arb(x) + y + z) * way
-                for each, x, y, z in zip(total, *found, strict=True)
+                each + (arb(x) + y + z) * way for each, x, y, z in zip(total, *found, strict=True)
             ]
     ball = acb(arb(0, error), arb(0, error))
     return [scale * (each + ball) for each in total]

@@ -554,6 +554,10 @@ CERTIFIED = [
     dp.Budget(epsilon=3.0, delta=1e-9, notion="gaussian", relation="REPLACE_ONE"),
     dp.Budget(mu=0.7, delta=1e-5).split(3)[0],
     dp.IndividualBudget(epsilon=2.0, delta=1e-7, users=3),
+    dp.Budget(epsilon=1.0, delta=1e-6, notion="rdp", order=40.0),
+    dp.Budget(epsilon=0.7, delta=1e-5, notion="rdp", order=33.3, relation="REPLACE_ONE"),
+    dp.Budget(epsilon=1.1, delta=1e-6, notion="approximate"),
+    dp.Budget(epsilon=0.3, delta=0, notion="approximate", relation="REPLACE_SPECIAL"),
 ]
 
 
@@ -571,13 +575,10 @@ def test_a_certified_budget_has_no_smaller_epsilon(budget):
         assert not budget.fits(found.mechanism)
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        dp.Budget(epsilon=1.0, delta=1e-6, notion="rdp", order=40.0),
-        dp.Budget(epsilon=1.0, delta=1e-6, notion="approximate"),
-    ],
-)
-def test_other_budgets_have_no_proof(budget):
-    with pytest.raises(dp.NotCertified, match="states no mechanism"):
-        budget.guarantee(certify=True)
+@pytest.mark.parametrize("notion", ["rdp", "approximate"])
+def test_a_budget_whose_limit_was_raised_is_not_certified(notion):
+    order = 40.0 if notion == "rdp" else None
+    budget = dp.Budget(epsilon=1.0, delta=1e-6, notion=notion, order=order)
+    raised = tuple(amount * (1 + Fraction(1, 10**7)) for amount in budget._most)
+    with pytest.raises(dp.NotCertified):
+        budget._with(_most=raised).guarantee(certify=True)
