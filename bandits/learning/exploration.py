@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy import multiply, sqrt
+from scipy.linalg.blas import dgemv
 from scipy.special import ndtr
 
 from bandits import checks
@@ -93,6 +94,13 @@ class UpperConfidence(ByScore):
         checks.width(self.width)
 
     def scores(self, candidates: Array, mean: Array, root: Array) -> Array:
+        if mean.ndim == 1:  # a live round: the calls of functions take a fifth of the time
+            reach = candidates.dot(root)
+            multiply(reach, reach, reach)
+            total = reach.dot(_filled(self.width**2, len(mean)))
+            sqrt(total, total)
+            found: Array = dgemv(1.0, candidates.T, mean, 1.0, total, 0, 1, 0, 1, 1, 1)
+            return found
         reach = rows_times(candidates, root)
         multiply(reach, reach, reach)
         squares = reach.dot(_filled(self.width**2, mean.shape[-1]))

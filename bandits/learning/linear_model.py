@@ -38,9 +38,6 @@ def times(matrix: Array, vector: Array) -> Array:
 
 def rows_times(rows: Array, matrix: Array) -> Array:
     """Return rows (..., n, d) times matrix (..., d, d), broadcast as in `times`."""
-    if rows.ndim == 2:
-        product: Array = rows.dot(matrix)
-        return product
     if rows.ndim == 4 and matrix.shape[1] == 1:
         return (_rows(rows) @ matrix[:, 0]).reshape(rows.shape)
     out: Array = rows @ matrix
