@@ -71,8 +71,8 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         of fixed size. ``"contour"``: compositions of Gaussian and Laplace noise, sampled or not
         (with `user_level` up to 64 records), RandomizedResponse, PureDP and ApproximateDP, and
         what ``"approximate"`` covers. ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP
-        and ZeroConcentratedDP parts. ``"rdp"``: the same and sampled parts of ``"contour"`` with
-        finite divergences. All: the same in `Epochs` and `CyclicPoisson`.
+        and ZeroConcentratedDP parts. ``"rdp"``: the same, sampled parts of ``"contour"`` with
+        finite divergences, and fixed-size batches. All: the same in `Epochs` and `CyclicPoisson`.
 
     Returns
     -------

@@ -196,13 +196,39 @@ def _sampled_delta(
     """
     inner = node.mechanism
     if isinstance(node, FixedSizeSampled):
-        q = arb(node.batch_size) / node.records
-        worst = _mu_squared(inner, REPLACE_ONE).max(_mu_squared(inner, relation))
-        return q * _gaussian_delta((epsilon.expm1() / q).log1p(), worst.sqrt())
+        q, mu_squared = _of_batch(node, relation)
+        return q * _gaussian_delta((epsilon.expm1() / q).log1p(), mu_squared.sqrt())
     q = arb(node.sampling_probability)
     if relation is REPLACE_ONE:
         return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
     return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
+
+
+def _of_batch(node: FixedSizeSampled, relation: NeighboringRelation) -> tuple[arb, arb]:
+    """Return q and mu^2 of the worst record in the batch."""
+    inner = node.mechanism
+    worst = _mu_squared(inner, REPLACE_ONE).max(_mu_squared(inner, relation))
+    return arb(node.batch_size) / node.records, worst
+
+
+def _moment_of_batches(node: FixedSizeSampled, relation: NeighboringRelation, order: float) -> arb:
+    """Return an upper bound on the moment of order a of one batch (docs/theory/samplers.md).
+
+    The pair has the losses log B(z) > 0, B = 1 - q + q e^(mu z - mu^2 / 2), of the sampled Gaussian
+    at z > mu / 2, their mirror image, and a loss of 0 with probability (1 - q) erf(mu / sqrt(8)).
+    Its moment at t = a - 1 is (1 - q) erf(mu / sqrt(8)) plus the integral of phi (B^a + B^-t).
+    """
+    from privacy.certification._mixtures import Mixture
+    from privacy.certification._split import moment_above
+
+    q, mu_squared = _of_batch(node, relation)
+    if node.batch_size == node.records:
+        return (arb(order) * (arb(order) - 1) * mu_squared / 2).exp()
+    mu = mu_squared.sqrt()
+    start = math.nextafter(float((mu / 2).lower()), -math.inf)  # more outcomes only add to it
+    parts = (Mixture(mu_squared, (1 - q, q), way) for way in ("remove", "add"))
+    found = sum((moment_above(part, order - 1, start, _DIGITS) for part in parts), arb(0))
+    return found + (1 - q) * (mu / arb(8).sqrt()).erf()
 
 
 def _composed_delta(
@@ -434,6 +460,8 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             from privacy.certification._sampled_gaussian import moment  # which needs numpy
 
             power = moment(order, mechanism.sampling_probability, mu_squared)
+        case FixedSizeSampled():
+            power = _moment_of_batches(mechanism, relation, order)
         case PoissonSampled() | GroupSampled():
             from privacy.certification._split import moment as largest
 

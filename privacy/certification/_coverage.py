@@ -112,6 +112,8 @@ def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool
             return False
         case PoissonSampled() | GroupSampled():
             return _composed(mechanism, relation)
+        case FixedSizeSampled():
+            return _one_release(mechanism, relation)
         case RandomizedResponse():
             return True
     return _is_concentrated(mechanism, relation)

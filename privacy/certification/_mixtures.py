@@ -295,17 +295,22 @@ class Mixture:
         frequency: float,
         digits: float,
         shift: float = 0.0,
+        start: float = -math.inf,
         end: float = math.inf,
     ) -> Plan:
         x = self.places(c)
         if end < math.inf:
             x = np.append(x[x < end], end)
+        if start > -math.inf:
+            x = np.append(start, x[x > start])
         log_weight, loss = self._rough_real(x, c)
         log_scale = math.log(x[1] - x[0])
         log_error = _log_sum(log_weight) + log_scale - digits
         growth = 0.5 * (1 + self.window.width**-2) * shift**2
         kept = np.flatnonzero(log_weight > log_error - log_scale - growth - _MARGIN)
         first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, x.size - 1)
+        if start > -math.inf:
+            first = 0
         if end < math.inf:
             last = x.size - 1
         x, slope = x[first : last + 1], np.abs(np.gradient(loss, x))[first : last + 1]
@@ -354,8 +359,15 @@ class Mixture:
         """Return a bound on the log of |phi X|(x + i shift) / (phi X)(x)."""
         return (1 + 1 / arb(self.window.width) ** 2) * arb(shift) ** 2 / 2
 
-    def nodes(self, c: float, frequency: float, plan: Plan, end: float = math.inf) -> Nodes:
-        """Return nodes for E X exp((c + iw) l) on z <= `end`, |w| <= frequency."""
+    def nodes(
+        self,
+        c: float,
+        frequency: float,
+        plan: Plan,
+        start: float = -math.inf,
+        end: float = math.inf,
+    ) -> Nodes:
+        """Return nodes for E X exp((c + iw) l) on `start` <= z <= `end`, |w| <= frequency."""
         exponents = [(f.side, f.offset + f.slope * arb(c), f.slope) for f in self.factors]
         edge = arb(frequency)
 
@@ -380,7 +392,7 @@ class Mixture:
                 loss += slope * log_ratio
             weights.append(log_weight.exp() * kept(x) * width / scale)
             losses.append(loss)
-        error += self._outside(plan.panels, c, 0.0, end)
+        error += self._outside(plan.panels, c, 0.0, start, end)
         return Nodes(weights, losses, error / scale)
 
     def decay(self, c: float, frequency: float, plan: Plan, shift: float) -> arb:
@@ -409,7 +421,7 @@ class Mixture:
                 log_ratio = self._log_ratio_at(side * (x + b))
                 log_weight += 2 * (exponent * log_ratio.real - turn * log_ratio.imag)
             total += log_weight.exp() * (self.window.at(x) if self.window.ends else 1) * width
-        total += self._outside(plan.decay, c, shift, math.inf)
+        total += self._outside(plan.decay, c, shift, -math.inf, math.inf)
         return total * growth.exp() / (2 * arb.pi()).sqrt()
 
     def _log_least(self, x: arb, turn: arb) -> arb:
@@ -425,7 +437,9 @@ class Mixture:
             bound = bound.max(rest)
         return bound
 
-    def _outside(self, panels: list[Panel], c: float, shift: float, end: float) -> arb:
+    def _outside(
+        self, panels: list[Panel], c: float, shift: float, start: float, end: float
+    ) -> arb:
         """Bound the integral of e^(-x^2/2) X prod |B(+-(x + i shift))|^exponent beyond the panels.
 
         |B(x + ib)| <= B(x). log B is convex with slopes in [0, k mu], so that it is below its
@@ -438,7 +452,7 @@ class Mixture:
             (
                 self._beyond(edge, outward, c, turn)
                 for edge, outward in ((panels[0].low, -1), (panels[-1].high, 1))
-                if outward < 0 or edge != end
+                if edge not in (start, end)
             ),
             arb(0),
         )

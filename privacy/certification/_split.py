@@ -44,6 +44,12 @@ def moment(part: Part, t: float, digits: float) -> arb:
         return part.nodes(t, 0.0, part.plan(t, 0.0, digits)).total()
 
 
+def moment_above(part: Mixture, t: float, start: float, digits: float) -> arb:
+    """Return an upper bound on the moment at a real t of outcomes z >= `start`."""
+    with _finite():
+        return part.nodes(t, 0.0, part.plan(t, 0.0, digits, start=start), start).total()
+
+
 @contextmanager
 def _finite() -> Iterator[None]:
     try:
@@ -191,7 +197,7 @@ class Split:
             else:
                 end = small.window.high + _FAR * small.window.width
                 plan = small.plan(self._below, 0.0, _ROUGH + math.log(count), end=end)
-                log_size += count * small.nodes(self._below, 0.0, plan, end).total().log()
+                log_size += count * small.nodes(self._below, 0.0, plan, end=end).total().log()
                 spilled += count * small.spilled(end)
         return spilled + log_size.exp()
 

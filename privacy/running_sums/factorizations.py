@@ -24,6 +24,7 @@ from privacy.running_sums.memory import Array, History, Memory
 from privacy.running_sums.participation import Participation
 
 DENSE_LIMIT = 4096  # largest side of a dense matrix: 128 MB
+_PROOF_LIMIT = 512  # of a matrix of balls
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +197,27 @@ class Factorization(ABC):
         rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
         checks.instance("participation", participation, Participation | None, rule, remedy)
         return (participation or Participation.once()).sensitivity(self)
+
+    def proves_sensitivity(
+        self, sensitivity: float, participation: Participation | None = None
+    ) -> bool:
+        """Return whether interval arithmetic proves this bound on the sensitivity of C x.
+
+        True for what `sensitivity` returns, unless K > 512: then it is False. Raises ImportError
+        without python-flint.
+        """
+        participation = participation or Participation.once()
+        checks.real("sensitivity", sensitivity, "Pass a bound in clip norms.", above=0)
+        self.sensitivity(participation)  # checks the participation
+        if self.releases > _PROOF_LIMIT:
+            return False
+        try:
+            from privacy.certification.sensitivity import proves
+        except ImportError as error:
+            raise ImportError(
+                "Certification needs python-flint. Install it with 'pip install python-flint'."
+            ) from error
+        return proves(self._handed_out(), sensitivity, **participation.proof(self.releases))
 
     def mechanism(
         self,

@@ -101,6 +101,10 @@ class Participation(ABC):
     def total(self, releases: int) -> float:
         """Return the largest sum_b |d_b|, in clip norms."""
 
+    def proof(self, releases: int) -> dict[str, Any]:
+        """Return the participation as arguments of `privacy.certification.sensitivity.proves`."""
+        return {"separated": (1, 1)}
+
 
 def _whole(name: str, value: int) -> int:
     return checks.count(name, value, "Pass a number of releases.")
@@ -144,6 +148,11 @@ class _Consecutive(Participation):
     def total(self, releases: int) -> float:
         return float(min(self.count, releases))
 
+    def proof(self, releases: int) -> dict[str, Any]:
+        count = min(self.count, releases)
+        after = np.arange(releases) - np.arange(releases + 1 - count)[:, None]
+        return {"patterns": ((after >= 0) & (after < count)).astype(float)}
+
 
 @dataclass(frozen=True)
 class _Separated(Participation):
@@ -173,6 +182,9 @@ class _Separated(Participation):
     def total(self, releases: int) -> float:
         return float(self._most(releases))
 
+    def proof(self, releases: int) -> dict[str, Any]:
+        return {"separated": (self._most(releases), self.separation)}
+
 
 @dataclass(frozen=True)
 class _Explicit(Participation):
@@ -191,6 +203,9 @@ class _Explicit(Participation):
     def total(self, releases: int) -> float:
         return max(math.fsum(pattern) for pattern in self.patterns)
 
+    def proof(self, releases: int) -> dict[str, Any]:
+        return {"patterns": np.array(self.patterns)}
+
 
 @dataclass(frozen=True)
 class _LifetimeCap(Participation):
@@ -204,6 +219,9 @@ class _LifetimeCap(Participation):
 
     def total(self, releases: int) -> float:
         return 1.0 if self.norm == "l1" else math.sqrt(releases)
+
+    def proof(self, releases: int) -> dict[str, Any]:
+        return {} if self.norm == "l2" else super().proof(releases)
 
 
 @dataclass(frozen=True)

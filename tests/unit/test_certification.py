@@ -564,6 +564,67 @@ def test_a_batch_of_fixed_size_costs_what_its_worst_data_sets_cost():
                 assert not proves(batch, delta=delta * (1 - 1e-12), **ask)
 
 
+def batch_epsilon(q, mu, order, steps, delta):
+    """Return epsilon at one order of `steps` batches, from the densities of the worst outputs.
+
+    The pair puts sup(0, P - Q) + q-mixtures on both sides: losses above 0 of the mixture against
+    N(0, 1), the same with both data sets exchanged, and the rest of the mass without a loss.
+    """
+    a, half = mp.mpf(order), mp.mpf(mu) / 2
+
+    def ratio(z):
+        return 1 - q + q * mp.exp(mu * z - mp.mpf(mu) ** 2 / 2)
+
+    places = mp.linspace(half, half + 1.5 * a * mu + 14, 30)
+    there = mp.quad(lambda z: mp.npdf(z) * ratio(z), places)
+    other = mp.quad(mp.npdf, places)
+    power = mp.quad(lambda z: mp.npdf(z) * (ratio(z) ** a + ratio(z) ** (1 - a)), places)
+    divergence = steps * mp.log(power + 1 - there - other) / (a - 1)
+    return divergence + mp.log(1 - 1 / a) - (mp.log(delta) + mp.log(a)) / (a - 1)
+
+
+BATCHES = [
+    (Gaussian(2.0), 10, 100, 50, 3.6495491608737725, ONE, 1.0),
+    (Gaussian(1.0), 1, 100, 300, 2.3, ONE, 2.0),
+    (Gaussian(5.0, replace_distance=0.5), 50, 100, 100, 8.0, SPECIAL, 0.2),
+    (Gaussian(5.0), 7, 7, 3, 4.0, ONE, 0.4),
+]
+
+
+@pytest.mark.parametrize(("noise", "size", "records", "steps", "order", "relation", "mu"), BATCHES)
+def test_batches_of_fixed_size_at_the_boundary(noise, size, records, steps, order, relation, mu):
+    batches = repeat(FixedSizeSampled(noise, batch_size=size, records=records), steps)
+    ask = dict(delta=1e-5, relation=relation, notion="rdp", order=order)
+    with mp.workdps(30):
+        epsilon = float(batch_epsilon(mp.mpf(size) / records, mu, order, steps, mp.mpf(1e-5)))
+    assert proves(batches, epsilon=epsilon * (1 + 1e-12), **ask)
+    assert not proves(batches, epsilon=epsilon * (1 - 1e-12), **ask)
+    reported = account(batches, notion="rdp", relation=relation).guarantee(delta=1e-5)
+    assert as_proven(reported)
+    assert not as_proven(replace(reported, epsilon=reported.epsilon * (1 - 1e-9)))
+
+
+@pytest.mark.parametrize("mutant", ["one direction", "no loss of 0", "a later start"])
+def test_a_moment_of_batches_without_a_part_is_rejected(monkeypatch, mutant):
+    noise, size, records, steps, order, relation, _ = BATCHES[0]
+    batches = repeat(FixedSizeSampled(noise, batch_size=size, records=records), steps)
+    epsilon = account(batches, notion="rdp", relation=relation, orders=[order]).epsilon(1e-5)
+    false = dict(epsilon=epsilon * (1 - 1e-6), delta=1e-5, relation=relation)
+    false |= dict(notion="rdp", order=order)
+    assert not proves(batches, **false)
+    true = _split.moment_above
+
+    def less(part, t, start, digits):
+        if mutant == "one direction":
+            return true(part, t, start, digits) if part.direction == "remove" else flint.arb(0)
+        later = 1e-3 if mutant == "a later start" else 0.0
+        lost = 0.01 if mutant == "no loss of 0" else 0.0
+        return true(part, t, start + later, digits) - lost
+
+    monkeypatch.setattr(_split, "moment_above", less)
+    assert proves(batches, **false)
+
+
 def test_epochs_and_groups_of_records_cost_their_own_releases():
     found = account(Epochs(Gaussian(3.0), passes=4), relation=ONE).guarantee(delta=1e-6)
     assert as_proven(found)
@@ -952,6 +1013,8 @@ SAMPLED = sampled(Gaussian(1.0))
             "approximate",
             ONE,
         ),
+        (FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9), "rdp", ADD),
+        (FixedSizeSampled(Gaussian(1.0), batch_size=3, records=9, replacement=True), "rdp", ONE),
         (SAMPLED, "zcdp", ADD),
         (SAMPLED, "gaussian", ADD),
         (repeat(SAMPLED, 2), "approximate", ADD),

@@ -8,6 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import privacy as dp
+from privacy.certification import sensitivity
 from privacy.numerics import storage
 from privacy.running_sums import optimum, series
 from privacy.running_sums.factorizations import build
@@ -397,3 +398,74 @@ def test_a_factorization_is_rebuilt_from_its_arrays(name):
 def test_an_invalid_encoder_is_refused(matrix):
     with pytest.raises(ValueError, match=r"^Expected matrix=.* lower triangular"):
         F.from_encoder(matrix)
+
+
+PARTICIPATIONS = {
+    "once": P.once(),
+    "consecutive": P.consecutive(4),
+    "separated": P.separated(3, separation=2),
+    "explicit": P.explicit([[0.5, 1, 0, 2, 0, 0, 1, 1], [1, 0, 0, 0, 0, 0, 0, 3]]),
+    "l2": P.lifetime_cap(),
+    "l1": P.lifetime_cap("l1"),
+    "cyclic": P.cyclic_poisson(sampling_probability=0.1, groups=8),
+}
+
+
+def patterns(kind, releases=8):
+    """Return all patterns of a participation, entrywise maximal or not."""
+    if kind == "explicit":
+        return PARTICIPATIONS[kind].patterns
+    if kind == "consecutive":
+        return [np.eye(releases)[k : k + 4].sum(0) for k in range(releases - 3)]
+    if kind != "separated":
+        return np.eye(releases)
+    every = itertools.combinations(range(releases), 3)
+    return [np.eye(releases)[[*each]].sum(0) for each in every if min(np.diff(each)) >= 2]
+
+
+@each
+@pytest.mark.parametrize("kind", PARTICIPATIONS)
+def test_a_sensitivity_is_proven_and_a_smaller_one_refused(name, kind):
+    factorization, participation = MAKERS[name](8), PARTICIPATIONS[kind]
+    bound = factorization.sensitivity(participation)
+    assert factorization.proves_sensitivity(bound, participation)
+    matrix = factorization._handed_out()
+    least = np.linalg.norm(matrix, 2)
+    if kind != "l2":
+        gram = np.abs(matrix.T @ matrix)
+        least = max(np.sqrt(w @ gram @ w) for w in np.array(patterns(kind)))
+    assert not factorization.proves_sensitivity(least * (1 - 1e-9), participation)
+
+
+@pytest.mark.parametrize("kind", ["consecutive", "explicit"])
+def test_a_proof_without_absolute_values_is_found_to_be_wrong(monkeypatch, kind):
+    matrix = np.tril(np.random.default_rng(3).standard_normal((8, 8)))
+    matrix[np.diag_indices(8)] = np.abs(matrix.diagonal())
+    signed = F.from_encoder(matrix)
+    w = np.array(patterns(kind))
+    least = max(np.sqrt(w @ np.abs(matrix.T @ matrix) @ w) for w in w) * (1 - 1e-9)
+    assert not signed.proves_sensitivity(least, PARTICIPATIONS[kind])
+    monkeypatch.setattr(sensitivity, "_sizes", lambda gram: gram.tolist())
+    assert signed.proves_sensitivity(least, PARTICIPATIONS[kind])
+
+
+def test_a_proof_with_too_few_terms_is_found_to_be_wrong(monkeypatch):
+    factorization = F.square_root(8)
+    bound = factorization.sensitivity(P.separated(2, separation=2))
+    assert not factorization.proves_sensitivity(bound, P.separated(3, separation=2))
+    monkeypatch.setattr(PARTICIPATIONS["separated"].__class__, "_most", lambda *_: 2)
+    assert factorization.proves_sensitivity(bound, P.separated(3, separation=2))
+
+
+def test_the_largest_eigenvalue_needs_no_exact_eigenvectors(monkeypatch):
+    matrix = F.square_root(8).encoder()
+    true = np.linalg.norm(matrix, 2)
+    exact = np.linalg.eigh
+    turned = lambda gram: (0, exact(gram)[1] + 1e-3)  # noqa: E731
+    monkeypatch.setattr(np.linalg, "eigh", turned)
+    assert not sensitivity.proves(matrix, true * (1 - 1e-9))
+    assert sensitivity.proves(matrix, true * 1.1)
+
+
+def test_a_sensitivity_of_very_many_releases_is_not_proven():
+    assert not F.square_root(513).proves_sensitivity(1e9)
