@@ -415,7 +415,7 @@ class TightestCurve(Curve):
 
     @cached_property
     def resolution(self) -> float:  # type: ignore[override]
-        return max(curve.resolution for curve in (self.members if self.exact else self._all))
+        return max(curve.resolution for curve in (self.first if self.exact else self._all))
 
     @property
     def _all(self) -> tuple[Curve, ...]:
@@ -488,20 +488,20 @@ class TightestCurve(Curve):
     def exact(self) -> bool:
         return any(member.exact for member in self.first)
 
-    @cached_property
-    def _quick(self) -> tuple[Curve, ...]:
-        """The members in the order for many epsilons: those that share work first."""
-        return tuple(sorted(self.members or self._all, key=lambda one: not one.vectorized))
+    def _quick(self) -> Iterator[Curve]:
+        """Yield the members in the order for many epsilons: those that share work first."""
+        yield from sorted(self.first or self._all, key=lambda one: not one.vectorized)
+        yield from self._moments if self.first else ()
 
     @property
     def vectorized(self) -> bool:  # type: ignore[override]
-        return self._quick[0].vectorized
+        return next(self._quick()).vectorized
 
     def _rate_alone(self, rate: float) -> float | None:
         return self.members[0]._rate_alone(rate) if len(self.members) == 1 else None
 
     def _true_positive_rates(self, rates: "Array") -> "tuple[Array, Array]":
-        if len(self.members) == 1:
+        if not self.more and len(self.members) == 1:
             return self.members[0]._true_positive_rates(rates)
         return super()._true_positive_rates(rates)
 
@@ -514,16 +514,16 @@ class TightestCurve(Curve):
         import numpy as np
 
         # a later method is asked only where no exact one before has a tight bound
-        asked = [(member._profile(), member.exact) for member in self._quick]
+        profile = cache(lambda member: member._profile())
 
         def log_deltas(epsilons: "Array") -> "tuple[Array, Array]":
             best, error = np.zeros_like(epsilons), np.zeros_like(epsilons)
             missing = np.ones_like(epsilons, dtype=bool)
-            for profile, exact in asked:
-                value, off = profile(epsilons[missing])
+            for member in self._quick():
+                value, off = profile(member)(epsilons[missing])
                 best[missing] = np.minimum(best[missing], value)
                 error[missing] = np.maximum(error[missing], off)
-                if exact:
+                if member.exact:
                     missing &= error >= _TIGHT
                 if not missing.any():
                     break
@@ -532,7 +532,7 @@ class TightestCurve(Curve):
         return log_deltas
 
     def _least_delta(self) -> float:
-        return min(curve._least_delta() for curve in self.members or self._all)
+        return min(curve._least_delta() for curve in self.first or self._all)
 
     def _group(self, size: int) -> Curve:
         groups = [member.group(size) for member in self.members or self._all]
