@@ -60,13 +60,13 @@ def true_positive_rates(
         values, errors = profile.bounds(signed[None, :], rates[:, None])
     best = values.argmin(axis=1).clip(1, signed.size - 2)
     rows, beside = np.arange(rates.size)[:, None], best[:, None] + np.array([-1, 0, 1])
-    scan = (signed[beside].T, values[rows, beside].T, errors[rows, beside].T)
-    point, value, error = (part.copy() for part in scan)
+    scan = np.stack([signed[beside].T, values[rows, beside].T, errors[rows, beside].T])
+    point, value, error = inner = scan.copy()
     if not only_scan:
-        _refine(profile, rates, point, value, error)
+        _refine(profile, rates, inner)
     upper = np.minimum(np.minimum(value.min(axis=0), values.min(axis=1)), 1.0)
     lower = _below(point, value, error)
-    lower = np.minimum(lower, _outside(rates, scan, (point, value, error)))
+    lower = np.minimum(lower, _outside(rates, scan, inner))
     return np.clip(lower, rates, 1.0), np.maximum(upper, rates)
 
 
@@ -114,27 +114,27 @@ def _both_sides(end: float, count: int) -> Array:
     return np.concatenate([-positive[:0:-1], positive])
 
 
-def _refine(profile: "_Profile", rates: Array, point: Array, value: Array, error: Array) -> None:
-    """Narrow the interval around each minimum: a parabola through three points, and beside it."""
+def _refine(profile: "_Profile", rates: Array, inner: Array) -> None:
+    """Narrow the interval around each minimum: a parabola through three points, and beside it.
+
+    `inner` has the points, values and errors of three points at each rate, shape (3, 3, n).
+    """
+    value = inner[1]
+    # at the rate 0, h is delta, which has no smallest value > 0
+    least = np.where(rates > 0, 0.0, _NEGLIGIBLE)
     for spread in _SPREADS:
         rise = np.maximum(value[0], value[2]) - value[1]
-        # at the rate 0, h is delta, which has no smallest value > 0
-        least = np.where(rates > 0, 0.0, _NEGLIGIBLE)
         close = np.maximum(np.minimum(_CLOSE, _CLOSE_RELATIVE * value[1]), least)
         open_ = np.flatnonzero(rise > close)
         if not open_.size:
             return
-        at = point[:, open_]
-        candidates = _candidates(at, value[:, open_], spread)
-        found, off = profile.bounds(candidates, rates[open_])
-        at = np.concatenate([at, candidates])
-        order = at.argsort(axis=0, kind="stable")
-        columns = np.arange(open_.size)
-        known = at, np.concatenate([value[:, open_], found]), np.concatenate([error[:, open_], off])
-        sorted_ = [array[order, columns] for array in known]
-        best = sorted_[1].argmin(axis=0).clip(1, 4)
-        for array, new in zip((point, value, error), sorted_, strict=True):
-            array[:, open_] = new[best + _BESIDE, columns]
+        known, columns = inner[:, :, open_], np.arange(open_.size)
+        candidates = _candidates(known[0], known[1], spread)
+        new = np.stack([candidates, *profile.bounds(candidates, rates[open_])])
+        known = np.concatenate([known, new], axis=1)
+        order = known[0].argsort(axis=0, kind="stable")
+        best = known[1][order, columns].argmin(axis=0).clip(1, 4)
+        inner[:, :, open_] = known[:, order[best + _BESIDE, columns], columns]
 
 
 def _candidates(point: Array, value: Array, spread: float) -> Array:
@@ -181,7 +181,7 @@ def _below(point: Array, value: Array, error: Array) -> Array:
     return np.where(np.isfinite(lower), lower, 0.0)
 
 
-def _outside(rates: Array, scan: tuple[Array, ...], inner: tuple[Array, ...]) -> Array:
+def _outside(rates: Array, scan: Array, inner: Array) -> Array:
     """Return a lower bound on h outside the inner three points.
 
     Outside the three points of the scan, h is above its outer value if it increases there, and
