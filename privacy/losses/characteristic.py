@@ -9,7 +9,7 @@ from privacy.losses.quadrature import psi as real_psi
 
 _TABLE = 9000  # entries of a table, small enough for the CPU cache
 _PRODUCT = 2**16  # products below this size stay on one BLAS thread, which is faster
-# coefficients of (x - sin x) / x^3 in powers of -x^2
+# coefficients of (sin x - x) / x in powers of -x^2
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
 
 
@@ -27,14 +27,15 @@ def centered_characteristic(
     size = math.isqrt(count - 1) + 1
     total = np.zeros((size, size), dtype=complex)
     rows = np.arange(size)[:, None] * step
+    both = np.concatenate([rows, size * rows])
     width = max(_TABLE // size, 1)
     some = max(_PRODUCT // (size * width), 1)
     for start in range(0, loss.size, width):
         w, x = weight[start : start + width], loss[start : start + width]
-        psi_low, low = _psi_and_growth(rows, x)
-        psi_high, high = _psi_and_growth(size * rows, x)
-        total += np.einsum("ij,j->i", psi_high, w)[:, None] + np.einsum("ij,j->i", psi_low, w)
-        weighted = high * w
+        psi, growth = _psi_and_growth(both, x)
+        mean, low = np.einsum("ij,j->i", psi, w), growth[:size]
+        total += mean[size:, None] + mean[:size]
+        weighted = growth[size:] * w
         for row in range(0, size, some):
             total[row : row + some] += weighted[row : row + some] @ low.T
     return total.ravel()[:count]

@@ -44,29 +44,28 @@ def log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
     return np.asarray(np.logaddexp(near, np.log1p(-q) - 0.5 * z * z))
 
 
-def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Complex:
-    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1.
+def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Array | Complex:
+    """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1; real if angle is 0.0.
 
     It is relatively accurate near 0, which tiny losses (large noise) need.
     """
+    if isinstance(angle, float) and angle == 0:
+        return log_mixture(y, q)
     out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
     if q == 1:
         out.real, out.imag = y, angle
         return out
-    if np.ndim(angle) == 0 and angle == 0:
-        out.real, out.imag = log_mixture(y, q), 0.0
-        return out
     low = np.minimum(y, 300.0)
-    growth, cosine = np.expm1(low), np.cos(angle)
-    r = q * (1 + growth)
-    # q (e^(y + i angle) - 1), without cancellation if both are small
-    real = q * (growth * cosine - 2 * np.sin(0.5 * angle) ** 2)
-    imaginary = r * np.sin(angle)
-    square = 2 * real + real * real + imaginary * imaginary
-    whole = (1 - q) + r * cosine
-    far = np.log(np.maximum(np.hypot(whole, imaginary), 1e-300))
-    out.real = np.where(square > -0.5, 0.5 * np.log1p(np.maximum(square, -0.5)), far) + (y - low)
-    out.imag = np.arctan2(imaginary, whole)
+    excess = q * np.expm1(low)
+    part = q + excess
+    # |..|^2 - 1, without cancellation if both terms are small
+    square = excess * (2 + excess) - 4 * (1 - q) * np.sin(0.5 * angle) ** 2 * part
+    real, imaginary = part * np.cos(angle) + (1 - q), part * np.sin(angle)
+    out.real = 0.5 * np.log1p(np.maximum(square, -0.5)) + (y - low)
+    if square.min() <= -0.5:
+        far = np.log(np.maximum(np.hypot(real, imaginary), 1e-300)) + (y - low)
+        out.real = np.where(square > -0.5, out.real, far)
+    out.imag = np.arctan2(imaginary, real)
     return out
 
 

@@ -53,7 +53,7 @@ class HalfGaussian(SampledGaussian):
 
     def _on_line(
         self, direction: Direction, x: Array, depth: Array | float
-    ) -> tuple[Complex, Complex]:
+    ) -> tuple[Array | Complex, Array | Complex]:
         m, side = self.shift, self._side(direction)
         u, beyond = _softplus(x, side * np.asarray(depth))
         place = m / 2 + beyond

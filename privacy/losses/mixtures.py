@@ -50,7 +50,7 @@ class AgainstNormal(NormalMixtures):
     def _log_mixture(self, z: Array) -> Array:
         raise NotImplementedError
 
-    def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+    def _line_ratio(self, x: Array, y: Array | float) -> Array | Complex:
         raise NotImplementedError
 
     def _range(self, direction: Direction, t: float) -> tuple[float, float]:
@@ -78,9 +78,9 @@ class AgainstNormal(NormalMixtures):
 
     def _on_line(
         self, direction: Direction, x: Array, depth: Array | float
-    ) -> tuple[Complex, Complex]:
+    ) -> tuple[Array | Complex, Array | Complex]:
         ratio = self._line_ratio(x, self._side(direction) * depth)
-        return (np.zeros(1, dtype=complex), ratio) if direction == "remove" else (ratio, -ratio)
+        return (np.zeros(1), ratio) if direction == "remove" else (ratio, -ratio)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class SampledGaussian(AgainstNormal):
     def _log_mixture(self, z: Array) -> Array:
         return log_normal_mixture(z, self.shift, self.sampling_probability)
 
-    def _line_ratio(self, x: Array, y: Array | float) -> Complex:
+    def _line_ratio(self, x: Array, y: Array | float) -> Array | Complex:
         m = self.shift
         return complex_log_mixture(m * (x - m / 2), m * y, self.sampling_probability)
 
@@ -151,7 +151,7 @@ class AntipodalGaussian(NormalMixtures):
 
     def _on_line(
         self, direction: Direction, x: Array, depth: Array | float
-    ) -> tuple[Complex, Complex]:
+    ) -> tuple[Array | Complex, Array | Complex]:
         m, q = self.shift, self.sampling_probability
         up = complex_log_mixture(m * (x - m / 2), m * depth, q)
         down = complex_log_mixture(m * (-x - m / 2), -m * depth, q)

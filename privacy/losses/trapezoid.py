@@ -68,7 +68,7 @@ class NormalMixtures(LossModel):
 
     def _on_line(
         self, direction: Direction, x: Array, depth: Array | float
-    ) -> tuple[Complex, Complex]:
+    ) -> tuple[Array | Complex, Array | Complex]:
         """Return log dQ/dN and log dP/dQ at z = x + i side depth, N the standard normal."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class NormalMixtures(LossModel):
 
     def _pruned_grid(self, direction: Direction, t: float) -> tuple[Array, float]:
         """Return nodes on the real line for this t, and their spacing."""
-        scan, size = self._scan(direction, t)
+        scan, size, _ = self._scan(direction, t)
         h = self._spacing(direction, np.array([t]), scan[size > size.max() - 200])
         return self._spaced(direction, t, scan, size, h)
 
@@ -145,13 +145,13 @@ class NormalMixtures(LossModel):
         Above it the integrand of M(t + i w) has the factor exp(-w arg(dP/dQ)) <= 1; below it the
         error bound has the factor exp(w arg).
         """
-        scan, size = self._scan(direction, t, math.pi * frequency)
-        depth = self._strip * _DEPTHS
-        within = scan[size > size.max() - 200 - math.pi * frequency]
-        base, arg = self._log_integrand(direction, within, depth[:, None], t)
-        strip = log_sum(base)
+        depth, spare = self._strip * _DEPTHS, math.pi * frequency
+        scan, base, arg = self._scan(direction, t, spare, depth[:, None])
+        size = base[0]
+        within = size > size.max() - 200 - spare
+        strip, turned = log_sum((base + np.multiply.outer([0.0, frequency], arg))[..., within])
         above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0)
-        below = _DIGITS + np.maximum(log_sum(base + frequency * arg) - strip[0], 0.0)
+        below = _DIGITS + np.maximum(turned - strip[0], 0.0)
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
         raised = 2 * math.pi * depth / above
@@ -161,7 +161,11 @@ class NormalMixtures(LossModel):
             h, lift = float(raised[k]), float(depth[k] * _DIGITS / above[k])
         x, h = self._spaced(direction, t, scan, size, h)
         log_q, log_ratio = self._on_line(direction, x, lift)
-        z = x + 1j * self._side(direction) * lift
+        z: Any = x
+        if lift:
+            z = x + 1j * self._side(direction) * lift
+        else:
+            log_q, log_ratio = log_q.real, log_ratio.real
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
         weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
         # twice F(d) / exp(2 pi d / h), with F(d) from the sum over the scan
@@ -169,12 +173,12 @@ class NormalMixtures(LossModel):
         rounding = (
             self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
         )
-        if lift:
-            return LineNodes(weight, log_ratio, rounding, error)
-        return LineNodes(weight.real.copy(), log_ratio.real.copy(), rounding, error)
+        return LineNodes(weight, log_ratio, rounding, error)
 
-    def _scan(self, direction: Direction, t: float, spare: float = 0.0) -> tuple[Array, Array]:
-        """Return a coarse grid, and the log of the integrand there.
+    def _scan(
+        self, direction: Direction, t: float, spare: float = 0.0, depth: Array | float = 0.0
+    ) -> tuple[Array, Array, Array]:
+        """Return a coarse grid, and what `_log_integrand` returns there.
 
         A wide grid omits cells where that log is about 200 + `spare` below its maximum.
         """
@@ -184,7 +188,7 @@ class NormalMixtures(LossModel):
         if cells.size > _WIDE:
             cells = cells[self._live(direction, t, low, cells.size, spare)]
         scan = low + _CELL * cells
-        return scan, self._log_integrand(direction, scan, 0.0, t)[0]
+        return scan, *self._log_integrand(direction, scan, depth, t)
 
     def _live(
         self, direction: Direction, t: float, low: float, count: int, spare: float
@@ -284,7 +288,7 @@ def _octave(noise: float) -> int:
 @lru_cache(maxsize=512)
 def whole_grid(model: NormalMixtures, direction: Direction, t: float) -> tuple[Array, float]:
     """Return nodes on the real line for (0, t], and their spacing."""
-    scan, _ = model._scan(direction, t)
+    scan, _, _ = model._scan(direction, t)
     # for a large t the integrand may be smoother than for a smaller one
     some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
     h = model._spacing(direction, some, scan)
