@@ -172,11 +172,14 @@ class ContourCurve(PairCurve):
         if self._closed_form is not None:
             return super()._profile()
         directions = [(total, contour_integral.Lines()) for total in self._whole]
+        finite = not any(total.lost for total in self._whole)
 
         def log_deltas(epsilons: Array) -> tuple[Array, Array]:
             worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+            reverse = None
             for total, lines in directions:
-                value, off = contour_integral.log_deltas(total, epsilons, lines, worst)
+                value, off = contour_integral.log_deltas(total, epsilons, lines, worst, reverse)
+                reverse = lines if finite else None
                 worst, error = np.maximum(worst, value), np.maximum(error, off)
             for k in np.flatnonzero(error > _LOOSE):
                 if self._has_basic(error[k]):

@@ -8,7 +8,7 @@ bounds on truncation and rounding errors are added (docs/theory/contour.md).
 import math
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,10 @@ _MOST_FAILURES = 4  # of single epsilons, before the rest gets a simple bound
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
 # multiples of the saddle point at which K is computed
 _BESIDE = np.concatenate(
-    [[0.1, 0.25, 1.0], 1 - 2.0 ** -np.arange(1, 11), 1 + 2.0 ** -np.arange(0.5, 11)]
+    [[0.0, 0.1, 0.25], 1 - 2.0 ** -np.arange(1, 11), [1.0], 1 + 2.0 ** -np.arange(10.5, 0, -1)]
 )
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
-_STRETCH = 1.25 ** np.arange(8)
+_STRETCH = 1.25 ** np.arange(4)
 _OTHER = 1.5 ** np.arange(4)  # multiples of the saddle point of the other direction
 
 
@@ -62,7 +62,7 @@ class Line:
         self.c, period = self._place(epsilon, log_delta, saddle, thrift)
         self.step = 2 * math.pi / period
         self._alias_bound = self._log_bound - np.abs(self.c - self._beside) * period
-        self._left = self._beside < self.c
+        self._right = int(self._beside.searchsorted(self.c))
         self._each = total.each(self.c)
         value, _, variance = total.summed(self.c, self._each)
         self.log_size = log_delta - (value - self.c * epsilon)
@@ -76,11 +76,11 @@ class Line:
 
     def _bound_aliases(self, total: LossSum, saddle: float) -> None:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
-        t = saddle * _BESIDE
-        peak = t * np.log(t) - (t + 1) * np.log1p(t)
-        self._beside = np.append(t, 0.0)
+        self._beside, self._log_bound = saddle * _BESIDE, np.zeros_like(_BESIDE)
+        t = self._beside[1:]
         above = total.fewer or total  # more loss
-        self._log_bound = np.append(above.log_moment(t, rough=True)[0] + peak, 0.0)
+        self._log_bound[1:] = above.log_moment(t, rough=True)[0]
+        self._log_bound[1:] += t * np.log(t) - (t + 1) * np.log1p(t)
 
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
@@ -92,22 +92,22 @@ class Line:
         """
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
-        place = t[(0.4 * saddle < t) & (t <= saddle)]
+        near = slice(*t.searchsorted([0.4 * saddle, saddle], "right"))
+        place, digits = t[near], excess[near]
         apart = t - place[:, None]
         with np.errstate(divide="ignore"):
             needed = excess / np.abs(apart)
         left = np.where(apart < 0, needed, np.inf).min(axis=1)
         right = np.where(apart > 0, needed, np.inf).min(axis=1)
         period = np.maximum(left, right)
-        digits = excess[(0.4 * saddle < t) & (t <= saddle)]
         k = int((np.log(period) + thrift * (digits - digits.min())).argmin())
         return float(place[k]), float(period[k])
 
-    def _alias(self, epsilon: float) -> float:
-        size = self._alias_bound - self._beside * epsilon
-        size += self.c * epsilon - self.value
-        left, right = size[self._left].min(), size[~self._left].min()
-        return math.exp(min(left, 50.0)) + math.exp(min(right, 50.0))
+    def _alias(self, epsilon: Array | float) -> Array:
+        gap, level = self.c - self._beside, self._alias_bound - self.value
+        size = np.multiply.outer(epsilon, gap) + level
+        near = np.minimum.reduceat(size, [0, self._right], axis=-1)
+        return np.asarray(np.exp(np.minimum(near, 50.0)).sum(axis=-1))
 
     def _reach(self, total: LossSum, variance: float, most: int) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and mu^2 of a dummy.
@@ -184,7 +184,7 @@ class Line:
         lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
         exponent = self.value - self.c * epsilon
         off = self.value_error + 4 * ULP * (self.value + self.c * epsilon + 1)
-        alias = self._alias(epsilon)
+        alias = float(self._alias(epsilon))
         self.error, self.kink = math.inf, 0.0
         if total > lost:
             # a dummy of variance v adds v delta'' / 2 to delta; delta' / delta is the slope
@@ -196,21 +196,21 @@ class Line:
         return min(0.0, exponent + off + math.log(max(total, 0.0) + lost)), slope
 
     def log_deltas(self, epsilons: Array) -> tuple[Array, Array]:
-        """Return upper bounds on log delta at several epsilons, and their relative error bounds."""
-        total, slope = self._sums(self.mean - epsilons)
-        slope = slope / np.maximum(total, 1e-300)
-        lost = self._lost(2.0 ** math.ceil(math.log2(max(float(epsilons.max()), 1.0))))
-        exponent = self.value - self.c * epsilons
-        off = self.value_error + 4 * ULP * (self.value + self.c * epsilons + 1)
-        beside = self._alias_bound - self._beside * epsilons[:, None]
-        beside += (self.c * epsilons - self.value)[:, None]
-        near = [beside[:, self._left].min(axis=1), beside[:, ~self._left].min(axis=1)]
-        alias = np.exp(np.minimum(near, 50.0)).sum(axis=0)
-        spread = self._dummy * np.clip(np.abs(slope), self.c + 1, 1e100) ** 2
-        error = (2 * lost + alias) / np.maximum(total, 1e-300)
-        error += np.expm1(np.minimum(spread, 50.0)) + 2 * off
-        error += np.sqrt(spread) if self._kinked else 0.0
-        bound = exponent + off + np.log(np.maximum(total, 0.0) + lost)
+        """Return upper bounds on log delta at several epsilons, and their relative error bounds.
+
+        The integral is delta for every real epsilon; below 0 the bounds are only less accurate.
+        """
+        total, *slopes = self._sums(self.mean - epsilons)
+        largest = max(float(np.abs(epsilons).max()), 1.0)
+        lost, tilt = self._lost(2.0 ** math.ceil(math.log2(largest))), self.c * epsilons
+        off = self.value_error + 4 * ULP * (self.value + np.abs(tilt) + 1)
+        positive = np.maximum(total, 1e-300)
+        error = (2 * lost + self._alias(epsilons)) / positive + 2 * off
+        for slope in slopes:
+            spread = self._dummy * np.clip(np.abs(slope / positive), self.c + 1, 1e100) ** 2
+            error += np.expm1(np.minimum(spread, 50.0))
+            error += np.sqrt(spread) if self._kinked else 0.0
+        bound = self.value - tilt + off + np.log(np.maximum(total, 0.0) + lost)
         return np.minimum(bound, 0.0), np.where(total > lost, error, math.inf)
 
     def _lost(self, largest: float) -> float:
@@ -225,36 +225,41 @@ class Line:
         return self._lost_up_to[largest]
 
     @cached_property
-    def _table(self) -> tuple[Array, Array, Complex]:
-        """The exponents of both tables of powers, and the terms as two matrices."""
+    def _table(self) -> tuple[Complex, Complex]:
+        """The exponents of both tables of powers, one after the other; the terms as matrices."""
         count = self.frequency.size
         block = math.isqrt(count - 1) + 1
         rows = -(-count // block)
-        terms = np.zeros((2, rows * block), dtype=complex)
-        terms[:, :count] = self._terms, self._terms * self._t
-        both = terms.reshape(2, rows, block)
-        return self.step * np.arange(block), self.step * block * np.arange(rows), both
+        each = [self._terms, self._terms * self._t] if self._dummy else [self._terms]
+        terms = np.zeros((len(each), rows * block), dtype=complex)
+        terms[:, :count] = each
+        exponents = np.concatenate([np.arange(block), block * np.arange(rows)])
+        return 1j * self.step * exponents, terms.reshape(-1, rows, block)
 
-    def _sums(self, drift: Array) -> tuple[Array, Array]:
-        """Return the real sums over k of T_k z^k and t_k T_k z^k, with z = exp(i drift step).
+    def _sums(self, drift: Array) -> Array:
+        """Return the real sums over k of T_k z^k, with z = exp(i drift step).
+
+        With a dummy, also those of t_k T_k z^k, for the slope.
 
         The nodes form a matrix with indices k = block * row + column, so that two small tables of
         powers and a matrix product replace one exponential per node.
         """
-        columns, rows, terms = self._table
-        column = np.exp(1j * np.multiply.outer(drift, columns))
-        row = np.exp(1j * np.multiply.outer(drift, rows))
-        found = [((row @ each) * column).real.sum(axis=1) for each in terms]
-        return found[0], found[1]
+        exponents, terms = self._table
+        powers = np.exp(np.multiply.outer(drift, exponents))
+        block = terms.shape[2]
+        found: Array = (powers[:, block:] @ terms * powers[:, :block]).sum(axis=2).real
+        return found
 
 
 def _log1p(x: Complex) -> Complex:
     """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
     real, imaginary = x.real, x.imag
     square = np.maximum(2 * real + real * real + imaginary * imaginary, -0.75)
-    far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
     out = np.empty_like(x)
-    out.real = np.where(square > -0.75, 0.5 * np.log1p(square), far)
+    out.real = 0.5 * np.log1p(square)
+    if square.min() <= -0.75:
+        far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
+        out.real = np.where(square > -0.75, out.real, far)
     out.imag = np.arctan2(imaginary, 1 + real)
     return out
 
@@ -321,54 +326,75 @@ class Lines:
 
 
 def log_deltas(
-    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float = -math.inf
+    total: LossSum,
+    epsilons: Array,
+    lines: Lines,
+    enough: Array | float = -math.inf,
+    reverse: Lines | None = None,
 ) -> tuple[Array, Array]:
     """Return upper bounds on log delta at several epsilons in one direction, and their errors.
 
     `lines` has those of earlier calls; new ones are added. Bounds that are not above `enough`,
-    those of the other direction, need not be tight.
+    those of the other direction, need not be tight. `reverse` has the lines of that direction, if
+    neither direction has mass at infinity.
     """
     if not (lost := total.lost):
-        return _log_deltas(total, epsilons, lines, enough)
+        least = _reversed(epsilons, enough, reverse) if reverse else np.zeros_like(epsilons)
+        return _log_deltas(total, epsilons, lines, enough, least)
     # of the other direction, the part that is due to finite losses
     rest = (np.exp(enough) - lost) / max(1 - lost, ULP)
     least = np.log(rest, out=np.full(epsilons.shape, -math.inf), where=rest > 0)
-    value, error = _log_deltas(total, epsilons, lines, least)
+    value, error = _log_deltas(total, epsilons, lines, least, np.zeros_like(epsilons))
     kept = math.log1p(-lost) if lost < 1 else -math.inf
     value = np.logaddexp(value + kept, math.log(lost)) + 8 * ULP
     return np.minimum(value, 0.0), error
 
 
+def _reversed(epsilons: Array, other: Array | float, lines: Lines) -> Array:
+    """Return upper bounds on log delta from a line of the other direction, with delta'.
+
+    delta(epsilon) = 1 - e^epsilon + e^epsilon delta'(-epsilon), since the positive part of
+    Q - e^epsilon P is Q - e^epsilon P plus e^epsilon times the positive part of P - e^-epsilon Q.
+    At epsilon = 0, both are the total variation distance, of which `other` has a bound.
+    """
+    if not lines.found:
+        return np.zeros_like(epsilons)
+    near = np.minimum(epsilons, 50.0)  # delta decreases
+    value = min(lines.found, key=lambda line: line.c).log_deltas(-near)[0]
+    growth = np.exp(near)
+    delta = growth * np.exp(value) - np.expm1(near) + 8 * ULP * growth * (1 - value)
+    return np.where(epsilons > 0, np.log(np.minimum(delta, 1.0)), other)
+
+
 def _log_deltas(
-    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float
+    total: LossSum, epsilons: Array, lines: Lines, enough: Array | float, value: Array
 ) -> tuple[Array, Array]:
-    """Return the bounds for the finite losses of the models."""
-    value, error = np.zeros_like(epsilons), np.full_like(epsilons, math.inf)
+    """Return the bounds for the finite losses of the models; `value` has rough ones."""
+    error = np.full_like(epsilons, math.inf)
     beyond = epsilons >= total.supremum
     value[beyond], error[beyond] = -math.inf, 0.0
 
-    def improve(line: Line, where: Any) -> None:
-        new, off = line.log_deltas(epsilons[where])
-        better = (off < error[where]) & (off < 1)
-        value[where] = np.where(better, new, np.minimum(value[where], new))
-        error[where] = np.where(better, off, error[where])
-
-    for line in lines.found:
-        if (loose := np.flatnonzero((error > _LOOSE) & (value > enough))).size:
-            improve(line, loose)
-    for _ in range(_MOST_LINES):
+    found = lines.found
+    known = len(found)
+    for turn in range(known + _MOST_LINES):
         loose = np.flatnonzero((error > _LOOSE) & (value > enough))
         if not loose.size:
-            break
-        middle = float(epsilons[loose[loose.size // 2]])
-        try:
-            near = lines.found[-1].c if lines.found else 1.0
-            line, _, _ = _line(total, total.saddle(middle, near), middle)
-        except ArithmeticError:
-            break
-        improve(line, loose)
-        lines.found.append(line)
-        if not error[loose[loose.size // 2]] <= _LOOSE:  # as sums of atoms: no line is better
+            return np.minimum(value, 0.0), np.where(value <= enough, 0.0, error)
+        middle = loose[loose.size // 2]
+        if turn >= known:
+            asked = float(epsilons[middle])
+            try:
+                found.append(
+                    _line(total, total.saddle(asked, found[-1].c if found else 1.0), asked)[0]
+                )
+            except ArithmeticError:
+                break
+        new, off = found[turn].log_deltas(epsilons[loose])
+        before, least = error[loose], value[loose]
+        better = (off < before) & (off < 1)
+        value[loose] = np.where(better, new, np.minimum(least, new))
+        error[loose] = np.where(better, off, before)
+        if turn >= known and not error[middle] <= _LOOSE:  # as sums of atoms: no line is better
             break
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
         if lines.failures >= _MOST_FAILURES:

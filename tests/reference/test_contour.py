@@ -184,6 +184,23 @@ def test_a_direction_is_skipped_only_if_the_other_has_more_loss(q, count):
             assert max(both[0], passed) == pytest.approx(max(both), rel=1e-7)
 
 
+@pytest.mark.parametrize(
+    "model", [SampledGaussian(0.01, 1.0), SampledGaussian(0.3, 2.0), SampledLaplace(0.5, 1.0)]
+)
+def test_a_line_bounds_the_delta_of_the_other_direction(model):
+    """The bound on adding from a line for removing is near the tight one at small epsilons."""
+    epsilons = np.array([1e-3, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0, 800.0])
+    sums = [LossSum(((model, 50),), 0.0, way) for way in ("remove", "add")]
+    for one, other in (sums, sums[::-1]):
+        lines = contour_integral.Lines()
+        contour_integral.log_deltas(one, np.array([0.3]), lines)
+        found = contour_integral._reversed(epsilons, 0.0, lines)
+        tight, error = contour_integral.log_deltas(other, epsilons, contour_integral.Lines())
+        assert (found >= tight - error - 1e-14).all()
+        if one is sums[0]:
+            assert np.exp(found[:3]) == pytest.approx(np.exp(tight[:3]), rel=1e-7, abs=1e-10)
+
+
 def test_a_large_delta_has_an_epsilon():
     curve = dp.account(dp.repeat(sampled(0.15, 0.02), 20), notion="contour")
     for delta in (0.2, 0.5, 0.9):

@@ -23,7 +23,7 @@ LIMITS = {
     "epsilon": (tight_epsilon, Counts(0, 1, 9, 48, 7700)),
     "delta": (tight_delta, Counts(0, 1, 5, 33, 4500)),
     "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 6, 25, 2300)),
-    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(2, 2, 16, 1060, 180_000)),
+    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(2, 2, 16, 1052, 178_840)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 5, 16, 560)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 10, 28, 840)),
     "max_steps": (OTHERS["max_steps"], Counts(2, 2, 11, 76, 11_000)),
@@ -33,13 +33,13 @@ LIMITS = {
     ),
     "1,000 deltas": (
         lambda x: CURVE.delta(x * np.linspace(0, 10, 1000)),
-        Counts(0, 7, 38, 410, 62_000),
+        Counts(0, 7, 38, 381, 61_000),
     ),
     "1,000 epsilons": (
         lambda x: CURVE.epsilon(x * np.geomspace(1e-12, 1e-2, 1000)),
-        Counts(0, 7, 39, 340, 53_000),
+        Counts(0, 6, 37, 303, 49_000),
     ),
-    "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 2, 7, 61, 8100)),
+    "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 1, 3, 33, 4460)),
 }
 
 
