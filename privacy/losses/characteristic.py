@@ -7,7 +7,8 @@ import numpy as np
 from privacy.losses.quadrature import Array, Complex
 from privacy.losses.quadrature import psi as real_psi
 
-_TABLE = 9000  # entries of a table, small enough for the CPU cache
+_TABLE = 7500  # entries of a table, small enough for the CPU cache
+_LONG = 16  # rows of a table that is not split
 _PRODUCT = 2**16  # products below this size stay on one BLAS thread, which is faster
 # coefficients of (sin x - x) / x in powers of -x^2
 _SINE = [1 / math.factorial(k) for k in range(17, 2, -2)]
@@ -22,23 +23,41 @@ def centered_characteristic(
     characteristic function minus 1, with an error of a few ulp of (k step)^2 E |loss|^2.
 
     From k = b size + a, psi(x + y) = psi(x) + psi(y) + (e^x - 1) (e^y - 1) splits the table of
-    count x nodes numbers into two of sqrt(count) x nodes and a matrix product.
+    count x nodes numbers into two of sqrt(count) x nodes and a matrix product. Each of the two is
+    split once more if it is long. |psi(i x)| <= x^2 / 2 and |e^(i x) - 1| <= x, so that a split
+    adds 2 ulp of (x + y)^2 at most.
     """
     size = math.isqrt(count - 1) + 1
-    total = np.zeros((size, size), dtype=complex)
-    rows = np.arange(size)[:, None] * step
-    both = np.concatenate([rows, size * rows])
+    split = size > _LONG
+    part = math.isqrt(size - 1) + 1 if split else size
+    size = part * part if split else size
+    rows = -(-count // size)
+    factors = np.array([1, part, size, size * part] if split else [1, size]) * step
+    frequency = np.multiply.outer(factors, np.arange(part))[..., None]
+    total = np.zeros((rows, size), dtype=complex)
     width = max(_TABLE // size, 1)
     some = max(_PRODUCT // (size * width), 1)
     for start in range(0, loss.size, width):
         w, x = weight[start : start + width], loss[start : start + width]
-        psi, growth = _psi_and_growth(both, x)
-        mean, low = np.einsum("ij,j->i", psi, w), growth[:size]
-        total += mean[size:, None] + mean[:size]
-        weighted = growth[size:] * w
-        for row in range(0, size, some):
+        tables = zip(*_psi_and_growth(frequency, x), strict=True)
+        (psi, low), (high_psi, high) = map(_summed, tables, tables) if split else tables
+        total += (high_psi[:rows] @ w)[:, None]
+        total += psi @ w
+        weighted = high[:rows] * w
+        for row in range(0, rows, some):
             total[row : row + some] += weighted[row : row + some] @ low.T
     return total.ravel()[:count]
+
+
+def _summed(one: tuple[Complex, Complex], other: tuple[Complex, Complex]) -> list[Complex]:
+    """Return the tables of psi and growth at all sums of two frequencies."""
+    (near, low), (far, high) = one, other
+    psi = high[:, None] * low
+    growth = psi + low
+    growth += high[:, None]
+    psi += near
+    psi += far[:, None]
+    return [table.reshape(-1, low.shape[1]) for table in (psi, growth)]
 
 
 def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, Complex]:
