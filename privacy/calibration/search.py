@@ -171,11 +171,13 @@ class Family:
 
     def _miss(self, value: float) -> float:
         """Return the relative excess of epsilon without hints; 0 if epsilon and delta are met."""
-        curve = self.account(value)
+        known = None if self.hints or not self.delta else self._asked.get(value)
+        curve = known[0] if known else self.account(value)
         if self.epsilon == 0:  # a target for the advantage; epsilon has no scale
             return max(curve.delta(0.0) / self.delta - 1, 0.0)
         miss = curve.epsilon(self.delta) / self.epsilon - 1
-        if miss <= 0 and curve.delta(self.epsilon) <= self.delta:
+        delta = curve._delta(known[1].value) if known else curve.delta(self.epsilon)
+        if miss <= 0 and delta <= self.delta:
             return 0.0
         return max(miss, ULP)
 

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import erfcx
 
+from privacy.losses.quadrature import Complex
 from privacy.notions.loss_sums import descend, toward_saddle
 from privacy.numerics.solve import safe_root
 
@@ -31,7 +32,7 @@ class Run(NamedTuple):
         """Return the log of the sum of two estimates of delta that are usually too small.
 
         The central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
-        Long and Su 2020, Theorem 5), and T times the delta of one release.
+        Long and Su 2020, Theorem 5), and T times the delta of one release, which is exact for one.
         """
         growth = self.noise**-2
         if self.q < 1:
@@ -41,6 +42,8 @@ class Run(NamedTuple):
         mu = math.exp(min(math.log(self.q) + 0.5 * (math.log(self.steps) + growth), 25.0))
         larger = math.log1p(math.expm1(epsilon) / self.q) if epsilon < 600 else epsilon
         one = _log_profile(larger, 1 / self.noise) + math.log(self.q * self.steps)
+        if self.steps == 1:
+            return one
         return min(float(np.logaddexp(_log_profile(epsilon, mu), one)), 0.0)
 
 
@@ -75,8 +78,11 @@ def contour_start(
     safe, unsafe, reach = (high, low, 0.3) if grows else (low, high, 1.0)
     if excess(unsafe) <= 0:
         return math.exp(unsafe), 0.0
-    log_x = safe_root(excess, safe, unsafe, atol=1e-3, rtol=0.0)
+    alone = run.steps == 1 and unknown != "steps"
+    log_x = safe_root(excess, safe, unsafe, atol=1e-9 if alone else 1e-3, rtol=0.0)
     slope = (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
+    if alone:
+        return math.exp(log_x), slope
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             t, move = 1.0, 1.0
@@ -118,8 +124,8 @@ def _integral(
         w = step * np.arange(count)
         near = _Tilted(mu, t, run.q, 2 * math.pi / (11 + float(w[-1]) * mu), unknown)
         size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
-        angle = np.multiply.outer(w[:size], near.loss - near.mean)
-        low, high = np.exp(1j * angle), np.exp(1j * size * angle)
+        base = 1j * step * (near.loss - near.mean)
+        low, high = _powers(np.exp(base), size), _powers(np.exp(size * base), size)
         moment = (high * near.weight @ low.T).ravel()[:count]
         log_moment, s = np.log(moment), t + 1j * w
         terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
@@ -141,6 +147,15 @@ def _integral(
     derivative = steps * float((terms * change).real.sum()) / total
     value = math.log(total * step / math.pi) + steps * near.log_moment - t * epsilon
     return value, derivative, t
+
+
+def _powers(base: Complex, count: int) -> Complex:
+    """Return the powers 0 .. count - 1 of each number."""
+    found = np.ones((1, base.size), dtype=complex)
+    while len(found) < count:
+        found = np.concatenate([found, found[: count - len(found)] * base])
+        base = base * base
+    return found
 
 
 def sampled_gaussian_start(
