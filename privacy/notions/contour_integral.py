@@ -78,9 +78,7 @@ class Line:
         """Bound delta(epsilon) by exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), and 1 at t = 0."""
         self._beside, self._log_bound = saddle * _BESIDE, np.zeros_like(_BESIDE)
         t = self._beside[1:]
-        above = total.fewer or total  # more loss
-        self._log_bound[1:] = above.log_moment(t, rough=True)[0]
-        self._log_bound[1:] += t * np.log(t) - (t + 1) * np.log1p(t)
+        self._log_bound[1:], _ = _rough_excess(total.fewer or total, t, rough=True)
 
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
@@ -443,28 +441,28 @@ def _bound_near(total: LossSum, saddle: float, epsilon: float) -> float:
     """Return a loose upper bound on log delta from the saddle point of the other direction."""
     t = saddle * _OTHER
     try:
-        value, error = (total.fewer or total).log_moment(t, rough=True)
+        excess, error = _rough_excess(total.fewer or total, t, rough=True)
     except ArithmeticError:
         return 0.0
-    error += 8 * ULP * (value + t * (np.abs(np.log(t)) + epsilon) + 1)
-    return float((value + t * (np.log(t) - epsilon) - (1 + t) * np.log1p(t) + error).min())
+    return float((excess - t * epsilon + error + 8 * ULP * t * epsilon).min())
 
 
 def _bound(total: LossSum, t: float, epsilon: float) -> float:
     """Return an upper bound on log delta(epsilon) from one t > 0."""
-    excess, error = _rough_excess(total, t)
-    return excess - t * epsilon + error + 4 * ULP * t * epsilon
+    (excess,), (error,) = _rough_excess(total, np.array([t]))
+    return float(excess - t * epsilon + error + 4 * ULP * t * epsilon)
 
 
-def _rough_excess(total: LossSum, t: float) -> tuple[float, float]:
+def _rough_excess(total: LossSum, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
     """Return the log of an upper bound on delta(epsilon) e^(t epsilon), and its error.
 
     delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
     of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
     """
-    (value,), (error,) = total.log_moment(np.array([t]))
-    peak = t * math.log(t) - (1 + t) * math.log1p(t)
-    return float(value) + peak, float(error) + 8 * ULP * (float(value) + abs(t * math.log(t)) + 1)
+    value, error = total.log_moment(t, rough=rough)
+    peak = t * np.log(t)
+    error += 8 * ULP * (value + np.abs(peak) + 1)
+    return value + (peak - (1 + t) * np.log1p(t)), error
 
 
 def epsilon(total: LossSum, log_delta: float, other: Bound = _NO_LOSS) -> Bound:
@@ -527,7 +525,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
     found = math.inf
     for near in t * _DEPTHS:
         with suppress(ArithmeticError):
-            excess, error = _rough_excess(total, float(near))
+            (excess,), (error,) = _rough_excess(total, np.array([near]))
             found = min(found, (excess + error - log_delta) / near * (1 + 4 * ULP))
     return max(float(found), 0.0)
 
