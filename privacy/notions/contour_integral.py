@@ -37,19 +37,10 @@ _OTHER = 1.5 ** np.arange(4)  # multiples of the saddle point of the other direc
 class Line:
     """The integrand on a line Re t = c, at nodes for epsilons near the given one.
 
-    All sizes are relative to exp(K(c) - c epsilon).
-
-    Parameters
-    ----------
-    total
-        The sum of losses.
-    saddle
-        Approximate minimizer of K(t) - t epsilon - log t - log(1 + t). c is there, or a little to
-        the left, where rare large losses have less weight.
-    epsilon
-        The privacy loss bound of interest, >= 0.
-    thrift
-        The accepted increase of log(number of nodes) for a factor e of accuracy.
+    All sizes are relative to exp(K(c) - c epsilon). `saddle` is near the minimum of
+    K(t) - t epsilon - log t - log(1 + t). c is there, or a little to the left, where rare large
+    losses have less weight. `thrift` is the accepted increase of log(number of nodes) for a factor
+    e of accuracy.
     """
 
     def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
@@ -396,21 +387,16 @@ def _log_deltas(
             break
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
         if lines.failures >= _MOST_FAILURES:
-            value[k] = min(float(value[k]), _chernoff(total, float(epsilons[k])))
+            with suppress(ArithmeticError):
+                saddle = total.saddle(float(epsilons[k]), 1.0)
+                rough = _rough_log_delta(total, float(epsilons[k]), saddle)
+                value[k] = min(float(value[k]), rough)
             continue
         bound = _log_delta(total, float(epsilons[k]), 1.0, -math.inf)
         value[k], error[k] = min(float(value[k]), bound.value), bound.error
         lines.failures += bound.error == math.inf
     error[value <= enough] = 0.0
     return np.minimum(value, 0.0), error
-
-
-def _chernoff(total: LossSum, epsilon: float) -> float:
-    """Return an upper bound on log delta from the moment at the saddle point."""
-    try:
-        return _rough_log_delta(total, epsilon, total.saddle(epsilon, 1.0))
-    except ArithmeticError:
-        return 0.0
 
 
 def _line(total: LossSum, c: float, epsilon: float) -> tuple[Line, float, float]:

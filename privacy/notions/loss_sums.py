@@ -31,16 +31,9 @@ class Unresolved(ArithmeticError):
 class LossSum:
     """A sum of independent privacy losses in one direction.
 
-    Attributes
-    ----------
-    parts
-        Each model and its number of runs.
-    mu_squared
-        Sum of mu^2 over the unsampled Gaussians, whose K is mu^2 t (t + 1) / 2.
-    direction
-        Which distribution of each pair is P.
-    fewer
-        A similar sum of fewer parts of at least the same loss; None for this one.
+    `parts` has the models and their numbers of runs, `mu_squared` is the sum of mu^2 over the
+    unsampled Gaussians, whose K is mu^2 t (t + 1) / 2, and `direction` tells which distribution of
+    each pair is P. `fewer` is a similar sum of fewer parts of at least the same loss.
     """
 
     parts: tuple[tuple[LossModel, int], ...]
