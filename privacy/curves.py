@@ -108,12 +108,12 @@ class Curve(Risk, ABC):
 
     @property
     def beats_moments(self) -> bool:
-        """Whether no other method gives a smaller bound, even where the error bound is large."""
+        """Whether no bound from moments is smaller, even where the error bound is large."""
         return False
 
     @property
     def below(self) -> "tuple[Curve, ...]":
-        """Curves of smaller losses; where these cost more, so does the plan by other methods."""
+        """Curves of smaller losses: if they exceed a bound, the other methods do too."""
         return ()
 
     @property

@@ -118,12 +118,12 @@ class Private(Algorithm):
 
     @property
     def clip_norm(self) -> float:
-        """Norm bound on the contribution of the privacy unit to the sums."""
+        """Norm bound on one unit's contribution to the sums."""
         return self.reward_range.clip_norm
 
     @property
     def replace_distance(self) -> float:
-        """Sensitivity to replacing the contribution of a privacy unit, in units of `clip_norm`."""
+        """Sensitivity to replacing one unit's contribution, in units of `clip_norm`."""
         return self.reward_range.replace_distance
 
     @cached_property
@@ -164,7 +164,7 @@ class Private(Algorithm):
 
     @property
     def participation(self) -> dp.Participation:
-        """Participation of the privacy unit in the releases."""
+        """Participation of one unit in the releases."""
         return dp.Participation.once()
 
     def sums(self, shape: tuple[int, ...], rng: np.random.Generator | None) -> dp.RunningSum:

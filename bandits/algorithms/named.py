@@ -209,9 +209,9 @@ class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
     `width` >= 0 is the number of posterior standard deviations added to the estimate. With changing
-    candidates, ``width=0`` performs as well. While rounds repeat the same candidates,
-    it divides each batch over those that may be the best: bounds would select one candidate in all
-    its rounds. If all rounds offer the same arms, pass ``plain_arms=True``.
+    candidates, ``width=0`` performs as well. While rounds repeat the same candidates, each batch is
+    divided over those that may be the best, because bounds would select only one. If
+    all rounds offer the same arms, pass ``plain_arms=True``.
 
     """
 

@@ -185,4 +185,4 @@ def counted(found: list[tuple[Printed, Row | None, str]]) -> str:
     verdicts = Counter(verdict for _, row, verdict in found if row is not None)
     shown = ", ".join(f"{verdicts[name]} {name}" for name in ORDER if verdicts[name])
     without = len(found) - verdicts.total()
-    return f"{len(found)} printed numbers: {shown}; {without} without a row, with a reason"
+    return f"{len(found)} printed numbers: {shown}; {without} without a verdict"

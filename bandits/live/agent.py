@@ -66,7 +66,7 @@ class Agent:
 
     Threads can share an agent, because each call holds a lock. Processes cannot.
 
-    The attributes `algorithm` and `fsync` are those of the start. `simulation` tells whether the
+    The attributes `algorithm` and `fsync` are those of the start. `simulation`: whether the
     noise is seeded float noise, which gives no privacy.
     """
 

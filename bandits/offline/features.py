@@ -65,7 +65,7 @@ class ItemFeatures:
         """Return the joint guarantee of the features and an algorithm that learns from their users.
 
         `algorithm` has user-level privacy and the same relation, such as `AdaPrivateUser`, because
-        guarantees for different privacy units do not compose. `delta` is for both together.
+        guarantees for different units do not compose. `delta` is for both together.
         """
         rewards = getattr(algorithm, "mechanism", None)
         unit = getattr(algorithm, "unit", None)

@@ -39,8 +39,8 @@ def sigma(options: Mapping[str, Any]) -> Record:
         ``epsilon`` and ``delta``; or ``advantage``; or ``true_positive_rate`` and
         ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
         ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
-        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify where a
-        proof exists).
+        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify if it is
+        fast).
     """
     values = SIGMA.settled(options)
     return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)

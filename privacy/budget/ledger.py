@@ -148,7 +148,7 @@ class Ledger:
             ("relation", str(budget.relation), str(above.opened.relation)),
             ("unit", budget.unit, above.opened.unit),
         ):
-            checks.refuse_if(own != needed, what, own, f"{needed!r}, of the parent", remedy)
+            checks.refuse_if(own != needed, what, own, f"the parent's {needed!r}", remedy)
         remedy = "Open it before you spend from it, so that its parent is charged too."
         checks.refuse_if(any(budget._spent), "budget", budget, "unspent", remedy)
 

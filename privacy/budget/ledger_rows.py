@@ -35,7 +35,7 @@ class LedgerEntry:
     As a context manager it does nothing: the entry stays if the block fails. The number `sequence`
     orders entries; times do not. `key` is the idempotency key, for a retry and for `Ledger.commit`
     and `Ledger.cancel`. `is_new` is False if an earlier call with the same key made the entry.
-    `is_settled` tells whether it is a committed reservation. `sensitive_admitted` is the private
+    `is_settled`: whether it is a committed reservation. `sensitive_admitted` is the private
     mask of `IndividualBudget.spend`.
     """
 
@@ -147,7 +147,7 @@ def check_same(budget: AnyBudget, **given: Any) -> None:
         needed = str(getattr(budget, name))
         if own is not None and str(own) != needed:
             remedy = f"Spend from a budget of this {name}."
-            raise ValueError(checks.expected(name, str(own), f"{needed!r}, of the budget", remedy))
+            raise ValueError(checks.expected(name, str(own), f"the budget's {needed!r}", remedy))
 
 
 def charged(

@@ -66,7 +66,7 @@ class Odometer(Immutable):
 
     @property
     def measure(self) -> Measure:
-        """What adds up."""
+        """The costs added."""
         assert isinstance(self.orders, tuple)
         return measures.Divergence(self.orders) if self.orders else measures.EpsilonDelta()
 

@@ -65,7 +65,7 @@ _NUMBERS = {
     "batch_size": "Records per batch, expected for Poisson samples; with --records instead of -q.",
     "max_batch_size": "Largest batch of --sampler truncated-poisson.",
     "records": "Number of records of the data set (public).",
-    "epochs": "Passes over the data set; with --batch-size and --records instead of --steps.",
+    "epochs": "Passes over the data set; with --batch-size and --records, replaces --steps.",
     "clip_norm": "L2 norm bound of one record's contribution.  [default: 1]",
 }
 _SAMPLER = """How batches are drawn: poisson (default), fixed-size, truncated-poisson, \
@@ -74,7 +74,7 @@ _RELATION = "add-or-remove-one (default), replace-one, or replace-special."
 _CONVERSION = """Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; \
 gaussian, exact, only for Gaussian noise."""
 _CERTIFY = """Verify the numbers with interval arithmetic, or exit with 4.  \
-[default: verify where a proof exists]"""
+[default: verify if it is fast]"""
 
 OPTIONS: dict[str, click.Option] = {
     **{name: _number_option(name, text) for name, text in _NUMBERS.items()},

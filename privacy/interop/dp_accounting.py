@@ -228,7 +228,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     from scipy.special import log_ndtr, logsumexp
 
     if relation is REPLACE_ONE:
-        raise _refused(event, "Its pair is known for a record that is added, removed or zeroed.")
+        raise _refused(event, "Pass relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL.")
     remedy = "Pass sensitivities >= 0 and their probabilities."
     shifts = [checks.real("sensitivities", x, remedy, at_least=0) for x in event.sensitivities]
     weights = [checks.real("sampling_probs", w, remedy, at_least=0) for w in event.sampling_probs]

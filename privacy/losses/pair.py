@@ -82,7 +82,7 @@ class LossPair(Loss):
         """Return an upper or a lower bound of the pair on a grid of losses.
 
         A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
-        `floor` raised to it (or omitted). A lower bound is to be tight at the tilt.
+        `floor` raised to it (or omitted). A lower bound is tight at `tilt`.
         """
         raise NotImplementedError
 

@@ -33,7 +33,7 @@ class RandomAllocation(Mechanism):
 
     Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
     the mean over i of N(e_i, s^2 I) against N(0, s^2 I) (Feldman and Shenfeld 2026, arXiv
-    2602.17284); docs/theory/random-allocation.md bounds several. zCDP and RDP bounds, and all
+    2602.17284); :doc:`/theory/random-allocation` bounds several. zCDP and RDP bounds, and all
     bounds for mu = 1 / noise_multiplier > 20, do not use that the steps are secret.
 
     `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record in

@@ -183,7 +183,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
     larger, the result is `PoissonSampled`. For T steps with a new sample each, use
     ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay secret. The number of records is
     public; under ADD_OR_REMOVE_ONE, pass that of the larger neighboring data set.
-    docs/theory/samplers.md derives the pair.
+    :doc:`/theory/samplers` derives the pair.
     """
 
     mechanism: Mechanism
@@ -196,7 +196,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
         freeze(self, mechanism=_batched(self.mechanism), sampling_probability=q)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
-        """Return the public choice of the pairs of an added and of an exchanged record."""
+        """Return the pairs of an added and of a replaced record, the case revealed."""
         q, most, records = self.sampling_probability, self.max_batch_size, self.records
         rest, full = log_binomial_tails(records - 1, q, most)
         _, cut = log_binomial_tails(records, q, most + 1)
@@ -242,7 +242,7 @@ class Epochs(_OfBatches, metaclass=_OnePass):
 
     Each record is in at most one batch of an epoch, at a random or fixed place that does not depend
     on the contents of the records and may be public. An epoch costs as much as one release
-    (parallel composition); no amplification by shuffling is claimed (docs/theory/samplers.md).
+    (parallel composition); no amplification by shuffling is claimed (:doc:`/theory/samplers`).
     Valid under REPLACE_ONE and REPLACE_SPECIAL. The result is
     ``repeat(Epochs(mechanism), passes)`` for `passes` epochs.
     """

@@ -72,7 +72,7 @@ def best_of(
     `tune` runs it. If `mechanism` is epsilon-DP and the number of runs is not Poisson, it is
     (2 + shape) epsilon-DP. In general, ``"rdp"`` uses Papernot and Steinke 2022, Theorems 2
     (truncated negative binomial) and 6 (Poisson), and ``"contour"``, not in compositions, Koskela,
-    Redberg and Wang 2024. docs/tuning.md has the formulas.
+    Redberg and Wang 2024. :doc:`/tuning` has the formulas.
 
     `mechanism` is ONE run, with the cost of its score if that is computed from private data.
     `mean_runs` is the mean number of runs, in (1, 1e6]. `distribution` is ``"geometric"``,

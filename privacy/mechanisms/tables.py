@@ -220,7 +220,7 @@ def _check_ratios(
         if too_low or too_high:
             at = places[min(k, len(places) - 1)]
             remedy = "Return the distribution of log P/Q under P in p, and under Q in q."
-            rule = f"to be of one loss: near {at:g}, log P/Q of an interval is outside it"
+            rule = f"to match: log P/Q of an interval near {at:g} is outside it"
             raise ValueError(f"Expected p and q {rule}. {remedy}")
 
 

@@ -38,7 +38,7 @@ class Contributions:
     norm
         ``"l1"``, ``"l2"`` or ``"linf"``.
     unit
-        The unit of privacy, which one row is: ``"record"`` or ``"user"``.
+        The unit of privacy, one per row: ``"record"`` or ``"user"``.
     users
         The user of each row, if the unit is the user.
     """

@@ -16,7 +16,7 @@ _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the larg
 
 
 class SparseVector:
-    """Answer whether queries are above a threshold, and stop after `max_positives` of them.
+    """Answer whether queries are above a threshold, up to `max_positives` positive answers.
 
     Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps,
     so it still holds after rounding. The noise is discrete Laplace noise, drawn exactly, for which

@@ -109,7 +109,7 @@ def test_the_most_favorable_reading_counts_and_each_number_needs_a_row(tmp_path,
     monkeypatch.setattr(printed, "printed", lambda: both)
     (_, row, verdict), (_, without, reason) = found = printed.coverage(tmp_path)
     assert (row, verdict, without, reason) == (rows[1], "reproduced", None, "why")
-    shown = "2 printed numbers: 1 reproduced; 1 without a row, with a reason"
+    shown = "2 printed numbers: 1 reproduced; 1 without a verdict"
     assert printed.counted(found) == shown
     judged = printed.judged("t", rows, Setup())
     assert [each.verdict for each in judged] == ["not reproduced", "reproduced"]

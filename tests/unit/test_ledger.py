@@ -192,7 +192,7 @@ def test_a_plan_is_spent_whole(ledger):
     assert ledger.spend(plan).label == "spring"
     both = dp.compose(NOISE, dp.Gaussian(40.0))
     assert spent(ledger) == dp.Budget(rho=1, delta=1e-6).spend(both)._spent
-    with pytest.raises(ValueError, match="unit='one user' to be 'one record', of the budget"):
+    with pytest.raises(ValueError, match="unit='one user' to be the budget's 'one record'"):
         ledger.spend(dp.Plan("other", (("a", NOISE),), delta=1e-6, unit="one user"))
 
 
@@ -638,7 +638,7 @@ def test_release_sum_spends_before_noise_is_drawn(ledger):
     with pytest.raises(TypeError, match="to be a Ledger"):
         dp.release_sum(clipped, NOISE, ledger="budgets.db")
     users = dp.clip_users([0.5, 9.0], ["a", "b"], clip_norm=2.0)
-    with pytest.raises(ValueError, match="unit='one user' to be 'one record'"):
+    with pytest.raises(ValueError, match="unit='one user' to be the budget's 'one record'"):
         dp.release_sum(users, NOISE, ledger=ledger)
 
 
