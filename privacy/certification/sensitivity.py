@@ -4,7 +4,7 @@ A record that changes the input of release b by d_b moves C x by sum_b C_:b d_b,
 most w' |G| w, with G = C'C and w_b = |d_b|. The entries of C are exact floats.
 """
 
-from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -39,23 +39,15 @@ def proves(
 
 
 def _sizes(gram: Any) -> list[list[arb]]:
-    """Return upper bounds on the moduli."""
     return [[abs(each).upper() for each in row] for row in gram.tolist()]
-
-
-def _largest(balls: Iterable[arb]) -> arb:
-    most = arb(0)
-    for ball in balls:
-        most = most.max(ball)
-    return most
 
 
 def _of_patterns(gram: list[list[arb]], patterns: Array) -> arb:
     weights = arb_mat(patterns.tolist())
     moved = (weights * arb_mat(gram)).tolist()
-    pairs = zip(moved, weights.tolist(), strict=True)
-    return _largest(
-        sum((a * b for a, b in zip(one, weight, strict=True)), arb(0)) for one, weight in pairs
+    return _row_sum(
+        [a * b for a, b in zip(*rows, strict=True)]
+        for rows in zip(moved, weights.tolist(), strict=True)
     )
 
 
@@ -66,22 +58,18 @@ def _of_separated(gram: list[list[arb]], count: int, apart: int) -> arb:
     """
     terms: list[list[arb]] = []  # of a release with n later ones, n = 0, 1, ..
     for i, row in enumerate(gram):
-        later, most = arb(0), row[i]
-        sums = [most]
         last = list(row)
         for j in range(len(row) - 2, i, -1):
             last[j] = last[j].max(last[j + 1])
-        for j in range(i + apart, len(row), apart):
-            later += 2 * last[j]
-            sums.append(most + later)
+        sums = [row[i]]
+        for largest in last[i + apart :: apart]:
+            sums.append(sums[-1] + 2 * largest)
         terms.append(sums)
-    return sum(
-        (
-            _largest(sums[min(count - 1 - p, len(sums) - 1)] for sums in terms[p * apart :])
-            for p in range(count)
-        ),
-        arb(0),
-    )
+    total = arb(0)
+    for p in range(min(count, -(-len(gram) // apart))):
+        among = (sums[min(count - 1 - p, len(sums) - 1)] for sums in terms[p * apart :])
+        total += reduce(arb.max, among)
+    return total
 
 
 def _largest_eigenvalue(gram: Any, matrix: Array) -> arb:
@@ -92,12 +80,12 @@ def _largest_eigenvalue(gram: Any, matrix: Array) -> arb:
     """
     _, vectors = np.linalg.eigh(matrix.T @ matrix)
     v = arb_mat(vectors.tolist())
-    turned, product = v.transpose() * gram * v, v.transpose() * v
+    product = v.transpose() * v
     for i in range(len(vectors)):
         product[i, i] -= 1
-    off = _row_sum(product)
-    return _row_sum(turned) / (1 - off) if off < 1 else arb("inf")
+    off = _row_sum(product.tolist())
+    return _row_sum((v.transpose() * gram * v).tolist()) / (1 - off) if off < 1 else arb("inf")
 
 
-def _row_sum(matrix: Any) -> arb:
-    return _largest(sum((abs(each) for each in row), arb(0)) for row in matrix.tolist())
+def _row_sum(rows: Any) -> arb:
+    return reduce(arb.max, (sum(map(abs, row), arb(0)) for row in rows))

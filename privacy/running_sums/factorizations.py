@@ -211,12 +211,8 @@ class Factorization(ABC):
         self.sensitivity(participation)  # checks the participation
         if self.releases > _PROOF_LIMIT:
             return False
-        try:
-            from privacy.certification.sensitivity import proves
-        except ImportError as error:
-            raise ImportError(
-                "Certification needs python-flint. Install it with 'pip install python-flint'."
-            ) from error
+        from privacy.certification.sensitivity import proves  # which needs python-flint
+
         return proves(self._handed_out(), sensitivity, **participation.proof(self.releases))
 
     def mechanism(
