@@ -1,17 +1,6 @@
 """Trade-off functions: the error rates of every attack that a privacy profile allows.
 
-For a test between two neighboring data sets with false positive rate a and true positive rate b,
-an (epsilon, delta) guarantee in both directions implies (Dong, Roth and Su 2022, Prop. 2.5)
-
-    b <= delta + e^epsilon a   and   1 - b >= e^-epsilon (1 - delta - a).
-
-With the privacy profile delta(s) for s >= 0, both are one family of bounds on b,
-
-    h(s) = delta(s) + e^s a  (s >= 0),   h(-s) = (e^s - 1 + delta(s) + a) / e^s,
-
-and the trade-off function is f(a) = 1 - min over all s of h(s). Each s gives a valid bound, so a
-search that stops early is conservative. h is convex in e^s, so that its values at three points
-also bound the minimum from below.
+docs/risk.md ("Derivation") has the bounds h(s) on the true positive rate, and why each is valid.
 """
 
 from collections.abc import Callable

@@ -1,15 +1,8 @@
 """An upper bound on delta of a sum of losses, by a contour integral in ball arithmetic.
 
-Let M(t) = E_P exp(t L) be the moments of the loss L = log dP/dQ of one part, and M_i, T_i those of
-part i and its count. For every c > 0 and h > 0 (docs/theory/contour.md),
-
-    delta(epsilon) <= h / (2 pi) * sum over all integers n of F(c + i n h),
-    F(t) = exp(-t epsilon) / (t (t + 1)) * prod M_i(t)^T_i,
-
-because the sum differs from the integral by alias terms that are >= 0. Floats choose c, h and the
-other parameters, which affect only the tightness. M(c + iw) is a sum of weights times exp(i w L) at
-the nodes of a `Part`, plus an error whose modulus is at most the `error` of the nodes, for all
-|w| <= W. The truncated terms and a dummy Gaussian are bounded as derived there.
+docs/theory/contour.md ("Proof in interval arithmetic") has the bound. Floats choose the parameters,
+which affect only the tightness. M(c + iw) of a part is a sum of weights times exp(i w L) at the
+nodes of a `Part`, plus an error whose modulus is at most the `error` of the nodes, for all |w| <= W.
 """
 
 import math

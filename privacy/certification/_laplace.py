@@ -1,15 +1,8 @@
 """Log moments of sampled Laplace noise, enclosed in balls.
 
-Let s be the distance of two Laplace distributions P and Q of scale 1. Under Q, the loss l of P
-against Q is s with probability e^-s / 2, -s with probability 1 / 2, and has the density
-exp(-(s + l) / 2) / 4 between. With B(l) = 1 - q + q e^l, the moment of the sampled pair is
-E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added; the loss is log B or -log B.
-B has no zero in |Im l| < pi.
-
-**Decay.** Between the atoms, let f be the density times |B|^exponent, and h = f / (q e^l / B), the
-density of the loss. By parts, |integral of f exp(i w log B)| is at most h(-s) + h(s) + the
-variation of h, over w. (log h)' = -3/2 + (exponent + 1) q e^l / B is negative, or increases, so
-that the variation is at most h(-s) + h(s).
+With the loss l of the unsampled distributions at distance s and B(l) = 1 - q + q e^l, the moment is
+E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added. docs/theory/contour.md ("Proof in
+interval arithmetic") has the distribution of l, and the bound for large frequencies.
 """
 
 import math

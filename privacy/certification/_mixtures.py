@@ -1,22 +1,8 @@
 """Log moments of a mixture of Gaussians against a Gaussian, enclosed in balls.
 
-With z ~ N(0, 1), B(z) = sum_j p_j exp(j mu z - (j mu)^2 / 2) and p_j the probability that j records
-are sampled, M(t) = E f_t(z), where f_t is
-
-- B(z)^(1 + t) if records are removed: P = sum_j p_j N(j mu, 1), Q = N(0, 1);
-- B(z)^(-t) if they are added: the same P and Q exchanged;
-- B(z)^(1 + t) B(-z)^(-t) if one is replaced: the antipodal pair.
-
-In |Im z| < pi / (k mu), k the largest j, B has no zero. Let l(z) = log B(z), - log B(z) or log B(z)
-- log B(-z) be the loss. At t = c + iw, |f_t(z)| = |f_c(z)| exp(-w Im l(z)), which is at most
+docs/theory/contour.md ("Proof in interval arithmetic") defines B(z), its powers f_t, and R. With
+l(z) the loss, at t = c + iw, |f_t(z)| = |f_c(z)| exp(-w Im l(z)), which is at most
 |f_c(z)| exp(W |Im l(z)|) for all |w| <= W. That bound is symmetric in Im z, as the panels need.
-
-**Decay.** On the line Im z = b, with the sign for which Im l >= 0,
-
-    |M(c + iw)| <= R = integral of |phi f_c|(x + ib) exp(-w Im l(x + ib)) dx,
-
-which decreases in w. Its integrand is analytic in x: Re log B(x + ib) and Im l(x + ib) are half the
-sum, and half the difference over i, of the values at x + ib and x - ib.
 """
 
 import math

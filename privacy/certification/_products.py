@@ -1,17 +1,7 @@
 """Sums of weights times powers of unit numbers, by matrix products of floats, enclosed in balls.
 
 sum_j w_j u_j^n, n = r + rows * k, is entry (k, r) of the product of A_kj = w_j u_j^(rows k) and
-B_jr = u_j^r. Powers are pairs of floats, high + low (Dekker 1971). One complex step has a relative
-error below 2^-98: it has 4 products and 2 sums, each with an error below 8 * 2^-106. 1,000 steps
-from numbers with an error of 2^-92 thus have one below 2^-80.
-
-With w <= 1, A = A_1 + A_2 + A_3 and B = B_1 + B_2 + B_3, where A_1 and B_1 are multiples of 2^-20,
-A_2 and B_2 multiples of 2^-40 of at most 2^-21, and A_3 and B_3 at most 2^-41. The real part of
-A B is a product of real matrices with m = 4,096 pairs of terms, whose sum of moduli is at most m by
-Cauchy and Schwarz. So A_1 B_1 has multiples of 2^-40 below 2^13, and A_1 B_2 + A_2 B_1 multiples
-of 2^-60 below 2^-7: both are exact in floats. A_1 B_3 + A_2 (B_2 + B_3) + A_3 B is computed in
-floats. In any order of summation, a sum of n products has an error below 2 n 2^-53 times the sum
-of moduli (Higham 2002, Section 3.1).
+B_jr = u_j^r. docs/theory/contour.md ("Products of floats") bounds the errors.
 """
 
 import math

@@ -1,13 +1,8 @@
 """The profile of rarely sampled releases with normal noise, by sums on a lattice.
 
 If sampled records are rare, the tail of the loss is so much smaller than its center that the
-contour integral has few digits left, or decays slowly. The loss of one release is put on a lattice
-as an upper bound (connect the dots, docs/theory/pld.md).
-
-A level has the outcomes whose largest loss is between two thresholds. The masses a up to the
-higher one, tilted by e^(s l), are split at the lower one into b + t. Fourier transforms give the
-product of all a without the product of all b, with rounding errors relative to the mass of t. A
-moment at a large order bounds the product of all b of the lowest level.
+contour integral has few digits left, or decays slowly. docs/theory/contour.md ("Rare samples")
+defines the levels and the masses a, b and t.
 """
 
 import math

@@ -1,24 +1,6 @@
-"""Exact sampling of integer noise with integer arithmetic, and its proof.
+"""Exact sampling of integer noise with integer arithmetic.
 
-Let t = 2^k and let E be the energy, x^2 / (2 sigma^2) or x / scale for x >= 0; E is convex and E(0)
-= 0. Every distribution below has weight exp(-E(|x|)).
-
-1. Draw a block v = 0, 1, ... with probability proportional to exp(-E(t v)), by comparing a uniform
-   number with the cumulative sums.
-2. Draw a point x of the block, t v <= x < t (v + 1), uniformly: k random bits for an integer, and
-   as many more as needed for a real number.
-3. Accept x with probability exp(-(E(x) - E(t v))) <= 1, by comparing another uniform number. The
-   weight of an accepted x is exp(-E(x)).
-4. Draw a fair sign. On the integers, reject negative zero, which would count zero twice. Round a
-   real number to the nearest integer.
-
-The first `width` bits of a uniform number confine it to an interval; the number it is compared with
-lies in another, certified interval. If the two overlap, more bits are drawn and the bounds are
-recomputed in Python integers; this ends with probability 1. The distribution is that of any width.
-
-One assumption about floats: in step 3 of the vectorized branch, ``numpy.exp`` and the seven
-operations before it, whose result is below 520, have a total relative error of at most 2^-40, more
-than twice the sum of their errors. Closer comparisons are decided on integers.
+docs/theory/exact-noise.md has the algorithm, the blocks of 2^k points, and the proof.
 """
 
 from bisect import bisect_left
