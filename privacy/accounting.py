@@ -348,9 +348,8 @@ def _unanswered(
     said, times = Counter(map(str, refusals)).most_common(1)[0]
     reason = next(refusal for refusal in refusals if str(refusal) == said)
     lead = "" if times > 1 else f"No accounting method supports this mechanism under {relation}. "
-    return UnsupportedMechanism(
-        lead + said, mechanism=reason.mechanism or mechanism, notion="tightest"
-    )
+    refused = reason.mechanism or mechanism
+    return UnsupportedMechanism(lead + said, mechanism=refused, notion="tightest")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

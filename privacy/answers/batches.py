@@ -84,9 +84,8 @@ def _refuse_unused(values: Values, sampler: str, *, participations: bool) -> Non
     given = [name for name in sorted(unused) if name in values]
     if given:
         told = flags(given, " and ")
-        raise ValueError(
-            f"The sampler {sampler}, with the other options, does not use {told}. Remove {told}."
-        )
+        lead = f"The sampler {sampler}, with the other options, does not use {told}."
+        raise ValueError(f"{lead} Remove {told}.")
 
 
 def flags(names: Iterable[str], joint: str = ", ") -> str:

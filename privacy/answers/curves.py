@@ -92,9 +92,8 @@ def _values(kind: str, across: str, values: Values, *, given_end: bool, count: i
 
 
 def _account(values: Values) -> dp.Curve:
-    return dp.account(
-        run_of(values), notion=values.get("notion", "tightest"), relation=values["relation"]
-    )
+    notion = values.get("notion", "tightest")
+    return dp.account(run_of(values), notion=notion, relation=values["relation"])
 
 
 def _ask(kind: str, values: Values, across: str, x: float) -> float:

@@ -46,9 +46,8 @@ def scores_of(scores_0: ArrayLike, scores_1: ArrayLike) -> tuple[Floats, Floats]
         arrays.append(array)
     first, second = arrays
     remedy = "Pass the same number of runs for both data sets."
-    checks.refuse_if(
-        first.size != second.size, "scores_1", second.shape, f"of shape {first.shape}", remedy
-    )
+    wrong, rule = first.size != second.size, f"of shape {first.shape}"
+    checks.refuse_if(wrong, "scores_1", second.shape, rule, remedy)
     return first, second
 
 

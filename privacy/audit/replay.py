@@ -95,9 +95,8 @@ def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
     if total > limit:
         excess = float(total / limit - 1) if limit else math.inf
         what = "its square is larger" if norm == 2 else "it is larger"
-        raise Violation(
-            f"{where}: the norm exceeds the bound {bound!r}; {what} by {excess:.3g} (relative)."
-        )
+        what = f"the norm exceeds the bound {bound!r}; {what} by {excess:.3g} (relative)"
+        raise Violation(f"{where}: {what}.")
 
 
 @dataclass

@@ -348,9 +348,8 @@ class Ledger:
         this place was charged before.
         """
         of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
-        entry = self.reserve(
-            mechanism, label=self._label or label, key=self._key or f"{label} {of_place}"
-        )
+        key = self._key or f"{label} {of_place}"
+        entry = self.reserve(mechanism, label=self._label or label, key=key)
         rule = "unused: it was charged for a saved state"
         remedy = "Restore that state, or pass another key with ledger.using(key=...)."
         checks.refuse_if(entry.is_settled, "key", entry.key, rule, remedy)

@@ -17,7 +17,7 @@ from privacy.mechanisms import Mechanism, PoissonSampled, compose, repeat
 from privacy.mechanisms.base import brief
 from privacy.mechanisms.users import user_level
 from privacy.numerics.display import html_table
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 SCHEMA = "dpcalib.plan/1"
 _OPTIONAL = ("relation", "notion", "unit")
@@ -56,9 +56,7 @@ class Plan(Immutable):
     parts: tuple[tuple[str, Mechanism], ...]
     epsilon: float | None = field(default=None, kw_only=True)
     delta: float = field(kw_only=True)
-    relation: NeighboringRelation = field(
-        default=NeighboringRelation.ADD_OR_REMOVE_ONE, kw_only=True
-    )
+    relation: NeighboringRelation = field(default=ADD_OR_REMOVE_ONE, kw_only=True)
     notion: Notion = field(default="tightest", kw_only=True)
     unit: str = field(default=ONE_RECORD, kw_only=True)
 

@@ -9,11 +9,8 @@ from privacy.calibration.questions import (
 )
 from privacy.calibration.search import Infeasible
 
+# fmt: off
 __all__ = [
-    "Infeasible",
-    "calibrate",
-    "max_sampling_probability",
-    "max_steps",
-    "noise_multiplier",
+    "Infeasible", "calibrate", "max_sampling_probability", "max_steps", "noise_multiplier",
     "recalibrate",
 ]

@@ -7,6 +7,7 @@ theorem in balls that contain the exact value, with growing precision until the 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 from privacy import checks
@@ -17,16 +18,12 @@ from privacy.mechanisms.base import brief
 from privacy.numerics.rounding import ULP
 from privacy.relations import NeighboringRelation
 
+# fmt: off
 __all__ = [
-    "NotCertified",
-    "Unproven",
-    "as_proven",
-    "can_prove",
-    "certified",
-    "nudges",
-    "proves",
+    "NotCertified", "Unproven", "as_proven", "can_prove", "certified", "nudges", "proves",
     "proves_guarantee",
 ]
+# fmt: on
 
 _ORDER = "Pass the Rényi order of the pair."
 _SIZE = "Pass the number of records that change together."
@@ -185,13 +182,9 @@ def _proven_delta(
         raise ImportError(
             "Certification needs python-flint. Install it with 'pip install python-flint'."
         ) from error
-    return _bounds.at_most(
-        lambda limit: _bounds.delta_bound(
-            notion, covered, pair[0], relation, order, size, limit, effort.work
-        ),
-        pair[1],
-        effort.precisions,
-    )
+    asked = notion, covered, pair[0], relation, order, size
+    bound = partial(_bounds.delta_bound, *asked, work=effort.work)
+    return _bounds.at_most(bound, pair[1], effort.precisions)
 
 
 def proves_guarantee(guarantee: Guarantee) -> bool:

@@ -1,8 +1,8 @@
 """An upper bound on delta of a sum of losses, by a contour integral in ball arithmetic.
 
-docs/theory/contour.md ("Proof in interval arithmetic") has the bound. Floats choose the parameters,
-which affect only the tightness. M(c + iw) of a part is a sum of weights times exp(i w L) at the
-nodes of a `Part`, plus an error whose modulus is at most the `error` of the nodes, for all |w| <= W.
+docs/theory/contour.md ("Proof in interval arithmetic") has the bound. M(c + iw) of a part is a sum
+of weights times exp(i w L) at the nodes of a `Part`, plus an error whose modulus is at most the
+`error` of the nodes, for all |w| <= W. Floats choose parameters that affect only the tightness.
 """
 
 import math

@@ -41,15 +41,12 @@ def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
         case Repeated():
             return replace(mechanism, mechanism=plain(mechanism.mechanism, relation))
         case Composed():
-            return replace(
-                mechanism, parts=tuple(plain(part, relation) for part in mechanism.parts)
-            )
+            return replace(mechanism, parts=tuple(plain(p, relation) for p in mechanism.parts))
         case Epochs(mechanism=Gaussian() | Laplace() | PoissonSampled() as inner):
             return mechanism if relation is ADD_OR_REMOVE_ONE else inner
         case CyclicPoisson() if _gaussian(mechanism.mechanism, relation):
-            once = PoissonSampled(
-                mechanism.mechanism, sampling_probability=mechanism.sampling_probability
-            )
+            q = mechanism.sampling_probability
+            once = PoissonSampled(mechanism.mechanism, sampling_probability=q)
             return Repeated(once, -(-mechanism.steps // mechanism.groups))
     return mechanism
 
@@ -156,10 +153,8 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         case PoissonSampled():
             return _sampled(mechanism.mechanism, relation)
         case GroupSampled():
-            small = mechanism.size <= _LARGEST_GROUP
-            return (
-                small and relation is not REPLACE_ONE and _gaussian(mechanism.mechanism, relation)
-            )
+            reached = mechanism.size <= _LARGEST_GROUP and relation is not REPLACE_ONE
+            return reached and _gaussian(mechanism.mechanism, relation)
         case Laplace() | RandomizedResponse() | PureDP() | ApproximateDP():
             return getattr(mechanism, "relation", relation) is relation
     return _gaussian(mechanism, relation)

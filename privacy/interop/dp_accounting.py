@@ -272,9 +272,7 @@ EVENTS: dict[str, _Read] = {
     "LaplaceDpEvent": lambda e, _: mechanisms.Laplace(_noisy(e, e.noise_multiplier)),
     "DiscreteLaplaceDpEvent": _discrete_laplace,
     "RandomizedResponseDpEvent": _response,
-    "SelfComposedDpEvent": lambda e, relation: repeat(
-        from_dp_event(e.event, relation=relation), e.count
-    ),
+    "SelfComposedDpEvent": lambda e, rel: repeat(from_dp_event(e.event, relation=rel), e.count),
     "ComposedDpEvent": lambda e, relation: compose(
         nothing(), *(from_dp_event(part, relation=relation) for part in e.events)
     ),

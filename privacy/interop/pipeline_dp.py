@@ -71,9 +71,8 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
         self._finalize()
         if not self._mechanisms:
             return
-        self._noise = calibrate(
-            self._mechanism, epsilon=self._total_epsilon, delta=self._total_delta
-        )
+        target = {"epsilon": self._total_epsilon, "delta": self._total_delta}
+        self._noise = calibrate(self._mechanism, **target)
         for one in self._mechanisms:
             spec, (epsilon, delta) = one.mechanism_spec, self._claim(one, self._noise)
             if _is_noise(one):
@@ -91,9 +90,8 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
         return account(self.mechanism)
 
     def _mechanism(self, noise: float) -> Mechanism:
-        return compose(
-            *(repeat(self._one(m, noise), m.mechanism_spec.count) for m in self._mechanisms)
-        )
+        counts = ((m, m.mechanism_spec.count) for m in self._mechanisms)
+        return compose(*(repeat(self._one(m, noise), count) for m, count in counts))
 
     def _one(self, one: Any, noise: float) -> Mechanism:
         kind = one.mechanism_spec.mechanism_type

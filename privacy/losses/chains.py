@@ -39,9 +39,8 @@ class GroupDivergence(Divergence):
         return _cut(_table(self, self.size - self.size // 2), self.size, orders, self)
 
     def of_one(self) -> Array:
-        total = sum(
-            (count * part.at(_ORDERS) for part, count in self.parts), start=np.zeros(_ORDERS.size)
-        )
+        none = np.zeros(_ORDERS.size)
+        total = sum((count * part.at(_ORDERS) for part, count in self.parts), start=none)
         worst: Array = total if total.ndim == 1 else total.max(axis=0)
         return worst * (1 + 2 * len(self.parts) * U)
 

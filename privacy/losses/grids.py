@@ -121,9 +121,7 @@ def own_lattice(pair: LossPair, direction: Direction) -> tuple[GridLoss, GridLos
     rough = 64 * U * (1 + float(np.abs(log_p).max()))
     blur = off + 16 * U * float(np.abs(loss).max())
     start = largest - step * (mass.size - 1)
-    upper, lower = (
-        GridLoss(step, start, mass, infinite, side, rough, blur) for side in (True, False)
-    )
+    upper, lower = (GridLoss(step, start, mass, infinite, up, rough, blur) for up in (True, False))
     return upper, lower
 
 

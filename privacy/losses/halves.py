@@ -113,9 +113,8 @@ class MirroredGaussian(LossModel):
         self, direction: Direction, t: float, frequency: float, log_moment: float
     ) -> LineNodes:
         log_none = self._log_none - log_moment
-        none = LineNodes(
-            np.array([math.exp(log_none)]), np.zeros(1), np.array([16 + 4 * abs(log_none)]), 0.0
-        )
+        weight, ulps = np.array([[math.exp(log_none)], [16 + 4 * abs(log_none)]])
+        none = LineNodes(weight, np.zeros(1), ulps, 0.0)
         each = [self._half.line_nodes(way, t, frequency, log_moment) for way in _WAYS]
         return _joined_lines([*each, none])
 
@@ -157,12 +156,8 @@ class MixedModel(LossModel):
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
     ) -> LineNodes:
-        return _joined_lines(
-            [
-                model.line_nodes(direction, t, frequency, log_moment - math.log(weight))
-                for weight, model in self._weighted()
-            ]
-        )
+        each = ((model, log_moment - math.log(weight)) for weight, model in self._weighted())
+        return _joined_lines([m.line_nodes(direction, t, frequency, log) for m, log in each])
 
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array

@@ -33,9 +33,8 @@ class SampledLaplace(LossModel):
 
     def supremum(self, direction: Direction) -> float:
         side = 1 if direction == "remove" else -1
-        return side * float(
-            log_mixture(np.array([side / self.scale]), self.sampling_probability)[0]
-        )
+        at = log_mixture(np.array([side / self.scale]), self.sampling_probability)
+        return side * float(at[0])
 
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         return self._nodes_at(direction, t, self.sampling_probability, np.array([self.scale]))

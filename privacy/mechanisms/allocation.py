@@ -93,9 +93,8 @@ def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
     if mu_squared(inner, ADD_OR_REMOVE_ONE) is None:
         rule = "Gaussian noise, the only noise with a proven bound for this sampler"
         remedy = "Pass Gaussian noise, or use PoissonSampled."
-        raise base.UnsupportedMechanism(
-            checks.expected("mechanism", inner, rule, remedy), mechanism=inner
-        )
+        message = checks.expected("mechanism", inner, rule, remedy)
+        raise base.UnsupportedMechanism(message, mechanism=inner)
     return inner
 
 

@@ -64,10 +64,8 @@ class Mechanism:
         The pair (P, Q) becomes ((1 - q) Q + q P, Q) if a record is removed, and
         (P, (1 - q) P + q Q) if one is added (Zhu, Dong and Wang 2022, Theorem 11).
         """
-        amplifies = relation is ADD_OR_REMOVE_ONE or (
-            relation is REPLACE_SPECIAL and self.null_is_absent
-        )
-        if not amplifies:
+        null_is_absent = relation is REPLACE_SPECIAL and self.null_is_absent
+        if not (relation is ADD_OR_REMOVE_ONE or null_is_absent):
             reason = "Amplification by Poisson sampling is proven for add/remove."
             raise unproven(self, relation, reason)
         found = self.loss(relation).sampled(sampling_probability)

@@ -59,15 +59,10 @@ class TreeAggregation(Noise):
             checks.real("participations_per_tree", each, remedy, at_most=total)
         remedy = "Pass the least number of steps between two participations."
         separation = checks.count("separation", self.separation, remedy)
-        freeze(
-            self,
-            noise_multiplier=noise,
-            steps=_steps(self.steps),
-            participations=total,
-            participations_per_tree=each,
-            separation=separation,
-            replace_distance=check_replace_distance(self.replace_distance),
-        )
+        distance, steps = check_replace_distance(self.replace_distance), _steps(self.steps)
+        freeze(self, noise_multiplier=noise, steps=steps, replace_distance=distance)
+        counts = {"participations": total, "participations_per_tree": each}
+        freeze(self, **counts, separation=separation)
 
     @property
     def sensitivity_squared(self) -> int:
@@ -101,13 +96,12 @@ def _steps(given: Any) -> tuple[int, ...]:
 def _join(first: list[int], second: list[int], most: int) -> list[int]:
     """Return the largest sum for each number of participations, divided between two parts."""
     size = min(len(first) + len(second) - 2, most)
-    return [
-        max(
-            first[a] + second[count - a]
-            for a in range(max(0, count - len(second) + 1), min(count, len(first) - 1) + 1)
-        )
-        for count in range(size + 1)
-    ]
+
+    def best(count: int) -> int:
+        split = range(max(0, count - len(second) + 1), min(count, len(first) - 1) + 1)
+        return max(first[a] + second[count - a] for a in split)
+
+    return [best(count) for count in range(size + 1)]
 
 
 @lru_cache(maxsize=1024)

@@ -103,12 +103,8 @@ class LossesOnGrid:
     @cached_property
     def _finite(self) -> Parts:
         """The parts, with claims without a mass at infinity."""
-        return tuple(
-            merged(
-                (replace(pair, mass=0.0) if isinstance(pair, ClaimPair) else pair, n)
-                for pair, n in self.parts
-            ).items()
-        )
+        pairs = (replace(p, mass=0.0) if isinstance(p, ClaimPair) else p for p, _ in self.parts)
+        return tuple(merged(zip(pairs, (n for _, n in self.parts), strict=True)).items())
 
     @cached_property
     def _blended(self) -> tuple[Parts, tuple[Blend, ...]]:
@@ -442,9 +438,8 @@ def _excess(found: Bracket) -> float:
     """Return by which fraction the upper bound may exceed the exact delta."""
     if found.upper == -math.inf:
         return 0.0
-    return (
-        math.expm1(min(found.upper - found.lower, 700.0)) if found.lower > -math.inf else math.inf
-    )
+    apart = found.upper - found.lower
+    return math.expm1(min(apart, 700.0)) if found.lower > -math.inf else math.inf
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> LossCurve | None:

@@ -55,9 +55,7 @@ class SplitCurve(_Combined):
 
     def _ordered(self, delta: float) -> list[tuple[list[float], _Groups]]:
         """Return both epsilons if each group had all of `delta`, and the groups, best first."""
-        each = [
-            ([curve._at_delta(delta).value for curve in groups], groups) for groups in self.groups
-        ]
+        each = [([one._at_delta(delta).value for one in groups], groups) for groups in self.groups]
         return sorted(each, key=lambda pair: sum(pair[0]))
 
     def _shared_epsilon(self, groups: _Groups, epsilon: float, limit: float) -> list[Answer]:
@@ -142,15 +140,9 @@ class SplitCurve(_Combined):
         high = delta - delta_of(other, limit - first_least)
         if not low <= high:
             return [found]
-        return [
-            found,
-            split(low),
-            *_searched(
-                lambda logit: split(delta / (1 + math.exp(-logit))),
-                _logit(low / delta),
-                _logit(high / delta),
-            ),
-        ]
+        ends = _logit(low / delta), _logit(high / delta)
+        searched = _searched(lambda logit: split(delta / (1 + math.exp(-logit))), *ends)
+        return [found, split(low), *searched]
 
     def _of(self, both: Sequence[Answer], value: float, shares: str) -> Answer:
         methods = " and ".join(answer.notion for answer in both)

@@ -74,9 +74,7 @@ def exp_bounds(energy: Fraction, bits: int) -> tuple[int, int]:
     halvings = (int(energy) + 1).bit_length() + 1
     point = bits + halvings + 32
     z = energy * 2 ** (point - halvings)
-    low, high = (
-        _exp(side * (side * z.numerator // z.denominator), point, side) for side in (1, -1)
-    )
+    low, high = (_exp(s * (s * z.numerator // z.denominator), point, s) for s in (1, -1))
     for _ in range(halvings):
         low, high = low * low >> point, -(-high * high >> point)
     return (1 << bits + point) // high, -((-1 << bits + point) // low)
@@ -175,9 +173,8 @@ def _kept(
     most = np.exp(-gap) * 2.0**width
     kept: npt.NDArray[np.bool_] = look + 1.0 <= most * (1 - growth - _TRUST)
     for lane in np.flatnonzero(~kept & (look < most * (1 + _TRUST))):
-        kept[lane] = _refined_kept(
-            law, int(block[lane]), int(offset[lane]), int(look[lane]), width, source
-        )
+        drawn = int(block[lane]), int(offset[lane]), int(look[lane])
+        kept[lane] = _refined_kept(law, *drawn, width, source)
     return kept
 
 

@@ -46,9 +46,8 @@ class Banded:
     @property
     def participation(self) -> Participation:
         """The participation of the records, for `RunningSum`."""
-        return Participation.cyclic_poisson(
-            sampling_probability=self.sampling_probability, groups=self.bands
-        )
+        q = self.sampling_probability
+        return Participation.cyclic_poisson(sampling_probability=q, groups=self.bands)
 
 
 @dataclass(frozen=True)

@@ -153,9 +153,8 @@ def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
 
 
 def _not_found(releases: int) -> ArithmeticError:
-    return ArithmeticError(
-        f"The optimal factorization of {releases} releases was not found to {_GAP:g}."
-    )
+    what = f"The optimal factorization of {releases} releases"
+    return ArithmeticError(f"{what} was not found to {_GAP:g}.")
 
 
 def _best(counts: Array, objective: str) -> Array:

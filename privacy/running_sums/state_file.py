@@ -51,9 +51,8 @@ def contents(sums: "RunningSum") -> tuple[dict[str, Any], storage.Arrays]:
     }
     if sums._paid is not None:
         header["paid"] = sums._paid
-    arrays: storage.Arrays = {
-        f"C_{name}": array for name, array in sums.factorization.arrays().items()
-    }
+    matrices = sums.factorization.arrays().items()
+    arrays: storage.Arrays = {f"C_{name}": array for name, array in matrices}
     arrays |= {"prefix": sums._prefix, "memory": sums._memory.state()}
     if sums._lattice is not None:
         arrays |= sums._lattice.state()
