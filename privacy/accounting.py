@@ -43,6 +43,7 @@ NOTION_MODULES = {
 _COMPOSING = {"contour", "pld"}  # the methods that compose all losses; they agree
 _MOMENTS = ("zcdp", "rdp")
 _TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
+_POOR = 1e-2  # and above which the slower one of two methods that compose all losses is
 
 
 @suggests_names
@@ -238,8 +239,8 @@ def _tightest(
     """Return the tightest curve. A `whole` mechanism is not split into groups of parts.
 
     "contour" and "pld" both compose all losses. Only the faster one is a member: the contour
-    integral, except for losses with atoms and nearly no noise. "pld" is asked where the contour
-    integral has no useful answer, as for very low noise.
+    integral, except for losses with atoms and nearly no noise. The other one is asked where that
+    has no tight answer ("contour") or no useful one ("pld", as for very low noise).
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
@@ -254,16 +255,23 @@ def _tightest(
             late = True
             break
     more = late or "pld" in members  # bounds from moments are computed where they may be smaller
+    after: tuple[Curve, ...] = ()
     backup: tuple[Curve, ...] = ()
     if members.keys() >= _COMPOSING:
         if getattr(members["pld"], "kinked", False):
-            del members["contour"]
+            after = (members.pop("contour"),)
         else:
             backup = (members.pop("pld"),)
     more &= not any(curve.beats_moments for curve in members.values())
     asked = tuple(members.values())
     found = TightestCurve(
-        relation, mechanism=mechanism, first=asked, more=more, backup=backup, whole=whole
+        relation,
+        mechanism=mechanism,
+        first=asked,
+        after=after,
+        more=more,
+        backup=backup,
+        whole=whole,
     )
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
@@ -363,6 +371,7 @@ class TightestCurve(Curve):
     notion: ClassVar[str] = "tightest"
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
     first: tuple[Curve, ...] = ()
+    after: tuple[Curve, ...] = ()
     more: bool = False
     backup: tuple[Curve, ...] = ()
     whole: bool = False
@@ -384,6 +393,7 @@ class TightestCurve(Curve):
 
     def _in_turn(self) -> Iterator[Curve]:
         yield from self.first
+        yield from self.after
         yield from self._moments
 
     @cached_property
@@ -427,15 +437,18 @@ class TightestCurve(Curve):
         simpler bounds are asked as well.
         """
         answers: list[Answer] = []
-        error, hint, composed = 0.0, None, False
+        errors: list[float] = []  # each bounds that of a smaller answer too
+        hint, composed = None, False
         for member in self._in_turn():
+            if member in self.after and errors and min(errors) < _POOR:
+                continue
             answer = ask(member, nothing)
             answers.append(answer)
             hint = answer.hint
             composed |= member.notion in _COMPOSING and answer.error < 1
             if member.exact:
-                error = answer.error  # it bounds the error of a smaller answer as well
-            tight = member.beats_moments or (member.exact and error < _TIGHT)
+                errors.append(answer.error)
+            tight = member.beats_moments or (member.exact and answer.error < _TIGHT)
             if (tight and answer.value < nothing) or answer.value == -math.inf:
                 break
             if composed and member.below and not isinstance(self._known, mechanisms.Parallel):
@@ -450,9 +463,9 @@ class TightestCurve(Curve):
                     answers.append(ask(other, least))
                 elif found := self._much_smaller(partial(ask, other, least), least):
                     answers.append(found)
-                    error = min(error, found.error)
+                    errors.append(found.error)
         best = min(answers, key=lambda answer: answer.value)
-        return best._replace(error=max(error, best.error), hint=hint)
+        return best._replace(error=min(errors, default=best.error), hint=hint)
 
     @staticmethod
     def _much_smaller(ask: Callable[[], Answer], least: float) -> Answer | None:
