@@ -260,8 +260,7 @@ class Curve(Risk, ABC):
         """Return the smallest delta proven for `epsilon` >= 0 (the privacy profile).
 
         It is an upper bound in [0, 1]; 0 only if the exact delta is 0. An array gives an array of
-        the same shape; its values share work, and may exceed those of single queries by 1e-8
-        relative.
+        the same shape; its values share work, and may exceed those of single queries by .1 %.
         """
         if several(epsilon):
             return self._each(epsilon, self._asked_delta, self._many_deltas)
@@ -286,8 +285,10 @@ class Curve(Risk, ABC):
     def _many_deltas(self, epsilons: "Array") -> "Array":
         import numpy as np
 
-        log_deltas = np.minimum.accumulate(self._profile()(epsilons)[0])
-        return np.array([self._delta(one) for one in log_deltas.tolist()])
+        values, errors = self._profile()(epsilons)
+        for k in np.flatnonzero(errors > _SHARED):
+            values[k] = min(values[k], self._at_epsilon(float(epsilons[k])).value)
+        return np.array([self._delta(one) for one in np.minimum.accumulate(values).tolist()])
 
     def _many_epsilons(self, deltas: "Array") -> "Array":
         import numpy as np
@@ -295,7 +296,10 @@ class Curve(Risk, ABC):
         found = np.full_like(deltas, math.nan)
         if (known := deltas > 0).any():
             top = self._at_delta(float(deltas[known][0])).value
-            found[known] = invert_all(self._profile(), np.log(deltas[known][::-1]), top)[::-1]
+            profile = self._profile()
+            rising = invert_all(profile, np.log(deltas[known][::-1]), top)
+            rising[profile(np.nan_to_num(rising))[1] > _SHARED] = math.nan
+            found[known] = rising[::-1]
         for k in np.flatnonzero(np.isnan(found)):
             found[k] = self._at_delta(float(deltas[k])).value
         return found
@@ -463,6 +467,7 @@ class GroupCurve(LastCurve):
         return UnsupportedMechanism(_GROUP_LAST, mechanism=self.mechanism, notion=self.notion)
 
 
+_SHARED = 1e-3  # relative error bound above which queries of an array are answered one by one
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 

@@ -23,6 +23,14 @@ def test_an_array_has_the_values_of_single_queries_rounded_up(curve):
         assert curve.delta(epsilon) <= delta * (1 + 1e-9)
 
 
+def test_an_array_is_as_tight_as_single_queries_where_the_shared_line_has_no_digits():
+    rare = dp.account(dp.repeat(dp.PoissonSampled(dp.Gaussian(2.0), sampling_probability=2e-3), 37))
+    epsilons = np.linspace(0.1, 3, 18)
+    each = [rare.delta(epsilon) for epsilon in epsilons.tolist()]
+    assert rare.delta(epsilons) == pytest.approx(each, rel=2e-3)
+    assert rare.epsilon(each) == pytest.approx(epsilons, rel=1e-4)
+
+
 def test_epsilons_at_the_ends_of_the_domain():
     found = RUN.epsilon([0.0, *np.geomspace(1e-300, 1e-3, 20), 0.9])
     assert (found[0], found[-1]) == (np.inf, 0)
