@@ -68,7 +68,8 @@ class DirectSum:
             np.array([pair.profile.log_delta(e) for pair, _ in pairs])
             for e in (epsilon, 1.001 * epsilon)
         )
-        fall = float(np.max(here - beside, where=beside > -np.inf, initial=0.0))
+        falls = here[beside > -np.inf] - beside[beside > -np.inf]
+        fall = float(falls.max(initial=0.0))
         tilt = max(total.saddle(epsilon, 1.0), fall / (0.001 * epsilon))
         releases = sum(count for _, count in pairs)
         fine = _FINE * min(1.0, 8 / math.sqrt(releases))

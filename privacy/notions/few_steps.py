@@ -60,6 +60,11 @@ def log_delta(total: LossSum, epsilon: float, near: float) -> float:
         if found > near - 0.5 * _DIGITS or found == 0:
             break
         near = found
+    wide = 8 * epsilon
+    if least == 0.0 and 0.0 < wide < math.exp(near):  # epsilon is too small for a lattice
+        # delta falls by at most the increase of e^epsilon
+        fall = math.log(math.expm1(wide))
+        least = min(0.0, float(np.logaddexp(log_delta(total, wide, near), fall)))
     return least
 
 
