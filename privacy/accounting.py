@@ -43,7 +43,6 @@ NOTION_MODULES = {
 _COMPOSING = {"contour", "pld"}  # the methods that compose all losses; they agree
 _MOMENTS = ("zcdp", "rdp")
 _TIGHT = 1e-4  # relative error bound up to which no other method is evaluated
-_POOR = 1e-2  # and above which the slower one of two methods that compose all losses is
 
 
 @suggests_names
@@ -239,8 +238,8 @@ def _tightest(
     """Return the tightest curve. A `whole` mechanism is not split into groups of parts.
 
     "contour" and "pld" both compose all losses. Only the faster one is a member: the contour
-    integral, except for losses with atoms and nearly no noise. The other one is asked where that
-    has no tight answer ("contour") or no useful one ("pld", as for very low noise).
+    integral, except for losses with atoms and nearly no noise. "pld" is asked where the contour
+    integral has no useful answer, as for very low noise.
     """
     refusals: list[UnsupportedMechanism] = []
     members: dict[str, Curve] = {}
@@ -255,23 +254,16 @@ def _tightest(
             late = True
             break
     more = late or "pld" in members  # bounds from moments are computed where they may be smaller
-    after: tuple[Curve, ...] = ()
     backup: tuple[Curve, ...] = ()
     if members.keys() >= _COMPOSING:
         if getattr(members["pld"], "kinked", False):
-            after = (members.pop("contour"),)
+            del members["contour"]
         else:
             backup = (members.pop("pld"),)
     more &= not any(curve.beats_moments for curve in members.values())
     asked = tuple(members.values())
     found = TightestCurve(
-        relation,
-        mechanism=mechanism,
-        first=asked,
-        after=after,
-        more=more,
-        backup=backup,
-        whole=whole,
+        relation, mechanism=mechanism, first=asked, more=more, backup=backup, whole=whole
     )
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
@@ -371,7 +363,6 @@ class TightestCurve(Curve):
     notion: ClassVar[str] = "tightest"
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
     first: tuple[Curve, ...] = ()
-    after: tuple[Curve, ...] = ()
     more: bool = False
     backup: tuple[Curve, ...] = ()
     whole: bool = False
@@ -393,7 +384,6 @@ class TightestCurve(Curve):
 
     def _in_turn(self) -> Iterator[Curve]:
         yield from self.first
-        yield from self.after
         yield from self._moments
 
     @cached_property
@@ -437,18 +427,15 @@ class TightestCurve(Curve):
         simpler bounds are asked as well.
         """
         answers: list[Answer] = []
-        errors: list[float] = []  # each bounds that of a smaller answer too
-        hint, composed = None, False
+        error, hint, composed = 0.0, None, False
         for member in self._in_turn():
-            if member in self.after and errors and min(errors) < _POOR:
-                continue
             answer = ask(member, nothing)
             answers.append(answer)
             hint = answer.hint
             composed |= member.notion in _COMPOSING and answer.error < 1
             if member.exact:
-                errors.append(answer.error)
-            tight = member.beats_moments or (member.exact and answer.error < _TIGHT)
+                error = answer.error  # it bounds the error of a smaller answer as well
+            tight = member.beats_moments or (member.exact and error < _TIGHT)
             if (tight and answer.value < nothing) or answer.value == -math.inf:
                 break
             if composed and member.below and not isinstance(self._known, mechanisms.Parallel):
@@ -463,9 +450,9 @@ class TightestCurve(Curve):
                     answers.append(ask(other, least))
                 elif found := self._much_smaller(partial(ask, other, least), least):
                     answers.append(found)
-                    errors.append(found.error)
+                    error = min(error, found.error)
         best = min(answers, key=lambda answer: answer.value)
-        return best._replace(error=min(errors, default=best.error), hint=hint)
+        return best._replace(error=max(error, best.error), hint=hint)
 
     @staticmethod
     def _much_smaller(ask: Callable[[], Answer], least: float) -> Answer | None:

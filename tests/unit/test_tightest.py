@@ -93,16 +93,6 @@ class TestFewSteps:
         assert found == sorted(found)
 
 
-def test_many_losses_with_atoms_are_integrated():
-    """The lower bound of a grid is loose, as it rounds the atoms of each release down."""
-    response = dp.RandomizedResponse(0.3, categories=5)
-    plan = dp.repeat(dp.PoissonSampled(response, sampling_probability=0.2), 2000)
-    found = dp.account(plan).answer(delta=1e-6)
-    assert found.notion == "contour"
-    assert found.error < 1e-2
-    assert found.value <= dp.account(plan, notion="pld").epsilon(1e-6)
-
-
 class TestCells:
     @pytest.mark.parametrize(
         ("cells", "limit"),
