@@ -257,7 +257,7 @@ def plot_noise_against_epsilon(
     notions: Iterable["Notion"] = ("tightest",),
     relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
 ) -> "Figure":
-    """Plot the smallest noise multiplier of a run against its epsilon, for several notions.
+    """Plot the least noise multiplier of a run against its epsilon, by accounting method.
 
     The parameters are those of `privacy.noise_multiplier`.
     """
@@ -274,7 +274,7 @@ def plot_noise_against_sampling_probability(
     notions: Iterable["Notion"] = ("tightest",),
     relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
 ) -> "Figure":
-    """Plot the smallest noise multiplier against the sampling probability, for several notions.
+    """Plot the least noise multiplier against the sampling probability, by accounting method.
 
     The parameters are those of `privacy.noise_multiplier`.
     """

@@ -152,8 +152,8 @@ class Risk:
     def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
         """Return the smallest mu-GDP that this curve implies, and how loose it is.
 
-        `remainder` is the probability in (0, 1) of outputs that the bound may leave out. Without
-        it, mu of a sampled mechanism is that of the unsampled one. ValueError if delta exceeds it
+        `remainder` is the probability in (0, 1) of outputs that the bound may leave out. At 0,
+        mu of a sampled mechanism would be that of the unsampled one. ValueError if delta exceeds it
         for every epsilon. The regret is that of Gomez et al. 2025.
         """
         from privacy.tradeoffs import dominating_gaussian

@@ -131,7 +131,7 @@ class AdaPrivateForced(AdaPrivateTS):
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At the same guarantee, sampling adds noise: sigma / q is never below sigma at q = 1. A
+    At the same guarantee, sampling adds noise: sigma(q) / q is never below sigma(1). A
     `sampling_probability`, q in (0, 1], below 1 emits a warning with the increase in noise.
     `rescale` divides the released sums by q.
 

@@ -449,7 +449,7 @@ const dpcalib = (() => {
 
   function epsilonRule(name, given) {
     if (given.value !== 0) return positive(PASS_EPSILON)(name, given);
-    return expected(name, "0", "> 0", "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1.");
+    return expected(name, "0", "> 0", "Pass a larger epsilon, such as 1.");
   }
 
   function deltaRule(name, given) {

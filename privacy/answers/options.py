@@ -51,7 +51,7 @@ class Asked:
         defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
         checked = defaults | by_batches(checked, self.takes, participations=self.participations)
         if checked.get("epsilon") == 0 and "delta" in self.names:
-            remedy = "No finite noise gives epsilon=0. Pass a larger epsilon, such as 1."
+            remedy = "Pass a larger epsilon, such as 1."
             raise ValueError(checks.expected("epsilon", 0, "> 0", remedy))
         if "sigma" in checked:
             noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])

@@ -45,8 +45,8 @@ def falsify(
     scores_0, scores_1
         Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
         known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores reduce
-        statistical power and do not raise the false positive rate. The finding has a warning if
-        they are no such ratios (at level 1e-6), for example raw losses or the two arrays exchanged.
+        statistical power and do not raise the false positive rate. The finding warns if they are
+        not such ratios (at level 1e-6), for example raw losses or the two arrays exchanged.
     significance
         Significance level: largest probability of falsifying a true claim, in (0, 1/4].
     relation
@@ -156,7 +156,7 @@ def audit(
         Maps stacked outputs to log-likelihood ratios. Default: one fitted by `fit_score` on as many
         additional outputs, at most 20,000 per data set.
     seed, progress
-        Seed of the generators passed to the release; called with the number of new outputs.
+        Seed of the release's generators; a function called with the number of new outputs.
     """
     measure = None if score is None else of_rows(score)
     told = progress or (lambda _: None)

@@ -158,7 +158,7 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     effect on the output, or the shape of the output depend on the data, an output is not a finite
     number, or no noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace
     noise, does not draw one Laplace variable per output, or is not linear in the noise.
-    (RuntimeError: it raised any exception.)
+    (RuntimeError if it raises anything.)
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]

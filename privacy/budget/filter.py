@@ -183,8 +183,7 @@ class Budget(Immutable):
 
         With `certify`, prove by interval arithmetic that no sum that `spend` accepts exceeds it,
         or raise `NotCertified`; epsilon may increase by 1e-9 relative, and delta with
-        ``notion="approximate"`` by 1e-12. The guarantee states a mechanism that costs slightly more
-        than all such sums.
+        ``notion="approximate"`` by 1e-12. Its `mechanism` costs slightly more than all such sums.
         """
         basis = (self.relation, self.notion, self._order, self.measure.theorem)
         found = Guarantee(self.epsilon, self.delta, *basis, unit=self.unit)

@@ -111,7 +111,7 @@ class IndividualBudget(Immutable):
         return self._with(_spent=np.where(admitted, total, self._spent)), admitted
 
     def guarantee(self, *, certify: bool = False) -> Guarantee:
-        """Return the guarantee of each user, the whole budget, which holds at any stopping time.
+        """Return the guarantee of each user for the whole budget, at any stopping time.
 
         `certify` is that of `Budget.guarantee`; it proves the conversion of the largest rho.
         """

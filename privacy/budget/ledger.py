@@ -328,8 +328,8 @@ class Ledger:
     def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
         """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
-        The ledger's own label takes precedence. If `unit` is ``"one record"`` or ``"one user"``, a
-        budget of the other one is refused: clipped sums of users do not bound what one record
+        The ledger's own label takes precedence. With `unit` ``"one record"`` or ``"one user"``, a
+        budget of the other unit is refused: clipped sums of users do not bound what one record
         changes. Raises ValueError if the default key was charged for another release.
         """
         budget = self._account(None).opened

@@ -47,7 +47,7 @@ class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
     `parts` has a name, used once, and a mechanism for each part. The budget is `delta` in [0, 1),
-    and optionally `epsilon` > 0. `relation`, `unit` and `notion`, any accounting method, are as in
+    and optionally `epsilon` > 0. `notion`: any accounting method; `relation` and `unit` are as in
     `Budget`. The attribute `mechanism` is the composition of all parts.
     """
 
@@ -104,8 +104,7 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     ``[[part]]`` for each part: a ``name``, a ``type``, the fields of that mechanism, and optionally
     ``sampling_probability`` for Poisson samples, ``max_contributions`` for users with several
     records, and ``steps`` for repeated runs. Raises OSError if the file cannot be read. Raises
-    ValueError or TypeError if it is not TOML or no plan; the message names the file and the
-    part.
+    ValueError or TypeError if it is not a TOML plan; the message names the file and the part.
     """
     try:
         with Path(path).open("rb") as file:

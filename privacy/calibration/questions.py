@@ -283,7 +283,7 @@ def max_steps(
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
-    The parameters, also arrays, are those of `Gaussian` and of `privacy.noise_multiplier`.
+    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`.
 
     Raises
     ------
@@ -312,7 +312,7 @@ def max_sampling_probability(
 ) -> float:
     """Return the largest Poisson sampling probability in (0, 1] that meets the target.
 
-    The parameters, also arrays, are those of `Gaussian` and of `privacy.noise_multiplier`.
+    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`.
     """
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     target = checks.epsilon(epsilon), checks.delta(delta)

@@ -23,7 +23,7 @@ class Atoms(NamedTuple):
     """The finite privacy losses of a pair (P, Q), with their log probabilities.
 
     `log_probability` has the log of each atom's probability under P, given that the loss is finite,
-    and `loss` its log P/Q; the largest value is rounded up.
+    and `loss` its log P/Q, the largest one rounded up.
     """
 
     log_probability: tuple[float, ...]

@@ -67,10 +67,11 @@ class Mechanism:
         null_is_absent = relation is REPLACE_SPECIAL and self.null_is_absent
         if not (relation is ADD_OR_REMOVE_ONE or null_is_absent):
             reason = "Amplification by Poisson sampling is proven for add/remove."
-            raise unproven(self, relation, reason)
+            raise unproven(self, relation, reason, sampled=True)
         found = self.loss(relation).sampled(sampling_probability)
         if found is None:
-            raise unproven(self, relation, "No bound is known for it on a Poisson sample.")
+            reason = "No bound is known for it on a Poisson sample."
+            raise unproven(self, relation, reason, sampled=True)
         return found
 
     def expanded(self, relation: NeighboringRelation) -> "Mechanism":
@@ -153,10 +154,11 @@ def _written(mechanism: Mechanism, levels: int) -> str:
 
 
 def unproven(
-    mechanism: Mechanism, relation: NeighboringRelation, reason: str
+    mechanism: Mechanism, relation: NeighboringRelation, reason: str, *, sampled: bool = False
 ) -> UnsupportedMechanism:
-    """Return the error for a mechanism without a proven bound under `relation`."""
-    message = f"No proven bound for {brief(mechanism)} under {relation}. {reason}"
+    """Return the error for a mechanism (on a Poisson sample) without a proven bound."""
+    where = " on a Poisson sample" if sampled else ""
+    message = f"No proven bound for {brief(mechanism)}{where} under {relation}. {reason}"
     return UnsupportedMechanism(message, mechanism=mechanism)
 
 

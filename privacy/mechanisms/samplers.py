@@ -38,7 +38,7 @@ class _OfBatches(Mechanism):
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Raise: the number of records of a Poisson sample is not public."""
         reason = "It cannot run on a Poisson sample, whose size is not public."
-        raise unproven(self, relation, reason)
+        raise unproven(self, relation, reason, sampled=True)
 
 
 def _batched(mechanism: object) -> Mechanism:
@@ -196,7 +196,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
         freeze(self, mechanism=_batched(self.mechanism), sampling_probability=q)
 
     def loss(self, relation: NeighboringRelation) -> Loss:
-        """Return the pairs of an added and of a replaced record, the case revealed."""
+        """Return the mixture of an added and a replaced record, the case revealed."""
         q, most, records = self.sampling_probability, self.max_batch_size, self.records
         rest, full = log_binomial_tails(records - 1, q, most)
         _, cut = log_binomial_tails(records, q, most + 1)

@@ -36,7 +36,7 @@ def from_profile(
     """Return the mechanism of the least pair that dominates every mechanism with these guarantees.
 
     As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
-    where delta' is that of the other direction. The largest delta that the table permits is
+    where delta' is that of the other direction. The largest delta that `points` permit is
     therefore the lower convex hull of (0, 1), all (x, delta) and all (1 / x, 1 - (1 - delta) / x),
     and constant beyond. Its kinks are the ratios of the pair (Zhu, Dong and Wang 2022, Proposition
     8). With one point it is that of `ApproximateDP`. `points` are pairs (epsilon, delta), epsilon
@@ -79,8 +79,8 @@ def from_cdfs(
 
     The values are taken as exact, except that a float does not show the smallest probabilities: an
     upper bound adds 2^-53 (2^-1022 with `p_above`) to the probability of an infinite loss. Upper:
-    what lies between two losses is divided between them so that its probabilities under P and Q are
-    kept (Doroshenko et al. 2022, arXiv 2207.04380). Lower: it is one output, which is
+    the probability between two losses is divided between them, with sums under P and Q kept
+    (Doroshenko et al. 2022, arXiv 2207.04380). Lower: the interval is one output, which is
     post-processing. `account` rounds up the epsilon of either pair; ``account(lower,
     notion="pld").bracket(epsilon)`` also bounds its delta from below.
 

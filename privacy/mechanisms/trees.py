@@ -66,7 +66,7 @@ class TreeAggregation(Noise):
 
     @property
     def sensitivity_squared(self) -> int:
-        """The squared sensitivity of all nodes together, in clip norms."""
+        """Squared L2 sensitivity of all nodes, in squared clip norms."""
         assert self.participations_per_tree is not None  # set when validated
         assert isinstance(self.steps, tuple)
         per_tree, apart = self.participations_per_tree, self.separation

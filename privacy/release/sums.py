@@ -29,7 +29,7 @@ class Release:
     Parameters
     ----------
     values
-        The noisy sum, of shape () or (d,), in multiples of `step`.
+        The noisy sum, of shape () or (d,); multiples of `step`.
     contribution_bound
         Sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
         noise; replacing one has up to twice this sensitivity.

@@ -495,7 +495,7 @@ class TestBadInput:
             (("--delta", 1), "delta=1", "such as 1e-5"),
             (("--delta", 5), "delta=5", "pass 1e-5"),
             (("--delta", "1e-5x"), "--delta", "not a number"),
-            (("--epsilon", 0), "epsilon=0", "No finite noise"),
+            (("--epsilon", 0), "epsilon=0", "Pass a larger epsilon"),
             (("--epsilon", -1), "epsilon=-1", "> 0"),
             (("--epsilon", "nan"), "epsilon=nan", "> 0"),
             (("--epsilon", "inf"), "epsilon=inf", "> 0"),
