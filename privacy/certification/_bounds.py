@@ -72,19 +72,18 @@ def delta_bound(
         # Dong, Roth and Su 2022, Theorem 2.14
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
-        chained = _chained(
-            lambda each, share: delta_bound(
-                notion, mechanism, each, relation, order, 1, share, work
-            ),
-            epsilon,
-            size,
-            limit,
-        )
+
+        def of_one(each: float, share: arb) -> arb:
+            return delta_bound(notion, mechanism, each, relation, order, 1, share, work)
+
+        one: Callable[[float, arb], arb] = of_one
+        if notion == "rdp" and order is not None:
+            one = _by_order(mechanism, relation, order)
+        chained = _chained(one, epsilon, size, limit)
         if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
             # divergences linear in the order also have a group rho
-            return chained.min(
-                delta_bound("zcdp", mechanism, epsilon, relation, order, size, limit, work)
-            )
+            linear = delta_bound("zcdp", mechanism, epsilon, relation, order, size, limit, work)
+            chained = chained.min(linear)
         return chained
     if notion == "approximate" or (
         notion == "contour" and COVERS["approximate"](mechanism, relation)
@@ -93,14 +92,19 @@ def delta_bound(
     if notion == "contour":
         return _composed_delta(mechanism, arb(epsilon), relation, limit, work)
     if notion == "rdp" and order is not None:
-        excess = arb(order) - 1
-        divergence = _total(mechanism, relation, partial(_divergence, order))
-    else:
-        # Bun and Steinke 2016, Proposition 1.9
-        rho = _total(mechanism, relation, _rho) * size**2
-        excess = arb(_best_excess(float(rho), epsilon)) if order is None else arb(order) - 1
-        divergence = (1 + excess) * rho
-    return _delta_from_divergence(divergence, excess, arb(epsilon))
+        return _by_order(mechanism, relation, order)(epsilon, limit)
+    # Bun and Steinke 2016, Proposition 1.9
+    rho = _total(mechanism, relation, _rho) * size**2
+    excess = arb(_best_excess(float(rho), epsilon)) if order is None else arb(order) - 1
+    return _delta_from_divergence((1 + excess) * rho, excess, arb(epsilon))
+
+
+def _by_order(
+    mechanism: Mechanism, relation: NeighboringRelation, order: float
+) -> Callable[[float, arb], arb]:
+    """Return delta as a function of epsilon (and of an unused limit), from one divergence."""
+    divergence = _total(mechanism, relation, partial(_divergence, order))
+    return lambda epsilon, _: _delta_from_divergence(divergence, arb(order) - 1, arb(epsilon))
 
 
 def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limit: arb) -> arb:
