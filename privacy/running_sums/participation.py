@@ -101,9 +101,9 @@ class Participation(ABC):
     def total(self, releases: int) -> float:
         """Return the largest sum_b |d_b|, in clip norms."""
 
+    @abstractmethod
     def proof(self, releases: int) -> dict[str, Any]:
         """Return the participation as arguments of `privacy.certification.sensitivity.proves`."""
-        return {"separated": (1, 1)}
 
 
 def _whole(name: str, value: int) -> int:
@@ -124,6 +124,9 @@ class _Once(Participation):
 
     def total(self, releases: int) -> float:
         return 1.0
+
+    def proof(self, releases: int) -> dict[str, Any]:
+        return {"separated": (1, 1)}
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ class _LifetimeCap(Participation):
         return 1.0 if self.norm == "l1" else math.sqrt(releases)
 
     def proof(self, releases: int) -> dict[str, Any]:
-        return {} if self.norm == "l2" else super().proof(releases)
+        return {} if self.norm == "l2" else _Once().proof(releases)
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,9 @@ class _CyclicPoisson(Participation):
 
     def total(self, releases: int) -> float:
         return 1.0  # in the rows that one participation changes
+
+    def proof(self, releases: int) -> dict[str, Any]:
+        return _Once().proof(releases)
 
 
 _ALL = (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap, _CyclicPoisson)
