@@ -65,12 +65,12 @@ def _elementwise(function: Callable[..., _R_co]) -> _Elementwise[_R_co]:
             return function(*args, **options)
         import numpy as np
 
-        shapes = [np.shape(value) for value in arrays.values()]
         try:
             columns = np.broadcast_arrays(*arrays.values())
         except ValueError:
-            remedy = "Pass arrays of one shape, or of shapes that broadcast."
-            raise ValueError(checks.expected("shapes", shapes, "compatible", remedy)) from None
+            shapes = [np.shape(value) for value in arrays.values()]
+            names, remedy = f"shapes of {', '.join(arrays)}", "Pass arrays of one shape."
+            raise ValueError(checks.expected(names, shapes, "compatible", remedy)) from None
         cells = list(zip(*(column.ravel().tolist() for column in columns), strict=True))
         each = {cell: options | dict(zip(arrays, cell, strict=True)) for cell in cells}
         found = {cell: function(**one) for cell, one in each.items()}

@@ -85,7 +85,9 @@ def test_equal_cells_are_calibrated_once(monkeypatch):
 
 
 def test_bad_cells_are_refused():
-    with pytest.raises(ValueError, match=r"Expected shapes=\[\(2,\), \(3,\)\] to be compatible. P"):
+    with pytest.raises(
+        ValueError, match=r"Expected shapes of epsilon, steps=\[\(2,\), \(3,\)\] to be"
+    ):
         dp.noise_multiplier(epsilon=[1, 2], delta=1e-5, steps=[1, 2, 3])
     with pytest.raises(ValueError, match="Expected epsilon=-1"):
         dp.noise_multiplier(epsilon=[1, -1], delta=1e-5)
