@@ -2,7 +2,6 @@
 
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -49,9 +48,14 @@ class Command(click.Command):
         if len(start) + max(map(len, pieces.split(" "))) > formatter.width:
             formatter.write(start.rstrip() + "\n")
             start = " " * 4
-        indents: Any = {"initial_indent": start, "subsequent_indent": " " * len(start)}
-        whole: Any = {"break_on_hyphens": False, "break_long_words": False}
-        filled = textwrap.fill(pieces, formatter.width, **indents, **whole)
+        filled = textwrap.fill(
+            pieces,
+            formatter.width,
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
         formatter.write(filled.replace(GLUE, " ") + "\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -236,8 +236,13 @@ _NAME = click.Argument(["name"], metavar="BUDGET")
 _NEVER = click.Option(
     ["--data-never-read"], required=True, help="Why the data were never read; it is recorded."
 )
-_CSV: Any = {"default": "csv", "show_default": True, "help": "Output format."}
-_FORM = click.Option(["--format", "form"], type=click.Choice(["csv", "json"]), **_CSV)
+_FORM = click.Option(
+    ["--format", "form"],
+    type=click.Choice(["csv", "json"]),
+    default="csv",
+    show_default=True,
+    help="Output format.",
+)
 _HEAD = click.Option(["--head"], help="The last hash of an earlier verification.")
 _PICTURE = click.Argument(["file"], type=FILE)
 

@@ -60,7 +60,7 @@ class Blend(NamedTuple):
     cell: Index  # for each pair, the index of the first of two successive nodes
     share: Array  # the probability with which a public choice takes the second one
     times: Array  # the number of releases
-    ratio: float  # the largest one of the total variation distances of two successive nodes
+    ratio: float  # the largest ratio of the total variation distances of two successive nodes
 
 
 def blended(parts: Parts, most: int) -> tuple[Parts, tuple[Blend, ...]]:

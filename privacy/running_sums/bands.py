@@ -89,7 +89,6 @@ def choose_bands(
     and `records` the number of records (public). The target, `epsilon` and `delta` under
     `relation`, is for all releases together. `bands` are numbers of bands, each at most K and
     records / batch_size, by default the powers of two.
-
     """
     releases = checks.count("releases", releases, "Pass the number of steps K.")
     records = checks.count("records", records, "Pass the number of records.")
