@@ -17,7 +17,7 @@ def printed_subsampling_formula_not_a_bound(
     log(1 + C(a, 2) 2 q^2 / s^2 + sum over j = 3 .. a of C(a, j) (2 q^2)^(j/2) / s^j) / (a - 1)
     equals log((1 + x)^a - a x) / (a - 1) with x = sqrt(2) q / s. It stays bounded as the order
     grows, and so claims pure differential privacy for Gaussian noise. Noise calibrated with it to
-    epsilon = 1, delta = 1e-5 at q = 0.1 has a true epsilon of 67.5.
+    epsilon = 1, delta = 1e-5 at q = 0.1 has a true epsilon of 67.5. Never use it for a guarantee.
 
     `order` a >= 2 is a whole Rényi order, `noise_multiplier` the standard deviation s > 0 over the
     clip norm, and `sampling_probability` the q in (0, 1] of Poisson sampling.
