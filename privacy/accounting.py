@@ -443,7 +443,7 @@ class TightestCurve(Curve):
                 if all(ask(one, nothing).value > least for one in member.below):
                     break
         else:
-            # a sum of losses is never above a sum over groups of them
+            # composing all parts is at most basic composition of groups of parts
             for other in self.others if composed else self._backup + self.others + self.splits:
                 least = min((answer.value for answer in answers), default=nothing)
                 if other not in self._backup:

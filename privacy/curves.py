@@ -50,7 +50,7 @@ class Hint(NamedTuple):
     """Hints from a search for its next query."""
 
     order: float | None = None  # the hint of a similar answer
-    enough: float = -math.inf  # a log delta below which the bound need not be the smallest
+    enough: float = -math.inf  # a bound on log delta below this need not be tight
     # compute only the direction that is usually worse; the result may be no upper bound
     one_direction: bool = False
     sharp: bool = False  # the order is the best one, to about six digits
@@ -108,12 +108,12 @@ class Curve(Risk, ABC):
 
     @property
     def beats_moments(self) -> bool:
-        """Whether no bound from moments is smaller, even where the error bound is large."""
+        """Whether every bound from moments is at least as large, whatever the error bound."""
         return False
 
     @property
     def below(self) -> "tuple[Curve, ...]":
-        """Curves of smaller losses: if they exceed a bound, the other methods do too."""
+        """Lower bounds on the other methods: if all exceed a bound, so do the other methods."""
         return ()
 
     @property
@@ -305,7 +305,7 @@ class Curve(Risk, ABC):
         return found
 
     def _least_delta(self) -> float:
-        """Return the delta for a log delta of -inf: underflow, unless losses are bounded."""
+        """Return the delta reported for a log delta of -inf; 0 only if delta is exactly 0."""
         return math.ulp(0.0)
 
     @overload
@@ -403,9 +403,9 @@ class LastCurve(Curve):
 class GroupCurve(LastCurve):
     """The privacy profile of a group, from that of one record.
 
-    delta_k(k e) <= delta(e) (e^(k e) - 1) / (e^e - 1) = delta(e) (1 + e^e + ... + e^((k-1) e))
+    delta_k(k x) <= delta(x) (e^(k x) - 1) / (e^x - 1) = delta(x) (1 + e^x + ... + e^((k-1) x))
     by a chain of k >= 2 neighboring data sets (Vadhan 2017, Lemma 2.2). Since delta_k is
-    nonincreasing, the bound is the smallest one over several e <= epsilon / k.
+    nonincreasing, the bound is the smallest one over several x <= epsilon / k.
     """
 
     theorem: ClassVar[str] = "Vadhan 2017, Lemma 2.2, on the profile of one record"

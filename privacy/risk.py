@@ -144,8 +144,8 @@ class Risk:
     def reconstruction_bound(self, prior_success: "ArrayLike") -> "Array | float":
         """Return the largest success probability of reconstructing a record.
 
-        1 - f(k), an upper bound, with k = `prior_success` in [0, 1], of any shape, that of an
-        attacker who sees no output (Hayes, Mahloujifar and Balle 2023; Kulynych et al. 2025).
+        The bound is 1 - f(k), where k = `prior_success` in [0, 1], of any shape, is the success
+        probability without the output (Hayes, Mahloujifar and Balle 2023; Kulynych et al. 2025).
         """
         return self.true_positive_rate(rates_of("prior_success", prior_success))
 

@@ -20,11 +20,12 @@ _FEW = 8  # rates up to which the scan is coarse
 _GRID, _FINE = 40, 160  # epsilons of the scan
 _FINEST = 400  # epsilons of the scan if the profile is slow and there are many rates
 _MANY = 32  # rates from which a slow profile is only scanned
-# of the interval of s, in each round; at a kink, where a parabola does not help, it is halved
+# distance of new points, relative to the interval of s, in each round; 0 divides the interval,
+# since a parabola does not help at a kink
 _SPREADS = (0.1, 0.03, 0.01, 0.01, 0.01, *(0.0,) * 36)
 _BESIDE = np.array([[-1], [0], [1]])
 _CLOSE, _CLOSE_RELATIVE = 1e-10, 1e-9  # differences of h at which the search ends
-_LEAST = 1e-12  # of the largest s of a scan
+_LEAST = 1e-12  # smallest end of a scan
 _FAR = 700.0  # largest s; e^s is finite
 _NEGLIGIBLE = 1e-16
 
@@ -79,7 +80,7 @@ def gaussian_rates(mu: float, rates: Array) -> tuple[Array, Array]:
 
 
 def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Array, Array]:
-    """Return s, h(s) and its errors, to an s beyond which h gains almost nothing."""
+    """Return s, h(s) and its errors, up to an s beyond which h decreases negligibly."""
     far = min(_FAR, max(supremum, 1e-15))
     end, least = min(1.0, far), _LEAST
     while True:
@@ -87,7 +88,7 @@ def _scan(profile: "_Profile", rates: Array, supremum: float) -> tuple[Array, Ar
         values, errors = profile.bounds(signed[None, :], rates[:, None])
         rest = values[:, 1:-1].min(axis=1)
         gains = np.minimum(values[:, 0], values[:, -1]) <= rest * (1 + 64 * ULP)
-        # beyond the end h gains less than delta there
+        # beyond the end, h decreases by less than delta(end)
         few = max(_NEGLIGIBLE, _CLOSE_RELATIVE * rest[gains].min(initial=1.0))
         if gains.any() and end < far and profile.delta(end) > few:
             end, least = min(2 * end, far), end
@@ -104,7 +105,7 @@ def _both_sides(end: float, count: int) -> Array:
 
 
 def _refine(profile: "_Profile", rates: Array, inner: Array) -> None:
-    """Narrow the interval around each minimum: a parabola through three points, and beside it.
+    """Narrow the interval around each minimum with the points of `_candidates`.
 
     `inner` has the points, values and errors of three points at each rate, shape (3, 3, n).
     """

@@ -18,7 +18,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 _EPSILONS = 6
 # Share of the significance level for the test of guesses. A Gaussian that violates a Gaussian claim
-# at any epsilon violates it there; the tail test is for rare, large losses.
+# at any epsilon violates it at 0; the tail test is for rare, large losses.
 _GAUSSIAN_SHARE, _SHARE = 0.98, 0.5
 
 

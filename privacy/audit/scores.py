@@ -227,7 +227,7 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
 def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
     """Return the linear discriminant, with each coordinate scaled to its own spread.
 
-    Otherwise the ridge would hide a coordinate with little noise. One without noise outweighs all.
+    Without scaling, the ridge would hide a coordinate with little noise.
     """
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0

@@ -24,8 +24,8 @@ from privacy.relations import NeighboringRelation
 
 Cost = tuple[Fraction, ...]
 
-# Ten Gaussians of rho / 10 each may cost some ulp more than rho: the displayed limit is lower by
-# this fraction than the one that an epsilon allows and that `spend` enforces.
+# Ten Gaussians of rho / 10 each may cost some ulp more than rho. So the displayed limit is lower by
+# this fraction than the limit for an epsilon that `spend` enforces.
 GRACE = Fraction(1, 10**12)
 
 
@@ -127,7 +127,7 @@ class Converted(Measure):
         The search of `limit` ends below its root and may refuse a sum of exactly this epsilon. The
         conversion is an upper bound, and the true epsilon increases with the sum: if the bound for
         this sum or a larger one is at most `epsilon`, the sum is within the true limit, and the
-        filter theorem applies. Larger ones are tried since accounting for a plan rounds its sum up.
+        filter theorem applies. Larger sums are tried, since accounting for a plan rounds up.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):
@@ -158,7 +158,7 @@ class Rho(Converted):
             return (_mu_squared(mechanism, relation) / 2,)
         if isinstance(mechanism, ZeroConcentratedDP):
             check_relation(mechanism, relation)
-            # the smaller value, so that a conversion from this rho also holds for its cost
+            # the smaller value, so that an epsilon computed from this rho fits its own budget
             return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
         return None
 

@@ -318,7 +318,7 @@ def chained(last: str, row: Row) -> str:
 
 
 def _closed(engine: sa.Engine, process: int) -> None:
-    """Close the connections of a ledger that is no longer used, unless they are a parent's."""
+    """Close the connections of an unused ledger, except in a fork, where the parent uses them."""
     if process == os.getpid():
         engine.dispose()
 

@@ -67,7 +67,7 @@ class Family:
         self._asked: dict[float, tuple[Curve, Answer]] = {}
 
     def aim(self, resolution: float) -> float:
-        """Return the target log delta, less a margin for a worse order or line of a later query."""
+        """Return the target log delta, lowered in case a later query uses a worse order or line."""
         log_delta = math.log(self.delta)
         return log_delta - resolution * (1 - log_delta)
 
@@ -234,7 +234,7 @@ class Family:
         upward = (at_point > 0) == self.grows
         # usually d log(-log delta) / d log noise is about 2
         away = abs(at_point) / max(1.0, -math.log(self.delta)) if self.delta > 0 else 0.2
-        step = min(max(0.5 * away, 1e-9), 0.3)  # of the log, toward the other side
+        step = min(max(0.5 * away, 1e-9), 0.3)  # change of the log parameter toward the root
         while not -atol <= at_point <= 0:  # log delta falls faster than log noise grows
             factor = math.exp(step)
             beyond = min(point * factor, high) if upward else max(point / factor, low)
@@ -282,7 +282,7 @@ class Family:
         for turn in range(200):
             if abs(beyond - point) < 2:
                 break
-            # on both sides of the root of the secant; later, every other time the middle
+            # points on both sides of the secant's root; after 6 turns, every other one bisects
             share = excess / (excess - at_beyond) if turn < 6 or turn % 2 else 0.5
             middle = point * (beyond / point) ** (share if math.isfinite(share) else 0.5)
             low, high = sorted((point, beyond))

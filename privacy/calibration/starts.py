@@ -63,7 +63,7 @@ def _log_profile(epsilon: float, mu: float) -> float:
 def contour_start(
     epsilon: float, log_delta: float, run: Run, unknown: Unknown
 ) -> tuple[float, float]:
-    """Return the parameter of `run` that meets log delta, and the slope of log delta in its log.
+    """Return the parameter of `run` that meets log delta, and d log delta / d log parameter.
 
     The start is accurate to some percent. Newton's method on the contour integral, with the
     derivative from the same nodes and no error bounds, adds digits: nine, unless the
@@ -179,7 +179,7 @@ def sampled_gaussian_start(
             bend = steps * near.variance + 1 / (order * t)
             falls, tilts = steps * order * near.score, steps * (near.score + order * near.mixed)
             if abs(miss) > 1 and allowed > 0 and near.log_moment > 0:
-                # far from the root: a step in log noise by log(log moment), and half an order step
+                # far from the root: Newton's method for log(log moment), and half a step in order
                 move = -math.log(steps * near.log_moment / allowed)
                 move *= near.log_moment / (order * near.score)
                 turn = min(max(-0.5 * slope / (bend * t), -0.25), 0.25)

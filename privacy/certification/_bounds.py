@@ -51,7 +51,7 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             if ball > limit * (1 + arb(_NEAR if bits == precisions[0] else 0)):
                 found = f"{float(ball.upper()):.9g}"
                 raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
-    raise Unproven(f"{precisions[-1]} bits of precision do not decide it")
+    raise Unproven(f"the balls are too wide at {precisions[-1]} bits of precision")
 
 
 def delta_bound(
@@ -108,7 +108,7 @@ def _by_order(
 
 
 def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limit: arb) -> arb:
-    """Return the smallest delta(e) (1 + e^e + ... + e^((size - 1) e)) at some e <= epsilon / size.
+    """Return the smallest delta(x) (1 + e^x + ... + e^((size - 1) x)) at some x <= epsilon / size.
 
     Vadhan 2017, Lemma 2.2, for a chain of `size` neighboring data sets.
     """
@@ -321,7 +321,7 @@ def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> No
 
 
 def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str) -> "Atoms":
-    """Return the response that dominates a claim that holds, on a Poisson sample.
+    """Return randomized response on a Poisson sample; it dominates the claim unless that fails.
 
     The direction matters only if q < 1: the response itself is symmetric.
     """

@@ -36,7 +36,7 @@ def digits() -> float:
 class Part(Protocol):
     """One loss in one direction.
 
-    Methods in floats (`rough`, `rough_decay`, `plan`) are hints; the others enclose.
+    The results of `rough`, `rough_decay` and `plan` are float estimates, all others enclosures.
     """
 
     def supremum(self) -> arb:
@@ -97,8 +97,8 @@ class Atoms:
 class Sum:
     """Independent losses in one direction: parts with counts, and one Gaussian.
 
-    With `small`, one measure <= the part's or None for each part, the difference between the
-    product of all measures and the product of the small ones. Then windows have no lower end.
+    With `small`, the sum has the product of all measures minus the product of the small ones.
+    `small` has a measure <= that of the part, or None, for each part; windows have no lower end.
     """
 
     parts: tuple[tuple[Part, int], ...]

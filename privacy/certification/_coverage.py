@@ -27,7 +27,7 @@ class Unproven(ArithmeticError):
     """Why there is no proof, in words."""
 
 
-_LARGEST_GROUP = 64  # records; the terms of each density
+_LARGEST_GROUP = 64  # records, the number of terms of each density
 Covers = Callable[[Mechanism, NeighboringRelation], bool]
 
 

@@ -70,7 +70,7 @@ class SampledLaplace:
         slope = q * s * np.exp(s * u) / (1 + q * np.expm1(s * u))
         turns = frequency * float(slope.max())
         if turns > 1e6:
-            raise Unproven("its quadrature needs too many nodes")
+            raise Unproven("the quadrature needs too many nodes")
 
         def log_size(z: Any) -> Array:
             log_ratio = np.log(1 - q + q * np.exp(s * z))

@@ -22,8 +22,8 @@ _MARGIN = 3.0  # nats by which the ends of the panels are smaller than the error
 _TURNS = 100.0  # radians of exp(i w l) per panel
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _CERTAIN, _NEARLY_NONE = 10.0, arb(0, 1e-22)  # Phi(-10) < 1e-22
-_FAR = 20.0  # how far an end, or widths of a window, are bounded on cells
-_CELLS = 16  # at least, of an interval beyond the panels; two per unit of a longer one
+_FAR = 20.0  # length bounded on cells beyond the panels; also in widths of a window
+_CELLS = 16  # fewest cells of an interval beyond the panels; a longer one has two per unit
 
 
 class Nodes(NamedTuple):
@@ -304,7 +304,7 @@ class Mixture:
         for place, _ in self.window.ends:
             density += np.where(abs(x - place) < 5 * self.window.width, 0.3 / self.window.width, 0)
         if frequency * np.ptp(loss) > 1e6:
-            raise Unproven("its quadrature needs too many nodes")
+            raise Unproven("the quadrature needs too many nodes")
 
         def panels(shift: float) -> list[Panel]:
             edges = spread(density + (0.0 if shift else frequency * slope / _TURNS), x)

@@ -87,14 +87,14 @@ def _pairs(values: list[acb]) -> Array:
     """Return the high and the low parts, each with a row of real and one of imaginary parts."""
     parts = [x for value in values for x in (value.real, value.imag)]
     if not sum((x.rad() for x in parts), arb(0)) < 2.0**-92:
-        raise Unproven("powers are not accurate enough")
+        raise Unproven("the powers in the contour integral are not accurate enough")
     high = [float(x) for x in parts]
     low = [float(x - y) for x, y in zip(parts, high, strict=True)]
     return np.array([high, low]).reshape(2, -1, 2).transpose(0, 2, 1).copy()
 
 
 def _float_powers(first: Array, factor: Array, count: int) -> Array:
-    """Return first * factor^k, k < count, with axes as `_pairs`, before the last one that of k."""
+    """Return first * factor^k, k < count, with the axes of `_pairs` and k before the last one."""
     found = np.empty((2, 2, count, first.shape[2]))
     found[:, :, 0] = high, low = first
     real, imaginary = factor[:, 0], factor[:, 1]

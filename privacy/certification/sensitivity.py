@@ -52,11 +52,11 @@ def _of_patterns(gram: list[list[arb]], patterns: Array) -> arb:
 
 
 def _of_separated(gram: list[list[arb]], count: int, apart: int) -> arb:
-    """Return the sum over p of the largest terms of the p-th release i, from p * apart on.
+    """Return the sum over p of the largest terms of a p-th participation.
 
-    The q-th release after it comes at i + q * apart or later.
+    It is in a release i >= p * apart; the q-th participation after it is at i + q * apart or later.
     """
-    terms: list[list[arb]] = []  # of a release with n later ones, n = 0, 1, ..
+    terms: list[list[arb]] = []  # of a participation with n later ones, n = 0, 1, ..
     for i, row in enumerate(gram):
         last = list(row)
         for j in range(len(row) - 2, i, -1):

@@ -127,7 +127,7 @@ def _commit(*, url: str, key: str, spender: str | None) -> None:
 def _cancel(*, url: str, key: str, data_never_read: str, spender: str | None) -> None:
     """Give back a reservation whose mechanism never read the data.
 
-    After an error or a crash the mechanism may have read them: commit it.
+    After an error or a crash the mechanism may have read the data: commit the reservation.
     """
     with ledger_refusals():
         dp.Ledger(url, spender=spender).cancel(key, data_never_read=data_never_read)

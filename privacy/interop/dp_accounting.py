@@ -1,4 +1,4 @@
-"""dp-accounting: its events as mechanisms, and an accountant that answers with our numbers."""
+"""dp-accounting: its events as mechanisms, and an accountant that computes with `privacy`."""
 
 import math
 import sys
@@ -408,7 +408,7 @@ _WRITERS: dict[type[Mechanism], _Write] = {
 
 
 class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it has no types
-    """A `dp_accounting.PrivacyAccountant` that answers with our numbers.
+    """A `dp_accounting.PrivacyAccountant` that computes with `privacy.account`.
 
     Pass it wherever dp-accounting, jax-privacy or TF-Privacy take an accountant, such as
     ``calibrate_dp_mechanism(DpAccountant, ...)``.
@@ -475,8 +475,8 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
                     found.append((refused, from_dp_event(refused, relation=self.relation), times))
                 except NoGuarantee:
                     self._guaranteed = False
-            # One mechanism stands for all of its kind: checking all parts in each step would take
-            # quadratic time. `supports` passes a count of 0, and is answered exactly.
+            # Only one mechanism of each kind is checked: checking all parts in each step would take
+            # quadratic time. For a count of 0, from `supports`, all parts are checked.
             kinds = {_kind(once): once for _, once, _ in found}
             self._new_kinds = {kind: kinds[kind] for kind in kinds if kind not in self._kinds}
             if self._new_kinds or not count:

@@ -1,4 +1,4 @@
-"""jax-privacy: a configuration of its training accountants that uses our numbers."""
+"""jax-privacy: a configuration of its training accountants that computes with `privacy`."""
 
 from dataclasses import dataclass
 from typing import Any

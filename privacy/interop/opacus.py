@@ -35,7 +35,7 @@ def from_history(history: Iterable[tuple[float, float, int]]) -> Mechanism:
 
 
 class Accountant(IAccountant):  # type: ignore[misc]  # no types
-    """An accountant for ``PrivacyEngine(accountant="dpcalib")``, with our numbers.
+    """An accountant for ``PrivacyEngine(accountant="dpcalib")``.
 
     ``make_private_with_epsilon`` and ``get_noise_multiplier(accountant="dpcalib")`` use it too.
     `history` has (noise_multiplier, sample_rate, steps) of consecutive equal steps.

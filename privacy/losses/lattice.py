@@ -29,7 +29,7 @@ _ASIDE = np.array([-16.0, -8.0, -4.0, -2.0, 2.0, 4.0, 8.0, 16.0])
 _BEFORE = np.array([0.0, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # tilts, relative to the saddle point
 _UNDERFLOW = 746.0  # exponent of a factor that is 0 in floats
 _VANISHED = -80.0  # log modulus of a transform that is omitted
-_PRUNED = 8  # parts after which it is looked for
+_PRUNED = 8  # number of parts after which vanished frequencies are dropped
 _FEW = 64  # most atoms for which moments are computed for several t at once
 _DIGITS = 45.0  # exponent beyond which a mass is bounded, not added
 
@@ -337,7 +337,7 @@ def _contracted(
 
 
 def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) -> float:
-    """Return the shift that lowers tilted losses least, if losses below it drop by 1 or 2 steps."""
+    """Return the shift of the grid for which rounding down lowers the tilted mean loss least."""
     exponent = tilt * (start + step * np.arange(mass.size))
     exponent += np.log(np.maximum(mass, 1e-320))
     weight = np.exp(exponent - exponent.max())

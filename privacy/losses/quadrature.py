@@ -190,7 +190,7 @@ class LossModel(Protocol):
         return self.nodes(direction, t)
 
     def stack_key(self, t: float) -> Hashable:
-        """Return a key that models share if their nodes for (0, t] are at the same noise."""
+        """Return a key that models share if their nodes for (0, t] are the same noise values."""
         return self
 
     def stacked_nodes(

@@ -1,10 +1,10 @@
 """Pairs of mechanisms of bounded range, such as the exponential mechanism.
 
-The privacy loss of a mechanism of range e lies in some interval of length e, which may depend on
-the pair of data sets (Durfee and Rogers 2019). For the interval [t - e, t], 0 <= t <= e, the worst
-pair has only the losses t - e and t (Dong, Durfee and Rogers 2020, section 4). Over all t, the best
-test of level q has the power e^e q / (1 + (e^e - 1) q). This is the trade-off between two logistic
-distributions at distance e, which therefore are a dominating pair.
+The privacy loss of a mechanism of range w lies in some interval of length w, which may depend on
+the pair of data sets (Durfee and Rogers 2019). For the interval [t - w, t], 0 <= t <= w, the worst
+pair has only the losses t - w and t (Dong, Durfee and Rogers 2020, section 4). Over all t, the best
+test of level q has the power e^w q / (1 + (e^w - 1) q). This is the trade-off between two logistic
+distributions at distance w, which therefore are a dominating pair.
 """
 
 import math

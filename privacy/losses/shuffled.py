@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_CELLS = 2**18
 _CELLS = 600  # cells of losses on either side of 0
 _FEW = 2000  # atoms that are not merged
-_BLOCK = 5e-4  # relative width of the numbers that are rounded to one, for two categories
+_BLOCK = 5e-4  # relative width of a block of numbers, rounded together; for two categories
 _BLOCKS = 4e-3  # for more categories
 _LEAST = 1e-40  # probabilities that are resolved
 _WIDE = 15.0  # of a binomial distribution, in standard deviations
@@ -135,7 +135,7 @@ def _edges(width: float) -> "Index":
 
 
 def _rounded_down(law: Binomial, more: int, width: float) -> list[tuple[float, int, int]]:
-    """Return the weights of blocks of numbers + `more`, an integer <= all, and the largest."""
+    """Return weight, lower bound and largest number of each block of the numbers + `more`."""
     numbers = law.first + more + np.arange(law.mass.size)
     edges = _edges(width)
     block = np.searchsorted(edges, numbers, side="right") - 1
@@ -183,7 +183,7 @@ def _parts(epsilon: float, reports: int, categories: int | None) -> tuple[_Parts
 
 
 def _of_few(columns: "Array") -> tuple["Array", "Array", "Array"]:
-    """Return s, 1 - s and weights with neighboring s rounded up to one."""
+    """Return s, 1 - s and weights, with neighboring s rounded up to the largest of them."""
     order = np.argsort(-columns[0])
     s, rest, weight = columns[:, order]
     block = np.floor(np.log(s[0] / np.maximum(s, 1e-300)) / _BLOCKS) if s[0] > 0 else 0 * s

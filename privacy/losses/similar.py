@@ -151,7 +151,7 @@ def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
 def _cells(values: Array, most: int) -> Index:
     """Return the cell of each row, by the logs of its columns and their ranks.
 
-    A cell covers at most twice its share of the range and of the rows, on each axis.
+    With n cells on an axis, each has at most 2 / n of the range and of the rows on it.
     """
     logs = np.log(np.clip(values, 1e-300, 1e300))
     varying = np.flatnonzero(np.ptp(logs, axis=0) > 0)

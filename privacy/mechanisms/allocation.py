@@ -14,8 +14,7 @@ from privacy.mechanisms.sampling import PoissonSampled, mu_squared
 from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
-# above, the record's steps are treated as known; from 37 on, the probabilities of its outputs
-# without the record underflow
+# a larger mu treats the record's steps as known; from 37 on, probabilities without it underflow
 _LARGEST_MU = 20.0
 _MOST_STEPS = 10**7
 _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."

@@ -69,10 +69,10 @@ class Parallel(base.OfParts):
     def in_cells(
         self, relation: NeighboringRelation, ask: Callable[[Mechanism, NeighboringRelation], _T]
     ) -> tuple[list[_T], dict[Mechanism, _T]]:
-        """Return the results of `ask` for each distinct part, and for those that are left.
+        """Return the results of `ask` for each distinct part, and for each that a record can leave.
 
-        The latter are under ADD_OR_REMOVE_ONE, for the parts whose cell the record can leave; a
-        claim proven for `relation` does not cover them.
+        The latter are under ADD_OR_REMOVE_ONE, since a claim proven for `relation` does not cover a
+        record that leaves the cell.
         """
         parts = dict.fromkeys(self.parts)
         if self.cells == "by_record":

@@ -22,7 +22,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, N
 _BATCH = "Pass the number of records in a batch, a whole number >= 1."
 _RECORDS = "Pass the number of records of the data set, a public whole number."
 _PASSES = "Pass the number of passes over the data set (epochs), at least 1."
-_LEAST = 1e-60  # numbers of copies of this total probability count as an infinite loss
+_LEAST = 1e-60  # total probability of the numbers of copies that count as an infinite loss
 _DISPLACED = (
     "Batch sizes are fixed, so an added record displaces others, as in "
     "DataLoader(shuffle=True). Pass relation=REPLACE_ONE or REPLACE_SPECIAL. If each record is "
@@ -121,7 +121,7 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
     """Return a pair for every two batches that differ in `copies` records, or raise.
 
-    Under REPLACE_SPECIAL they can also differ by one record against another.
+    Under REPLACE_SPECIAL a batch can have the null record or another record in its place.
     """
     pair = _of_batch(node, REPLACE_ONE, copies)
     if relation is REPLACE_SPECIAL:

@@ -90,8 +90,8 @@ def from_cdfs(
         P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q) must dominate
         all pairs of neighboring data sets (see `FiniteMechanism`).
     losses
-        Increasing x at which they are evaluated, from 2 to 4000 in [-700, 700]. Of the
-        probability above the last one, as little as possible is moved to an infinite loss.
+        2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last one, as
+        little as possible is moved to an infinite loss.
     p_above, q_above
         P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
         below a delta of about 1e-12.
@@ -220,8 +220,8 @@ def _check_ratios(
         if too_low or too_high:
             at = places[min(k, len(places) - 1)]
             remedy = "Return the distribution of log P/Q under P in p, and under Q in q."
-            rule = f"to match: log P/Q of an interval near {at:g} is outside it"
-            raise ValueError(f"Expected p and q {rule}. {remedy}")
+            rule = "to match: log(p / q) of the probabilities of an interval of losses is in it"
+            raise ValueError(f"Expected p and q {rule}, but not near {at:g}. {remedy}")
 
 
 def _finite(masses: _Masses, relation: NeighboringRelation, side: int) -> FiniteMechanism:

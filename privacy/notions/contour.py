@@ -65,14 +65,14 @@ class ContourCurve(PairCurve):
 
     @cached_property
     def beats_moments(self) -> bool:
-        """Whether the nodes are of pairs so near that no bound from moments is smaller."""
+        """Whether parts are replaced by pairs so near that no bound from moments is smaller."""
         noise = all(isinstance(pair, SampledGaussianPair) for pair in self.parts)
         many = len(self.parts) > _MOST_PARTS and noise
         return many and widest(tuple(self.parts.items()), _FEWER_PARTS) <= _NARROW
 
     @cached_property
     def below(self) -> tuple[Curve, ...]:
-        """The RDP curve of slightly smaller losses, and that without sampling.
+        """The RDP curve of slightly smaller losses, and the curve without sampling, rounded down.
 
         Only for very many sampled Gaussians, whose RDP takes longer than this bound.
         """

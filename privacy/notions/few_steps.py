@@ -47,9 +47,10 @@ def supports(total: LossSum) -> bool:
 
 
 def log_delta(total: LossSum, epsilon: float, near: float) -> float:
-    """Return an upper bound on log delta(epsilon), 0 without one; `near` is a guess.
+    """Return an upper bound on log delta(epsilon), 0 if none is found; `near` is an estimate.
 
-    The lattice omits what is negligible for the guess, so that a much smaller bound is improved.
+    A lattice omits what is negligible for its estimate. If the bound is much smaller, it is the
+    estimate for another lattice.
     """
     least = 0.0
     for _ in range(2 * _ROUNDS):
@@ -197,8 +198,8 @@ def _threshold(parts: list[_Part], epsilon: float, goal: float) -> tuple[float, 
 class _Level:
     """The product of all masses up to `high` without that of all masses up to `low`.
 
-    `lost` bounds the probability of sums above the lattice, and of losses above the end of a part
-    that is below `high`: for the level above, they are up to `low`.
+    `lost` bounds the probability of sums above the lattice, and of the losses beyond the end of
+    each part that ends below `high`, which the next level does not count.
     """
 
     def __init__(

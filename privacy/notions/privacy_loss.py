@@ -84,7 +84,7 @@ _Grids = list[tuple[GridLoss, int]]
 
 @dataclass(frozen=True)
 class LossesOnGrid:
-    """Pairs in one direction, on a grid that is chosen for the question."""
+    """Pairs in one direction, on a grid that is chosen for each query."""
 
     parts: Parts
     direction: Direction

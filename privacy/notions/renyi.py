@@ -45,7 +45,7 @@ _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
 _NEAREST = 1e-3  # smallest order - 1 that is searched
 _AROUND, _ABOUT = np.array([0.9995, 1.0, 1.0005]), np.array([0.99, 1.0, 1.01])
 _AT = np.array([0.9995, 0.999985, 1.0, 1.000015, 1.0005])
-_MANY = 64  # different parts from twice which a sample of them finds the order
+_MANY = 64  # least number of different parts in a sample that finds the order
 _STACK = 128  # divergences computed at once
 _SIXTHS = np.arange(1, 6) / 6
 _Objective = Callable[[Array, Array], Array]
@@ -132,7 +132,7 @@ class RenyiCurve(Curve):
 
     @cached_property
     def _some(self) -> "RenyiCurve":
-        """Every k-th part k times, whose best order is near, if there are many parts."""
+        """If there are many parts, every k-th one k times; its best order is near that of all."""
         every = len(self.parts) // _MANY
         if every < 2:
             return self
@@ -143,8 +143,8 @@ class RenyiCurve(Curve):
     def _log_total_variation(self) -> float:
         """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
-        Bretagnolle and Huber 1979, Lemma 2.1. It makes tiny epsilons reachable, for which the
-        conversion by any order gives more than 0.
+        Bretagnolle and Huber 1979, Lemma 2.1. For a delta above it epsilon is 0, where conversions
+        by orders give more than 0.
         """
         if not self.parts:
             return -math.inf
@@ -215,7 +215,7 @@ class RenyiCurve(Curve):
         return RenyiCurve(self.relation, {both: 1}, self.orders)
 
     def _group(self, size: int) -> "RenyiCurve":
-        """Return size^2 rho for parts linear in the order, a chain of neighbors for the others."""
+        """Return size^2 rho for parts linear in the order, else the bound of `GroupDivergence`."""
         parts: dict[Divergence, int] = {}
         chained = []
         for part, count in self.parts.items():

@@ -95,7 +95,7 @@ class SplitCurve(_Combined):
         low, high = ends(min(limit, found.value))
         if not low <= high:
             return [found]
-        # a bounded loss has the same delta at the smallest bound
+        # delta is constant beyond the largest loss: start from the smallest epsilon with it
         high = min(high, one._at_delta(one._delta(one._at_epsilon(high).value)).value)
         return [found, *_searched(split, low, high)]
 
@@ -129,7 +129,7 @@ class SplitCurve(_Combined):
 
         if delta == 0:
             return [split(0.0)]
-        # half of it, or hardly more than the mass at infinity of the first group
+        # try half of delta, and hardly more than the first group's mass at infinity
         found = _least(
             split(min(first, delta)) for first in (delta / 2, delta_of(one, 2 * first_least + 1))
         )

@@ -152,8 +152,9 @@ class _Lattice:
 def _lattice(scale: float, coordinates: int) -> _Lattice:
     """Return the lattice of noise of `scale` sensitivities.
 
-    Rounding down moves a coordinate by less than one step, so it increases an L2 norm by at most
-    sqrt(coordinates) steps, and no difference of a whole number of steps (coordinates = 0).
+    Rounding down moves a coordinate by less than one step. It increases an L2 norm by at most
+    sqrt(coordinates) steps; coordinates = 0 if differences are whole numbers of steps, which
+    rounding does not change.
     """
     bits = min(max(_RESOLUTION - math.ceil(math.log2(scale)), 0), 4 * _RESOLUTION)
     root = math.isqrt(coordinates - 1) + 1 if coordinates else 0

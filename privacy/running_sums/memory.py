@@ -61,7 +61,7 @@ class History(Memory):
 
     def restore(self, state: Array, count: int) -> None:
         capacity = len(self._vectors)
-        # a full history continues after the vectors that it keeps
+        # `push` discards all but `_keep` vectors whenever the array is full
         beyond = max(0, count - capacity - 1) % (capacity - self._keep)
         length = count if count <= capacity else self._keep + 1 + beyond
         _check_shape(state, (length, self._vectors.shape[1]))
