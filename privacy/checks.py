@@ -154,19 +154,19 @@ def unit(value: Any) -> str:
 
 def ledger(value: Any, *, simulation: bool) -> Any:
     """Check a `Ledger` to spend from; the layers below it only call it."""
-    if not hasattr(value, "claim"):
+    if not hasattr(value, "reserve_state"):
         raise TypeError(expected("ledger", value, "a Ledger", "Open it with Ledger(url)."))
     rule, remedy = "None with simulation=True", "Leave it out: simulations spend nothing."
     refuse_if(simulation, "ledger", value, rule, remedy)
     return value
 
 
-def paid(value: Any, claim: Any) -> Any:
-    """Check the ledger that a saved state was charged to, given the claim in the state."""
+def paid(value: Any, reserved: Any) -> Any:
+    """Check the ledger that a saved state was charged to, given the reservation in the state."""
     rule, remedy = "the ledger that this state was charged to", "Pass ledger=Ledger(url)."
     refuse_if(value is None, "ledger", None, rule, remedy)
     remedy = "Leave it out: this state was not charged to a ledger."
-    refuse_if(claim is None, "ledger", value, "None", remedy)
+    refuse_if(reserved is None, "ledger", value, "None", remedy)
     return ledger(value, simulation=False)
 
 

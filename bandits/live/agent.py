@@ -101,7 +101,7 @@ class Agent:
         self._folder: Path | None = None
         self._journal: Journal | None = None
         self._logged: dict[int, list[Any]] | None = None
-        self._paid: Mapping[str, str] | None = None  # the claim on a ledger
+        self._paid: Mapping[str, str] | None = None  # the reservation in a ledger
         self._turn = 0  # write count of the folder at this agent's last save
 
     @classmethod

@@ -85,20 +85,20 @@ _AT_LEAST = ("noise_multiplier", "replace_distance")
 def begin(agent: "Agent", folder: str | os.PathLike[str] | None, ledger: dp.Ledger | None) -> None:
     """Spend for a new agent and save it.
 
-    The reservation counts as spent before the folder exists; the folder stores the claim; then the
+    The reservation counts as spent before the folder exists; the folder stores it; then the
     reservation is committed for this folder. A crash in between is continued by another start, or
     by `restore`.
     """
     if ledger is not None:
         mechanism = _spent_by(agent, ledger)
         if folder is None:
-            ledger.pay(mechanism, label=_LABEL)
+            ledger.spend_release(mechanism, label=_LABEL)
         else:
-            agent._paid = ledger.claim(mechanism, folder, label=_LABEL)
+            agent._paid = ledger.reserve_state(mechanism, folder, label=_LABEL)
     if folder is not None:
         save(agent, Path(folder))
     if ledger is not None and agent._paid is not None:
-        ledger.settle(agent._paid)
+        ledger.commit_state(agent._paid)
 
 
 def _spent_by(agent: "Agent", ledger: dp.Ledger) -> dp.Mechanism:
@@ -274,7 +274,7 @@ def restore(
     remedy = "Pass the ledger that this agent was charged to, if any."
     checks.refuse_if((ledger is None) != (agent._paid is None), "ledger", ledger, rule, remedy)
     if ledger is not None and agent._paid is not None:
-        ledger.settle(agent._paid)
+        ledger.commit_state(agent._paid)
     channel = agent._learner.channel
     if isinstance(channel, Released):
         found = dp.RunningSum.restore(folder / _SUMS) if sums is None else sums

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from privacy.budget.ledger_store import Writer
 
-Claim = Mapping[str, str]
+StateReservation = Mapping[str, str]
 ONE_USER = "one user"
 _LABEL = 'Pass text on one line, such as label="weekly counts".'
 
@@ -281,7 +281,7 @@ class Ledger:
         return ledger_rows.entry_of(row, is_new=True)
 
     def commit(self, key: str, *, holder: str | None = None) -> None:
-        """Settle a reservation: it stays spent and cannot be canceled. Repeating it does nothing.
+        """Make a reservation final: it cannot be canceled. Repeating the call does nothing.
 
         Raises ValueError if there is no such reservation, it was canceled, or another `holder`
         committed it.
@@ -325,7 +325,7 @@ class Ledger:
         about |= {"spender": self._spender_or(None), "detail": json.dumps(dict(detail))}
         writer.append(**about, kind=kind, settles=reserved["sequence"])
 
-    def pay(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
+    def spend_release(self, mechanism: Mechanism, *, label: str, unit: str | None = None) -> None:
         """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
         The ledger's own label takes precedence. With `unit` ``"one record"`` or ``"one user"``, a
@@ -339,32 +339,33 @@ class Ledger:
         remedy = "Pass another key: this one was charged for a release."
         checks.refuse_if(not entry.is_new, "key", entry.key, "new", remedy)
 
-    def claim(self, mechanism: Mechanism, place: str | PathLike[str], *, label: str) -> Claim:
-        """Reserve for a state file, which must store the returned claim before `settle`.
+    def reserve_state(
+        self, mechanism: Mechanism, place: str | PathLike[str], *, label: str
+    ) -> StateReservation:
+        """Reserve for a state file, which must store the result before `commit_state`.
 
-        The key is that of the path `place`, unless the ledger has a default key, so a retry after
-        a crash is charged once. `settle` commits it for the random holder in the claim: one
-        reservation covers one state, even if its file was moved. Raises ValueError if a state at
-        this place was charged before.
+        The key is derived from the path `place`, unless the ledger has a default key, so a retry
+        after a crash is charged once. The result names a random holder: one reservation covers one
+        state, even if its file was moved. Raises ValueError if a state at this place was charged
+        before.
         """
         of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
         key = self._key or f"{label} {of_place}"
         entry = self.reserve(mechanism, label=self._label or label, key=key)
         rule = "unused: it was charged for a saved state"
         remedy = "Restore that state, or pass another key with ledger.using(key=...)."
-        checks.refuse_if(entry.is_settled, "key", entry.key, rule, remedy)
+        checks.refuse_if(entry.is_committed, "key", entry.key, rule, remedy)
         return {"ledger": self.id, "key": entry.key, "holder": secrets.token_hex(16)}
 
-    def settle(self, claim: Claim) -> None:
-        """Commit a claim before the first release of its state, and whenever it is restored.
+    def commit_state(self, reserved: StateReservation) -> None:
+        """Commit a reservation before the first release of its state, and at every restore.
 
-        Raises ValueError if the claim is on another ledger, or was canceled or used for another
-        state.
+        Raises ValueError if it is in another ledger, or was canceled or used for another state.
         """
-        if claim["ledger"] != self.id:
+        if reserved["ledger"] != self.id:
             remedy = "Pass the ledger that this state was charged to."
-            raise ValueError(checks.expected("ledger", self.id, repr(claim["ledger"]), remedy))
-        self.commit(claim["key"], holder=claim["holder"])
+            raise ValueError(checks.expected("ledger", self.id, repr(reserved["ledger"]), remedy))
+        self.commit(reserved["key"], holder=reserved["holder"])
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yield all entries with data set, unit and relation, but without users' contributions."""

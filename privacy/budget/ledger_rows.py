@@ -35,7 +35,7 @@ class LedgerEntry:
     As a context manager it does nothing: the entry stays if the block fails. The number `sequence`
     orders entries; times do not. `key` is the idempotency key, for a retry and for `Ledger.commit`
     and `Ledger.cancel`. `is_new` is False if an earlier call with the same key made the entry.
-    `is_settled`: whether it is a committed reservation. `sensitive_admitted` is the private
+    `is_committed`: whether it is a committed reservation. `sensitive_admitted` is the private
     mask of `IndividualBudget.spend`.
     """
 
@@ -46,7 +46,7 @@ class LedgerEntry:
     spender: str
     time: str
     is_new: bool
-    is_settled: bool = False
+    is_committed: bool = False
     sensitive_admitted: Any = field(default=None, repr=False, compare=False)
 
     def __enter__(self) -> Self:
@@ -174,7 +174,7 @@ def _numbers(shares: Any) -> list[float]:
     return found
 
 
-def entry_of(row: Row, *, is_new: bool, is_settled: bool = False) -> LedgerEntry:
+def entry_of(row: Row, *, is_new: bool, is_committed: bool = False) -> LedgerEntry:
     """Return the row of a spend or a reservation as an entry."""
     values = {name: row[name] for name in ("sequence", "key", "budget", "label", "spender", "time")}
     if row["detail"]:
@@ -182,7 +182,7 @@ def entry_of(row: Row, *, is_new: bool, is_settled: bool = False) -> LedgerEntry
 
         admitted = json.loads(row["detail"])["sensitive_admitted"]
         values["sensitive_admitted"] = np.array(admitted, dtype=bool)
-    return LedgerEntry(**values, is_new=is_new, is_settled=is_settled)
+    return LedgerEntry(**values, is_new=is_new, is_committed=is_committed)
 
 
 def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> LedgerEntry:
@@ -194,7 +194,7 @@ def repeated(found: Row, settled: Row | None, asked: Row, shares: Any) -> Ledger
     canceled = settled is not None and settled["kind"] == "cancel"
     rule = f"unused: an entry of {differs[0]} has it" if differs else "not canceled"
     checks.refuse_if(differs or canceled, "key", found["key"], rule, "Pass another key.")
-    return entry_of(found, is_new=False, is_settled=settled is not None)
+    return entry_of(found, is_new=False, is_committed=settled is not None)
 
 
 def summary_of(row: Row) -> dict[str, Any]:

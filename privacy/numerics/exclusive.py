@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 
-class Claim:
+class ReleaseLock:
     """A lock for one release, reentrant for signal handlers in the thread that holds it.
 
     Copies, pickles and forked processes get a new lock.
@@ -23,7 +23,7 @@ class Claim:
         self._lock.release()
 
     def __reduce__(self) -> Any:
-        return Claim, ()
+        return ReleaseLock, ()
 
 
 class Right:

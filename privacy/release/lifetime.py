@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privacy import checks
-from privacy.numerics.exclusive import Claim
+from privacy.numerics.exclusive import ReleaseLock
 from privacy.numerics.rounding import ULP
 from privacy.release import clipping
 from privacy.release._tables import Floats, NotFinite
@@ -37,7 +37,7 @@ class LifetimeCap:
         self.clip_norm = clipping.clip_norm_of(clip_norm)
         # for each user, the spent fraction of C^2, rounded up
         self._spent: dict[int | str, float] = {}
-        self._claim, self._process = Claim(), os.getpid()
+        self._lock, self._process = ReleaseLock(), os.getpid()
 
     def __repr__(self) -> str:
         return f"LifetimeCap(clip_norm={self.clip_norm!r})"
@@ -65,7 +65,7 @@ class LifetimeCap:
                 "A forked process cannot use a LifetimeCap: each process would spend the whole "
                 "cap. Use the cap in the process that created it."
             )
-        with self._claim:
+        with self._lock:
             clipped = self._spend(sums, ids)
         return Contributions(clipped, self.clip_norm, "l2", "user", tuple(ids)).with_cap_right()
 
@@ -95,7 +95,7 @@ class LifetimeCap:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state, for a file that you keep as safe as the data."""
-        with self._claim:
+        with self._lock:
             spent = [[user, share] for user, share in self._spent.items()]
         note = "What each user has spent is private: keep this as safe as the data."
         form = {"type": "LifetimeCap", "sensitive": True, "note": note}

@@ -7,7 +7,7 @@ from typing import Any
 
 from privacy import checks
 from privacy.mechanisms.sparse_vector import AboveThreshold
-from privacy.numerics.exclusive import Claim
+from privacy.numerics.exclusive import ReleaseLock
 from privacy.release._laws import Law, draw
 from privacy.release.choice import checked_sensitivity, exact
 from privacy.release.noise import LARGEST_SCALE, random_source
@@ -79,7 +79,7 @@ class SparseVector:
         _, self._query, *answer = laws
         self._answer = answer[0] if answer else None
         self._source = random_source(rng, simulation=simulation)
-        self._claim, self._process = Claim(), os.getpid()
+        self._lock, self._process = ReleaseLock(), os.getpid()
         self._threshold = self._steps("threshold", threshold) + self._noise(laws[0])
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class SparseVector:
                 "A forked process cannot use a SparseVector: both would compare with one noisy "
                 "threshold. Use it in the process that created it."
             )
-        with self._claim:
+        with self._lock:
             if self.finished:
                 raise RuntimeError(
                     "This SparseVector has given its last positive answer. Start another one and "

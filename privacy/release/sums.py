@@ -110,7 +110,9 @@ def release_sum(
     law = Law(scale / step, is_gaussian, is_rounded=not is_discrete)
     if ledger is not None:
         unit = "one user" if contributions.unit == "user" else ONE_RECORD
-        checks.ledger(ledger, simulation=simulation).pay(mechanism, label="release_sum", unit=unit)
+        checks.ledger(ledger, simulation=simulation).spend_release(
+            mechanism, label="release_sum", unit=unit
+        )
     # before noise is drawn: a retry after an error is a second release
     has_cap_right = contributions.has_cap_right if simulation else contributions.use_cap_right()
     rows: npt.NDArray[Any] = quantized(contributions.values, exponent)

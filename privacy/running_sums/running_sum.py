@@ -13,7 +13,7 @@ import numpy as np
 from privacy import checks
 from privacy.mechanisms import Gaussian, Mechanism
 from privacy.numerics import storage
-from privacy.numerics.exclusive import Claim
+from privacy.numerics.exclusive import ReleaseLock
 from privacy.relations import NeighboringRelation
 from privacy.release import noise as safe_noise
 from privacy.running_sums import state_file
@@ -130,21 +130,21 @@ class RunningSum:
         self._start_block()
         self._path: Path | None = None
         self._failed = False
-        self._claim, self._process = Claim(), os.getpid()
+        self._lock, self._process = ReleaseLock(), os.getpid()
         self._left: storage.Stamp | None = None
         self._parts: list[str] = []
         self._paid: Mapping[str, str] | None = None
         if ledger is not None and path is None:
-            ledger.pay(self.mechanism, label=_LABEL)
+            ledger.spend_release(self.mechanism, label=_LABEL)
         if path is not None:
             self._path = Path(path).resolve()
             remedy = "Continue from it with RunningSum.restore(path)."
             checks.refuse_if(self._path.exists(), "path", str(path), "a new file", remedy)
             if ledger is not None:  # counts as spent, whether the file is written or not
-                self._paid = ledger.claim(self.mechanism, self._path, label=_LABEL)
+                self._paid = ledger.reserve_state(self.mechanism, self._path, label=_LABEL)
             self._write(self._path)
             if ledger is not None and self._paid is not None:
-                ledger.settle(self._paid)
+                ledger.commit_state(self._paid)
 
     def _start_block(self) -> None:
         size = math.prod(self.shape)
@@ -157,7 +157,7 @@ class RunningSum:
     @property
     def prefix(self) -> Array:
         """The last release, or zeros before the first."""
-        with self._claim:
+        with self._lock:
             self._check_whole()
             return self._prefix.reshape(self.shape).copy()
 
@@ -193,7 +193,7 @@ class RunningSum:
         the process was forked.
         """
         flat = self._checked(values)
-        with self._claim:  # one release at a time, including its write
+        with self._lock:  # one release at a time, including its write
             self._check_alone()
             return self._step(flat)
 
@@ -305,7 +305,7 @@ class RunningSum:
 
         Two objects must not continue from one file: the same release would get noise twice.
         """
-        with self._claim:
+        with self._lock:
             self._check_alone()
             self._write(Path(path).resolve())
 

@@ -127,7 +127,7 @@ def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "R
             raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
         storage.clean(path, parts)
     if sums._paid is not None or ledger is not None:
-        checks.paid(ledger, sums._paid).settle(sums._paid)
+        checks.paid(ledger, sums._paid).commit_state(sums._paid)
     sums._path, sums._left, sums._parts = path, left, parts
     return sums
 

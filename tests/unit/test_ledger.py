@@ -664,15 +664,15 @@ def test_a_running_sum_is_restored_with_the_ledger_that_paid(ledger, tmp_path):
 
 def test_one_reservation_pays_for_one_state(ledger, tmp_path, monkeypatch):
     """A state that was moved between its write and its commit loses to the next one."""
-    path, settle = tmp_path / "sum.npz", dp.Ledger.settle
+    path, commit_state = tmp_path / "sum.npz", dp.Ledger.commit_state
 
     def crash(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dp.Ledger, "settle", crash)
+    monkeypatch.setattr(dp.Ledger, "commit_state", crash)
     with pytest.raises(ZeroDivisionError):
         running_sum(ledger, path)
-    monkeypatch.setattr(dp.Ledger, "settle", settle)
+    monkeypatch.setattr(dp.Ledger, "commit_state", commit_state)
     path.rename(tmp_path / "moved.npz")
     running_sum(ledger, path).step([0.0])
     with pytest.raises(ValueError, match="to be committed by this holder"):

@@ -462,7 +462,7 @@ def test_a_signal_handler_cannot_release_during_a_release(monkeypatch):
 
 def test_a_fork_during_a_release_does_not_deadlock(monkeypatch):
     sums = running()
-    holder = threading.Thread(target=sums._claim.__enter__)  # a thread that a fork does not have
+    holder = threading.Thread(target=sums._lock.__enter__)  # a thread that a fork does not have
     holder.start()
     holder.join()
     pid = os.getpid() + 1
