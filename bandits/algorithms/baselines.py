@@ -167,8 +167,8 @@ class AdaPrivateAmp(AdaPrivateTS):
         full = replace(self, sampling_probability=1.0).noise_multiplier
         times = self.noise_multiplier / (self.sampling_probability * full)
         return (
-            "Each reward is released once, so at the same guarantee sampling makes the noise of a "
-            f"full sum {times:.3g} times as large. Use AdaPrivateTS instead."
+            "Each reward is released once, so at the same guarantee sampling multiplies the noise "
+            f"of a rescaled sum by {times:.3g}. Use AdaPrivateTS instead."
         )
 
     @property

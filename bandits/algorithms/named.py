@@ -171,7 +171,8 @@ class _Ours(Private):
     def factorization(self) -> dp.Factorization:
         if not self.plain_arms or self.noise != "optimized":
             return super().factorization
-        # the variance of a mean is that of the sum over rounds^2, and matters for about as many
+        # the variance of a mean is that of the sum / rounds^2, and it is used for about `rounds`
+        # rounds: the weight is 1 / rounds
         lengths = map(self.schedule.length, range(self.batches))
         weights = [max(self.schedule.length(0) / end, 2e-6) for end in accumulate(lengths)]
         return dp.Factorization.optimized(self.batches, weights=weights)
@@ -209,10 +210,9 @@ class PrivateUCB(_Ours):
     """Upper confidence bounds from a posterior that models the privacy noise. The default choice.
 
     `width` >= 0 is the number of posterior standard deviations added to the estimate. With changing
-    candidates, ``width=0`` performs as well. While rounds repeat the same candidates, each batch is
-    divided over those that may be the best, because bounds would select only one. If
-    all rounds offer the same arms, pass ``plain_arms=True``.
-
+    candidates, ``width=0`` performs as well. While rounds repeat the same candidates, the rounds of
+    a batch are divided among those that may be the best, because the bounds would select only one.
+    If all rounds offer the same arms, pass ``plain_arms=True``.
     """
 
     width: float = 1.0

@@ -70,7 +70,7 @@ class Printed:
         return ORDER.index(self.verdict(row)), abs(row.ours - float(self.value))
 
     def standard_error(self, row: Row) -> float:
-        """Return the printed number's standard error, or else that of as many worlds of ours."""
+        """Return the printed number's standard error, else ours for its number of seeds."""
         from scipy.special import stdtrit
 
         seeds = int(self.seeds or 12)

@@ -50,8 +50,8 @@ def made_up(divisor: int) -> Ratings:
     """Return synthetic ratings with MovieLens 25M's numbers of users, items and ratings by stars.
 
     A user has 20 ratings or more. Ratings per user and popularity of items are log-normal. A rating
-    depends on its user, its item, 10 latent factors and noise. `divisor` is that of the numbers of
-    users and ratings; its root is that of the number of items.
+    depends on its user, its item, 10 latent factors and noise. The numbers of users and ratings are
+    divided by `divisor`, that of items by its square root.
     """
     rng = np.random.default_rng(runs.SEED)
     users, items = _USERS // divisor, _ITEMS // math.isqrt(divisor)
@@ -142,7 +142,7 @@ def _replayed(
 
 
 def _by_ratings(world: Replay) -> Replay:
-    """Split users into users of 5 random ratings, so that a round's user is drawn by ratings."""
+    """Split users into users of 5 random ratings: a round draws ratings, not users, uniformly."""
     order = np.random.default_rng(runs.SEED).permutation(len(world.user))
     order = order[np.argsort(world.user[order], kind="stable")]
     user, place = world.user[order], np.arange(len(order))
@@ -176,7 +176,7 @@ def _prior(ratings: Ratings, features: Array) -> list[float]:
 
 
 def _click_rows(setting: str, played: Simulation) -> list[Row]:
-    """Return the rewards per round so far: at the first point, their least later value, the end."""
+    """Return the mean reward per round at the first point, its least value, and at the end."""
     rows, count = [], len(played.reward[runs.BASELINE])
     for name in (runs.BASELINE, _TS, _UCB, runs.OURS_AT_TRUE):
         own, errors = mean_and_error(played.reward[name] / played.rounds)

@@ -113,8 +113,8 @@ def compared(
     """Play algorithms and LinUCB and LinTS, and return the results and the rows of all of them.
 
     `epsilon` is the one that the private algorithms claim. `gains` are pairs of names; the row is
-    the paired difference of rewards in percent of LinUCB's. Ours at the true epsilon of
-    AdaPrivate-TS is compared with it in any case.
+    the paired difference of rewards in percent of LinUCB's. `gains` always include PrivateUCB at
+    the true epsilon of AdaPrivate-TS, against AdaPrivate-TS.
     """
     first = next(iter(algorithms.values()))
     size: dict[str, Any] = {"dimension": first.dimension, "rounds": first.rounds}

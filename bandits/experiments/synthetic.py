@@ -260,7 +260,7 @@ def ablation(setup: Setup) -> list[Row]:
             "+ amplification, q=0.5": PrintedAmp(sampling_probability=0.5, **options),
             "+ adaptive": PrintedAmp(sampling_probability=0.5, scale=1.5, decay=0.95, **options),
         }
-        if epsilon != 1:  # only their common step with the others
+        if epsilon != 1:  # keep only AdaPrivate-TS, from which the changes start
             printed = dict([list(printed.items())[2]])
         names = list(printed)
         algorithms = (

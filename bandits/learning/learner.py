@@ -126,7 +126,7 @@ class Learner:
 
     @property
     def compared(self) -> float:
-        """What a live learner remembers of the candidates of the last round."""
+        """The sum over the last round's candidates that `Repeats` compares, for a live learner."""
         return float(self._repeats.last)
 
     def repeat(self, compared: float) -> None:

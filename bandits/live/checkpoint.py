@@ -357,4 +357,5 @@ def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> Non
         agent._next_batch(count)
     elif ahead:
         remedy = "Do not mix files of different saves: a batch would be released twice."
-        raise ValueError(checks.expected("releases ahead", ahead, "0 or 1", remedy))
+        name = "releases of the sum - batches of the model"
+        raise ValueError(checks.expected(name, ahead, "0 or 1", remedy))

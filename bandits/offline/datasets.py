@@ -224,7 +224,7 @@ def load_jester(
 
 def _keep(path: Path, sheet: Array) -> None:
     """Store a sheet, unless the data folder is write-protected."""
-    if not path.parent.stat().st_mode & 0o200:  # the superuser could write, too
+    if not path.parent.stat().st_mode & 0o200:  # the superuser could write in spite of the mode
         return
     beside = path.with_suffix(f".{os.getpid()}.partial.npy")
     with contextlib.suppress(OSError):

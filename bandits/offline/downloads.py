@@ -133,7 +133,7 @@ class Files:
             raise ValueError(checks.expected("path", str(path), rule, remedy))
 
     def holding(self, ending: str) -> "Files":
-        """Return these files or, of a folder without the file, those of a zip in it that has it."""
+        """Return the files of a zip in this folder that holds the file, else these files."""
         if self.path.is_dir() and not self._matches(ending):
             for name in self.names:
                 if name.endswith(".zip") and (zipped := Files(self.path / name))._matches(ending):
