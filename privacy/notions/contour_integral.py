@@ -31,7 +31,8 @@ _BESIDE = np.concatenate(
 )
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _STRETCH = 1.25 ** np.arange(4)
-_OTHER = 1.5 ** np.arange(4)  # multiples of the saddle point of the other direction
+_OTHER = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7])  # multiples of the other direction's saddle point
+_COARSE, _COARSE_PERIOD = 1e-6, 6.0  # `_TARGET` and alias period (in sigmas) of a coarse line
 
 
 class Line:
@@ -40,27 +41,41 @@ class Line:
     All sizes are relative to exp(K(c) - c epsilon). `saddle` is near the minimum of
     K(t) - t epsilon - log t - log(1 + t). c is there, or a little to the left, where rare large
     losses have less weight. `thrift` is the accepted increase of log(number of nodes) for a factor
-    e of accuracy.
+    e of accuracy. A `coarse` line is at the given saddle point and has so few nodes that its bounds
+    exceed the exact values by about 1e-6, relative to delta.
     """
 
-    def __init__(self, total: LossSum, saddle: float, epsilon: float, thrift: float = 0.25) -> None:
+    def __init__(
+        self,
+        total: LossSum,
+        saddle: float,
+        epsilon: float,
+        thrift: float = 0.25,
+        *,
+        coarse: bool = False,
+    ) -> None:
         value, _, variance = (total.fewer or total).cumulants(saddle)  # only to choose c
-        width = variance + saddle**-2 + (1 + saddle) ** -2
-        log_delta = value - saddle * epsilon - 0.5 * math.log(2 * math.pi * width)
+        width = math.sqrt(variance + saddle**-2 + (1 + saddle) ** -2)
+        log_delta = value - saddle * epsilon - math.log(width * math.sqrt(2 * math.pi))
         log_delta -= math.log(saddle * (1 + saddle))
-        self._bound_aliases(total, saddle)
-        log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
-        self.c, period = self._place(epsilon, log_delta, saddle, thrift)
+        if coarse:
+            self._beside, self._log_bound = saddle * _BESIDE, np.full_like(_BESIDE, np.inf)
+            self.c, period, self._target, most = saddle, _COARSE_PERIOD * width, _COARSE, 64
+        else:
+            self._bound_aliases(total, saddle)
+            log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
+            self.c, period = self._place(epsilon, log_delta, saddle, thrift)
+            self._target, most = _TARGET, _MOST_NODES
         self.step = 2 * math.pi / period
         self._alias_bound = self._log_bound - np.abs(self.c - self._beside) * period
         self._right = int(self._beside.searchsorted(self.c))
         self._each = total.each(self.c)
         value, _, variance = total.summed(self.c, self._each)
         self.log_size = log_delta - (value - self.c * epsilon)
-        fewer, self.limited = _MOST_NODES, False
+        fewer, self.limited = most, False
         while fewer:
             reach, self._dummy = self._reach(total, variance, fewer)
-            self.limited = fewer < _MOST_NODES
+            self.limited = fewer < most
             fewer = self._evaluate(total, math.ceil(reach / self.step) + 2)
         self._lost_up_to: dict[float, float] = {}
         self._kinked = self._dummy > 0 and not total.mu_squared
@@ -104,7 +119,7 @@ class Line:
         If that needs more than `most` nodes, a small dummy Gaussian is composed. It never decreases
         delta and makes the integrand decay like a Gaussian.
         """
-        log_target = math.log(_TARGET * math.pi) + self.log_size
+        log_target = math.log(self._target * math.pi) + self.log_size
         digits = max(-log_target - math.log(self.c), 10.0)
         first = math.sqrt(2 * digits / variance)
         last = most * self.step
@@ -288,7 +303,7 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
     if epsilon >= total.supremum:
         return Bound(-math.inf, 0.0, near)
     c, least = math.nan, max(least, NOTHING)
-    if least > NOTHING and (value := _bound_near(total, near, epsilon)) <= least:
+    if least > NOTHING and (value := _bound_near(total, near, epsilon, least)) <= least:
         return Bound(value, 0.0, near)
     try:
         c = total.saddle(epsilon, near)
@@ -423,14 +438,20 @@ def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
     return found
 
 
-def _bound_near(total: LossSum, saddle: float, epsilon: float) -> float:
-    """Return a loose upper bound on log delta from the saddle point of the other direction."""
+def _bound_near(total: LossSum, saddle: float, epsilon: float, enough: float) -> float:
+    """Return a loose upper bound on log delta from the saddle point of the other direction.
+
+    If it is not `enough`, return that of a coarse line.
+    """
     t = saddle * _OTHER
     try:
         excess, error = _rough_excess(total.fewer or total, t, rough=True)
+        bounds = excess - t * epsilon + error + 8 * ULP * t * epsilon
+        if bounds.min() <= enough or not epsilon:  # at 0 both directions are equal
+            return float(bounds.min())
+        return Line(total, float(t[bounds.argmin()]), epsilon, coarse=True).log_delta(epsilon)[0]
     except ArithmeticError:
         return 0.0
-    return float((excess - t * epsilon + error + 8 * ULP * t * epsilon).min())
 
 
 def _bound(total: LossSum, t: float, epsilon: float) -> float:
@@ -472,7 +493,7 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
     c, low, high, least = math.nan, 0.0, total.supremum, other.value
     if high <= least:
         return Bound(high, 0.0, 1.0)
-    if 0 < least < math.inf and _bound_near(total, other.saddle, least) <= log_delta:
+    if 0 < least < math.inf and _bound_near(total, other.saddle, least, log_delta) <= log_delta:
         return Bound(least, 0.0, other.saddle)
     try:
         c, guess = total.saddle_of_delta(log_delta)
