@@ -32,8 +32,8 @@ class Estimate:
     value
         The estimate.
     interval
-        Confidence interval of the policy's value that is valid at any number of rounds, by betting
-        (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022); for a private estimate,
+        Confidence interval of the policy's value that is valid at any fixed number of rounds, by
+        betting (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022); for a private estimate,
         Hoeffding's including the noise, or None if no bound on the weights is known. It assumes
         contexts drawn independently from one distribution; the logging policy may learn.
     bootstrap

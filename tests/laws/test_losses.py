@@ -1,4 +1,4 @@
-"""Loss pairs: every closed form equals the generic answer, every transform equals brute force."""
+"""Dominating pairs: closed forms equal the generic answer, and transforms equal brute force."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
