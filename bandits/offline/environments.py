@@ -280,7 +280,8 @@ class _ReplayWorld(World):
     def __init__(self, environment: Replay, seeds: list[np.random.SeedSequence]) -> None:
         self.environment = environment
         self.generators = [np.random.default_rng(seed) for seed in seeds]
-        self.features = environment.items[None]
+        # rows are gathered in each round, and numpy copies a table whose rows are not contiguous
+        self.features = np.ascontiguousarray(environment.items)[None]
         order = np.argsort(environment.user, kind="stable")
         self.item, self.rating = environment.item[order], environment.rating[order]
         _, self.first, self.count = np.unique(

@@ -192,6 +192,16 @@ def test_replay_offers_rated_items():
     assert np.isfinite(found.regret["ours"]).all()
 
 
+def test_replay_keeps_rows_of_features_contiguous():
+    items, user, item, rating = ratings()
+    columns = np.asfortranarray(items)
+    world = bandits.Replay(items=columns, user=user, item=item, rating=rating, candidates=4).world(
+        [np.random.SeedSequence(1)]
+    )
+    assert world.features.flags.c_contiguous
+    assert np.array_equal(world.features[0], items)
+
+
 def test_bad_logs_are_refused():
     items, user, item, rating = ratings()
     good = {"items": items, "user": user, "item": item, "rating": rating}
