@@ -22,7 +22,6 @@ class NeighboringRelation(StrEnum):
     REPLACE_SPECIAL = "REPLACE_SPECIAL"
 
     def __repr__(self) -> str:
-        """Return an expression."""
         return f"NeighboringRelation.{self.name}"
 
 

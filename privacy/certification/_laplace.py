@@ -109,7 +109,6 @@ class SampledLaplace:
         return Nodes(weights, losses, error * s / 4)
 
     def _ends(self, c: float) -> arb:
-        """Return 2 h(-s) + 2 h(s)."""
         s, e = self.distance, self._exponent(c)
         ends = (-(s + x) / 2 - x + (e + 1) * self._log_ratio(x) for x in (-s, s))
         return sum((end.exp() for end in ends), arb(0)) / (2 * self.q)

@@ -252,7 +252,6 @@ class Mixture:
         return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
 
     def losses_at(self, x: Array) -> Array:
-        """Return approximately the losses at the outcomes x."""
         return self._rough_real(x, 0.0)[1]
 
     def log_weights(self, x: Array, t: float) -> Array:

@@ -445,7 +445,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         return super().ledger
 
     def compose(self, event: Event, count: int = 1) -> "DpAccountant":
-        """Compose an event `count` times; repeating the last event takes two microseconds."""
+        """Compose an event `count` times; repeating the last event takes constant time."""
         if self._last is not None and event == self._last and type(count) is int and count > 0:
             self._more += count
             return self

@@ -48,7 +48,6 @@ class GridLoss:
 
     @property
     def loss(self) -> Array:
-        """The loss of each mass."""
         return self.start + self.step * np.arange(self.mass.size)
 
     @cached_property
@@ -610,7 +609,6 @@ def _folded(mass: Array, size: int) -> Array:
 
 
 def _power(base: Complex, count: int) -> Complex:
-    """Return base ** count by repeated multiplication."""
     out: Complex | None = None
     while True:
         if count & 1:

@@ -143,7 +143,7 @@ class Factorization(ABC):
         Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6.
         Raises ArithmeticError if the duality gap did not close, or the optimum is numerically
-        singular. It takes about 0.1 s at K = 100, and up to a minute at K = 1000.
+        singular. It takes less than 0.1 s at K = 100, and up to 5 s at K = 1000.
 
         The objective ``"mean-square"`` is the mean over releases of the noise variance, ``"max"``
         its maximum. With ``"mean-square"``, `weights` has a weight > 0 of each release's variance,

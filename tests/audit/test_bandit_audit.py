@@ -137,14 +137,14 @@ def audit(
         ),
     ],
 )
-def test_honest_agents_stay_within_their_claim_and_use_it(algorithm, null):
+def test_correct_agents_spend_at_most_their_claim_and_most_of_it(algorithm, null):
     found = audit(algorithm, null, trials=2 * TRIALS)
     assert found <= claimed(algorithm)
     assert found >= 0.7 * claimed(algorithm)
 
 
 def test_noise_of_the_operating_system_keeps_the_claim():
-    # not seeded: a billionth is how often this may fail
+    # not seeded; fails with probability 1e-9
     def fresh(algorithm, trial, value):
         return algorithm.start()
 

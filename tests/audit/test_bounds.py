@@ -124,7 +124,7 @@ def normal_ratios(mu, runs, seed=5):
     return [mu * rng.normal(mean, 1, runs) - mu * mu / 2 for mean in (0, mu)]
 
 
-# what a membership attack has at hand, which is no log-likelihood ratio: its sign says nothing
+# scores of membership attacks that are no log-likelihood ratios: their sign has no meaning
 MISREAD = {
     "exchanged": lambda zero, one: (one, zero),
     "losses": lambda zero, one: (20 - zero, 20 - one),
@@ -140,7 +140,7 @@ def test_scores_that_are_not_log_likelihood_ratios_are_refused(kind, mu):
     right = normal_ratios(mu, 10_000)
     assert mu_lower_bound(*right) > 0.8 * mu
     wrong = MISREAD[kind](*right)
-    if kind == "offset" and mu == 4.0:  # among ratios of some 8, an offset of 1 is a small loss
+    if kind == "offset" and mu == 4.0:  # an offset of 1 changes few signs of ratios near 8
         assert mu_lower_bound(*wrong) > 0.8 * mu
         return
     for bound in (
@@ -168,7 +168,7 @@ def test_a_sequential_audit_detects_exchanged_scores():
 
 @pytest.mark.parametrize("mechanism", [case[0] for case in cases()[::3]], ids=repr)
 def test_log_likelihood_ratios_raise_no_warning(mechanism):
-    """Exact ratios of every kind of mechanism, many draws: a false alarm has a chance of 1e-6."""
+    """Exact ratios of every kind of mechanism, many draws: the false positive rate is 1e-6."""
     relation = dict(cases())[mechanism]
     for seed in range(20):
         ratios = losses(mechanism, relation, np.random.default_rng(seed), 2000)

@@ -16,7 +16,7 @@ from tests.audit import battery
 
 SAMPLE = Path(__file__).with_name("sample_release.py")
 
-# what it gets wrong: (module, the text that is there, the text that is put there)
+# name of the bug: (module, original text, replacement)
 PACKAGE = {
     "count dropped": (
         "privacy.accounting",

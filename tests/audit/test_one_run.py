@@ -28,7 +28,7 @@ def test_by_definition(counts, epsilon, delta):
 
 
 def guessed(epsilon, delta, m, rng):
-    """Return right guesses about m canaries that each passed (epsilon, delta) response."""
+    """Return the right guesses about m reports of (epsilon, delta)-randomized response."""
     told = rng.random(m) < delta
     right = rng.random(m) < 1 / (1 + math.exp(-epsilon))
     return int(np.sum(told | right))
@@ -139,7 +139,7 @@ def test_one_canary_does_not_falsify():
         ((2**53 + 2, 10, 3), "canaries"),
     ],
 )
-def test_more_than_can_be_held_is_refused(counts, name):
+def test_too_many_canaries_or_guesses_are_refused(counts, name):
     names = dict(zip(("canaries", "guesses", "correct"), counts, strict=True))
     for call in (
         lambda: one_run_epsilon_lower_bound(**names, delta=1e-5),

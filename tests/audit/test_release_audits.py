@@ -232,7 +232,7 @@ def test_running_sum(kind, count):
         out = np.zeros(runs)
         rows = []
         for k in range(releases):
-            others = np.tanh(out)  # adaptive: what the others send depends on what came out
+            others = np.tanh(out)  # adaptive: the other records depend on earlier outputs
             out = sums.step(others + contribution * (2 <= k < 2 + count))
             rows.append(out - sum((np.tanh(row) for row in rows), np.zeros(runs)))
         return np.stack(rows, axis=1)

@@ -179,7 +179,7 @@ def check_open_end(load):
         near, far = (noise.exp_bounds(law.gap(9, place + k, bits), 72)[0] for k in (0, 1))
         if near == far:
             continue
-        seen += 1  # a uniform number just below `near`, whose place turns out to be just below k=1
+        seen += 1  # u is just below the weight at k = 0, but the later bits are nearly k = 1
         words = iter([near - 1 & (1 << 64) - 1, first, (1 << 64) - 1, (1 << 64) - 1])
         source = lambda _, w=words: next(w).to_bytes(8, "little")  # noqa: E731
         assert not noise._refined_kept(law, 9, offset, near - 1 >> 64, 8, source)

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-HUGE = 1e3  # the score of an output that gives the data set away
+HUGE = 1e3  # the score of an output that identifies the data set
 
 
 def losses(mechanism, relation, rng, runs, weaker=1.0):
@@ -72,7 +72,7 @@ def randomized_response(mechanism, relation, rng, runs, weaker):
 
 
 def shuffled(mechanism, relation, rng, runs, weaker):
-    """Hide a report of 0 or 1 among the others that are uniform, and reveal all other reports."""
+    """Shuffle a report of 0 or 1 with the uniform reports; all other reports are known."""
     epsilon, others = mechanism.epsilon / weaker, mechanism.reports - 1
     k = mechanism.categories or 2
     uniform = k / (math.exp(epsilon) + k - 1) if mechanism.categories else math.exp(-epsilon)
@@ -94,7 +94,7 @@ def pure(mechanism, relation, rng, runs, weaker):
 
 
 def exponential(mechanism, relation, rng, runs, weaker):
-    """Two candidates whose scores move apart: the odds of one grow by e^epsilon, around 1."""
+    """Two candidates with odds e^(-epsilon / 2) on one data set, e^(epsilon / 2) on the other."""
     return responses(mechanism.epsilon / weaker / 2, 2, rng, runs)
 
 
@@ -334,7 +334,7 @@ def composed(mechanism, relation, rng, runs, weaker):
 
 
 def parallel(mechanism, relation, rng, runs, weaker):
-    """Return the losses of a record in the last cell; of one that moves there, where it can."""
+    """Return the losses of a record in the last cell or, if it can move, that moves there."""
     if relation == "REPLACE_ONE" and mechanism.cells == "by_record":
         *_, old, new = mechanism.parts
         leaves = losses(old, "ADD_OR_REMOVE_ONE", rng, runs, weaker)

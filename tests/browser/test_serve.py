@@ -148,7 +148,7 @@ def test_every_reply_has_the_security_headers(server):
 def test_time_of_a_question_is_bounded():
     with Server(0, 0.01) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for _ in range(3):  # each gives its place back
+        for _ in range(3):  # each frees its slot
             status, reply = sent(server, "POST", "/epsilon", body=urlencode(RUN))
             assert status == 503
             assert b"No answer after 0.01 s." in reply

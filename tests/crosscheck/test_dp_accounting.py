@@ -2,7 +2,7 @@
 
 A privacy-loss distribution built with `pessimistic_estimate=False` gives an epsilon below the
 truth, one built with True an epsilon above it. Ours is an upper bound, so it is never below the
-first, and never further above the second than the notion is loose (stated at each test).
+first, and never above the second by more than the excess of the method (stated at each test).
 """
 
 import functools
@@ -21,10 +21,11 @@ DELTAS = (1e-3, 1e-6, 1e-9)
 STEPS = [(1.0, 0.01, 1000), (0.9, 0.1, 10), (4.0, 0.25, 200)]
 RELATIONS = ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
 WAYS = (False, True)  # optimistic, pessimistic
-ROUNDING = 1e-12  # what float64 leaves of either side's epsilon
-# what their FFT resolves: at 1e-9 a thousand steps' pessimistic epsilon is 3e-6 below the truth
+ROUNDING = 1e-12  # relative rounding error of either epsilon
+# deltas above the rounding errors of their FFT: for 1000 steps at 1e-9, their pessimistic epsilon
+# is 3e-6 below the exact one
 COMPOSED_DELTAS = (1e-3, 1e-5, 1e-7)
-# how far a notion lies above the truth in the cases here: the contour is exact to 1e-9
+# largest relative excess over the exact epsilon in the cases here
 LOOSE = {"tightest": 1e-8, "contour": 1e-8, "rdp": 0.35}
 
 
@@ -67,7 +68,7 @@ def laplace(scale, q=1.0, *, pessimistic):
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-40])
 def test_gaussian_epsilon_is_the_analytic_one(sigma, delta):
     theirs = peer.get_epsilon_gaussian(sigma, delta)
-    # theirs solves to 1e-12, on either side
+    # their result is accurate to 1e-12 and may be too small
     assert dp.account(dp.Gaussian(sigma)).epsilon(delta) == pytest.approx(theirs, rel=1e-11)
 
 
@@ -136,7 +137,7 @@ def test_one_sampled_gaussian_is_exact(sigma, q, relation):
     low, high = (gaussian(sigma, q, pessimistic=way, relation=relation) for way in WAYS)
     ours = dp.account(sampled(sigma, q, 1), relation=relation)
     for delta in DELTAS:
-        # connecting the dots of a grid of 1e-4 costs at most one step of the grid
+        # connect-the-dots discretization adds at most one step of the grid, 1e-4
         assert low.get_epsilon_for_delta(delta) <= ours.epsilon(delta)
         assert ours.epsilon(delta) <= high.get_epsilon_for_delta(delta) * (1 + ROUNDING)
 
@@ -161,7 +162,7 @@ def test_composed_gaussians_are_one_gaussian():
     ours = dp.account(dp.compose(dp.repeat(dp.Gaussian(6.0), 2), dp.repeat(dp.Gaussian(9.0), 5)))
     for delta in DELTAS:
         assert low.get_epsilon_for_delta(delta) <= ours.epsilon(delta)
-        # seven times the grid of 1e-4 is not reached: the dots are connected
+        # connect-the-dots discretization adds far less than a step of 1e-4 per release
         assert ours.epsilon(delta) <= high.get_epsilon_for_delta(delta) * (1 + 1e-6)
 
 
@@ -181,7 +182,7 @@ def test_repeated_sampled_laplaces_whose_directions_cross():
     # at 0.231 adding a record loses more, 0.1737 against 0.1547; at 1 removing does
     for epsilon in (0.231, 1.0):
         assert low.get_delta_for_epsilon(epsilon) <= ours.delta(epsilon)
-        # atoms of the loss make the contour's integrand fall off slowly
+        # with atoms of the loss, the contour's integrand decays slowly
         assert ours.delta(epsilon) <= high.get_delta_for_epsilon(epsilon) * (1 + 1e-6)
 
 
@@ -205,7 +206,7 @@ def test_a_mixed_plan():
 
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_randomized_response_on_a_lattice_of_losses(count):
-    # keep with 1/2, else toss a coin: odds 3 : 1, whose log is a whole number of grid steps
+    # true with probability 1/2, else uniform: odds 3 : 1, whose log is a multiple of the grid step
     one = functools.partial(
         losses.from_randomized_response,
         0.5,
@@ -269,7 +270,7 @@ def test_rdp_calibration_needs_no_more_noise_than_theirs(epsilon, q, steps):
         1e-6,
         tol=1e-9,
     )
-    # their best order is whole; ours is any, which saves little
+    # theirs is the best integer order, ours the best real one
     assert 0.98 * theirs <= ours <= theirs * (1 + 1e-8)
 
 
@@ -296,7 +297,7 @@ def test_the_count_of_randomized_responses_is_kept():
         dp.repeat(dp.RandomizedResponse(math.log(3)), count), relation="REPLACE_ONE"
     ).epsilon(delta)
 
-    # the count is dropped there: the epsilon of one response stands for a hundred
+    # dp-accounting ignores the count: it reports the epsilon of one response for 100
     assert theirs.get_epsilon(delta) < 1.1
     assert exact_delta_of_binary_responses(3, count, 1.1) > 0.99
     assert ours == pytest.approx(94.2899, abs=1e-4)
@@ -308,7 +309,7 @@ def test_a_replaced_record_moves_a_gaussian_by_two():
     replaced = peer.NeighboringRelation.REPLACE_ONE
     theirs = rdp.RdpAccountant(neighboring_relation=replaced).compose(peer.GaussianDpEvent(2.0))
     ours = dp.account(dp.Gaussian(2.0), relation="REPLACE_ONE").epsilon(1e-5)
-    # twice the shift is half the noise; their RDP answers for the whole of it
+    # twice the shift is equivalent to half the noise; their RDP ignores the relation
     assert ours == pytest.approx(peer.get_epsilon_gaussian(1.0, 1e-5), rel=1e-11)
     assert theirs.get_epsilon(1e-5) < ours / 2
 

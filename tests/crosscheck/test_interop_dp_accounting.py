@@ -243,7 +243,7 @@ def test_a_mixture_of_one_gaussian_is_that_gaussian():
 
 @pytest.mark.parametrize("change", [-5e-10, 5e-10])
 def test_probabilities_of_a_mixture_that_do_not_add_up_to_1_cost_no_privacy(change):
-    """A user who rounds one of two probabilities gets at least the loss of the true ones."""
+    """If one of two probabilities was rounded, delta is at least that of the exact ones."""
 
     def delta(*probabilities):
         event = events.MixtureOfGaussiansDpEvent(2.0, [1.0, 0.0], probabilities)

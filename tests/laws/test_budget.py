@@ -140,7 +140,7 @@ def test_parts_recompose_to_no_more_than_what_was_left(notion, weights, sigma):
 
 
 @given(st.one_of(gaussians, laplaces))
-def test_spending_is_a_value(mechanism):
+def test_spend_returns_a_new_budget(mechanism):
     before = dp.Budget(epsilon=50, delta=1e-3)
     same = dp.Budget(epsilon=50, delta=1e-3)
     if before.fits(mechanism):
@@ -159,7 +159,7 @@ def test_a_repeat_costs_the_same_as_its_separate_steps():
 
 @settings(max_examples=150)
 @given(rho=log_uniform(1e-8, 100), delta=deltas)
-def test_the_rho_whose_epsilon_it_is_fits(rho, delta):
+def test_a_rho_fits_the_budget_of_its_epsilon(rho, delta):
     epsilon = dp.epsilon_from_rho(rho, delta)
     assume(epsilon > 0)
     budget = dp.Budget(epsilon=epsilon, delta=delta)
@@ -170,7 +170,7 @@ def test_the_rho_whose_epsilon_it_is_fits(rho, delta):
 
 @settings(max_examples=60)
 @given(st.lists(gaussians, min_size=1, max_size=4), st.integers(1, 50), deltas)
-def test_the_gaussians_whose_epsilon_it_is_fit(noises, count, delta):
+def test_gaussians_fit_the_budget_of_their_epsilon(noises, count, delta):
     plan = dp.compose(*noises, dp.repeat(noises[0], count))
     epsilon = dp.account(plan, notion="gaussian").epsilon(delta)
     assume(0 < epsilon < 1e6)
@@ -181,7 +181,7 @@ def test_the_gaussians_whose_epsilon_it_is_fit(noises, count, delta):
 @given(
     rho=log_uniform(1e-6, 10), delta=deltas, order=log_uniform(1.1, 500), count=st.integers(1, 9)
 )
-def test_the_divergence_whose_epsilon_it_is_fits(rho, delta, order, count):
+def test_a_divergence_fits_the_budget_of_its_epsilon(rho, delta, order, count):
     for one in (dp.ZeroConcentratedDP(rho), dp.PureDP(rho), dp.Laplace(1 / rho)):
         plan = dp.repeat(one, count)
         epsilon = dp.account(plan, notion="rdp", orders=[order]).epsilon(delta)
@@ -208,7 +208,7 @@ def exact_epsilon(rho, delta):
 @settings(max_examples=60)
 @given(rho=log_uniform(1e-3, 10), delta=st.sampled_from([1e-3, 1e-6, 1e-12]))
 def test_what_is_accepted_keeps_the_exact_epsilon(rho, delta):
-    """Spends that approach the limit, at any distance from it, are never too many."""
+    """No accepted sum exceeds the exact epsilon, however near it is to the limit."""
     epsilon = dp.epsilon_from_rho(rho, delta)
     budget = dp.Budget(epsilon=epsilon, delta=delta)
     for ulps in (0, 1, 2, 3, 5, 9, 30, 100, 1000):

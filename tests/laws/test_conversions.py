@@ -16,7 +16,7 @@ conversions = st.sampled_from(["optimal", "classic", "gaussian"])
 
 @given(positive)
 @example(1.0)
-def test_rho_of_the_noise_for_a_rho(rho):
+def test_rho_to_noise_and_back(rho):
     sigma = Fraction(dp.noise_multiplier_from_rho(rho))
     assert 1 / (2 * sigma**2) <= Fraction(rho)
     assert dp.rho_from_noise_multiplier(float(sigma)) == pytest.approx(rho, rel=CLOSE)
@@ -24,7 +24,7 @@ def test_rho_of_the_noise_for_a_rho(rho):
 
 @given(positive)
 @example(1.0)
-def test_noise_for_the_rho_of_a_noise(sigma):
+def test_noise_to_rho_and_back(sigma):
     rho = Fraction(dp.rho_from_noise_multiplier(sigma))
     assert 1 / (2 * Fraction(sigma) ** 2) <= rho
     assert dp.noise_multiplier_from_rho(float(rho)) == pytest.approx(sigma, rel=CLOSE)
@@ -32,7 +32,7 @@ def test_noise_for_the_rho_of_a_noise(sigma):
 
 @given(positive)
 @example(1.0)
-def test_mu_of_the_noise_for_a_mu(mu):
+def test_mu_to_noise_and_back(mu):
     sigma = dp.noise_multiplier_from_mu(mu)
     assert 1 / Fraction(sigma) <= Fraction(mu)
     assert dp.mu_from_noise_multiplier(sigma) == pytest.approx(mu, rel=CLOSE)
@@ -40,7 +40,7 @@ def test_mu_of_the_noise_for_a_mu(mu):
 
 @given(positive)
 @example(1.0)
-def test_noise_for_the_mu_of_a_noise(sigma):
+def test_noise_to_mu_and_back(sigma):
     mu = dp.mu_from_noise_multiplier(sigma)
     assert Fraction(mu) >= 1 / Fraction(sigma)
     assert dp.noise_multiplier_from_mu(mu) == pytest.approx(sigma, rel=CLOSE)
@@ -48,7 +48,7 @@ def test_noise_for_the_mu_of_a_noise(sigma):
 
 @given(positive)
 @example(0.5)
-def test_rho_of_the_mu_of_a_rho(rho):
+def test_rho_to_mu_and_back(rho):
     mu = Fraction(dp.mu_from_rho(rho))
     assert mu**2 / 2 <= Fraction(rho)
     assert dp.rho_from_mu(float(mu)) == pytest.approx(rho, rel=CLOSE)
@@ -56,14 +56,14 @@ def test_rho_of_the_mu_of_a_rho(rho):
 
 @given(positive)
 @example(1.0)
-def test_mu_of_the_rho_of_a_mu(mu):
+def test_mu_to_rho_and_back(mu):
     rho = Fraction(dp.rho_from_mu(mu))
     assert rho >= Fraction(mu) ** 2 / 2
     assert dp.mu_from_rho(float(rho)) == pytest.approx(mu, rel=CLOSE)
 
 
 @given(epsilons, deltas, conversions)
-def test_epsilon_of_the_rho_for_an_epsilon(epsilon, delta, conversion):
+def test_epsilon_to_rho_and_back(epsilon, delta, conversion):
     rho = dp.rho_from_epsilon(epsilon, delta, conversion=conversion)
     again = dp.epsilon_from_rho(rho, delta, conversion=conversion)
     assert again <= epsilon * (1 + 4e-16)
@@ -71,7 +71,7 @@ def test_epsilon_of_the_rho_for_an_epsilon(epsilon, delta, conversion):
 
 
 @given(log_uniform(1e-6, 100), deltas, conversions)
-def test_rho_for_the_epsilon_of_a_rho(rho, delta, conversion):
+def test_rho_to_epsilon_and_back(rho, delta, conversion):
     epsilon = dp.epsilon_from_rho(rho, delta, conversion=conversion)
     if epsilon > 1e-6:
         again = dp.rho_from_epsilon(epsilon, delta, conversion=conversion)

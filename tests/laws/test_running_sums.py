@@ -82,7 +82,7 @@ def test_one_participation_has_the_loss_of_one_gaussian(name, release):
     losses, moves = transcript_losses(FACTORIZATIONS[name], {release})
     assert moves == pytest.approx(1 / NOISE, rel=1e-9)
     assert kolmogorov(losses, 1 / NOISE) < ROUGH
-    assert kolmogorov(losses, 1.1 / NOISE) > 2 * ROUGH  # it would see ten per cent
+    assert kolmogorov(losses, 1.1 / NOISE) > 2 * ROUGH  # the test detects a mu that is 10 % larger
 
 
 @pytest.mark.parametrize("name", ["column-normalized", "optimized"])

@@ -70,7 +70,7 @@ def test_every_risk_follows_from_the_profile(mechanism, rate):
 
 @settings(max_examples=4)
 @given(mechanisms)
-def test_the_tightest_method_shows_the_weakest_attacker(mechanism):
+def test_the_tightest_method_has_the_largest_tradeoff_function(mechanism):
     tightest = dp.account(mechanism)
     for member in tightest.members:
         weaker = member.tradeoff([1e-3, 0.1, 0.6])

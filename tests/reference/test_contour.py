@@ -50,7 +50,7 @@ def twice(sigma, q, epsilon, direction):
         def integrand(z):
             return normal(z) * added(epsilon + mp.log(ratio(z)))
 
-    # the integrand bends where the rest of epsilon is the least that the other release may lose
+    # the integrand has a kink where epsilon - L is the smallest loss of the other release
     sign = 1 if direction == "remove" else -1
     bend = (mp.exp(sign * epsilon) / (1 - q) - 1 + q) / q
     places = {mp.mpf(z) for z in range(-12, 13)} | {12 + mu, 12 + 2 * mu}
@@ -97,7 +97,7 @@ MODELS = {
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize("name", MODELS)
 def test_bounds_of_different_lines_agree(name, direction):
-    """Every line's bound is above the truth by its looseness at most: they all overlap."""
+    """Every line's bound exceeds the exact value by at most its error bound, so all overlap."""
     total = LossSum((MODELS[name],), 0.0, direction)
     epsilon = 0.5 if direction == "remove" else 0.1
     saddle = total.saddle(epsilon, 1.0)

@@ -79,7 +79,7 @@ def test_noise_by_the_best_of_all_orders(epsilon, delta, q, steps):
 
 @pytest.mark.parametrize(("mu", "q", "order"), [(1e-5, 0.01, 140_000.0), (3e-6, 0.4, 300_000.0)])
 def test_orders_beyond_the_longest_sum(mu, q, order):
-    """Quadrature there, against the sum that is not taken for its length."""
+    """Quadrature against the finite sum, which is too long for use at these orders."""
     noise = SampledGaussianNoise(mu, q)
     several = np.array([order])
     assert noise.at(several) == pytest.approx(noise._by_sum(several), rel=1e-9)
@@ -89,8 +89,8 @@ def test_orders_beyond_the_longest_sum(mu, q, order):
     ("mu", "q", "order"),
     [(1e-7, 0.1, 2), (1e-11, 1e-6, 3.5), (1e-9, 0.3, 1.01), (1e-7, 0.5, 1e6), (1e-10, 0.01, 1e12)],
 )
-def test_faint_signals_under_replacement(mu, q, order):
-    """Hardly any signal, against the integral in 60 digits."""
+def test_divergences_of_replaced_records_under_much_noise(mu, q, order):
+    """Against the integral in 60 digits."""
     with mp.workdps(60):
         m, kept, a = map(mp.mpf, (mu, q, order))
 

@@ -227,7 +227,9 @@ class TestGaussianNoise:
             )
             upper = self.bounds(sampled, relation)
             assert np.all(truth <= upper + 1e-6)
-            assert np.all(upper - truth < 0.12)  # an output does not tell whether it is full
+            assert np.all(
+                upper - truth < 0.12
+            )  # an output does not reveal whether the batch was cut
 
 
 @pytest.mark.parametrize("steps", [1, 30, 3000])

@@ -43,8 +43,8 @@ def test_the_randomized_svd_of_a_large_matrix():
     ratings = Ratings("made", user, item, rating, 0.0, 1.0, np.arange(users), np.arange(items))
     found = bandits.svd_features(ratings, 5).values
     values = np.sort(svds(features._table(ratings), 5, random_state=0)[1])[::-1]
-    # the first direction stands out of the noise of what is missing; a sketch of the others
-    # finds a little less than is there
+    # only the first singular value is far above those due to missing ratings; the randomized SVD
+    # underestimates the others a little
     norms = np.linalg.norm(found, axis=0)
     shares = norms / norms[0] / (values / values[0])
     assert shares[0] == pytest.approx(1)
@@ -158,7 +158,7 @@ def test_errors_do_not_reveal_the_number_of_users():
 
 @pytest.mark.parametrize("relation", list(dp.NeighboringRelation))
 def test_an_empty_data_set_is_valid(relation):
-    """Released is the noise alone: with one user it is moved by that user's row."""
+    """Without users the release is noise; shapes and guarantees are those for one user."""
     options = {"epsilon": 1.0, "delta": 1e-5, "relation": relation}
     both = [
         bandits.private_svd_features(replaced, 3, **options) for replaced in (nobody(), made(1)[0])

@@ -1,7 +1,7 @@
-"""Folders of agents that version 0.1 wrote, and how each of them went on there.
+"""Folders of agents that version 0.1 wrote, and the results of continuing them in version 0.1.
 
-All but `live` are simulations, stopped in round 29 with one ticket open. Users came in turn as
-7, "7", "anna", "bo" with a zero byte behind it, and 12; version 0.1 took the first two for one.
+All but `live` are simulations, stopped in round 29 with one ticket open. The users are in turn
+7, "7", "anna", "bo" followed by a zero byte, and 12; version 0.1 treated the first two as one user.
 """
 
 import json
@@ -51,7 +51,7 @@ def test_an_agent_saved_by_version_0_1_continues_unchanged(name, again, saved):
     folder, expected = saved(name), EXPECTED[name]
     agent = bandits.Algorithm.restore(folder)
     assert json.loads((folder / "agent.json").read_text())["kind"] == "bandit-agent 2"
-    if again:  # what is written now says how ids are taken, too
+    if again:  # from the current format, which also states how ids are converted
         agent = bandits.Algorithm.restore(folder)
     agent.update(bandits.Ticket(*expected["ticket"]), 0.5)
     play(agent, name in BY_USER)

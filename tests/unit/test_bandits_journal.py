@@ -22,7 +22,7 @@ class Killed(BaseException):
 
 
 def start(**options):
-    """An agent with batches of 4 rounds and no noise to speak of."""
+    """An agent with batches of 4 rounds and negligible noise."""
     algorithm = bandits.AdaPrivateUser(
         dimension=1, rounds=ROUNDS, batch=4, cap=100.0, epsilon=1e9, delta=1e-9
     )

@@ -81,7 +81,7 @@ def test_json_form_reads_back(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"LinTS", "LinUCB"}))
-def test_the_target_is_met_and_not_by_much(name):
+def test_epsilon_is_just_below_the_target(name):
     algorithm = build(name)
     guarantee = algorithm.guarantee(1e-5)
     assert guarantee.epsilon <= 1

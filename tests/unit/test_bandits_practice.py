@@ -40,7 +40,7 @@ def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
     gains = (x * density).sum(0)[[0, 2]] * 1e-4
     ends = [each[found == i].max() for i in (0, 2)]
     assert ends == pytest.approx(2000 - 5 / gains, abs=25)
-    # no overflow if rounding leaves no deviation, but a difference of the estimates
+    # no overflow if a difference of estimates has a standard deviation of 0
     equal = np.array([[1.0, 0.0], [1.0, -1.0]]), np.array([0.3, 0.2]), np.diag([1.0, 0.0])
     assert rule.pick(*equal, nothing, 0, 1) == 0
     live = [int(rule.pick(np.eye(4), mean, np.diag(sd), nothing, 0, t)) for t in range(1, 20)]
@@ -161,7 +161,7 @@ def test_algorithms_with_other_rules_are_unchanged():
 
 
 def small(**options):
-    """An agent with batches of 10 rounds and no noise to speak of."""
+    """An agent with batches of 10 rounds and negligible noise."""
     settings = {"epsilon": 1e6, "delta": 1e-5, "first": 10, "ratio": 1.0, "center": 0.0}
     return bandits.PrivateUCB(dimension=1, rounds=60, **settings | options)
 

@@ -70,7 +70,7 @@ def test_eliminated_arms_are_played_only_if_no_other_is_offered():
     model = phases(noise_variance=0.0)
     model.close(np.repeat(np.eye(3), 100, axis=0), np.array([80.0, 40.0, 10.0]))
     model.close(np.repeat(np.eye(3), 100, axis=0), np.array([80.0, 80.0, 70.0]))
-    # each arm was beaten in one phase, and what is out stays out
+    # each arm was eliminated in one phase, which is permanent
     assert not alive(np.eye(3), model.mean, model.root).any()
     last = Elimination().pick(np.eye(3), model.mean, model.root, NOTHING, 2, 1)
     assert last == 2  # the best estimate of the newest phase

@@ -1091,7 +1091,7 @@ def test_a_certificate_holds_floats(asked):
 
 @pytest.mark.parametrize("curve", [lambda a, b: a + b, lambda a, _: 2 * a, lambda a, b: a.moved(b)])
 def test_no_proof_for_sums_of_curves(curve):
-    # no mechanism says what was composed: that of a part would be proven instead
+    # a sum of curves has no mechanism; a proof for that of one part would be wrong
     a, b = (account(Gaussian(noise), notion="gaussian") for noise in (4.0, 5.0))
     for one, other in ((a, b), (a.group(2), b.group(2))):
         with pytest.raises(NotCertified):

@@ -780,7 +780,7 @@ def test_help_fits_on_a_terminal_of_80_columns(path):
     usage = told.output.partition("\n\n")[0]
     assert max(map(len, told.output.splitlines())) <= 80
     assert "..." not in re.sub(r"(\[ARGS\]|PLAN)\.\.\.", "", told.output)
-    for line in usage.splitlines():  # no option is torn from its value, and no name in two
+    for line in usage.splitlines():  # no line ends within a name or between option and value
         assert not line.rstrip().endswith("-")
         assert not re.search(r"--[a-z-]+$", line)
 

@@ -1,4 +1,4 @@
-"""Differences of nearly equal numbers keep their digits; inverses lose only what they must."""
+"""Differences of nearly equal numbers keep their digits; inverses lose no more than their condition number."""
 
 import mpmath as mp
 import pytest

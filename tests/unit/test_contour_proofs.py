@@ -197,7 +197,7 @@ def test_matrix_products_enclose_the_sums(bits):
             pairs = zip(weights, angles, strict=True)
             exact = sum((w * acb(0, n * x).exp() for w, x in pairs), acb(0))
             assert found[n].overlaps(exact)
-    # the same number of bits as the claim that their error is small
+    # error bound of the float products, in bits
     assert max(x.real.rad() for x in found) < 2.0**-50 * sum(weights, arb(0))
 
 
@@ -345,7 +345,7 @@ def test_more_parts_are_proven_and_smaller_epsilons_refused(name):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.8, 1.5])
 def test_sampled_claims_that_fail_cover_all_outcomes_of_two_runs(epsilon):
-    """Of the claim's worst mechanism, whose failures with and without the record differ."""
+    """By enumeration of the worst mechanism of the claim: both failures are different outputs."""
     q, claim, failed = 0.3, 1.0, 0.05
     truth = (1 - failed) / (1 + math.exp(-claim))
     lie = 1 - failed - truth

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-try:  # the one that joblib uses
+try:  # the copy of cloudpickle that joblib uses
     from joblib.externals import cloudpickle
 except ImportError:
     import cloudpickle
@@ -153,7 +153,7 @@ def test_a_saved_custom_algorithm_keeps_its_guarantee(algorithm, tmp_path):
     agent = algorithm.start()
     agent.save(tmp_path / "state")
     play(agent, 0, 33)
-    if not isinstance(algorithm, bandits.Private):  # nothing that is released is saved by itself
+    if not isinstance(algorithm, bandits.Private):  # without a running sum, no release saves
         agent.save(tmp_path / "state")
     again = bandits.Agent.restore(tmp_path / "state")
     assert again.guarantee(1e-5) == agent.guarantee(1e-5)
@@ -164,7 +164,7 @@ def test_a_saved_custom_algorithm_keeps_its_guarantee(algorithm, tmp_path):
 
 
 def test_custom_algorithms_are_simulated_in_one_process_and_in_many():
-    # a test file has no name that a worker could import; a stranger's own package has
+    # workers cannot import a test file by name, so its classes are pickled by value
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)
     try:
@@ -215,7 +215,7 @@ def test_a_custom_algorithm_with_the_name_of_another_is_neither_registered_nor_s
     twin = define()
     with pytest.raises(ValueError, match="Expected kind='PrivateUCB' to be an unused class name"):
         bandits.register_algorithm(twin)
-    # its name in the file would stand for the package's own
+    # a file with its name would be restored as the package's own class
     with pytest.raises(ValueError, match="Expected algorithm='PrivateUCB' to be registered"):
         twin(**PRIVATE).start().save(tmp_path / "state")
 
@@ -237,7 +237,7 @@ def test_a_redefined_class_replaces_the_old_one():
 
 def test_only_algorithm_classes_are_registered():
     class Plain(bandits.LinUCB):
-        more: float = 1.0  # no dataclass, no field: it would be lost
+        more: float = 1.0  # not a field without @dataclass, so it would not be saved
 
     @dataclass(frozen=True, kw_only=True)
     class Half(bandits.Private):

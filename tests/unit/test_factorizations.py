@@ -267,7 +267,7 @@ def test_the_optimum_beats_all_others_and_their_neighbors(releases):
 
 @pytest.mark.parametrize("releases", [1, 2, 128, 129, 700])
 def test_the_noise_of_scaled_columns_is_that_of_the_rows_of_the_decoder(releases):
-    """Through several levels of halves, and with scales and signs that nobody asked for."""
+    """Through several levels of halves, and with scales and signs that no factorization has."""
     draw = np.random.default_rng(releases)
     parts = [(F.column_normalized(releases).coefficients, draw.uniform(0.5, 2, releases))]
     parts += [(np.r_[1.0, draw.uniform(-1, 1, 99) / 50][:releases], parts[0][1])]

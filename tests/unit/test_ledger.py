@@ -73,7 +73,7 @@ def spent(ledger, name=None):
 
 
 def change(path, *statements):
-    """Change a ledger behind its back."""
+    """Change the database of a ledger directly."""
     with sqlite3.connect(path) as connection:
         for name in ("update", "delete"):
             connection.execute(f"DROP TRIGGER IF EXISTS dpcalib_no_{name}")
@@ -576,7 +576,7 @@ def running_sum(ledger, path):
     return dp.RunningSum(factorization, noise_multiplier=99.0, shape=1, path=path, ledger=ledger)
 
 
-def test_a_killed_running_sum_is_paid_once(memory):
+def test_a_killed_running_sum_is_charged_once(memory):
     ledger = whole_ledger(memory / "budgets.db")
 
     def work(n):
@@ -593,7 +593,7 @@ def agent(ledger, folder):
     return algorithm.start(ledger=ledger, folder=folder)
 
 
-def test_a_killed_agent_is_paid_once(memory):
+def test_a_killed_agent_is_charged_once(memory):
     ledger = reward_ledger(memory / "budgets.db")
 
     def work(n):
@@ -642,7 +642,7 @@ def test_release_sum_spends_before_noise_is_drawn(ledger):
         dp.release_sum(users, NOISE, ledger=ledger)
 
 
-def test_a_running_sum_is_restored_with_the_ledger_that_paid(ledger, tmp_path):
+def test_a_running_sum_is_restored_with_the_ledger_it_was_charged_to(ledger, tmp_path):
     path = tmp_path / "sum.npz"
     running_sum(ledger, path).step([0.0])
     with pytest.raises(ValueError, match="ledger=None to be the ledger that this state"):
@@ -662,8 +662,8 @@ def test_a_running_sum_is_restored_with_the_ledger_that_paid(ledger, tmp_path):
     assert len([row for row in ledger.entries() if row["kind"] == "commit"]) == 2
 
 
-def test_one_reservation_pays_for_one_state(ledger, tmp_path, monkeypatch):
-    """A state that was moved between its write and its commit loses to the next one."""
+def test_one_reservation_covers_one_state(ledger, tmp_path, monkeypatch):
+    """A state that was moved before its commit is refused after another one took its place."""
     path, commit_state = tmp_path / "sum.npz", dp.Ledger.commit_state
 
     def crash(*_):

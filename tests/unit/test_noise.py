@@ -58,7 +58,7 @@ def probabilities(law, integers):
 
 
 def chi_square(law, drawn):
-    """Return the chance of a fit this bad or worse."""
+    """Return the p-value of the chi-square test."""
     most = int(45 * law.scale) + 5
     integers = np.arange(-most, most + 1)
     expected = probabilities(law, integers) * drawn.size
@@ -201,7 +201,7 @@ def test_a_kept_lane_agrees_with_the_exact_probability():
         block, offset = pick.randrange(30), pick.randrange(8)
         data = pick.randbytes(32)
         low, _ = exp_bounds(law.gap(block, offset, 3), 264)
-        look = low >> 256  # the hardest look
+        look = low >> 256  # first bits equal to those of the bound, so that later bits decide
         uniform = look << 256 | int.from_bytes(data)
         assert _refined_kept(law, block, offset, look, 8, scripted(data)) == (uniform < low)
 

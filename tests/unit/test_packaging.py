@@ -198,7 +198,7 @@ def test_unknown_name_is_an_attribute_error():
     for package in (dp, bandits):
         with pytest.raises(AttributeError, match="no_such_name") as caught:
             package.no_such_name  # noqa: B018
-        # with these two the interpreter adds what was probably meant
+        # from these attributes the interpreter derives its "Did you mean"
         assert (caught.value.name, caught.value.obj) == ("no_such_name", package)
 
 

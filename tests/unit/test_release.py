@@ -218,9 +218,9 @@ def test_users_who_differ_are_not_summed_as_one(users):
         [math.nan, "nan"],
         [["a"], ["b"]],
         [["a"], ["b", "c"]],
-        pd.Series([7, 8], dtype="category"),  # a cast to strings would make other users of them
+        pd.Series([7, 8], dtype="category"),  # a cast would make strings of numbers
         pd.Series(pd.Categorical([1, "1"])),
-        pd.Series(200 * ["a"] + [1], dtype=object),  # strings, says who looks at the first hundred
+        pd.Series(200 * ["a"] + [1], dtype=object),  # strings by its first 100 values
         np.ma.masked_array([1, 2], [False, True]),
     ],
 )
@@ -237,7 +237,7 @@ def test_contribution_values_are_read_only():
         contributions.values[0] = 9.0
     mine = np.array([0.5])
     dp.Contributions(mine, 1.0, "l2", "record")
-    mine[0] = 0.25  # one's own array stays one's own
+    mine[0] = 0.25  # the caller's array stays writable
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
@@ -446,7 +446,7 @@ def test_a_chosen_norm_is_near_the_quantile_and_costs_what_was_asked():
 
 
 def test_permute_and_flip_has_the_stated_distribution():
-    # with two candidates: the worse one is taken if it is visited first and its coin falls
+    # with two candidates: the worse one is chosen if it is visited first and accepted
     source = random_source(8, simulation=True)
     scores, rate = [Fraction(0), Fraction(-2)], Fraction(1, 2)
     seen = Counter(permute_and_flip(scores, rate, source) for _ in range(20_000))

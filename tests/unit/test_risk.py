@@ -81,15 +81,15 @@ def test_both_directions_count():
 
 
 @pytest.mark.parametrize("case", REFERENCE["cases"], ids=lambda c: f"{c['sigma']}-{c['steps']}")
-def test_no_weaker_attacker_than_riskcal(case):
+def test_the_tradeoff_function_is_at_most_that_of_riskcal(case):
     curve = dp.account(sampled(case["sigma"], case["q"], case["steps"]))
     found = curve.tradeoff(REFERENCE["rates"])
     assert (found <= np.array(case["high"])).all()
-    # theirs may be above the exact function: both directions are discretized apart
+    # theirs may be above the exact function: they discretize each direction separately
     assert found == pytest.approx(np.array(case["low"]), abs=2e-3)
 
 
-def test_riskcal_shows_a_weaker_attacker_than_possible():
+def test_riskcal_returns_a_tradeoff_function_that_is_too_large():
     """A bound by dp-accounting's pessimistic profile, and ours, are below riskcal's value."""
     case = next(
         c for c in REFERENCE["cases"] if (c["sigma"], c["q"], c["steps"]) == (0.6, 0.1, 100)

@@ -39,7 +39,7 @@ def inputs(count, shape=(2,), seed=0):
 
 
 class Scripted:
-    """A sampler whose draws are a fixed function of how many there were."""
+    """A sampler whose n-th draw is a fixed function of n."""
 
     def __init__(self, start=0):
         self.calls = start
@@ -238,7 +238,7 @@ def test_entries_that_are_rounded_up_are_charged():
 @pytest.mark.parametrize("distance", [0.5, 1.0, 1.9])
 @pytest.mark.parametrize("participation", [P.once(), P.consecutive(2)])
 def test_records_that_rounding_moves_apart_are_charged(distance, participation):
-    """Two records at a distance below 2: each is rounded toward zero, and they may part."""
+    """Two records at a distance below 2: rounding both toward zero may increase the distance."""
     sums = released(
         F.column_normalized(4),
         shape=6,
@@ -762,7 +762,7 @@ def kept(tmp_path, **changes):
 
 
 def test_any_field_that_was_changed_is_one_clear_error(tmp_path):
-    """A zip as good as before, of which one member is another, missing, or one too many."""
+    """A valid zip in which one member is replaced, missing, or added."""
     path, *_ = kept(tmp_path)
     with np.load(path, allow_pickle=False) as file:
         members = dict(file)
@@ -810,7 +810,7 @@ FORGED = {
 
 @pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
 def test_inconsistent_parts_are_refused(tmp_path, changes):
-    """Also where whoever changed the file computed its digest anew."""
+    """Also if the digest was recomputed after the change."""
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | changes, arrays)
     with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match\. Restore"):
@@ -898,7 +898,7 @@ def test_buffers_that_are_not_those_of_the_coefficients_are_refused(tmp_path):
     for name in ("C_weights", "C_decays", "memory"):
         for changed in (arrays[name] * 0.9, arrays[name][:1]):
             if name == "memory" and len(changed) > 1:
-                continue  # noise that was drawn is what it is
+                continue  # any values of noise already drawn are valid
             storage.write(path, header, arrays | {name: changed})
             with pytest.raises(ValueError, match=r"^Expected path="):
                 dp.RunningSum.restore(path)

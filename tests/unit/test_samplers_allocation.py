@@ -200,7 +200,7 @@ def test_moments_are_those_of_known_steps():
     for notion in ("zcdp", "rdp"):
         found = dp.account(run, notion=notion).epsilon(1e-5)
         assert found == pytest.approx(dp.account(known, notion=notion).epsilon(1e-5), rel=1e-9)
-    # they answer where the grid cannot
+    # bounds from moments are finite where the grid gives none
     assert dp.account(run).epsilon(1e-200) < math.inf
     assert dp.account(run).epsilon(1e-5) < dp.account(known).epsilon(1e-5)
 
@@ -208,7 +208,7 @@ def test_moments_are_those_of_known_steps():
 def test_the_noise_below_which_nothing_is_amplified():
     known = dp.account(dp.Gaussian(1 / 19.9)).epsilon(1e-5)
     run = dp.RandomAllocation(dp.Gaussian(1 / 19.9), steps=3)
-    # the step is nearly certain to be visible, at 1/3 of the odds
+    # the output nearly reveals the step; the likelihood ratio is 1/3 of that of a known step
     assert dp.account(run).epsilon(1e-5) == pytest.approx(known - math.log(3), rel=1e-3)
 
 

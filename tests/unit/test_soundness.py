@@ -198,7 +198,7 @@ class TestNoiseMultiplierDefinition:
 
 @dataclass(frozen=True)
 class LessWhenZeroed(dp.Mechanism):
-    """Loses epsilon where a record is removed, and half of it where one is zeroed."""
+    """The privacy loss is epsilon if a record is removed, and half of it if one is zeroed."""
 
     epsilon: float
 

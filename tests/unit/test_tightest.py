@@ -174,7 +174,7 @@ class TestSplits:
         # valid: at least the cost of the group with a known pair
         assert found.epsilon >= other.epsilon(delta)
 
-    def test_a_split_asks_few_questions(self, monkeypatch):
+    def test_a_split_needs_few_queries(self, monkeypatch):
         asked = []
         for name in ("_at_delta", "_at_epsilon"):
             query = getattr(TightestCurve, name)
@@ -251,7 +251,7 @@ def test_thousands_of_similar_parts_need_no_moment_bound():
     assert "rdp" in [member.notion for member in dp.account(wide).members]
 
 
-def test_methods_are_skipped_where_smaller_losses_already_cost_more(monkeypatch):
+def test_methods_are_skipped_where_their_lower_bounds_exceed_the_answer(monkeypatch):
     monkeypatch.setattr("privacy.notions.contour._LOWER", 1200)  # as if there were more parts
     parts = [sampled(0.8 + k / 2600, 0.01 * (1 + k / 2600), 1) for k in range(1300)]
     plan = dp.compose(dp.Gaussian(30.0), *parts)
