@@ -1,4 +1,4 @@
-"""Differences of nearly equal numbers keep their digits; inverses lose no more than their condition number."""
+"""Differences of nearly equal numbers keep their digits; inverses are as accurate as possible."""
 
 import mpmath as mp
 import pytest
