@@ -19,6 +19,8 @@ def centered_characteristic(
 ) -> Complex:
     """Return sum_j weight_j psi(i k step loss_j) for k = 0 .. count - 1, Im loss >= 0.
 
+    The nodes j are on the last axis, which k replaces.
+
     With psi(y) = e^y - 1 - y, weights that sum to 1 and a loss of mean 0, this is the
     characteristic function minus 1, with an error of a few ulp of (k step)^2 E |loss|^2.
 
@@ -33,31 +35,36 @@ def centered_characteristic(
     size = part * part if split else size
     rows = -(-count // size)
     factors = np.array([1, part, size, size * part] if split else [1, size]) * step
+    several = loss.shape[:-1]
     frequency = np.multiply.outer(factors, np.arange(part))[..., None]
-    total = np.zeros((rows, size), dtype=complex)
-    width = max(_TABLE // size, 1)
-    some = max(_PRODUCT // (size * width), 1)
-    for start in range(0, loss.size, width):
-        w, x = weight[start : start + width], loss[start : start + width]
+    frequency = frequency.reshape(-1, *(1 for _ in several), part, 1)
+    total = np.zeros((*several, rows, size), dtype=complex)
+    width = max(_TABLE // (size * math.prod(several)), 1)
+    most = max(_PRODUCT // (size * width), 1)
+    for start in range(0, loss.shape[-1], width):
+        w, x = (some[..., None, start : start + width] for some in (weight, loss))
         tables = zip(*_psi_and_growth(frequency, x), strict=True)
         (psi, low), (high_psi, high) = map(_summed, tables, tables) if split else tables
-        total += (high_psi[:rows] @ w)[:, None]
-        total += psi @ w
-        weighted = high[:rows] * w
-        for row in range(0, rows, some):
-            total[row : row + some] += weighted[row : row + some] @ low.T
-    return total.ravel()[:count]
+        column, low = w.swapaxes(-1, -2), low.swapaxes(-1, -2)
+        total += high_psi[..., :rows, :] @ column
+        total += (psi @ column).swapaxes(-1, -2)
+        weighted = high[..., :rows, :] * w
+        for row in range(0, rows, most):
+            total[..., row : row + most, :] += weighted[..., row : row + most, :] @ low
+    return total.reshape(*several, -1)[..., :count]
 
 
 def _summed(one: tuple[Complex, Complex], other: tuple[Complex, Complex]) -> list[Complex]:
     """Return the tables of psi and growth at all sums of two frequencies."""
     (near, low), (far, high) = one, other
-    psi = high[:, None] * low
-    growth = psi + low
-    growth += high[:, None]
-    psi += near
-    psi += far[:, None]
-    return [table.reshape(-1, low.shape[1]) for table in (psi, growth)]
+    above, below = (..., slice(None), None, slice(None)), (..., None, slice(None), slice(None))
+    psi = high[above] * low[below]
+    growth = psi + low[below]
+    growth += high[above]
+    psi += near[below]
+    psi += far[above]
+    shape = *low.shape[:-2], -1, low.shape[-1]
+    return [table.reshape(shape) for table in (psi, growth)]
 
 
 def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, Complex]:

@@ -44,15 +44,15 @@ def log_normal_mixture(z: Array, shift: Any, q: Any) -> Array:
     return np.asarray(np.logaddexp(near, np.log1p(-q) - 0.5 * z * z))
 
 
-def complex_log_mixture(y: Array, angle: Array | float, q: float) -> Array | Complex:
+def complex_log_mixture(y: Array, angle: Array | float, q: Any) -> Array | Complex:
     """Return log(1 - q + q exp(y + i angle)), |angle| < pi unless q = 1; real if angle is 0.0.
 
     It is relatively accurate near 0, which tiny losses (large noise) need.
     """
     if isinstance(angle, float) and angle == 0:
         return log_mixture(y, q)
-    out = np.empty(np.broadcast(y, angle).shape, dtype=complex)
-    if q == 1:
+    out = np.empty(np.broadcast(y, angle, q).shape, dtype=complex)
+    if unsampled(q):
         out.real, out.imag = y, angle
         return out
     low = np.minimum(y, 300.0)

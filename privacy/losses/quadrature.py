@@ -24,6 +24,7 @@ Direction = Literal["remove", "add"]
 
 _SMALL = 0.125  # below this, psi is computed by its series
 _SERIES = [1 / math.factorial(k) for k in range(10, 1, -1)]
+_ROWS = 64  # most models that are evaluated together
 _LARGE = 600.0  # above this, sums of exp(y) are computed in logs
 
 
@@ -38,6 +39,11 @@ def psi(y: Array) -> Array:
     return np.where(np.abs(y) < _SMALL, series, np.expm1(y) - y)
 
 
+def dot(one: Array, other: Array) -> Array:
+    """Return the sums of the products over the last axis."""
+    return one @ other if other.ndim == 1 else np.einsum("...i,...i->...", one, other)
+
+
 def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
     """Return exp(log_weight) psi(y), also if exp(y) alone would overflow."""
     if y.max() <= _LARGE:
@@ -50,7 +56,7 @@ def _weighted_psi(log_weight: Array, weight: Array, y: Array) -> Array:
 class LossNodes:
     """A quadrature of P: ``sum(exp(log_weight) * f(loss))`` is E_P f(L).
 
-    For `log_moment`, several P may be stacked, with the nodes on the last axis.
+    Several P may be stacked, with the nodes on the last axis.
     """
 
     log_weight: Array
@@ -71,11 +77,11 @@ class LossNodes:
 
     def rough_log_moment(self, t: Array) -> tuple[Array, Array]:
         """Return K(t) with an absolute accuracy of only 1e-11, several times faster."""
-        exponent = self.log_weight + np.multiply.outer(t, self.loss)
-        shift = exponent.max(axis=1)
-        exponent -= shift[:, None]
-        value = shift + np.log(np.exp(exponent, out=exponent).sum(axis=1))
-        return np.maximum(value, 0.0), np.full_like(t, 1e-11)
+        exponent = self.log_weight[..., None, :] + self._products(t)
+        shift = exponent.max(axis=-1)
+        exponent -= shift[..., None]
+        value = shift + np.log(np.exp(exponent, out=exponent).sum(axis=-1))
+        return np.maximum(value, 0.0), np.full_like(value, 1e-11)
 
     def _moderate(self, t: Array) -> tuple[Array, Array]:
         y = self._products(t)
@@ -110,7 +116,7 @@ class LossNodes:
     def _products(self, t: Array) -> Array:
         return t[:, None] * self.loss[..., None, :]
 
-    def cumulants(self, t: float) -> tuple[float, float, float]:
+    def cumulants(self, t: float) -> tuple[Array, Array, Array]:
         """Return K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss.
 
         The derivatives are relatively accurate, K only absolutely.
@@ -119,19 +125,18 @@ class LossNodes:
         if t * self._largest <= _LARGE:
             growth = np.expm1(y)
             growth *= self._weight
-            back = float(self._back[0])
-            excess = float(growth.sum()) - t * float(self._weight @ self.loss) + t * back
-            first = float(growth @ self.loss) + back
+            back = self._back[..., 0]
+            excess = growth.sum(axis=-1) - t * dot(self._weight, self.loss) + t * back
+            mean = (dot(growth, self.loss) + back) / (1 + excess)
             growth += self._weight
-            mean = first / (1 + excess)
-            variance = float(growth @ np.square(self.loss - mean)) / (1 + excess)
-            return math.log1p(excess), mean, variance
-        exponent = self.log_weight + y
-        top = float(exponent.max())
-        tilted = np.exp(exponent - top)
-        total = float(tilted.sum())
-        mean = float(tilted @ self.loss) / total
-        return top + math.log(total), mean, float(tilted @ (self.loss - mean) ** 2) / total
+            value, total = np.log1p(excess), 1 + excess
+        else:
+            exponent = self.log_weight + y
+            top = exponent.max(axis=-1)
+            growth = np.exp(exponent - top[..., None])
+            total = growth.sum(axis=-1)
+            value, mean = top + np.log(total), dot(growth, self.loss) / total
+        return value, mean, dot(growth, np.square(self.loss - mean[..., None])) / total
 
     @cached_property
     def _largest(self) -> float:
@@ -159,7 +164,7 @@ class LineNodes:
     loss: Array | Complex
     rounding: Array
     """Bound on the relative error of each weight, in units in the last place."""
-    quadrature: float
+    quadrature: Array | float
     """The error of the sum is at most ``quadrature * |s (s + 1)|``."""
 
 
@@ -193,11 +198,16 @@ class LossModel(Protocol):
         """Return a key that models share if their nodes for (0, t] are the same noise values."""
         return self
 
+    def several(self, models: Sequence[Any]) -> Any:
+        """Return one model with a row for each of several with this class and key, or None."""
+        return None
+
     def stacked_nodes(
         self, models: Sequence[Any], direction: Direction, t: float
     ) -> LossNodes | None:
         """Return shared nodes of models with this class and key, one row per model."""
-        return None
+        several = self.several(models)
+        return None if several is None else several.shared_nodes(direction, t)
 
     def line_nodes(
         self, direction: Direction, t: float, frequency: float, log_moment: float
@@ -261,7 +271,9 @@ def stacked_nodes(
     alike: dict[Hashable, list[int]] = {}
     for row, model in enumerate(models):
         alike.setdefault((type(model), model.stack_key(t)), []).append(row)
-    for rows in alike.values():
+    for rows in (
+        some[k : k + _ROWS] for some in alike.values() for k in range(0, len(some), _ROWS)
+    ):
         nodes = None
         if len(rows) > 1:
             with suppress(OverflowError):

@@ -36,7 +36,7 @@ class NormalMixtures(LossModel):
     zero.
     """
 
-    sampling_probability: float
+    sampling_probability: float  # or a column, for several models
     noise_multiplier: float
     _ulps = 16.0  # rounding error of a density, in addition to that of its logs
 
@@ -82,35 +82,38 @@ class NormalMixtures(LossModel):
     def stack_key(self, t: float) -> Hashable:
         return self._rounded_probability(t), _octave(self.noise_multiplier)
 
-    def stacked_nodes(
-        self, models: Sequence[Self], direction: Direction, t: float
-    ) -> LossNodes | None:
-        grid = self._shared_grid(direction, t)
-        if grid is None:
-            return None
+    def several(self, models: Sequence[Self]) -> Self:
         q, noise = columns((one.sampling_probability, one.noise_multiplier) for one in models)
-        several = replace(self, sampling_probability=q, noise_multiplier=noise)  # type: ignore[type-var]
-        return several._nodes_at(direction, *grid)
+        return replace(self, sampling_probability=q, noise_multiplier=noise)  # type: ignore[type-var]
 
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
-        low, high = self._range(direction, t)
-        if high - low > _FEW * 0.4 * min(1.0, self._reach / math.pi):
+        outer = self._outer(t)
+        low, high = outer._range(direction, t)
+        if high - low > _FEW * 0.4 * min(1.0, outer._reach / math.pi):
             return None
-        # a grid for slightly less noise is finer and wider, so it is valid for this noise too
         return whole_grid(self._rounded(t), direction, t)
 
+    def _outer(self, t: float) -> Self:
+        """Return a single model whose range and strip are valid for every row."""
+        parameters = self.sampling_probability, self.noise_multiplier
+        return self._rounded(t) if any(map(_is_column, parameters)) else self
+
     def _rounded(self, t: float) -> Self:
-        q, step = self._rounded_probability(t), 2.0 ** (_octave(self.noise_multiplier) / 32)
-        return replace(self, sampling_probability=q, noise_multiplier=step)  # type: ignore[type-var]
+        """Return a single model whose grid for (0, t] is valid for every row.
+
+        A grid for slightly less noise is finer and wider.
+        """
+        q, noise = self._rounded_probability(t), -_most(-self.noise_multiplier)
+        return replace(self, sampling_probability=q, noise_multiplier=2.0 ** (_octave(noise) / 32))  # type: ignore[type-var]
 
     def _rounded_probability(self, t: float) -> float:
-        """Return a probability >= q whose grid for (0, t] is valid for q too.
+        """Return a probability >= every q whose grid for (0, t] is valid for q too.
 
         That grid is at least as wide. For q <= 1/2 a change of log q by x changes log |dP/dQ| by
         at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip. The log of the
         error of the rule changes by at most t + 1 times that, and the error stays below e^-30.
         """
-        q, fine = self.sampling_probability, 2 * max(t, 16.0)
+        q, fine = _most(self.sampling_probability), 2 * max(t, 16.0)
         rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
         return max(rounded, q) if rounded <= 0.5 else q
 
@@ -138,20 +141,20 @@ class NormalMixtures(LossModel):
         return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
     def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
+        self, direction: Direction, t: float, frequency: float, log_moment: Array | float
     ) -> LineNodes:
         """Return nodes on the real line or, at high frequencies, above it.
 
         Above it the integrand of M(t + i w) has the factor exp(-w arg(dP/dQ)) <= 1; below it the
-        error bound has the factor exp(w arg).
+        error bound has the factor exp(w arg). The worst row decides.
         """
-        depth, spare = self._strip * _DEPTHS, math.pi * frequency
-        scan, base, arg = self._scan(direction, t, spare, depth[:, None])
+        depth, spare = self._outer(t)._strip * _DEPTHS, math.pi * frequency
+        scan, base, arg = self._scan(direction, t, spare, depth[:, None, None])
         size = base[0]
-        within = size > size.max() - 200 - spare
+        within = (size > size.max(axis=-1, keepdims=True) - 200 - spare).any(axis=0)
         strip, turned = log_sum((base + np.multiply.outer([0.0, frequency], arg))[..., within])
-        above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0)
-        below = _DIGITS + np.maximum(turned - strip[0], 0.0)
+        above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0).max(axis=-1)
+        below = _DIGITS + np.maximum(turned - strip[0], 0.0).max(axis=-1)
         real = 2 * math.pi * depth / below
         # d0 between 0 and d, with both errors equal
         raised = 2 * math.pi * depth / above
@@ -169,11 +172,12 @@ class NormalMixtures(LossModel):
         exponent = log_q + (t + 1) * log_ratio - 0.5 * z * z
         weight = np.exp(exponent + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
         # twice F(d) / exp(2 pi d / h), with F(d) from the sum over the scan
-        error = 2 * math.exp(min(float(strip[0]) - _DIGITS - log_moment, 700.0)) * _CELL
+        missed = np.minimum(strip[0] - _DIGITS - np.ravel(log_moment), 700.0)
+        error = 2 * _CELL * np.exp(missed)
         rounding = (
-            self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + abs(log_moment)
+            self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + np.abs(log_moment)
         )
-        return LineNodes(weight, log_ratio, rounding, error)
+        return LineNodes(weight, log_ratio, rounding, error if error.size > 1 else float(error[0]))
 
     def _scan(
         self, direction: Direction, t: float, spare: float = 0.0, depth: Array | float = 0.0
@@ -182,7 +186,7 @@ class NormalMixtures(LossModel):
 
         A wide grid omits cells where that log is about 200 + `spare` below its maximum.
         """
-        low, high = self._range(direction, t)
+        low, high = self._outer(t)._range(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
         cells = np.arange(math.ceil((high - low) / _CELL) + 1)
         if cells.size > _WIDE:
@@ -226,8 +230,8 @@ class NormalMixtures(LossModel):
         # keep the cells of the integrand of M - 1, and those of P tilted by exp(t L)
         log_q, log_ratio = self._on_line(direction, scan, 0.0)
         mass = log_q.real + (t + 1) * log_ratio.real - 0.5 * scan * scan
-        rank = np.maximum(size - size.max(), mass - mass.max())
-        live = np.flatnonzero(rank > -_DIGITS - 8)
+        rank = [part - part.max(axis=-1, keepdims=True) for part in (size, mass)]
+        live = np.flatnonzero((np.maximum(*rank) > -_DIGITS - 8).reshape(-1, scan.size).any(axis=0))
         place = np.rint((scan[live] - low) / _CELL)
         cells = np.unique(np.concatenate([place - 1, place]))
         inside = math.ceil(_CELL / h)
@@ -257,7 +261,12 @@ class NormalMixtures(LossModel):
         return size + 0.5 * (np.square(depth) - x * x), arg
 
     def decay(
-        self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array
+        self,
+        direction: Direction,
+        t: float,
+        frequency: Array,
+        log_moment: Array | float,
+        depth: Array,
     ) -> Array:
         """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
@@ -266,7 +275,7 @@ class NormalMixtures(LossModel):
         """
         shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
         z, h = shared or self._pruned_grid(direction, t)
-        depth = np.unique(np.minimum(depth, 0.6 * self._reach))[:, None]
+        depth = np.unique(np.minimum(depth, 0.6 * self._outer(t)._reach), axis=0)[..., None]
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
         exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
@@ -279,6 +288,14 @@ def columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
     both = zip(*pairs, strict=True)
     q, noise = (np.array(p)[:, None] if len(set(p)) > 1 else p[0] for p in both)
     return q, noise
+
+
+def _is_column(parameter: Any) -> bool:
+    return isinstance(parameter, np.ndarray)
+
+
+def _most(parameter: Any) -> float:
+    return float(parameter.max()) if _is_column(parameter) else parameter
 
 
 def _octave(noise: float) -> int:

@@ -8,12 +8,12 @@ bounds on truncation and rounding errors are added (docs/theory/contour.md).
 import math
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privacy.losses.characteristic import centered_characteristic
-from privacy.losses.quadrature import Array, Complex
+from privacy.losses.quadrature import Array, Complex, dot
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
@@ -144,26 +144,31 @@ class Line:
         exponent = -0.5 * p * w * w + 0j
         error = 4 * ULP * -exponent.real
         value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
-        for (model, times), (_, one_mean, _) in zip(total.parts, self._each, strict=True):
-            (one,), (one_off,) = total.nodes(model, c).log_moment(np.array([c]))
-            nodes = model.line_nodes(total.direction, c, float(w[-1]), one)
-            if count > max(_MOST_WORK // nodes.loss.size, _FEWEST_NODES):
+        for stack, (_, each_mean, _) in self._each:
+            one, one_off = total.nodes(stack, c).log_moment(np.array([c]))
+            at: Any = one if stack.nodes else float(one[0])
+            nodes = stack.model.line_nodes(total.direction, c, float(w[-1]), at)
+            size = int(nodes.loss.shape[-1])
+            if count > max(_MOST_WORK // size, _FEWEST_NODES):
                 # the count, rounded up, may be larger than this number by 3
-                return max(_LIMITED_WORK // nodes.loss.size, _FEWEST_NODES) - 3
+                return max(_LIMITED_WORK // size, _FEWEST_NODES) - 3
+            one_mean, missed = each_mean[..., None], np.asarray(nodes.quadrature)[..., None]
             loss = nodes.loss - one_mean
             log_one = _log1p(centered_characteristic(nodes.weight, loss, self.step, count))
-            exponent += times * log_one
+            exponent += stack.sum(log_one)
             # |psi(i w x)| is at most (w x)^2 / 2 and 2 w |x|
-            rough, size = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)
-            psi_error = np.minimum(0.5 * float(rough @ size**2) * w, 2 * float(rough @ size)) * w
-            lost = nodes.quadrature * (c + 1 + w) ** 2 + _QUADRATURE * (one_mean * w) ** 2
-            lost += ULP * (psi_error + 8 * abs(one_mean) * w)
+            rough, far = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)
+            first, second = (dot(rough, x)[..., None] for x in (far, far**2))
+            psi_error = np.minimum(0.5 * second * w, 2 * first) * w
+            lost = missed * (c + 1 + w) ** 2 + _QUADRATURE * (one_mean * w) ** 2
+            lost += ULP * (psi_error + 8 * np.abs(one_mean) * w)
+            rounding = (1 + stack.size) * ULP
             with np.errstate(over="ignore"):
-                error += times * (lost * np.exp(-log_one.real) + 2 * ULP * np.abs(log_one))
+                error += stack.sum(lost * np.exp(-log_one.real) + rounding * np.abs(log_one))
             error += ULP * np.abs(exponent)
-            value += times * one
-            mean += times * one_mean
-            off += times * (one_off + nodes.quadrature * (c + 1) ** 2) + ULP * value
+            value += float(stack.sum(one)[0])
+            mean += float(stack.sum(each_mean))
+            off += float(stack.sum(one_off + missed * (c + 1) ** 2)[0]) + rounding * value
         self.value, self.mean, self.value_error = value, mean, off + 4 * ULP * value
         t = c + 1j * w
         self._t = t

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from privacy.losses.quadrature import (
     LossNodes,
     log_moment,
     nodes_up_to,
+    stacked_nodes,
 )
 from privacy.numerics.rounding import ULP, sum_up
 
-Cumulants = list[tuple[float, float, float]]
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
 """A log delta below that of every positive float; delta <= exp(K(t) - t epsilon)."""
@@ -25,6 +26,26 @@ NOTHING = -900.0
 
 class Unresolved(ArithmeticError):
     """The integral has no useful bound with the permitted number of nodes."""
+
+
+class Stack(NamedTuple):
+    """One model, or several that are evaluated together, with a row each."""
+
+    model: LossModel
+    times: Any  # the number of runs, or one in each row
+    nodes: LossNodes | None = None  # of several models
+
+    @property
+    def size(self) -> int:
+        return 1 if self.nodes is None else self.times.size
+
+    def sum(self, each: Any) -> Any:
+        """Return the sum of a quantity of the models over all runs."""
+        return self.times * each if self.nodes is None else self.times @ each
+
+
+Cumulants = list[tuple[Stack, tuple[Any, Any, Any]]]
+"""K, K' and K'' of one run of each model at some t > 0."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +80,34 @@ class LossSum:
         """Return K and an error bound at real t > 0."""
         value = 0.5 * self.mu_squared * t * (t + 1)
         error = 4 * ULP * value
-        for model, count in self.parts:
-            one, off = log_moment(model, t, self.direction, rough=rough)
-            value = value + count * one
-            error += count * off + 2 * ULP * value
+        for stack in self.stacks(float(t.max())):
+            if (nodes := stack.nodes) is None:
+                one, off = log_moment(stack.model, t, self.direction, rough=rough)
+            else:
+                one, off = nodes.rough_log_moment(t) if rough else nodes.log_moment(t)
+            value = value + stack.sum(one)
+            error += stack.sum(off) + (1 + stack.size) * ULP * value
         return value, error
+
+    def stacks(self, t: float) -> list[Stack]:
+        """Return the models, several of which are together if they share nodes for (0, t]."""
+        level = math.ceil(math.log2(max(t, 16.0)))
+        if level not in self._stacks:
+            models, counts = zip(*self.parts, strict=True) if self.parts else ((), ())
+            found: list[Stack] = []
+            for rows, nodes in stacked_nodes(models, t, self.direction):
+                several = nodes and models[rows[0]].several([models[row] for row in rows])
+                if several:
+                    times = np.array([float(counts[row]) for row in rows])
+                    found.append(Stack(several, times, nodes))
+                else:
+                    found += [Stack(models[row], float(counts[row])) for row in rows]
+            self._stacks[level] = found
+        return self._stacks[level]
+
+    @cached_property
+    def _stacks(self) -> dict[int, list[Stack]]:
+        return {}
 
     def cumulants(self, t: float) -> tuple[float, float, float]:
         """Return K, K' and K'' at t > 0."""
@@ -73,7 +117,7 @@ class LossSum:
         """Return K, K' and K'' of one run of each part at t > 0."""
         at, found = self._latest[0]
         if at != t:
-            found = [self.nodes(model, t).cumulants(t) for model, _ in self.parts]
+            found = [(stack, self.nodes(stack, t).cumulants(t)) for stack in self.stacks(t)]
             self._latest[0] = t, found
         return found
 
@@ -86,14 +130,15 @@ class LossSum:
         """Return K, K' and K'' at t > 0 from those of the parts."""
         half = 0.5 * self.mu_squared
         total = [half * t * (t + 1), half * (2 * t + 1), 2 * half]
-        for (_, count), one in zip(self.parts, each, strict=True):
+        for stack, one in each:
             for k, value in enumerate(one):
-                total[k] += count * value
+                total[k] += float(stack.sum(value))
         return total[0], total[1], total[2]
 
-    def nodes(self, model: LossModel, t: float) -> LossNodes:
-        shared = nodes_up_to(model, t, self.direction)
-        return model.nodes(self.direction, t) if shared is None else shared
+    def nodes(self, stack: Stack, t: float) -> LossNodes:
+        """Return the nodes of a stack for K(t)."""
+        shared = stack.nodes or nodes_up_to(stack.model, t, self.direction)
+        return stack.model.nodes(self.direction, t) if shared is None else shared
 
     def decay(self, c: float, each: Cumulants, frequency: Array, digits: float) -> Array:
         """Return log upper bounds on |exp(K(c + i w) - K(c))| for every w >= frequency.
@@ -101,10 +146,11 @@ class LossSum:
         `each` is ``self.each(c)``.
         """
         total = -0.5 * self.mu_squared * frequency**2
-        for (model, count), (here, _, _) in zip(self.parts, each, strict=True):
-            depth = math.sqrt(2 * digits / count) * _DEPTHS
-            one = model.decay(self.direction, c, frequency, here, depth)
-            total = total + count * np.minimum(one + 64 * ULP * (1 + abs(here)), 0.0)
+        for stack, (here, _, _) in each:
+            depth = np.multiply.outer(_DEPTHS, np.sqrt(2 * digits / stack.times))
+            one = stack.model.decay(self.direction, c, frequency, here, depth)
+            # the frequencies are on the first axis
+            total = total + stack.sum(np.minimum(one + 64 * ULP * (1 + np.abs(here)), 0.0).T)
         return total
 
     def saddle(self, epsilon: float, start: float) -> float:

@@ -7,6 +7,7 @@ import pytest
 
 import privacy as dp
 from privacy.accounting import TightestCurve
+from privacy.losses import quadrature
 from privacy.losses.claims import ClaimPair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
@@ -318,6 +319,24 @@ def test_merged_parts_are_tight(make):
     exact = dp.account(plan, notion="contour").epsilon(1e-6)
     merged = dp.account(plan, notion="pld").epsilon(1e-6)
     assert exact * (1 - 1e-9) <= merged <= exact * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+@pytest.mark.parametrize(("noise", "rate"), [(1e-3, 0.0), (0.0, 1e-5), (1e-3, 1e-5)])
+def test_similar_parts_evaluated_together_are_those_evaluated_alone(
+    noise, rate, relation, monkeypatch
+):
+    steps = (sampled(1.1 + noise * k, 0.01 + rate * k, 1 + 50 * k) for k in range(8))
+    plan = dp.compose(dp.Gaussian(5.0), *steps)
+    answers = []
+    for most, largest in ((quadrature._ROWS, 8), (1, 1)):
+        monkeypatch.setattr(quadrature, "_ROWS", most)
+        curve = dp.account(plan, notion="contour", relation=dp.NeighboringRelation[relation])
+        answers.append(curve.answer(delta=1e-7))
+        assert max(stack.size for stack in curve._whole[0].stacks(16.0)) == largest
+    together, alone = answers
+    assert together.value == pytest.approx(alone.value, rel=1e-12)
+    assert together.error < 2 * alone.error < 1e-9
 
 
 def test_fewer_parts_lose_at_least_as_much():
