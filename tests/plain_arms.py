@@ -24,11 +24,11 @@ class PlainWorld(bandits.World):
         self.means = np.stack([rng.random(arms) for rng in self.generators])
 
     def block(self, count):
-        luck = np.stack([rng.random(count) for rng in self.generators])
-        shape = (*luck.shape, self.means.shape[1])
+        draws = np.stack([rng.random(count) for rng in self.generators])
+        shape = (*draws.shape, self.means.shape[1])
         candidates = np.broadcast_to(np.arange(shape[-1]), shape)
         means = np.broadcast_to(self.means[:, None], shape)
-        return bandits.Block(candidates, means, luck, np.zeros(luck.shape, dtype=int))
+        return bandits.Block(candidates, means, draws, np.zeros(draws.shape, dtype=int))
 
-    def rewards(self, means, luck):
-        return (luck < means).astype(float)
+    def rewards(self, means, draws):
+        return (draws < means).astype(float)

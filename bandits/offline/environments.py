@@ -26,7 +26,7 @@ class Block(NamedTuple):
     """Arm of each candidate, shape (R, B, n)."""
     means: Array
     """Mean reward of each candidate, shape (R, B, n)."""
-    luck: Array
+    draws: Array
     """Random number that determines the reward, given its mean, shape (R, B)."""
     users: Indices
     """User of each round, shape (R, B)."""
@@ -43,7 +43,7 @@ class World(ABC):
         """Return the next `count` rounds."""
 
     @abstractmethod
-    def rewards(self, means: Array, luck: Array) -> Array:
+    def rewards(self, means: Array, draws: Array) -> Array:
         """Return the rewards of the selected candidates, shape (R, B)."""
 
 
@@ -193,24 +193,24 @@ class _SyntheticWorld(World):
         shape = (count, environment.candidates)
         drawn = stacked([rng.random for rng in self.generators], shape)
         if environment.reward_distribution == "gaussian":
-            luck = stacked([rng.standard_normal for rng in self.generators], (count,))
+            draws = stacked([rng.standard_normal for rng in self.generators], (count,))
         else:
-            luck = stacked([rng.random for rng in self.generators], (count,))
+            draws = stacked([rng.random for rng in self.generators], (count,))
         start, pool = environment.pool(self.played, count)
         chosen = distinct(drawn, np.asarray(pool)) + start[:, None]
         rows = np.arange(len(self.generators))[:, None, None] * environment.arms
         rounds = np.arange(self.played, self.played + count)
         self.played += count
         owners = rounds if environment.users is None else rounds % environment.users
-        users = np.broadcast_to(owners, luck.shape)
-        return Block(chosen, self.means.take(rows + chosen), luck, users)
+        users = np.broadcast_to(owners, draws.shape)
+        return Block(chosen, self.means.take(rows + chosen), draws, users)
 
-    def rewards(self, means: Array, luck: Array) -> Array:
+    def rewards(self, means: Array, draws: Array) -> Array:
         match self.environment.reward_distribution:
             case "bernoulli":
-                return (luck < means).astype(float)
+                return (draws < means).astype(float)
             case "gaussian":
-                return means + self.environment.spread * luck
+                return means + self.environment.spread * draws
             case _:
                 return means
 
@@ -297,5 +297,5 @@ class _ReplayWorld(World):
         means = self.rating[places]
         return Block(self.item[places], means, np.zeros(users.shape), users)
 
-    def rewards(self, means: Array, luck: Array) -> Array:
+    def rewards(self, means: Array, draws: Array) -> Array:
         return means

@@ -232,7 +232,7 @@ def play(
             picked = learner.play_block(arms, offered)[..., None]
             means = np.take_along_axis(block.means[:, at:stop], picked, -1)[..., 0]
             chosen = np.take_along_axis(offered, picked, -1)[..., 0]
-            got = world.rewards(means, block.luck[:, at:stop])
+            got = world.rewards(means, block.draws[:, at:stop])
             centered = algorithm.reward_range.centered_all(got)
             played.append((chosen, centered, block.users[:, at:stop]))
             regret[:, start + at : start + stop] = best[:, at:stop] - means

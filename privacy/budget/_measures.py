@@ -265,7 +265,7 @@ class EpsilonDelta(Measure):
                 return None
             pair = mechanism.loss(relation)
             assert isinstance(pair, LossPair)
-            # log(1 + q (e^epsilon - 1)) and q delta: Balle, Barthe and Gaboardi 2018, Theorem 9
+            # log(1 + q (e^epsilon - 1)) and q delta: Balle, Barthe and Gaboardi 2018, Theorem 8
             epsilon, _ = pair.claim
             return self._finite(epsilon, mechanism), decimal(q) * decimal(claim.delta)
         loss = _pure_loss(mechanism, relation)

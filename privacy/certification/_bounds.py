@@ -196,7 +196,7 @@ def _sampled_delta(
     """Return delta of one sample.
 
     A batch of fixed size has q times the delta of a replaced record at log(1 + u / q) (Balle,
-    Barthe and Gaboardi 2018, Theorem 10). A null record may take the place of another one.
+    Barthe and Gaboardi 2018, Theorem 9). A null record may take the place of another one.
     """
     inner = node.mechanism
     if isinstance(node, FixedSizeSampled):

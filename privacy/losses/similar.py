@@ -24,7 +24,7 @@ _INCREASING: dict[Any, tuple[str, ...]] = {
     SampledGaussianPair: ("mu", "q"),
     SampledLaplacePair: ("distance", "q"),
 }
-"""The fields with which the privacy loss increases: a pair with less is a postprocessing.
+"""The fields with which the privacy loss increases: a pair with smaller ones is a postprocessing.
 
 Postprocessing (added Gaussian noise, a mixture for Laplace noise, another response) reduces the
 distance. A smaller sampling probability mixes the pair with a pair of equal distributions, and

@@ -60,7 +60,7 @@ class FixedSizeSampled(_OfBatches):
     number of records is public. With `replacement`, a record may be drawn several times. Valid
     under REPLACE_ONE and REPLACE_SPECIAL, for which a null record takes part in the draw.
 
-    Sources: Balle, Barthe and Gaboardi 2018, Theorems 10 (without replacement) and 13 (with); Zhu,
+    Sources: Balle, Barthe and Gaboardi 2018, Theorems 9 (without replacement) and 10 (with); Zhu,
     Dong and Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).
     """
 

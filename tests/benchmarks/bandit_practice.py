@@ -185,8 +185,8 @@ class _ChangingWorld(bandits.World):
         block: bandits.Block = self.inner.block(count)
         return block
 
-    def rewards(self, means: Any, luck: Any) -> Any:
-        return self.inner.rewards(means, luck)
+    def rewards(self, means: Any, draws: Any) -> Any:
+        return self.inner.rewards(means, draws)
 
 
 def changing(replicates: int = 32) -> Iterator[Row]:

@@ -880,11 +880,11 @@ def test_the_live_agent_is_one_replicate_of_the_simulation(name):
     means = []
     for start in range(0, 300, 128):
         block = world.block(min(128, 300 - start))
-        for i in range(block.luck.shape[1]):
+        for i in range(block.draws.shape[1]):
             extra = {"user": int(block.users[0, i])} if by_user(name) else {}
             ticket = agent.select(world.features[0, block.candidates[0, i]], **extra)
             mean = block.means[0, i, ticket.action]
-            agent.update(ticket, world.rewards(mean, block.luck[0, i]))
+            agent.update(ticket, world.rewards(mean, block.draws[0, i]))
             means.append(mean)
     np.testing.assert_allclose(np.cumsum(means), reward[0], rtol=1e-12)
 

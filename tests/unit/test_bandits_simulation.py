@@ -152,7 +152,7 @@ def test_synthetic_environments_have_the_stated_distribution():
             assert (np.diff(np.sort(block.candidates)) > 0).all()
             assert ((block.means > 0) & (block.means < 1)).all()
             np.testing.assert_allclose(np.linalg.norm(world.features, axis=-1), 1)
-            got = world.rewards(block.means[..., 0], block.luck)
+            got = world.rewards(block.means[..., 0], block.draws)
             assert abs((got - block.means[..., 0]).mean()) < 0.05
             assert block.users.max() == 6
             assert world.block(3).users[0].tolist() == [500 % 7, 501 % 7, 502 % 7]
