@@ -488,7 +488,7 @@ def test_every_mechanism_can_be_a_part():
     assert found["batches of a fixed size"] == dp.repeat(
         dp.FixedSizeSampled(noise, batch_size=50, records=50_000), 1000
     )
-    assert found["batches of a largest size"] == dp.repeat(
+    assert found["batches cut to a maximum size"] == dp.repeat(
         dp.TruncatedPoisson(noise, sampling_probability=0.001, max_batch_size=100, records=50_000),
         1000,
     )
