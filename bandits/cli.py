@@ -122,7 +122,7 @@ def _environment(data: Path | None, dimension: int, synthetic: dict[str, Any]) -
         if set(needed) <= set(names):
             places = [names.index(name) for name in needed]
             with contextlib.suppress(ValueError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a file without rows
+                warnings.simplefilter("ignore")  # NumPy warns if a file has no rows
                 table = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2)
     rating = table[:, 2]
     if not np.isfinite(table).all() or len(np.unique(rating)) < 2:

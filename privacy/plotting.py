@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _POINTS = 200
 _LEAST_DELTA = 1e-10
 
-_INK = "#808080"  # of text and axes: legible on white and on black
+_INK = "#808080"  # color of text and axes: legible on white and on black
 # Okabe and Ito's colors without black and yellow, which one of both backgrounds hides
 _COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (1, 1)))

@@ -35,7 +35,7 @@ def table(name: str, setup: "Setup") -> "Table":
 
     module = import_module(f"bandits.experiments.{_MODULES[name]}")
     with warnings.catch_warnings():
-        # from sampling and the printed bound, which the tables evaluate
+        # warnings about sampling and the printed bound, which the tables evaluate
         warnings.simplefilter("ignore", UserWarning)
         rows: list[Row] = getattr(module, name.replace("-", "_"))(setup)
     with Path(__file__).with_name("tables.toml").open("rb") as file:

@@ -130,7 +130,7 @@ def printed() -> tuple[Printed, ...]:
 
 def judged(table: str, rows: Iterable[Row], setup: Setup) -> tuple[Row, ...]:
     """Return the rows with the preprint's numbers and the verdicts; quick runs are too short."""
-    # of several lines with one key, the first
+    # if several lines have one key, the first is kept
     lines = {key: line for line in printed()[::-1] if line.table == table for key in line.keys}
 
     def with_verdict(row: Row) -> Row:

@@ -207,7 +207,7 @@ def hoeffding(
     if not bounds:
         return None
     share = float(ratio.divisor.mean())
-    mean = value * share - float(ratio.constant.mean())  # of w r
+    mean = value * share - float(ratio.constant.mean())  # the mean of w r
     missing = 1 - float(ratio.weight.mean())
     log = math.log(4 / (1 - options.level))
     reach = min(bounds) * (options.high - options.low)

@@ -19,8 +19,8 @@ Seek = Literal["smallest", "largest"]
 Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 
 _NOISE = 1e-3  # increase of log delta above which a family is not monotone
-_LARGE_EPSILON = 1e-3  # below, a small difference in delta may be a large one in epsilon
-_MOST_STEPS = 12  # of secants, before the parameter is bracketed
+_LARGE_EPSILON = 1e-3  # for a smaller one, epsilon is sensitive to rounding of delta
+_MOST_STEPS = 12  # secant steps before the parameter is bracketed
 _COARSE = 1e-10  # resolution above which a query is an integral, not a closed form
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded search
 
@@ -60,7 +60,7 @@ class Family:
             raise TypeError(checks.expected("make", self.make, rule, remedy))
         self.grows = self.seek == "smallest"  # privacy grows with the parameter
         self.tried: list[tuple[float, float]] = []
-        self.sure: list[tuple[float, float]] = []  # those with a tight bound
+        self.sure: list[tuple[float, float]] = []  # the values of `tried` with a tight bound
         self.order: float | None = None
         self.guided = False
         self.hints = True

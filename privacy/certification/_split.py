@@ -18,7 +18,7 @@ from privacy.certification._coverage import Unproven
 from privacy.certification._mixtures import Mixture
 from privacy.certification._panels import Array
 
-_EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, no other width is tried
+_EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, and no other width, is tried
 _LOOSE = 1e-9
 _WIDTHS = 0.07, 0.15
 _FAR = 10.5  # widths beyond the end at which a window is negligible

@@ -10,7 +10,7 @@ from privacy import checks, mechanisms
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
-_EPSILONS = [0.0, *(2.0 ** (k / 32) for k in range(-256, 200))]  # of a privacy profile, up to 75
+_EPSILONS = [0.0, *(2.0 ** (k / 32) for k in range(-256, 200))]  # read from a profile, up to 75
 
 
 def from_measurement(

@@ -20,8 +20,8 @@ from privacy.losses.quadrature import Array, Direction, legendre
 from privacy.numerics.normal import log_tail
 from privacy.numerics.rounding import ULP, U, exp_up, round_up
 
-_CELLS = 2048  # of the grid for an upper bound
-_LABELS = 1024  # for a lower bound
+_CELLS = 2048  # cells of the grid for an upper bound
+_LABELS = 1024  # labels of a factor for a lower bound
 _FINE = 16  # refinement of the last grid of labels, relative to those of its halves
 _LOW, _HIGH = -10.0, 11.5  # ends of the grid in z under Q, and beyond mu
 _OMITTED = 1e-30  # mass of a tail that is cut off

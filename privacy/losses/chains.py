@@ -29,7 +29,7 @@ _SHARES = 4.0 ** np.linspace(-1, 1, 25)
 class GroupDivergence(Divergence):
     """The divergence for `size` records, each changed in either direction."""
 
-    parts: tuple[tuple[Divergence, int], ...]  # of one record, with their numbers of releases
+    parts: tuple[tuple[Divergence, int], ...]  # for one record, and their numbers of releases
     size: int  # number of records k >= 2
 
     def at(self, orders: Array) -> Array:

@@ -385,7 +385,7 @@ class _Binomials:
 
     log_binomial: Array
     place: Index  # k - 2 of each
-    start: Index  # of the run of each order
+    start: Index  # index of the first term of each order
     length: Index
     size: Array  # per order, of the numbers that the logs came from, which bounds the rounding
 

@@ -8,7 +8,7 @@ from privacy.losses.pair import LossPair
 from privacy.losses.profiles import AntipodalProfile, GaussianProfile, Profile, SampledProfile
 from privacy.numerics.rounding import U, round_up
 
-_LARGEST_MU = 1e60  # above, every divergence is taken to be infinite
+_LARGEST_MU = 1e60  # for a larger mu every divergence is taken to be infinite
 _LARGEST_REACHED = 1e12  # largest mu that the contour method supports
 _LEAST = 1e-70  # smaller q or mu are increased to this, which is conservative
 

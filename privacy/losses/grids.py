@@ -22,10 +22,10 @@ from privacy.losses.quadrature import Array, Direction, Index, legendre
 from privacy.losses.trapezoid import NormalMixtures
 from privacy.numerics.rounding import U
 
-_WIDEST = 0.05  # of a panel, in standard deviations or scales
+_WIDEST = 0.05  # largest width of a panel, in standard deviations or scales
 _TURN = 0.3  # largest width of a panel times the slope of the log density of a component
 _NARROW = 0.02  # width, relative to the default one, below which two nodes are enough
-_MOST_PANELS = 2**16  # of the default width
+_MOST_PANELS = 2**16  # most panels of the default width
 _LARGEST = 1e5  # largest distance of two noises, in standard deviations or scales
 _LONGEST = 10_000  # largest number of steps of the own lattice of a discrete pair
 _LOOSEST = 1e-6  # largest relative error of the nodes of a panel
@@ -37,7 +37,7 @@ class Noise:
     """One direction of a pair whose loss is monotone in a real noise z."""
 
     loss: Callable[[Array], Array]  # the loss at z
-    log_density: Callable[[Array, Array], Array]  # of P, from z and its loss
+    log_density: Callable[[Array, Array], Array]  # log density of P, from z and its loss
     low: float  # the range of z that is divided
     high: float
     width: float  # largest width of a panel

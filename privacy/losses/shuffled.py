@@ -25,9 +25,9 @@ _MOST_CELLS = 2**18
 _CELLS = 600  # cells of losses on either side of 0
 _FEW = 2000  # atoms that are not merged
 _BLOCK = 5e-4  # relative width of a block of numbers, rounded together; for two categories
-_BLOCKS = 4e-3  # for more categories
+_BLOCKS = 4e-3  # the same for more categories
 _LEAST = 1e-40  # probabilities that are resolved
-_WIDE = 15.0  # of a binomial distribution, in standard deviations
+_WIDE = 15.0  # standard deviations of a binomial distribution that are kept
 
 
 @dataclass(frozen=True)

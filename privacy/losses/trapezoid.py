@@ -23,7 +23,7 @@ _EDGE = 0.95  # fraction of the strip of analyticity that is used
 _CELL = 0.5  # cell width, in sigmas, of the scan for the support of an integrand
 _WIDE, _BLOCK = 2000, 16  # scans of more cells first evaluate blocks of them
 _FEW = 1500  # most nodes of a set that is shared by all t
-_MOST_CELLS = 2**14  # of a scan; a wider one means deltas below any positive float
+_MOST_CELLS = 2**14  # most cells of a scan; more only for deltas below any positive float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
 
 

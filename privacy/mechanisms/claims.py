@@ -97,7 +97,7 @@ class ApproximateDP(Mechanism):
             log_gain = last + math.log(steps)
         log_gain += 1e-15 * (4 + last + log_gain)
         delta = 1.0
-        if log_gain < 1000:  # beyond, delta exceeds 1 for every positive float
+        if log_gain < 1000:  # otherwise delta exceeds 1 for every positive float
             # exp(log_gain) may overflow; its square root does not
             delta = scaled(self.delta, Fraction(math.exp(0.5 * log_gain)) ** 2)
         if delta >= 1:

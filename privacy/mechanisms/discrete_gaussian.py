@@ -11,9 +11,9 @@ from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation
 
-_REACH = 14.0  # of the atoms, in sigma beyond both centers; e^(-14^2 / 2) lies beyond
-_LEAST_MASS = 1e-300  # at infinity; the loss is unbounded
-_MOST = 4096  # atoms; beyond, neighboring ones are merged
+_REACH = 14.0  # sigmas beyond both centers that have atoms; the mass beyond is e^(-14^2 / 2)
+_LEAST_MASS = 1e-300  # least mass at infinity, since the loss is unbounded
+_MOST = 4096  # most atoms; if there are more, neighboring ones are merged
 
 
 @suggests_field_names

@@ -24,7 +24,7 @@ Bound = Literal["upper", "lower"]
 _MOST = 4000  # points of a table, or losses of a grid
 _LARGEST_LOSS = 700.0  # e^loss is a float
 _OUTWARD = Fraction(1, 2**50)  # 8 times the rounding error of a float
-_TOLERANCE = Fraction(1, 10**9)  # of a distribution function
+_TOLERANCE = Fraction(1, 10**9)  # tolerated error of a distribution function
 # largest probabilities that a float may show as 0: of a tail, and of 1 minus a probability
 _UNDERFLOW, _ABSORBED = Fraction(sys.float_info.min), Fraction(1, 2**53)
 _Masses = list[tuple[Fraction, Fraction]]

@@ -21,7 +21,7 @@ _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 _LOOSE, _ROUGH = 1e-8, 1e-5  # relative errors above which a second, a third line is tried
 _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
-_LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # of a line that needs more
+_LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # used for a line that exceeds _MOST_WORK
 _MOST_LINES = 12  # for one epsilon; the first one nearly always suffices
 _MOST_FAILURES = 4  # of single epsilons, before the rest gets a simple bound
 _MOST_WORK = 3 * 2**24  # frequencies times nodes: about a tenth of a second
@@ -368,7 +368,7 @@ def _reversed(epsilons: Array, other: Array | float, lines: Lines) -> Array:
     """
     if not lines.found:
         return np.zeros_like(epsilons)
-    near = np.minimum(epsilons, 50.0)  # delta decreases
+    near = np.minimum(epsilons, 50.0)  # delta(50) also bounds delta above 50
     value = min(lines.found, key=lambda line: line.c).log_deltas(-near)[0]
     growth = np.exp(near)
     delta = growth * np.exp(value) - np.expm1(near) + 8 * ULP * growth * (1 - value)
@@ -403,7 +403,7 @@ def _log_deltas(
         better = (off < before) & (off < 1)
         value[loose] = np.where(better, new, np.minimum(least, new))
         error[loose] = np.where(better, off, before)
-        if turn >= known and not error[middle] <= _LOOSE:  # as sums of atoms: no line is better
+        if turn >= known and not error[middle] <= _LOOSE:  # for sums of atoms no line is better
             break
     for k in np.flatnonzero((error == math.inf) & (value > enough)):
         if lines.failures >= _MOST_FAILURES:

@@ -28,7 +28,7 @@ _DIGITS = 23.0  # log of the ratio to delta below which a mass is negligible
 _MOST_CELLS = 2**18
 _MOST_CENTERS, _MOST_RELEASES = 64, 2**12
 _SMALLEST = 1e-270  # products of smaller masses underflow
-_ROUNDING = 1e-9  # relative, of the masses and their sum
+_ROUNDING = 1e-9  # relative error of the masses and of their sum
 _LARGEST = 40.0  # noise beyond which masses underflow
 # multiples of epsilon, or of its reciprocal
 _SHARES, _ORDERS = 2.0 ** np.arange(0.0, -12.0, -0.5), 2.0 ** np.arange(0.0, 10.0, 0.5)
@@ -86,7 +86,7 @@ def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float
     for _ in range(3 * _ROUNDS):
         try:
             bounds = near(at)
-        except ArithmeticError:  # often as delta is so small here that no loss counts
+        except ArithmeticError:  # often because no loss exceeds epsilon here
             at, high = math.sqrt(low * at) if low else 0.6 * at, at
             continue
 

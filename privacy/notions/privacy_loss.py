@@ -33,9 +33,9 @@ from privacy.relations import NeighboringRelation
 if TYPE_CHECKING:
     from privacy.tradeoffs import LogDeltas
 
-_ACCURACY = 1e-5  # relative error of delta by the grid that is aimed at
+_ACCURACY = 1e-5  # intended relative error of delta due to the grid
 _WINDOW = 2**17  # most cells of a window
-_ROUGH_WINDOW = 2**16  # of a sum whose parts were merged
+_ROUGH_WINDOW = 2**16  # most cells of the window of a sum whose parts were merged
 _OWN = 2**18  # most cells of the sum of equal discrete pairs
 _CUT = 30.0  # log(delta / mass that is moved to infinity)
 _COARSE = 30.0  # step of the first grids, which only find the tilt, relative to the last one
@@ -167,7 +167,7 @@ class LossesOnGrid:
             floors = _floors(grids, at / 4, count)  # for a smaller tilt of the next grids
             if tilt.bound <= enough and epsilon <= least:
                 return None
-            if wished > epsilon:  # there, only infinite losses count
+            if wished > epsilon:  # above the largest finite loss
                 if (beyond := beyond + 1) > 3:
                     wanted = step
                     break

@@ -28,7 +28,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 Conversion = Literal["optimal", "classic"]
 
 _FLAT = 2e-4  # relative range of values in a bracket below which parabolas are tried
-_ACCURACY = 1e-11  # of the smallest value, relative to its size or `unit`
+_ACCURACY = 1e-11  # accuracy of the smallest value, relative to its size or `unit`
 _LAST = 1e15
 
 

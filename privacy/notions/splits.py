@@ -13,8 +13,8 @@ from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.numerics.rounding import U
 from privacy.numerics.solve import golden, safe_root
 
-_INTERVALS = 8  # of the grid between the ends of a search
-_STEPS = 10  # of the search between two points of the grid; the bound is flat at the best share
+_INTERVALS = 8  # intervals of the grid of a search
+_STEPS = 10  # steps of the search near the best point; the bound is flat there
 _ROUGH = 1e-3  # relative accuracy of the epsilon at which two deltas are equal
 _TYPICAL = -12.0  # log delta at which groups are compared
 _FAR = 30.0  # logit of the largest share

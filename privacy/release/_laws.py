@@ -19,7 +19,7 @@ Integers = npt.NDArray[np.int64]
 Size = int | tuple[int, ...]
 
 _BLOCKS = 8  # a scale is 8 to 16 blocks long, so that step 3 accepts about 90 %
-_FRACTION_BITS = 10  # of a real number, drawn first
+_FRACTION_BITS = 10  # bits of a real number that are drawn first
 _LANES = 1 << 15  # trials at a time, which fit in the cache
 _WIDTH = 16
 _MORE = 64  # bits added by a refinement

@@ -18,7 +18,7 @@ from privacy.numerics.rounding import ULP, round_up
 from privacy.release import _tables
 from privacy.release._tables import Floats, Integers, NotFinite
 
-Norm = Literal["l1", "l2", "linf"]  # from the largest
+Norm = Literal["l1", "l2", "linf"]  # from the largest norm to the smallest
 
 
 @dataclass(frozen=True)

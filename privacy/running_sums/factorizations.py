@@ -24,7 +24,7 @@ from privacy.running_sums.memory import Array, History, Memory
 from privacy.running_sums.participation import Participation
 
 DENSE_LIMIT = 4096  # largest side of a dense matrix: 128 MB
-_PROOF_LIMIT = 512  # of a matrix of balls
+_PROOF_LIMIT = 512  # largest side of a matrix of balls
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +278,7 @@ class Factorization(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         found = {name: np.asarray(value) for name, value in values.items() if value is not None}
         for name, array in found.items():
-            if array.dtype != np.float64:  # its state file could not be restored
+            if array.dtype != np.float64:  # the state file stores float64 only
                 remedy = "Convert it to float64 in __post_init__."
                 raise TypeError(checks.expected(name, values[name], "float64", remedy))
         return found

@@ -26,7 +26,7 @@ _ITERATIONS = 1000
 _MEMORY = 8  # earlier points that the mixing combines
 _COARSE = 60  # side at which the search starts
 _STEPS = 500
-_DECREASE = 1e-12  # of the log variance in a quasi-Newton step
+_DECREASE = 1e-12  # least decrease of the log variance by a quasi-Newton step
 _SMALL = 512  # up to this side, BLAS threads cost more time than they save
 
 
