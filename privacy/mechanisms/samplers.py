@@ -121,7 +121,7 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
     """Return a pair for every two batches that differ in `copies` records, or raise.
 
-    Under REPLACE_SPECIAL a batch can have the null record or another record in its place.
+    Under REPLACE_SPECIAL the null record or any other record can be in place of the changed one.
     """
     pair = _of_batch(node, REPLACE_ONE, copies)
     if relation is REPLACE_SPECIAL:
