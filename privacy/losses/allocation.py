@@ -300,10 +300,8 @@ def _above(mass: Array, loss: Array, epsilon: float) -> float:
     return float(mass[some] @ -np.expm1(gap - 8 * U * (epsilon + np.abs(loss[some]))))
 
 
-def on_grid(
-    mu: float, steps: int, direction: Direction, step: float, tilt: float, *, upper: bool
-) -> GridLoss:
-    """Return an upper or a lower bound (tight at `tilt`) of one allocation on a grid of losses."""
+def on_grid(mu: float, steps: int, direction: Direction, step: float, *, upper: bool) -> GridLoss:
+    """Return an upper or a lower bound of one allocation on a grid of losses."""
     if upper:
         law = ratios(mu, steps)
         mass, loss, infinite = law.mass * np.exp(law.losses), law.losses, law.lost
@@ -323,5 +321,5 @@ def on_grid(
     refuse_beyond(MOST_CELLS, (float(loss.max()) - start) / step)
     cell = np.floor((loss - start) / step).astype(np.intp)
     panels = [(mass[:, None], loss[:, None], cell)]
-    grid = from_cells(panels, step, start, upper=False, tilt=tilt, relative=found.error)
+    grid = from_cells(panels, step, start, upper=False, relative=found.error)
     return replace(grid, absolute=grid.absolute + 2 * found.error)

@@ -168,9 +168,8 @@ class AllocationPair(LossPair):
         direction: "losses.quadrature.Direction",
         step: float,
         log_tail: float,
-        tilt: float,
         floor: float,
         *,
         upper: bool,
     ) -> "losses.lattice.GridLoss":
-        return losses.allocation.on_grid(self.mu, self.steps, direction, step, tilt, upper=upper)
+        return losses.allocation.on_grid(self.mu, self.steps, direction, step, upper=upper)

@@ -66,7 +66,6 @@ def on_grid(
     direction: Direction,
     step: float,
     log_tail: float,
-    tilt: float,
     floor: float,
     *,
     upper: bool,
@@ -77,12 +76,12 @@ def on_grid(
     The grid has the loss `origin`, by default the largest atom.
     """
     if pair.gridded:
-        return pair.on_grid(direction, step, log_tail, tilt, floor, upper=upper)
+        return pair.on_grid(direction, step, log_tail, floor, upper=upper)
     if isinstance(pair, DiscretePair):
         atoms, infinite = pair.directed(direction), pair.infinite(direction)
         return _discrete(atoms, infinite, step, origin, upper=upper)
     noise = _noise(pair, direction, log_tail)
-    return _continuous(noise, step, tilt, floor, origin, upper=upper)
+    return _continuous(noise, step, floor, origin, upper=upper)
 
 
 def spacing(pair: LossPair, direction: Direction) -> float:
@@ -210,7 +209,7 @@ def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> No
 
 
 def _continuous(
-    noise: Noise, step: float, tilt: float, floor: float, origin: float | None, *, upper: bool
+    noise: Noise, step: float, floor: float, origin: float | None, *, upper: bool
 ) -> GridLoss:
     """Put a density and its atoms on one grid."""
     ends = noise.loss(np.array([noise.low, noise.high]))
@@ -240,7 +239,7 @@ def _continuous(
         parts.append((weight, loss, cell))
     refuse_beyond(1, quadrature / _LOOSEST)
     relative = quadrature + 16 * U * (4 + log_p)
-    cells = from_cells(parts, step, start, upper=upper, tilt=tilt, relative=relative)
+    cells = from_cells(parts, step, start, upper=upper, relative=relative)
     # masses under P and Q that are off by this much change the log of their ratio by twice as much
     grids = [replace(cells, absolute=cells.absolute + 2 * quadrature)]
     extra = [atom for atom in noise.atoms if atom[0] > 0]

@@ -45,6 +45,7 @@ class GridLoss:
     upper: bool  # whether its delta is at least that of the pair, else at most
     relative: float = 0.0  # relative error bound on each mass
     absolute: float = 0.0  # error bound on each loss
+    dual: Array | None = None  # of a lower bound: probabilities under Q times e^loss
 
     @property
     def loss(self) -> Array:
@@ -124,10 +125,23 @@ class GridLoss:
     def trimmed(self) -> Self:
         """Return the measure without empty cells at the ends."""
         kept = np.flatnonzero(self.mass)
-        if not kept.size:
-            return replace(self, mass=self.mass[:1])
-        first, last = int(kept[0]), int(kept[-1]) + 1
-        return replace(self, start=self.start + first * self.step, mass=self.mass[first:last])
+        first, last = (int(kept[0]), int(kept[-1]) + 1) if kept.size else (0, 1)
+        dual = None if self.dual is None else self.dual[first:last]
+        start = self.start + first * self.step
+        return replace(self, start=start, mass=self.mass[first:last], dual=dual)
+
+    def centered(self, tilt: float) -> Self:
+        """Return the same lower bound on a grid with its tilted mean loss."""
+        if self.dual is None:
+            return self
+        place, weight, _ = self._weights(tilt)
+        some = place.astype(np.intp)
+        shift = float(weight @ np.log(self.mass[some] / self.dual[some]))
+        return replace(self, start=self.start + shift, dual=self.dual * math.exp(shift))
+
+    def reversed(self) -> Self:
+        """Return the masses under Q times e^loss of a lower bound."""
+        return self if self.dual is None else replace(self, mass=self.dual, dual=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -221,12 +235,14 @@ def together(parts: Sequence[GridLoss]) -> GridLoss:
     offsets = [round((part.start - start) / step) for part in parts]
     size = max(offset + part.mass.size for offset, part in zip(offsets, parts, strict=True))
     refuse_beyond(MOST_CELLS, size)
-    mass = np.zeros(size)
+    mass, dual = np.zeros((2, size))
     for offset, part in zip(offsets, parts, strict=True):
         mass[offset : offset + part.mass.size] += part.mass
+        dual[offset : offset + part.mass.size] += part.reversed().mass
     blur = max(part.absolute for part in parts) + 8 * U * (abs(start) + size * step)
     relative = max(part.relative for part in parts) + 2 * U
-    return GridLoss(step, start, mass, 0.0, parts[0].upper, relative, blur)
+    upper = parts[0].upper
+    return GridLoss(step, start, mass, 0.0, upper, relative, blur, None if upper else dual)
 
 
 def from_atoms(
@@ -235,20 +251,24 @@ def from_atoms(
     """Put atoms on a grid that has a loss at `start`.
 
     For an upper bound, an atom is divided between its two neighbors on the grid so that its mass
-    under P and under Q is kept. For a lower bound, its loss is rounded down. The probability under
-    P and the loss of each atom have relative errors of a few units in the last place.
+    under P and under Q is kept. For a lower bound, all atoms of a cell are one output. The
+    probability under P and the loss of each atom have relative errors of a few units in the last
+    place.
     """
     place = np.floor((loss - start) / step + _ON_GRID)
     first, last = float(place.min()), float(place.max())
     refuse_beyond(MOST_CELLS, last - first)
     index = (place - first).astype(np.intp)
     start += first * step
-    rest = np.clip(loss - (start + index * step), 0.0, step)
+    rest = loss - (start + index * step)
     size = int(last - first) + 2
-    down, up = divided(mass, rest, step) if upper else (mass, np.zeros_like(mass))
-    total = np.bincount(index, down, size) + np.bincount(index + 1, up, size).astype(float)
-    blur = 16 * U * (float(np.abs(loss).max()) + abs(start)) + (0.0 if upper else _ON_GRID * step)
-    return GridLoss(step, start, total, infinite, upper, 16 * U, blur).trimmed()
+    blur = 16 * U * (float(np.abs(loss).max()) + abs(start))
+    if upper:
+        down, up = divided(mass, np.clip(rest, 0.0, step), step)
+        total = np.bincount(index, down, size) + np.bincount(index + 1, up, size).astype(float)
+        return GridLoss(step, start, total, infinite, upper, 16 * U, blur).trimmed()
+    total, dual = (np.bincount(index, x, size).astype(float) for x in (mass, mass * np.exp(-rest)))
+    return GridLoss(step, start, total, infinite, upper, 16 * U, blur, dual).trimmed()
 
 
 def divided(mass: Array, rest: Array, step: float) -> tuple[Array, Array]:
@@ -264,14 +284,13 @@ def from_cells(
     start: float,
     *,
     upper: bool,
-    tilt: float,
     relative: float,
 ) -> GridLoss:
     """Put quadrature nodes of a density on the grid.
 
     `panels` has P-weights and losses of nodes, one row per panel, and the cell of each panel, which
-    is from start + cell step to start + (cell + 1) step. A lower bound is to be tight at `tilt`.
-    `relative` is a relative error bound on the integrals over the cells.
+    is from start + cell step to start + (cell + 1) step. `relative` is a relative error bound on
+    the integrals over the cells.
     """
     size = max(int(cell.max()) for *_, cell in panels) + 2
     largest = max(float(np.abs(loss).max()) for _, loss, _ in panels)
@@ -285,65 +304,15 @@ def from_cells(
             down, up = divided(weight, np.maximum(rest, 0.0), step)
             total += _gathered(cell, down, size) + _gathered(cell + 1, up, size)
         return GridLoss(step, start, np.maximum(total, 0.0), 0.0, upper, relative, blur)
-    mass, moved = _contracted(rests, step, size)
-    shift = _shift(mass, moved, start, step, tilt)
-    # the mean loss of a cell is start + index step + moved, moved >= -step, shift <= step
-    by = np.clip(np.ceil((shift - moved) / step), 0, 2).astype(np.intp)
-    lower = np.zeros_like(mass)
-    for steps in range(3):
-        lower[: size - steps] += np.where(by == steps, mass, 0.0)[steps:]
-    return GridLoss(step, start + shift, lower, 0.0, upper, relative, blur)
+    mass, dual = np.zeros((2, size))
+    for weight, rest, cell in rests:
+        mass += _gathered(cell, weight, size)
+        dual += _gathered(cell, weight * np.exp(-rest), size)
+    return GridLoss(step, start, mass, 0.0, upper, relative, blur, dual)
 
 
 def _gathered(index: Index, values: Array, size: int) -> Array:
     return np.bincount(index, values.sum(axis=1), size).astype(float)
-
-
-def _contracted(
-    panels: Sequence[tuple[Array, Array, Index]], step: float, size: int
-) -> tuple[Array, Array]:
-    """Return the P-masses of a postprocessing to grid points, and its losses minus the grid points.
-
-    docs/theory/pld.md ("Lower bound") has the probabilities.
-    """
-    mass, excess, out, into, bows = np.zeros((5, size))
-    for weight, rest, cell in panels:
-        rest = np.clip(rest, 0.0, step)
-        share = rest / step
-        above = -np.expm1(-rest)  # 1 - e^(loss of the lower end - loss)
-        below = np.expm1(step - rest)  # e^(loss of the upper end - loss) - 1
-        up = weight * share
-        down, bow = weight - up, up * (1 - share)
-        mass += _gathered(cell, down, size)
-        mass += _gathered(cell + 1, up, size)
-        # P-mass minus Q-mass times the ratio of the grid point
-        excess += _gathered(cell, down * above, size)
-        excess -= _gathered(cell + 1, up * below, size)
-        out += _gathered(cell, bow * above, size)
-        into += _gathered(cell + 1, bow * below, size)
-        bows += _gathered(cell, bow, size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        best = np.nan_to_num(excess / (out + into), nan=0.0, posinf=0.0, neginf=0.0)
-    c = np.clip(0.5 * (best + np.append(best[1:], 0.0)), -1.0, 1.0)
-    mass -= c * bows
-    mass[1:] += (c * bows)[:-1]
-    excess -= c * out
-    excess[1:] -= c[:-1] * into[1:]
-    mass = np.maximum(mass, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = -np.log1p(-excess / mass)
-    return mass, np.where(mass > 0, np.nan_to_num(moved, nan=-step), 0.0)
-
-
-def _shift(mass: Array, moved: Array, start: float, step: float, tilt: float) -> float:
-    """Return the shift of the grid for which rounding down lowers the tilted mean loss least."""
-    exponent = tilt * (start + step * np.arange(mass.size))
-    exponent += np.log(np.maximum(mass, 1e-320))
-    weight = np.exp(exponent - exponent.max())
-    order = np.argsort(moved)
-    share = np.cumsum(weight[order])
-    share = (share - weight[order]) / share[-1]
-    return float(moved[order][int((moved[order] - step * share).argmax())])
 
 
 class Tilt(NamedTuple):
@@ -467,7 +436,10 @@ class GridSum:
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:
-        first, self._parts = parts[0][0], parts
+        first = parts[0][0]
+        if not first.upper:
+            parts = [(part.centered(tilt.tilt), n) for part, n in parts]
+        self._parts = parts
         self.step, self.upper, self.tilt = first.step, first.upper, tilt.tilt
         if any(part.step != self.step or part.upper != self.upper for part, _ in parts):
             raise ValueError("the grids have different steps or bound different sides")
@@ -486,6 +458,12 @@ class GridSum:
         self._first = max(math.floor((low - self._start) / self.step), 0)
         self._last = self._first + self._cells - 1
         self._transform(parts)
+        self._dual: GridSum | None = None
+        if any(part.dual is not None for part, _ in parts):
+            self._dual = GridSum([(part.reversed(), n) for part, n in parts], tilt)
+            # cells that are searched below epsilon
+            most = _DIGITS / max(self.tilt * self.step, 1e-300)
+            self._below = math.ceil(min(8 * math.sqrt(sum(n for _, n in parts)), most))
         ends: list[tuple[float, float]] = []
         if self._first > 0:
             ends.append((tilt.left, self._start + self._first * self.step))
@@ -532,7 +510,10 @@ class GridSum:
         """Return the bound on log delta(epsilon); -inf if delta is 0 or not resolved."""
         side = 1 if self.upper else -1
         moved = epsilon - side * self._slack(epsilon)
-        finite = -math.inf if moved >= self._top else self._log_finite(moved, side)
+        if self._dual:
+            finite = self._log_between(moved, self._dual)
+        else:
+            finite = -math.inf if moved >= self._top else self._log_finite(moved, side)
         delta = self.infinite + math.exp(min(finite, 0.0))
         if not self.infinite:
             return min(finite, 0.0)
@@ -553,11 +534,33 @@ class GridSum:
         total = float(self._mass[begin : begin + gap.size] @ weight[: self._cells - begin])
         lost = self._error * float(weight.sum()) + self._beyond + math.exp(-_DIGITS)
         found = total * (1 + side * 64 * U) + side * lost
-        if found <= 0:
-            return -math.inf
+        return self._log_sized(found, epsilon) + side * self._off(epsilon)
+
+    def _off(self, epsilon: float) -> float:
+        return self.relative + 8 * U * (abs(self.log_size) + self.tilt * abs(epsilon) + 4)
+
+    def _log_sized(self, found: float, epsilon: float) -> float:
         exponent = self.log_size - self.tilt * epsilon
-        off = self.relative + 8 * U * (abs(self.log_size) + self.tilt * abs(epsilon) + 4)
-        return exponent + math.log(found) + side * off
+        return exponent + math.log(found) if found > 0 else -math.inf
+
+    def _log_between(self, epsilon: float, dual: "GridSum") -> float:
+        """Return a lower bound on log sum (P - e^epsilon Q)+ over the cells near epsilon."""
+        base = self._start + self._first * self.step
+        middle = math.floor((epsilon - base) / self.step)
+        begin, end = max(middle - self._below, 0), self._cells
+        if self.tilt > 0:
+            end = min(end, middle + self._below + math.ceil(_DIGITS / (self.tilt * self.step)) + 1)
+        gap = (base - epsilon) + self.step * np.arange(begin, max(end, begin))
+        ours = np.exp(-self.tilt * gap)
+        off = dual.log_size - self.log_size + self._off(epsilon) + dual._off(epsilon)
+        theirs = np.exp(np.minimum(off - (1 + self.tilt) * gap, 700.0))
+        mass, other = (one._mass[begin : begin + gap.size] for one in (self, dual))
+        excess = mass * ours - other * theirs
+        some = excess > 0
+        lost = ((self._error + 64 * U * mass) * ours + dual._error * theirs)[some].sum()
+        lost += self._beyond * ours.max(initial=0.0)
+        total = float(excess[some].sum())
+        return self._log_sized(total - float(lost), epsilon) - self._off(epsilon)
 
     def law(self) -> GridLoss:
         """Return the sum as a grid loss, if the window holds all of it; tight near the tilt."""

@@ -74,7 +74,6 @@ class LossPair(Loss):
         direction: "losses.quadrature.Direction",
         step: float,
         log_tail: float,
-        tilt: float,
         floor: float,
         *,
         upper: bool,
@@ -82,7 +81,7 @@ class LossPair(Loss):
         """Return an upper or a lower bound of the pair on a grid of losses.
 
         A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
-        `floor` raised to it (or omitted). A lower bound is tight at `tilt`.
+        `floor` raised to it (or omitted).
         """
         raise NotImplementedError
 

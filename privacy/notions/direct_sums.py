@@ -78,7 +78,7 @@ class DirectSum:
         self._step, self._relative, self._blur = step, 0.0, 0.0
         each: list[tuple[_Sum, int]] = []
         for pair, count in pairs:
-            one = on_grid(pair, total.direction, step, log_tail, tilt, floor, upper=True)
+            one = on_grid(pair, total.direction, step, log_tail, floor, upper=True)
             tail = np.cumsum(one.mass[::-1])[::-1]
             at = min(max(math.ceil((epsilon - one.start) / step), 0), tail.size - 1)
             cells = int((tail > tail[at] * math.exp(-_DIGITS)).sum())

@@ -246,7 +246,7 @@ class LossesOnGrid:
             floors = [lowest] * len(parts)
         for (pair, count), floor in zip(parts, floors, strict=True):
             if pair not in self._own:
-                one = on_grid(pair, self.direction, step, log_tail, tilt, floor, upper=upper)
+                one = on_grid(pair, self.direction, step, log_tail, floor, upper=upper)
                 grids.append((one, count))
                 continue
             everywhere = lattice.Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
@@ -260,7 +260,7 @@ class LossesOnGrid:
             grids.append((replace(grid, relative=relative, absolute=absolute), 1))
         for blend in blends:
             nodes = [
-                on_grid(pair, self.direction, step, log_tail, tilt, lowest, upper=True, origin=0.0)
+                on_grid(pair, self.direction, step, log_tail, lowest, upper=True, origin=0.0)
                 for pair in blend.nodes
             ]
             mixed = lattice.MixedGrid.of(nodes, blend.cell, blend.share, blend.times)

@@ -36,7 +36,7 @@ ONE_STEP = [
 def _bounds(pair, count, epsilon, step, direction):
     found = []
     for upper in (True, False):
-        one = [(on_grid(pair, direction, step, -60.0, 5.0, -math.inf, upper=upper), count)]
+        one = [(on_grid(pair, direction, step, -60.0, -math.inf, upper=upper), count)]
         if upper:
             tilt = choose_tilt(one, epsilon)
         found.append(GridSum(one, tilt).log_delta(epsilon))
@@ -60,11 +60,9 @@ def test_a_tiny_delta_keeps_its_digits(delta):
     exact = dp.account(dp.repeat(dp.Gaussian(3.0), count), notion="gaussian")
     epsilon, log_tail_mass = exact.epsilon(delta), math.log(delta) - 40
     step = 2e-3 if delta > 1e-20 else 5e-4
-    above = [(on_grid(pair, "remove", step, log_tail_mass, 0.0, -math.inf, upper=True), count)]
+    above = [(on_grid(pair, "remove", step, log_tail_mass, -math.inf, upper=True), count)]
     tilt = choose_tilt(above, epsilon)
-    below = [
-        (on_grid(pair, "remove", step, log_tail_mass, tilt.tilt, -math.inf, upper=False), count)
-    ]
+    below = [(on_grid(pair, "remove", step, log_tail_mass, -math.inf, upper=False), count)]
     upper, lower = (GridSum(parts, tilt).log_delta(epsilon) for parts in (above, below))
     assert lower <= math.log(delta) <= upper
     assert upper - lower < 0.02
@@ -83,7 +81,7 @@ def test_a_halved_step_reduces_both_errors():
 @pytest.mark.parametrize("least", [5.0, 20.0, 35.0])
 def test_the_mass_far_from_the_center_is_within_its_error_bound(least):
     pair = dp.Gaussian(1.0).loss(ADD_OR_REMOVE_ONE)
-    grid = on_grid(pair, "remove", 1.0, -800.0, 0.0, least, upper=False)
+    grid = on_grid(pair, "remove", 1.0, -800.0, least, upper=False)
     first = least - 1  # the grid begins one step below the smallest loss that is kept
     exact = math.exp(log_tail(first - 0.5))  # P(L > first), L normal with mean 1/2
     assert abs(grid.mass.sum() / exact - 1) <= grid.relative + 1e-12
@@ -96,7 +94,7 @@ def test_the_masses_of_a_group_are_within_their_error_bound(size, q, sigma):
         dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q), max_contributions=size
     )
     pair = group.loss(ADD_OR_REMOVE_ONE)
-    grid = on_grid(pair, "remove", 20.0, -100.0, 0.0, -math.inf, upper=True)
+    grid = on_grid(pair, "remove", 20.0, -100.0, -math.inf, upper=True)
     assert grid.relative < 1e-11
     # all of P, and all of Q: both ends of a cell keep its mass under both
     assert grid.mass.sum() == pytest.approx(1, abs=1e-11)
@@ -106,12 +104,12 @@ def test_the_masses_of_a_group_are_within_their_error_bound(size, q, sigma):
 def test_panels_that_are_too_wide_are_refused():
     pair = dp.PoissonSampled(dp.Gaussian(1e-4), sampling_probability=0.1).loss(ADD_OR_REMOVE_ONE)
     with pytest.raises(OverflowError):
-        on_grid(pair, "remove", 1e5, -40.0, 0.0, -math.inf, upper=True)
+        on_grid(pair, "remove", 1e5, -40.0, -math.inf, upper=True)
 
 
 def test_the_bound_of_a_tilt_includes_the_errors_of_masses_and_losses():
     pair = dp.PoissonSampled(dp.Gaussian(1.1), sampling_probability=0.01).loss(ADD_OR_REMOVE_ONE)
-    grid = on_grid(pair, "remove", 1e-3, -60.0, 5.0, -math.inf, upper=True)
+    grid = on_grid(pair, "remove", 1e-3, -60.0, -math.inf, upper=True)
     exact = choose_tilt([(grid, 300)], 0.5)
     rough = choose_tilt([(replace(grid, relative=1e-3, absolute=1e-5), 300)], 0.5)
     assert rough.bound >= exact.bound + 300 * (1e-3 + exact.tilt * 1e-5) * 0.99
@@ -123,7 +121,10 @@ def test_atoms_keep_their_probabilities_under_both():
     assert np.sum(grid.mass) == pytest.approx(1.0)
     assert grid.mass @ np.exp(-grid.loss) == pytest.approx(mass @ np.exp(-loss))
     below = from_atoms(mass, loss, 0.25, 0.5, upper=False)
-    assert below.mass @ below.loss < mass @ loss < grid.mass @ grid.loss
+    for tilt in (0.0, 3.0):
+        moved = below.centered(tilt)
+        assert moved.mass.sum() == pytest.approx(1.0)
+        assert moved.dual @ np.exp(-moved.loss) == pytest.approx(mass @ np.exp(-loss))
 
 
 def test_different_steps_are_refused():
@@ -174,6 +175,18 @@ class TestTheMethod:
         assert one == pytest.approx(dp.account(self.PLAN, notion="pld").epsilon(1e-6), rel=1e-9)
         curves = [dp.account(part, notion="pld") for part in self.PLAN.parts]
         assert (curves[0] + curves[1] + curves[2]).epsilon(1e-6) == pytest.approx(one, rel=1e-9)
+
+    @pytest.mark.parametrize("q", [1.0, 0.2])
+    def test_thousands_of_losses_with_atoms_have_a_narrow_bracket(self, q):
+        step = dp.PoissonSampled(dp.RandomizedResponse(0.3, categories=5), sampling_probability=q)
+        plan = dp.compose(dp.repeat(step, 2000), dp.Laplace(5.0))
+        curve = dp.account(plan, notion="pld")
+        found = curve.answer(delta=1e-6)
+        assert found.error < 2e-4
+        exact = dp.account(plan, notion="contour").answer(epsilon=found.value)
+        lower, upper = map(math.exp, curve.bracket(found.value))
+        assert lower <= exact.value
+        assert exact.value / (1 + exact.error) <= upper
 
     def test_a_moment_bound_is_refused_by_name(self):
         plan = dp.compose(self.PLAN, dp.ZeroConcentratedDP(0.1))
