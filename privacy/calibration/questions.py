@@ -237,7 +237,10 @@ def noise_multiplier(
 def _contour_start(
     family: Family, unknown: "Unknown", **given: float
 ) -> tuple[float, float] | None:
-    """Return an estimate of a parameter and the slope of log delta there, if there is one."""
+    """Return an estimate of a parameter and the slope of log delta there, if there is one.
+
+    The family gets the order there.
+    """
     fits = family.notion in ("tightest", "contour") and family.relation is not REPLACE_ONE
     if not fits or given.get("q") == 1:  # a closed form needs no numpy
         return None
@@ -245,7 +248,9 @@ def _contour_start(
 
     run = Run(**{unknown: 1.0, **given})
     with suppress(ArithmeticError, ValueError):  # too extreme for an estimate
-        return contour_start(family.epsilon, family.aim(1e-9) - 1.5e-8, run, unknown)
+        value, slope, t = contour_start(family.epsilon, family.aim(1e-9) - 1.5e-8, run, unknown)
+        family.order = None if t is None else t + 1
+        return value, slope
     return None
 
 

@@ -156,9 +156,10 @@ class Family:
         """
         curve, answer = self.asked(value)
         step = max(ULP, curve.resolution)
-        room = curve.resolution > 1e-12 and answer.error < curve.resolution
-        if room and self.epsilon >= _LARGE_EPSILON:
-            return value  # `aim` leaves more room than both queries need
+        if curve.resolution > 1e-12 and self.epsilon >= _LARGE_EPSILON and self.delta > 0:
+            room = math.log(self.delta) - self.aim(curve.resolution)
+            if answer.error < 0.25 * room:  # more room than both queries need
+                return value
         while value >= 1e-300 and (miss := self._miss(value)) > 0:
             step = min(max(step, 2 * miss), max(step, 0.05))
             value *= 1 + step if self.grows else 1 - step
@@ -191,7 +192,8 @@ class Family:
         at, ends = math.log(start or _middle(*self._ends(low, high))), [-math.inf, math.inf]
         rate = slope / self.aim(1e-9) if slope else 1.5 * sign
         last = (math.nan, math.nan)
-        self.guided = self.hints = not slope
+        self.guided = not slope
+        self.hints = self.guided or self.order is not None
         for _ in range(_MOST_STEPS):
             value = math.exp(at)
             if not low < value <= high:

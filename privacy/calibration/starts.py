@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import erfcx
 
+from privacy.losses.characteristic import centered_characteristic, log1p
 from privacy.losses.quadrature import Complex
 from privacy.notions.loss_sums import descend, toward_saddle
 from privacy.numerics.solve import safe_root
@@ -13,8 +14,9 @@ from privacy.numerics.solve import safe_root
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
 _MOST_NODES = 10_000
-_MOST_FREQUENCIES = 2**13
-_MOST_PRODUCTS = 2**18  # frequencies times nodes
+_MANY = 10_000  # steps
+_MOST_PRODUCTS = 2**21  # frequencies times nodes
+_ROUGHEST, _SHARPER, _KEPT = 10.0, 6.0, 1.55
 _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
 _EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
 
@@ -62,51 +64,58 @@ def _log_profile(epsilon: float, mu: float) -> float:
 
 def contour_start(
     epsilon: float, log_delta: float, run: Run, unknown: Unknown
-) -> tuple[float, float]:
+) -> tuple[float, float, float | None]:
     """Return the parameter of `run` that meets log delta, and d log delta / d log parameter.
+
+    The third value is the saddle point there, if it is known.
 
     The start is accurate to some percent. Newton's method on the contour integral, with the
     derivative from the same nodes and no error bounds, adds digits: nine, unless the
     characteristic function decays so slowly that it is cut off.
     """
 
+    def at(log_x: float) -> Run:
+        return run._replace(**{unknown: math.exp(log_x)})
+
     def excess(log_x: float) -> float:
-        return run._replace(**{unknown: math.exp(log_x)}).log_delta(epsilon) - log_delta
+        return at(log_x).log_delta(epsilon) - log_delta
 
     grows = unknown == "noise"
     low, high = (-6.0, 60.0) if grows else (-60.0, 0.0) if unknown == "q" else (0.0, 60.0)
     safe, unsafe, reach = (high, low, 0.3) if grows else (low, high, 1.0)
     if excess(unsafe) <= 0:
-        return math.exp(unsafe), 0.0
+        return math.exp(unsafe), 0.0, None
     alone = run.steps == 1 and unknown != "steps"
     log_x = safe_root(excess, safe, unsafe, atol=1e-9 if alone else 1e-3, rtol=0.0)
     slope = (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
     if alone:
-        return math.exp(log_x), slope
+        return math.exp(log_x), slope, None
+    found = None
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             t, move = 1.0, 1.0
             for _ in range(12):
-                here = run._replace(**{unknown: math.exp(log_x)})
-                value, slope, t = _integral(
-                    epsilon, here, unknown, t, max(min(1e-3, 0.01 * move**2), 1e-8)
-                )
+                tail = max(min(1e-3, 0.01 * move**2), 1e-8)
+                value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
                 # log(-log delta) is nearly linear in the log of the parameter
                 last, move = move, math.log(log_delta / value) * value / slope
                 log_x += min(max(move, -reach), reach)
                 if abs(move) < _EXACT or 0.5 * abs(last) < abs(move) < 0.01:
+                    found = t
                     break
     except (ArithmeticError, ValueError):
         pass
-    return math.exp(log_x), slope
+    return math.exp(log_x), slope, found
 
 
 def _integral(
-    epsilon: float, run: Run, unknown: Unknown, t: float, tail: float
+    epsilon: float, log_delta: float, run: Run, unknown: Unknown, t: float, tail: float
 ) -> tuple[float, float, float]:
     """Return log delta in the direction "remove", its derivative, and its saddle point near t.
 
-    The integrand is cut off where about the fraction `tail` of the integral is left.
+    The integrand is cut off where about the fraction `tail` of the expected delta is left. Where
+    it decays slowly, since most losses are near 0, a smooth factor cuts it off sooner: it changes
+    the contribution of losses near epsilon by derivatives of high order only.
     """
     mu, steps = 1 / run.noise, run.steps
 
@@ -116,29 +125,31 @@ def _integral(
 
     t = descend(distance, t)
     variance = steps * _Tilted(mu, t, run.q).variance
-    step = 2 * math.pi / _PERIOD / math.sqrt(variance + t**-2 + (1 + t) ** -2)
-    count = math.ceil(math.sqrt(2 * _DIGITS / variance) / step) + 1
-    while True:
-        if count > _MOST_FREQUENCIES:
-            raise ArithmeticError("too many frequencies for an estimate")
-        w = step * np.arange(count)
-        near = _Tilted(mu, t, run.q, 2 * math.pi / (11 + float(w[-1]) * mu), unknown)
-        size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
-        base = 1j * step * (near.loss - near.mean)
-        low, high = _powers(np.exp(base), size), _powers(np.exp(size * base), size)
-        moment = (high * near.weight @ low.T).ravel()[:count]
-        log_moment, s = np.log(moment), t + 1j * w
-        terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
-        terms[0] *= 0.5
-        total = float(terms.real.sum())
-        rest = abs(terms[-1]) * count
-        if rest < tail * total:
-            break
-        count *= 2
-        if count * near.loss.size > _MOST_PRODUCTS:
-            if rest < 0.1 * total:
-                break
-            raise ArithmeticError("the characteristic function decays too slowly")
+    step = (
+        2 * math.pi / (_PERIOD * (1 + (tail < 1e-5))) / math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    )
+    near = _Tilted(mu, t, run.q, unknown, lift=min(0.45 * math.pi / mu, 2.0))
+    most = (_ROUGHEST - _SHARPER * math.log(tail)) / epsilon
+    trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
+    decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
+    left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)
+    last = float(trial[(left < tail) | (trial == most)][0])
+    count = math.ceil(last / step) + 1
+    if count * near.loss.size > _MOST_PRODUCTS:
+        raise ArithmeticError("too many frequencies for an estimate")
+    w = step * np.arange(count)
+    size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
+    base = 1j * step * (near.loss - near.mean)
+    low, high = _powers(np.exp(base), size), _powers(np.exp(size * base), size)
+    moment = (high * near.weight @ low.T).ravel()[:count]
+    log_moment, s = np.log(moment), t + 1j * w
+    if steps > _MANY:  # times the rounding of the log
+        log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
+    terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
+    terms[0] *= 0.5
+    if last == most:
+        terms *= np.exp(-((_KEPT / most * w) ** 8))
+    total = float(terms.real.sum())
     if unknown == "steps":
         change = log_moment + near.log_moment + 1j * near.mean * w
     else:
@@ -224,29 +235,33 @@ def _first(epsilon: float, log_delta: float, q: float, steps: int) -> tuple[floa
 
 
 class _Tilted:
-    """Moments of l = log P/Q under Q (P/Q)^order, and derivatives of l in log noise (or log q)."""
+    """Moments of l = log P/Q under Q (P/Q)^order, and derivatives of l in log noise (or log q).
+
+    The nodes are on the line Im z = `lift`, on which they serve all frequencies >= 0.
+    """
 
     def __init__(
-        self, mu: float, t: float, q: float, spacing: float = 0.5, unknown: Unknown = "noise"
+        self, mu: float, t: float, q: float, unknown: Unknown = "noise", *, lift: float = 0.0
     ) -> None:
         order = t + 1
-        h = min(spacing, 0.5, 0.4 / mu)
+        h = min(0.5, 0.4 / mu, 0.25 * lift or math.inf)
         if 18 + order * mu > _MOST_NODES * h:
             raise ArithmeticError("too many nodes for an estimate")
-        z = np.arange(-9.0, 9.0 + order * mu, h)
-        lift = q * np.exp(np.minimum(mu * z - 0.5 * mu * mu, 700.0))
-        ratio = lift + (1 - q)
+        z = np.arange(-9.0, 9.0 + order * mu, h) + (1j * lift if lift else 0.0)
+        sampled = mu * z - 0.5 * mu * mu
+        sampled = q * np.exp(sampled if lift else np.minimum(sampled, 700.0))
+        ratio = sampled + (1 - q)
         loss = np.log(ratio)
         exponent = order * loss - 0.5 * z * z
-        top = float(exponent.max())
+        top = float(exponent.real.max())
         weight = np.exp(exponent - top)
-        total = float(weight.sum())
+        total = weight.sum()
         weight /= total
-        score = (lift / ratio) * (mu - z) * mu if unknown == "noise" else (lift - q) / ratio
+        score = (sampled / ratio) * (mu - z) * mu if unknown == "noise" else (sampled - q) / ratio
         self.loss, self.weight, self.scores = loss, weight, score
         by_loss = weight * loss
         self.t = t
-        self.log_moment = top + math.log(total * h / math.sqrt(2 * math.pi))
-        self.mean, self.score = float(by_loss.sum()), float(weight @ score)
-        self.variance = float(by_loss @ loss) - self.mean**2
-        self.mixed = float(by_loss @ score) - self.mean * self.score
+        self.log_moment = top + math.log(abs(total) * h / math.sqrt(2 * math.pi))
+        self.mean, self.score = float(by_loss.sum().real), float((weight @ score).real)
+        self.variance = float((by_loss @ loss).real) - self.mean**2
+        self.mixed = float((by_loss @ score).real) - self.mean * self.score

@@ -94,3 +94,16 @@ def _psi_and_growth(frequency: Array, loss: Array | Complex) -> tuple[Complex, C
     growth.real = psi.real + shrink
     psi.real += real_psi(fall)
     return psi, growth
+
+
+def log1p(x: Complex) -> Complex:
+    """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
+    real, imaginary = x.real, x.imag
+    square = np.maximum(2 * real + real * real + imaginary * imaginary, -0.75)
+    out = np.empty_like(x)
+    out.real = 0.5 * np.log1p(square)
+    if square.min() <= -0.75:
+        far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
+        out.real = np.where(square > -0.75, out.real, far)
+    out.imag = np.arctan2(imaginary, 1 + real)
+    return out

@@ -109,11 +109,14 @@ class NormalMixtures(LossModel):
     def _rounded_probability(self, t: float) -> float:
         """Return a probability >= every q whose grid for (0, t] is valid for q too.
 
-        That grid is at least as wide. For q <= 1/2 a change of log q by x changes log |dP/dQ| by
-        at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the strip. The log of the
-        error of the rule changes by at most t + 1 times that, and the error stays below e^-30.
+        That grid is at least as wide. For q <= 1/2 a change of log q by x, else one of log(1 - q),
+        changes log |dP/dQ| by at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the
+        strip. The log of the error of the rule changes by at most t + 1 times that, and the error
+        stays below e^-30.
         """
         q, fine = _most(self.sampling_probability), 2 * max(t, 16.0)
+        if 0.5 < q < 1:
+            return max(1.0 - float(2.0 ** (math.floor(fine * math.log2(1 - q)) / fine)), q)
         rounded = 2.0 ** (math.ceil(fine * math.log2(q)) / fine)
         return max(rounded, q) if rounded <= 0.5 else q
 

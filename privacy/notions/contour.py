@@ -140,13 +140,15 @@ class ContourCurve(PairCurve):
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
-        near = 1.0 if hint.order is None else hint.order - 1
+        near, about = 1.0, -math.inf
+        if hint.order is not None:
+            near, about = hint.order - 1, hint.enough
         first = Bound(0.0, 0.0, near)
         served: tuple[LossSum, ...] = ()
         for omitted, sums in self._sums:
             if sums != served:
                 served = sums
-                first = contour_integral.log_delta(sums[0], epsilon, near)
+                first = contour_integral.log_delta(sums[0], epsilon, near, about=about)
             if first.value >= omitted + _UNSEEN:
                 break
         first = _refined(served[0], epsilon, first)

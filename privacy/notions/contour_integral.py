@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privacy.losses.characteristic import centered_characteristic
+from privacy.losses.characteristic import centered_characteristic, log1p
 from privacy.losses.quadrature import Array, Complex, dot
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_LOOSE, _ROUGH = 1e-8, 1e-5  # relative errors above which a second, a third line is tried
+# relative errors above which a second, a third and a fourth line is tried
+_FINE, _LOOSE, _ROUGH = 1e-9, 1e-8, 1e-5
 _QUADRATURE = 4e-18  # error of the tilted mass
 _MOST_NODES = 2**16
 _LIMITED_WORK, _FEWEST_NODES = 2**24, 2**11  # used for a line that exceeds _MOST_WORK
@@ -42,7 +43,7 @@ class Line:
     K(t) - t epsilon - log t - log(1 + t). c is there, or a little to the left, where rare large
     losses have less weight. `thrift` is the accepted increase of log(number of nodes) for a factor
     e of accuracy. A `coarse` line is at the given saddle point and has so few nodes that its bounds
-    exceed the exact values by about 1e-6, relative to delta.
+    exceed the exact values by about 1e-6, relative to delta. `near` is about log delta, if known.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Line:
         thrift: float = 0.25,
         *,
         coarse: bool = False,
+        near: float = -math.inf,
     ) -> None:
         value, _, variance = (total.fewer or total).cumulants(saddle)  # only to choose c
         width = math.sqrt(variance + saddle**-2 + (1 + saddle) ** -2)
@@ -64,6 +66,8 @@ class Line:
         else:
             self._bound_aliases(total, saddle)
             log_delta = min(log_delta, float((self._log_bound - self._beside * epsilon).min()))
+            if -math.inf < near < log_delta - 1:  # the saddle point includes losses near 0
+                log_delta = near
             self.c, period = self._place(epsilon, log_delta, saddle, thrift)
             self._target, most = _TARGET, _MOST_NODES
         self.step = 2 * math.pi / period
@@ -154,7 +158,7 @@ class Line:
                 return max(_LIMITED_WORK // size, _FEWEST_NODES) - 3
             one_mean, missed = each_mean[..., None], np.asarray(nodes.quadrature)[..., None]
             loss = nodes.loss - one_mean
-            log_one = _log1p(centered_characteristic(nodes.weight, loss, self.step, count))
+            log_one = log1p(centered_characteristic(nodes.weight, loss, self.step, count))
             exponent += stack.sum(log_one)
             # |psi(i w x)| is at most (w x)^2 / 2 and 2 w |x|
             rough, far = np.abs(nodes.weight) * nodes.rounding, np.abs(loss)
@@ -260,19 +264,6 @@ class Line:
         return found
 
 
-def _log1p(x: Complex) -> Complex:
-    """Return log(1 + x), relatively accurate near 0, which np.log1p is not for complex x."""
-    real, imaginary = x.real, x.imag
-    square = np.maximum(2 * real + real * real + imaginary * imaginary, -0.75)
-    out = np.empty_like(x)
-    out.real = 0.5 * np.log1p(square)
-    if square.min() <= -0.75:
-        far = np.log(np.maximum(np.hypot(1 + real, imaginary), 1e-300))
-        out.real = np.where(square > -0.75, out.real, far)
-    out.imag = np.arctan2(imaginary, 1 + real)
-    return out
-
-
 class Bound(NamedTuple):
     """An upper bound in one direction, its relative error bound, and its saddle point."""
 
@@ -284,15 +275,21 @@ class Bound(NamedTuple):
 _NO_LOSS = Bound(0.0, 0.0, 1.0)
 
 
-def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = -math.inf) -> Bound:
+def log_delta(
+    total: LossSum,
+    epsilon: float,
+    near: float = 1.0,
+    least: float = -math.inf,
+    about: float = -math.inf,
+) -> Bound:
     """Return an upper bound on log delta(epsilon) in one direction; -inf if delta is 0.
 
     The search for the saddle point starts at `near`. A bound below `least`, that of the other
-    direction, need not be tight.
+    direction, need not be tight. `about` is about the result, if that is known.
     """
     lost = total.lost
     if not lost:
-        return _log_delta(total, epsilon, near, least)
+        return _log_delta(total, epsilon, near, least, about)
     if lost >= 1:
         return Bound(0.0, 0.0, near)
     # part of the other direction's delta that is due to finite losses
@@ -303,7 +300,9 @@ def log_delta(total: LossSum, epsilon: float, near: float = 1.0, least: float = 
     return Bound(min(0.0, value), found.error, found.saddle)
 
 
-def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bound:
+def _log_delta(
+    total: LossSum, epsilon: float, near: float, least: float, about: float = -math.inf
+) -> Bound:
     """Return the bound for the finite losses of the models."""
     if epsilon >= total.supremum:
         return Bound(-math.inf, 0.0, near)
@@ -316,7 +315,7 @@ def _log_delta(total: LossSum, epsilon: float, near: float, least: float) -> Bou
             value = _bound(total, c, epsilon)
             if value <= least:
                 return Bound(value, 0.0, c)
-        line, value, _ = _line(total, c, epsilon)
+        line, value, _ = _line(total, c, epsilon, about)
         if line.error < 1:
             return Bound(value, line.error + line.kink, c)
     except ArithmeticError:
@@ -419,17 +418,22 @@ def _log_deltas(
     return np.minimum(value, 0.0), error
 
 
-def _line(total: LossSum, c: float, epsilon: float) -> tuple[Line, float, float]:
+def _line(
+    total: LossSum, c: float, epsilon: float, near: float = -math.inf
+) -> tuple[Line, float, float]:
     """Return a line for `epsilon`, its bound on log delta and the slope.
 
-    It has more nodes if the default ones are not accurate enough.
+    It has more nodes if the default ones are not accurate enough. `near` is as in `Line`.
     """
-    line = Line(total, c, epsilon)
+    line = Line(total, c, epsilon, near=near)
     found = line, *line.log_delta(epsilon)
-    for thrift, enough in ((2.0, _LOOSE), (4.0, _ROUGH)):
+    for thrift, enough in ((0.25, _FINE), (2.0, _LOOSE), (4.0, _ROUGH)):
         if found[0].error < enough or line.limited:
             break
-        other = Line(total, c, epsilon, thrift=thrift)
+        last, near = near, found[1] if found[0].error < 1 else near
+        if thrift < 1 and abs(last - near) < 1:
+            continue
+        other = Line(total, c, epsilon, thrift=thrift, near=near)
         found = min(found, (other, *other.log_delta(epsilon)), key=lambda one: one[0].error)
     return found
 
@@ -508,9 +512,9 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
         vague = 0
         for turn in range(_MOST_LINES):
             if turn:
-                line, value, slope = _line(total, c, guess)
+                line, value, slope = _line(total, c, guess, log_delta)
             else:
-                line = Line(total, c, guess)
+                line = Line(total, c, guess, near=log_delta)
                 value, slope = line.log_delta(guess)
             vague += line.error == math.inf
             if vague > 3:

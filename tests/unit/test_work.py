@@ -22,15 +22,15 @@ CURVE = dp.account(sampled(1.0, 0.01, 1000))
 LIMITS = {
     "epsilon": (tight_epsilon, Counts(0, 1, 9, 48, 7640)),
     "delta": (tight_delta, Counts(0, 1, 5, 33, 4490)),
-    "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 6, 25, 2300)),
-    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(2, 2, 16, 1052, 178_840)),
-    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(3, 4, 20, 26_960, 6_260_000)),
-    "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 5, 16, 560)),
-    "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 10, 28, 840)),
-    "max_steps": (OTHERS["max_steps"], Counts(2, 2, 11, 76, 10_260)),
+    "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 3, 25, 2300)),
+    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 620, 105_000)),
+    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 10_050, 2_340_000)),
+    "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
+    "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 5, 28, 840)),
+    "max_steps": (OTHERS["max_steps"], Counts(2, 2, 6, 75, 10_000)),
     "max_sampling_probability": (
         OTHERS["max_sampling_probability"],
-        Counts(1, 1, 9, 37, 4900),
+        Counts(1, 1, 3, 38, 5020),
     ),
     "1,000 deltas": (
         lambda x: CURVE.delta(x * np.linspace(0, 10, 1000)),
