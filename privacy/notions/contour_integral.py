@@ -31,7 +31,7 @@ _BESIDE = np.concatenate(
     [[0.0, 0.1, 0.25], 1 - 2.0 ** -np.arange(1, 11), [1.0], 1 + 2.0 ** -np.arange(10.5, 0, -1)]
 )
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
-_STRETCH = 1.25 ** np.arange(4)
+_STRETCH = 1.25 ** np.arange(16)
 _OTHER = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7])  # multiples of the other direction's saddle point
 _COARSE, _COARSE_PERIOD = 1e-6, 6.0  # `_TARGET` and alias period (in sigmas) of a coarse line
 
@@ -126,14 +126,14 @@ class Line:
         log_target = math.log(self._target * math.pi) + self.log_size
         digits = max(-log_target - math.log(self.c), 10.0)
         first = math.sqrt(2 * digits / variance)
-        last = most * self.step
+        last, stretch = most * self.step, _STRETCH[:4]
         while True:
-            frequency = np.minimum(first * _STRETCH, last)
+            frequency = np.minimum(first * stretch, last)
             log_decay = total.decay(self.c, self._each, frequency, digits)
             missing = log_decay - log_target - np.log(frequency)
             if missing.min() <= 0 or frequency[-1] == last:
                 break
-            first = float(frequency[-1])
+            first, stretch = float(frequency[-1]), _STRETCH
         k = int((missing <= 0).argmax()) if missing.min() <= 0 else -1
         dummy = 2 * max(float(missing[k]), 0.0) / frequency[k] ** 2
         self.rest = (
