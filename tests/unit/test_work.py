@@ -26,7 +26,7 @@ LIMITS = {
     "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 620, 105_000)),
     "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 10_050, 2_340_000)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
-    "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 5, 28, 840)),
+    "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 4, 22, 660)),
     "max_steps": (OTHERS["max_steps"], Counts(2, 2, 6, 75, 10_000)),
     "max_sampling_probability": (
         OTHERS["max_sampling_probability"],
