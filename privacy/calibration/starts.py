@@ -133,10 +133,11 @@ def _integral(
     trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
     decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
     left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)
-    last = float(trial[(left < tail) | (trial == most)][0])
-    count = math.ceil(last / step) + 1
-    if count * near.loss.size > _MOST_PRODUCTS:
+    enough = trial[(left < tail) | (trial == most)]
+    last = float(enough[0]) if enough.size else math.inf
+    if last / step > _MOST_PRODUCTS / near.loss.size:
         raise ArithmeticError("too many frequencies for an estimate")
+    count = math.ceil(last / step) + 1
     w = step * np.arange(count)
     size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
     base = 1j * step * (near.loss - near.mean)

@@ -130,7 +130,7 @@ def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
     total = LossSum(((SampledGaussian(0.01, 1.0), 100),), 0.0, "remove")
     delta, epsilon = contour_integral.log_delta(total, 0.5), contour_integral.epsilon(total, -10.0)
 
-    def unresolved(*_):
+    def unresolved(*_, **__):
         raise ArithmeticError
 
     monkeypatch.setattr(contour_integral, "_line", unresolved)
