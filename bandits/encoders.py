@@ -72,7 +72,6 @@ class HashedFeatures(_Encoder):
 
     Strings, booleans and elements of lists are categories, numbers are values; nested dictionaries
     are flattened. New categories need no declaration; colliding names share one of d features.
-
     """
 
     dimension: int

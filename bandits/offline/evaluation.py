@@ -139,7 +139,6 @@ def ips(
 
     `propensity` and `target` are the probabilities of the logged action under the logging policy
     and under the evaluated policy, and `reward` its reward, each of shape (n,).
-
     """
     options = options or Options()
     return _estimated("ips", _weights(propensity, target, options), reward, options)

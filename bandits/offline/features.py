@@ -147,7 +147,6 @@ def private_svd_features(
     ------
     ValueError
         There are more than 20,000 items. No error depends on the protected number of users.
-
     """
     remedy = "Pass at most the number of items."
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)

@@ -52,7 +52,6 @@ def fit_rewards(
         Number of blocks, >= 2.
     low, high
         Range of rewards, to which predictions are clipped.
-
     """
     target = np.asarray(target, dtype=float)
     features = np.asarray(features, dtype=float)

@@ -51,7 +51,6 @@ class Ledger:
         key of one entry.
     timeout
         Seconds to wait for other writers.
-
     """
 
     def __init__(

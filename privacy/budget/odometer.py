@@ -40,7 +40,6 @@ class Odometer(Immutable):
     `delta` is the probability that the loss ever exceeds the reading; in (0, 1), or 0 with
     ``notion="approximate"``. `orders` are the Rényi orders (> 1) of ``notion="rdp"``, by default 2,
     3, 5, 9, ..., 1025. `relation` and `unit` are as in `Budget`.
-
     """
 
     delta: float

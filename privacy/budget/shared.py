@@ -23,7 +23,6 @@ class SharedBudget(Generic[_B]):
 
     It replaces the budget under a lock. It cannot be copied, pickled or used in a forked process:
     each copy would spend the whole budget. Do not spend from the given `budget` elsewhere.
-
     """
 
     def __init__(self, budget: _B) -> None:

@@ -143,14 +143,9 @@ def calibrate(
         Verify the result with interval arithmetic (needs python-flint). The result may be some
         units in the last place more private than without.
 
-    Raises
-    ------
-    Infeasible
-        No value in the domain meets the target.
-    NotCertified
-        ``certify=True``, and no proof was found.
-    ValueError
-        The family is not monotone, or an argument is outside its domain.
+    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
+    found with ``certify=True``, and ValueError if the family is not monotone, or an argument is
+    outside its domain.
 
     Examples
     --------
@@ -288,12 +283,8 @@ def max_steps(
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
-    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`.
-
-    Raises
-    ------
-    Infeasible
-        One release already exceeds the target.
+    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`. Raises
+    `Infeasible` if one release already exceeds the target.
     """
     one = _sampled(noise_multiplier, sampling_probability)
     target = checks.epsilon(epsilon), checks.delta(delta)
@@ -347,7 +338,7 @@ def recalibrate(
     """Return the noise (or another parameter) for the rest of a partly executed plan.
 
     Choose `rest` independently of the outputs of `done`. If it depends on them, use a privacy
-    filter (`Budget`).
+    filter (`Budget`). Raises `Infeasible` if `done` leaves too little budget.
 
     Parameters
     ----------
@@ -357,11 +348,6 @@ def recalibrate(
         Function from the parameter to the mechanism that is still to run.
     epsilon, delta
         The target for both together. Other parameters are those of `calibrate`.
-
-    Raises
-    ------
-    Infeasible
-        `done` leaves too little budget.
     """
     options: _Options = {"epsilon": epsilon, "delta": delta, "seek": seek, "domain": domain}
     options |= {"notion": notion, "relation": relation}

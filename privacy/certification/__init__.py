@@ -31,18 +31,10 @@ _LARGEST_SIZE = 2**53
 
 
 class Effort(NamedTuple):
-    """How much a proof may cost.
+    """How much a proof may cost."""
 
-    Attributes
-    ----------
-    precisions
-        Bits, increased until the balls decide.
-    work
-        Most frequencies times nodes of a contour integral; a million take about 0.1 s.
-    """
-
-    precisions: tuple[int, ...]
-    work: int
+    precisions: tuple[int, ...]  # bits, increased until the balls decide
+    work: int  # most frequencies times nodes of a contour integral; a million take about 0.1 s
 
 
 THOROUGH = Effort((128, 256, 512, 1024), 100_000_000)
@@ -124,14 +116,9 @@ def proves(
     Returns
     -------
     bool
-        True only if proven. False if the theorem does not give the pair, if 1024 bits do not
-        decide, if the pair is outside its domain or not exactly floats, or if `can_prove` is
-        False.
-
-    Raises
-    ------
-    ImportError
-        python-flint is not installed.
+        True only if proven. False if the theorem does not give the pair, if the balls are too wide
+        at 1024 bits, if the pair is outside its domain or not exactly floats, or if `can_prove` is
+        False. Raises ImportError without python-flint.
 
     Examples
     --------

@@ -22,17 +22,7 @@ _PLACES = 400
 
 @dataclass(frozen=True)
 class SampledLaplace:
-    """The loss of Laplace noise on a Poisson sample.
-
-    Parameters
-    ----------
-    distance
-        s.
-    q
-        The sampling probability; 1 if nothing is sampled.
-    direction
-        "remove" or "add".
-    """
+    """The loss of Laplace noise at the distance s, sampled with probability q (1: unsampled)."""
 
     distance: arb
     q: arb

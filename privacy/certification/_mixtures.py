@@ -138,16 +138,8 @@ _FACTORS = {
 class Mixture:
     """The loss of a release with Gaussian noise that contains j records with probability p_j.
 
-    Parameters
-    ----------
-    mu_squared
-        mu^2 of one record.
-    shares
-        p_0, p_1, ..., p_k.
-    direction
-        "remove", "add" or "replace".
-    window
-        A factor X of both measures.
+    `mu_squared` is that of one record, `shares` are p_0, ..., p_k, `direction` is "remove", "add"
+    or "replace", and `window` a factor X of both measures.
     """
 
     mu_squared: arb

@@ -88,16 +88,10 @@ def _delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
 
 
 class Split:
-    """A sum without the outcomes in which all losses are small, or one is large.
+    """The sum `total` without the outcomes in which all losses are small, or one is large.
 
-    Parameters
-    ----------
-    total
-        The sum.
-    epsilon, log_delta
-        What is to be proven, in floats.
-    tried
-        Whether to look for windows, which takes about 0.1 s.
+    `epsilon` and `log_delta` are the claim, in floats. `tried`: whether to look for windows, which
+    takes about 0.1 s.
     """
 
     def __init__(self, total: Sum, epsilon: float, log_delta: float, *, tried: bool = True) -> None:

@@ -31,12 +31,8 @@ def certificate(guarantee: Guarantee) -> dict[str, Any]:
     """Return the certificate of a guarantee, after proving it.
 
     ``proof`` states an upper bound on delta at the claim's epsilon, rounded up. ``digest`` is the
-    SHA-256 of the other values: it detects changes by accident. `verify` trusts neither.
-
-    Raises
-    ------
-    NotCertified
-        The guarantee is not proven.
+    SHA-256 of the other values: it detects changes by accident. `verify` trusts neither. Raises
+    `NotCertified` if the guarantee is not proven.
     """
     try:
         bound = proven_delta(guarantee, THOROUGH)
@@ -79,12 +75,8 @@ def _prove_again(guarantee: Guarantee, claimed: float) -> None:
 def verify(form: Any) -> Guarantee:
     """Prove the claim of a certificate again, at other precisions, and return it.
 
-    Raises
-    ------
-    ValueError
-        It is not a certificate, or it was changed.
-    NotCertified
-        Its claim is not proven.
+    Raises ValueError if it is not a certificate or was changed, and `NotCertified` if its claim is
+    not proven.
     """
     if not isinstance(form, Mapping) or tuple(sorted(form)) != tuple(sorted(_KEYS)):
         rule = f"an object with the keys {', '.join(_KEYS)}"

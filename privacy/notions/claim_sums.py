@@ -82,13 +82,8 @@ def mean_and_norm(losses: _Losses) -> tuple[float, float]:
 class LatticeSum:
     """The exact sum of claims whose epsilons are rounded to a lattice.
 
-    Parameters
-    ----------
-    losses
-        Each epsilon, and the number of claims with it.
-    rounded_up
-        Whether epsilons are rounded up, which gives an upper bound: randomized response with a
-        smaller epsilon is a postprocessing of that with a larger one.
+    `losses` has each epsilon and its number of claims. If `rounded_up`, the sum is an upper bound:
+    randomized response with a smaller epsilon is a postprocessing of that with a larger one.
     """
 
     def __init__(self, losses: _Losses, *, rounded_up: bool = True) -> None:

@@ -148,12 +148,8 @@ class Lattice:
     """The sum of the losses, for epsilons near the given one with a log delta near the given one.
 
     delta of a^T is the sum over levels of delta of a^T - b^T, where b has the losses up to the
-    threshold of the level, and a those up to that of the next level.
-
-    Attributes
-    ----------
-    bottom
-        The smallest epsilon with a bound.
+    threshold of the level, and a those up to that of the next level. `bottom` is the smallest
+    epsilon with a bound.
     """
 
     def __init__(self, total: LossSum, epsilon: float, log_delta: float) -> None:
