@@ -24,6 +24,7 @@ Direction = Literal["remove", "add"]
 
 _SMALL = 0.125  # below this, psi is computed by its series
 _SERIES = [1 / math.factorial(k) for k in range(10, 1, -1)]
+_REACH = 32.0  # the nodes for this t serve the whole search for most saddle points
 _ROWS = 64  # most models that are evaluated together
 _LARGE = 600.0  # above this, sums of exp(y) are computed in logs
 
@@ -246,10 +247,15 @@ def log_moment(
 
 def nodes_up_to(model: LossModel, t: float, direction: Direction) -> LossNodes | None:
     """Return nodes for (0, t], None if there would be too many."""
-    # t is rounded up, so that a search over t reuses cached nodes
-    t = 2.0 ** max(math.ceil(math.log2(t)), -30)
-    nodes = _nodes_up_to(model, max(t, 16.0), direction)
-    return _nodes_up_to(model, t, direction) if nodes is None and t < 16 else nodes
+    nodes = _nodes_up_to(model, reach(t), direction)
+    if nodes is None and t < _REACH:
+        nodes = _nodes_up_to(model, 2.0 ** max(math.ceil(math.log2(t)), -30), direction)
+    return nodes
+
+
+def reach(t: float) -> float:
+    """Return t rounded up, so that a search over t reuses cached nodes for (0, reach(t)]."""
+    return 2.0 ** math.ceil(math.log2(max(t, _REACH)))
 
 
 @lru_cache(maxsize=4)

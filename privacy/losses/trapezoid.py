@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privacy.losses.densities import log_sum, refuse_beyond
-from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossModel, LossNodes
+from privacy.losses.quadrature import (
+    Array,
+    Complex,
+    Direction,
+    LineNodes,
+    LossModel,
+    LossNodes,
+    reach,
+)
 
 TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 NARROW = 0.1  # accuracy of the end of a range, in sigmas
@@ -189,13 +197,16 @@ class NormalMixtures(LossModel):
 
         A wide grid omits cells where that log is about 200 + `spare` below its maximum.
         """
+        scan = self._cells(direction, t, spare)
+        return scan, *self._log_integrand(direction, scan, depth, t)
+
+    def _cells(self, direction: Direction, t: float, spare: float = 0.0) -> Array:
         low, high = self._outer(t)._range(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
         cells = np.arange(math.ceil((high - low) / _CELL) + 1)
         if cells.size > _WIDE:
             cells = cells[self._live(direction, t, low, cells.size, spare)]
-        scan = low + _CELL * cells
-        return scan, *self._log_integrand(direction, scan, depth, t)
+        return low + _CELL * cells
 
     def _live(
         self, direction: Direction, t: float, low: float, count: int, spare: float
@@ -276,7 +287,7 @@ class NormalMixtures(LossModel):
         On Im z = d, any d in the strip, where arg(dP/dQ) > 0, the integrand of M has the factor
         exp(-w arg), which decreases with w.
         """
-        shared = self._shared_grid(direction, max(16.0, 2.0 ** math.ceil(math.log2(t))))
+        shared = self._shared_grid(direction, reach(t))
         z, h = shared or self._pruned_grid(direction, t)
         depth = np.unique(np.minimum(depth, 0.6 * self._outer(t)._reach), axis=0)[..., None]
         log_q, log_ratio = self._on_line(direction, z, depth)
@@ -308,9 +319,9 @@ def _octave(noise: float) -> int:
 @lru_cache(maxsize=512)
 def whole_grid(model: NormalMixtures, direction: Direction, t: float) -> tuple[Array, float]:
     """Return nodes on the real line for (0, t], and their spacing."""
-    scan, _, _ = model._scan(direction, t)
+    scan = model._cells(direction, t)
     # for a large t the integrand may be smoother than for a smaller one
-    some = t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 5)
+    some = np.append(t * 4.0 ** -np.arange(math.ceil(math.log2(max(t, 1.0))) / 2 + 1), 0.0)
     h = model._spacing(direction, some, scan)
     low, high = float(scan[0]), float(scan[-1])
     # the step of arange(low, high, h) would be rounded to an ulp of `low`
