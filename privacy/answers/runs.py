@@ -12,6 +12,7 @@ from privacy.answers.records import Record, record
 from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.answers.units import sigma_of
+from privacy.calibration.questions import solved_noise
 from privacy.certification import QUICK, Unproven, as_proven, can_prove, proven_delta
 from privacy.relations import NeighboringRelation
 
@@ -118,7 +119,12 @@ def calibrated(name: str, values: Values) -> Record:
     def solved(*, certify: bool) -> Record:
         target = _of(values, *_TARGET) | {"certify": certify}
         if values["sampler"] == "poisson":
-            noise = dp.noise_multiplier(**target, **_of(values, "sampling_probability", "steps"))
+            noise, family = solved_noise(**target, **_of(values, "sampling_probability", "steps"))
+            curve, answer = family.asked(noise)
+            # the search ended with this answer; a closed form takes no time to ask again
+            if not certify and answer.error and answer.order is None:
+                met = curve._guarantee(values["epsilon"], values["delta"], answer)
+                return _told(name, values | {"noise_multiplier": noise}, met)
         else:
             noise = dp.calibrate(lambda x: run_of(values | {"noise_multiplier": x}), **target)
         return spent(name, values | {"noise_multiplier": noise}, certify=certify)
@@ -173,10 +179,16 @@ def spent(name: str, values: Values, *, certify: bool) -> Record:
             guarantee = as_proven(at_target) or guarantee
         elif curve.delta(target) <= guarantee.delta:
             guarantee = at_target
+    return _told(name, values, guarantee)
+
+
+def _told(name: str, values: Values, guarantee: dp.Guarantee) -> Record:
+    """Return the record of a run's guarantee, with the target if both numbers were given."""
     found: Record = {name: values.get(name) for name in _SHOWN}
     names = ("epsilon", "delta", "notion", "order", "certified")
     found |= {name: getattr(guarantee, name) for name in names}
     found |= {"sigma": sigma_of(values), "relation": str(guarantee.relation)}
+    target = values.get("epsilon") if "delta" in values else None
     return record(name, found | {"target_epsilon": target})
 
 

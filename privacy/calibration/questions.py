@@ -204,12 +204,24 @@ def noise_multiplier(
     sampling_probability, steps
         Poisson sampling probability q in (0, 1], and number of releases, each with a new sample.
     """
-    q = checks.probability(sampling_probability)
-    steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
-    if delta is not None:
-        checks.delta(delta)
     rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
     target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))
+    return solved_noise(sampling_probability, steps, notion, relation, certify, **target)[0]
+
+
+def solved_noise(
+    sampling_probability: float,
+    steps: int,
+    notion: Notion,
+    relation: NeighboringRelation,
+    certify: bool,  # noqa: FBT001
+    **target: float | None,
+) -> tuple[float, Family]:
+    """Return the result of `noise_multiplier`, and the family that was searched."""
+    q = checks.probability(sampling_probability)
+    steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
+    if target["delta"] is not None:
+        checks.delta(target["delta"])
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
@@ -226,7 +238,7 @@ def noise_multiplier(
             start, family.order = sampled_gaussian_start(*near, q, steps)
     if start is None:
         start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
-    return family.solve(0, math.inf, start, slope, integer=False, certify=certify)
+    return family.solve(0, math.inf, start, slope, integer=False, certify=certify), family
 
 
 def _contour_start(

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy import answers
+from privacy.losses import quadrature, trapezoid
 from privacy.notions.renyi import RenyiCurve
 from tests.benchmarks.speed import (
     OTHERS,
@@ -27,6 +29,13 @@ LIMITS = {
     "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 10_050, 2_340_000)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 4, 22, 660)),
+    "a line of --batch": (
+        lambda x: answers.sigma(
+            {"epsilon": 4 * x, "delta": 1e-6, "sampling_probability": 0.05, "steps": 5000}
+            | {"certify": False}
+        ),
+        Counts(1, 2, 4, 25, 760),
+    ),
     "max_steps": (OTHERS["max_steps"], Counts(2, 2, 6, 75, 10_000)),
     "max_sampling_probability": (
         OTHERS["max_sampling_probability"],
@@ -52,6 +61,13 @@ def test_no_more_work_than_before(name):
     assert work.lines > 0
     for kind, limit in vars(most).items():
         assert getattr(work, kind) <= limit, kind
+
+
+def test_a_calibration_computes_one_grid_of_nodes_for_each_direction():
+    trapezoid.whole_grid.cache_clear()
+    quadrature._nodes_up_to.cache_clear()
+    dp.noise_multiplier(epsilon=4, delta=1e-6, sampling_probability=0.05, steps=5000)
+    assert trapezoid.whole_grid.cache_info().misses == 2
 
 
 @pytest.mark.parametrize("q", [1e-3, 0.01, 0.1])
