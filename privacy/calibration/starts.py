@@ -1,6 +1,7 @@
 """Estimates to start the search for a parameter of a sampled Gaussian; not bounds."""
 
 import math
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ _MOST_STEPS = 30
 _MOST_NODES = 10_000
 _MANY = 10_000  # steps
 _MOST_PRODUCTS = 2**21  # frequencies times nodes
+# the largest frequency times epsilon, at an error of 1 and more per digit, and the factor's width
 _ROUGHEST, _SHARPER, _KEPT = 10.0, 6.0, 1.55
 _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
 _EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
@@ -80,6 +82,9 @@ def contour_start(
     def excess(log_x: float) -> float:
         return at(log_x).log_delta(epsilon) - log_delta
 
+    def rough_slope(log_x: float) -> float:
+        return (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
+
     grows = unknown == "noise"
     low, high = (-6.0, 60.0) if grows else (-60.0, 0.0) if unknown == "q" else (0.0, 60.0)
     safe, unsafe, reach = (high, low, 0.3) if grows else (low, high, 1.0)
@@ -87,10 +92,9 @@ def contour_start(
         return math.exp(unsafe), 0.0, None
     alone = run.steps == 1 and unknown != "steps"
     log_x = safe_root(excess, safe, unsafe, atol=1e-9 if alone else 1e-3, rtol=0.0)
-    slope = (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
     if alone:
-        return math.exp(log_x), slope, None
-    found = None
+        return math.exp(log_x), rough_slope(log_x), None
+    slope, found = 0.0, None
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             t, move = 1.0, 1.0
@@ -105,7 +109,7 @@ def contour_start(
                     break
     except (ArithmeticError, ValueError):
         pass
-    return math.exp(log_x), slope, found
+    return math.exp(log_x), slope or rough_slope(log_x), found
 
 
 def _integral(
@@ -120,16 +124,16 @@ def _integral(
     mu, steps = 1 / run.noise, run.steps
 
     def distance(t: float) -> tuple[float, float]:
-        near = _Tilted(mu, t, run.q)
+        near = tilted(t)
         return toward_saddle(t, epsilon, steps * near.mean, steps * near.variance)
 
+    tilted = cache(lambda t: _Tilted(mu, t, run.q))
     t = descend(distance, t)
-    variance = steps * _Tilted(mu, t, run.q).variance
-    step = (
-        2 * math.pi / (_PERIOD * (1 + (tail < 1e-5))) / math.sqrt(variance + t**-2 + (1 + t) ** -2)
-    )
+    variance = steps * tilted(t).variance
+    period = _PERIOD if tail > 1e-5 else 2 * _PERIOD
+    step = 2 * math.pi / period / math.sqrt(variance + t**-2 + (1 + t) ** -2)
     near = _Tilted(mu, t, run.q, unknown, lift=min(0.45 * math.pi / mu, 2.0))
-    most = (_ROUGHEST - _SHARPER * math.log(tail)) / epsilon
+    most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
     trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
     decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
     left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)

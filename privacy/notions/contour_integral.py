@@ -430,8 +430,9 @@ def _line(
     for thrift, enough in ((0.25, _FINE), (2.0, _LOOSE), (4.0, _ROUGH)):
         if found[0].error < enough or line.limited:
             break
-        last, near = near, found[1] if found[0].error < 1 else near
-        if thrift < 1 and abs(last - near) < 1:
+        # with a dummy, the nodes do not suffice for smaller aliases
+        last, near = near, -math.inf if line._dummy or found[0].error >= 1 else found[1]
+        if thrift < 1 and (last == near or abs(last - near) < 1):
             continue
         other = Line(total, c, epsilon, thrift=thrift, near=near)
         found = min(found, (other, *other.log_delta(epsilon)), key=lambda one: one[0].error)
