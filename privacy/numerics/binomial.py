@@ -11,8 +11,8 @@ _MOST_BITS = 2**11
 def log_binomial_tails(trials: int, probability: float, least: int) -> tuple[float, float]:
     """Return log P(X < least) and log P(X >= least) for X ~ Bin(trials, probability).
 
-    Accurate to an ulp; probabilities below 1e-300 are returned as 0. P(X >= least) is the
-    regularized incomplete beta function I_p(least, trials - least + 1).
+    Accurate to an ulp; -inf for a probability below 1e-300. P(X >= least) is the regularized
+    incomplete beta function I_p(least, trials - least + 1).
     """
     from flint import arb, ctx, fmpq
 
@@ -35,7 +35,7 @@ def log_binomial_tails(trials: int, probability: float, least: int) -> tuple[flo
 
 
 def _log(ball: Any) -> float:
-    """Return the log, NaN if the ball is too wide."""
+    """Return the log: NaN if the ball is too wide, -inf below 1e-300."""
     if ball < 1e-300:
         return -math.inf
     log = ball.log()
