@@ -94,7 +94,7 @@ def test_false_alarms_are_rare():
         assert alarms <= 30
 
 
-def test_a_curve_is_a_claim_in_its_own_relation():
+def test_a_curve_is_audited_under_its_own_relation():
     scores = losses(dp.Gaussian(1.0), ONE, np.random.default_rng(1), 1000)
     curve = dp.account(dp.Gaussian(1.0))
     assert falsify(curve, *scores) == falsify(dp.Gaussian(1.0), *scores)

@@ -72,7 +72,7 @@ def test_whole_numbers_beside_floats_are_exact():
         assert_contribution(count, ([], [1.0]), 0.5)
 
 
-def test_a_domain_read_off_the_data_is_a_violation():
+def test_keys_that_depend_on_the_data_are_a_violation():
     pair = (["a", "a"], ["a", "a", "b"])
     with pytest.raises(Violation, match="shapes"):
         assert_contribution(lambda data: {one: data.count(one) for one in data}, pair, 9.0)

@@ -99,14 +99,14 @@ def test_a_profile_is_an_upper_bound():
         assert dp.account(dp.Gaussian(2.0)).delta(epsilon) <= found.delta(epsilon)
 
 
-def test_what_is_before_the_noise_is_part_of_it():
+def test_transformations_before_the_noise_are_included():
     count = od.t.make_count(od.vector_domain(od.atom_domain(T=int)), od.symmetric_distance())
     measurement = count >> od.m.then_laplace(scale=2.0)
     assert from_measurement(measurement, 1) == dp.DiscreteLaplace(2.0)
     assert from_measurement(measurement, 2) == dp.DiscreteLaplace(2.0, sensitivity=2)
 
 
-def test_another_relation_is_a_claim_that_carries_it():
+def test_a_measurement_under_another_relation_is_a_claim():
     measurement = od.m.make_laplace(*INTEGER, scale=2.0)
     assert from_measurement(measurement, 1, relation="REPLACE_ONE") == dp.PureDP(0.5, ONE)
 

@@ -207,7 +207,7 @@ def exact_epsilon(rho, delta):
 
 @settings(max_examples=60)
 @given(rho=log_uniform(1e-3, 10), delta=st.sampled_from([1e-3, 1e-6, 1e-12]))
-def test_what_is_accepted_keeps_the_exact_epsilon(rho, delta):
+def test_accepted_sums_have_at_most_the_exact_epsilon(rho, delta):
     """No accepted sum exceeds the exact epsilon, however near it is to the limit."""
     epsilon = dp.epsilon_from_rho(rho, delta)
     budget = dp.Budget(epsilon=epsilon, delta=delta)
@@ -241,7 +241,7 @@ class TestParameters:
         assert budget.guarantee().epsilon == pytest.approx(known, rel=1e-13)
 
     @given(log_uniform(1e-4, 1e4))
-    def test_noise_and_claims_of_that_very_number_fit(self, value):
+    def test_noise_and_claims_equal_to_the_limit_fit(self, value):
         of_rho, of_mu = dp.Budget(rho=value, delta=1e-6), dp.Budget(mu=value, delta=1e-6)
         assert of_rho.fits(dp.ZeroConcentratedDP(value))
         assert of_rho.fits(dp.Gaussian(dp.noise_multiplier_from_rho(value)))

@@ -163,7 +163,7 @@ def test_a_reward_that_is_no_number_is_not_shown_and_leaves_the_ticket_open(bad)
         (Decimal("nan"), 0.0),
     ],
 )
-def test_any_number_is_a_reward(reward, counted):
+def test_numbers_of_any_type_are_rewards(reward, counted):
     agent = build("PrivateUCB").start()
     agent.update(agent.select(candidates(0)), reward)
     assert agent._rewards[0] == counted

@@ -284,7 +284,7 @@ def test_missing_is_zero_after_centering_even_when_zero_is_outside_the_range():
     assert rewards.Range(1.0, 5.0, 1.0).replace_distance == 1.0
 
 
-def test_a_middle_that_was_rounded_is_one():
+def test_a_rounded_middle_of_the_range_is_the_middle():
     for low, high in itertools.combinations(range(-25, 46), 2):
         span = rewards.Range(low / 10, high / 10, (low + high) / 20)
         assert span.replace_distance == 2.0

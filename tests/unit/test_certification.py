@@ -962,7 +962,7 @@ def test_the_prover_covers_nothing_that_accounting_refuses(asked):
                 account(tree, relation=asked)
 
 
-def test_the_flag_is_set_by_a_proof_alone():
+def test_certified_is_set_only_by_a_proof():
     with pytest.raises(TypeError):
         Guarantee(1.0, 1e-5, ADD, "gaussian", certified=True)  # type: ignore[call-arg]
     with pytest.raises((TypeError, ValueError), match="init=False"):  # TypeError since Python 3.13
@@ -1194,7 +1194,7 @@ def test_rdp_needs_an_order():
         proves(SAMPLED, order=1, **ask)
 
 
-def test_precision_of_the_caller_is_left_alone():
+def test_the_precision_of_the_caller_is_unchanged():
     with flint.ctx.workprec(77):
         proves(SAMPLED, epsilon=1.0, delta=1e-5, relation=ADD, notion="rdp", order=2.5)
         assert flint.ctx.prec == 77

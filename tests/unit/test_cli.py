@@ -806,7 +806,7 @@ def test_names_of_other_tools_get_a_suggestion(typed, told):
     assert told in answer.stderr
 
 
-def test_an_option_that_a_command_has_is_not_taken_for_another_tools():
+def test_an_option_of_the_command_gets_no_suggestion():
     assert CliRunner().invoke(main, ["explain", *TARGET, "--epochs", "1"]).exit_code == 0
 
 

@@ -102,7 +102,7 @@ class TestNoiseMultiplierDefinition:
         ],
         ids=repr,
     )
-    def test_a_claim_answers_for_its_own_relation_alone(self, notion, claim):
+    def test_a_claim_is_accounted_under_its_own_relation_only(self, notion, claim):
         for relation in (ADD, REPLACE_SPECIAL):
             with pytest.raises(dp.UnsupportedMechanism):
                 dp.account(claim, notion=notion, relation=relation)
@@ -181,7 +181,7 @@ class TestNoiseMultiplierDefinition:
         assert dp.account(cells, relation=REPLACE_SPECIAL).epsilon(DELTA) == one
         assert inside.null_is_absent == (not isinstance(inside, dp.RandomizedResponse))
 
-    def test_the_larger_of_both_relations_answers_for_a_cell(self):
+    def test_a_cell_costs_the_larger_epsilon_of_both_relations(self):
         cells = dp.parallel(LessWhenZeroed(1.0), LessWhenZeroed(1.0))
         for relation in (ADD, REPLACE_SPECIAL):
             assert dp.account(cells, relation=relation).epsilon(0) == 1.0
