@@ -987,7 +987,7 @@ def test_sampling_refuses_centers_without_a_proven_pair():
         build("AdaPrivateAmp", center=0.3)
     with pytest.raises(ValueError, match="center"):
         build("AdaPrivateAmp", center=1e-17)  # not an end: a reward may lie below it
-    with pytest.warns(UserWarning, match="times as large"):
+    with pytest.warns(UserWarning, match="sampling multiplies the noise"):
         middle = build("AdaPrivateAmp", center=0.5, sampling_probability=0.5)
     assert middle.guarantee(1e-5).epsilon == pytest.approx(1.0, abs=1e-6)
     rounded = build("AdaPrivateAmp", low=0.1, high=0.7, center=0.4)  # .4 - .1 > .7 - .4 in floats

@@ -327,7 +327,7 @@ def test_naive_group_drops_rewards_after_the_limit():
 
 
 def test_sampling_keeps_a_share_and_rescales_after_the_noise():
-    with pytest.warns(UserWarning, match="times as large"):
+    with pytest.warns(UserWarning, match="sampling multiplies the noise"):
         algorithm = bandits.AdaPrivateAmp(
             dimension=1,
             rounds=10_000,
@@ -357,7 +357,7 @@ def test_distinct_numbers_are_uniform_sets():
 def test_bernoulli_probability_is_at_most_q(monkeypatch):
     """The smallest uniform, 0, has probability 2^-53: far too large for q = 1e-20."""
     size = {"dimension": 2, "rounds": 4, "epsilon": 1.0, "delta": 1e-25}
-    with pytest.warns(UserWarning, match="times as large"):
+    with pytest.warns(UserWarning, match="sampling multiplies the noise"):
         algorithm = bandits.AdaPrivateAmp(sampling_probability=1e-20, **size)
     channel = algorithm.channel((), None)
     sums = []
