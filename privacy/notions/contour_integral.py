@@ -252,10 +252,9 @@ class Line:
     def _sums(self, drift: Array) -> Array:
         """Return the real sums over k of T_k z^k, with z = exp(i drift step).
 
-        With a dummy, also those of t_k T_k z^k, for the slope.
-
-        The nodes form a matrix with indices k = block * row + column, so that two small tables of
-        powers and a matrix product replace one exponential per node.
+        With a dummy, also those of t_k T_k z^k, for the slope. The nodes form a matrix with indices
+        k = block * row + column, so that two small tables of powers and a matrix product replace
+        one exponential per node.
         """
         exponents, terms = self._table
         powers = np.exp(np.multiply.outer(drift, exponents))

@@ -84,13 +84,10 @@ def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
 def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "optimal") -> float:
     """Return the epsilon that rho-zCDP, rho > 0, guarantees at `delta` in [0, 1), rounded up.
 
-    A delta of 0 gives infinity. `conversion` is
-
-    - ``"optimal"``: min over a > 1 of a rho + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath
-      and Steinke 2020, Proposition 12), at least 0;
-    - ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition 1.3), valid
-      but loose;
-    - ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
+    A delta of 0 gives infinity. `conversion` is ``"optimal"``: min over a > 1 of
+    a rho + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath and Steinke 2020, Proposition 12),
+    at least 0; ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition
+    1.3), valid but loose; or ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
 
     Examples
     --------
