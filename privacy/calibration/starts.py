@@ -130,8 +130,6 @@ def _integral(
     tilted = cache(lambda t: _Tilted(mu, t, run.q))
     t = descend(distance, t)
     variance = steps * tilted(t).variance
-    period = _PERIOD if tail > 1e-5 else 2 * _PERIOD
-    step = 2 * math.pi / period / math.sqrt(variance + t**-2 + (1 + t) ** -2)
     near = _Tilted(mu, t, run.q, unknown, lift=min(0.45 * math.pi / mu, 2.0))
     most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
     trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
@@ -139,6 +137,9 @@ def _integral(
     left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)
     enough = trial[(left < tail) | (trial == most)]
     last = float(enough[0]) if enough.size else math.inf
+    rare = tail < 1e-5 and last > 2 * trial[0]  # the losses are far from normal
+    period = 2 * _PERIOD if rare else _PERIOD
+    step = 2 * math.pi / period / math.sqrt(variance + t**-2 + (1 + t) ** -2)
     if last / step > _MOST_PRODUCTS / near.loss.size:
         raise ArithmeticError("too many frequencies for an estimate")
     count = math.ceil(last / step) + 1
@@ -148,7 +149,7 @@ def _integral(
     low, high = _powers(np.exp(base), size), _powers(np.exp(size * base), size)
     moment = (high * near.weight @ low.T).ravel()[:count]
     log_moment, s = np.log(moment), t + 1j * w
-    if steps > _MANY:  # times the rounding of the log
+    if rare and steps > _MANY:  # times the rounding of the log
         log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
     terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
     terms[0] *= 0.5
