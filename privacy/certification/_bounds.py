@@ -34,7 +34,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 if TYPE_CHECKING:
     from privacy.certification._contour import Atoms, Part
 
-_NEAR = 1e-6
+_NEAR = 1e-8
 _DIGITS = 60.0  # nats of a moment whose power is taken
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import acb, arb
+from flint import acb, arb, ctx
 from scipy.special import log_ndtr
 
 from privacy.certification._coverage import Unproven
@@ -19,9 +19,10 @@ from privacy.certification._panels import Array, Panel, nodes_in, plan, rule, sp
 
 _MOST_PLACES = 200_000
 _MARGIN = 3.0  # nats by which the ends of the panels are smaller than the error
-_TURNS = 100.0  # radians of exp(i w l) per panel
+_TURNS = 300.0  # radians of exp(i w l) per panel
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _CERTAIN, _NEARLY_NONE = 10.0, arb(0, 1e-22)  # Phi(-10) < 1e-22
+_SPARED = 48  # bits that the factors X do not need
 _FAR = 20.0  # length bounded on cells beyond the panels; also in widths of a window
 _CELLS = 16  # fewest cells of an interval beyond the panels; a longer one has two per unit
 
@@ -75,9 +76,8 @@ class Window(NamedTuple):
     def at(self, x: arb) -> arb:
         """Return X."""
         side = 1 if float(x) < 0.5 * (self.low + self.high) else -1
-        tails = (_normal(side * (x - end) / self.width) for end, _ in self.ends)
-        first, *others = tails if side > 0 else reversed([*tails])
-        return first - others[0] if others else first
+        tails = [_normal(side * (x - end) / self.width) for end, _ in self.ends[::side]]
+        return tails[0] - tails[1] if len(tails) == 2 else tails[0] if tails else arb(1)
 
     def log_bound(self, z: acb) -> arb:
         """Bound log |X|.
@@ -105,7 +105,7 @@ def _normal(x: arb) -> arb:
         return 1 + _NEARLY_NONE
     if x < -_CERTAIN:
         return (-x * x / 2).exp() * arb(0.25, 0.25)
-    return (-x / arb(2).sqrt()).erfc() / 2
+    return (-x * arb(0.5).sqrt()).erfc() / 2
 
 
 EVERYWHERE = Window()
@@ -194,8 +194,11 @@ class Mixture:
         total = np.exp(size[0] - top) + sum(np.exp(term - top) for term in terms)
         return np.asarray(top + np.log(total))
 
-    def _rough_log(self, z: Any, c: float, frequency: float, shift: float) -> Array:
-        """Return approximately `_log_size`, or `_log_decay` if there is a shift."""
+    def _rough_log(self, z: Any, c: float, shift: float) -> tuple[Array, Array]:
+        """Return approximately the log of the integrand at w = 0, and its decrease with w.
+
+        It is that of `decay` if there is a shift, else that of `nodes`.
+        """
         size = self.window.rough_log(z) - 0.5 * (z * z).real
         turn = np.zeros(z.shape)
         for side, offset, slope in self.factors:
@@ -204,9 +207,8 @@ class Mixture:
             size += (offset + slope * c) * 0.5 * (one.real + other.real)
             turn += slope * (0.5 * (one.imag - other.imag) if shift else one.imag)
         if shift:
-            growth = 0.5 * (1 + self.window.width**-2) * shift**2
-            return np.asarray(size - frequency * turn + growth)
-        return np.asarray(size + frequency * np.abs(turn))
+            size += 0.5 * (1 + self.window.width**-2) * shift**2
+        return size, turn if shift else -np.abs(turn)
 
     def _rough_real(self, x: Array, c: float) -> tuple[Array, Array]:
         """Return log X phi f_c without its constant, and the losses."""
@@ -253,12 +255,13 @@ class Mixture:
 
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         x = self.places(c)
-        plain = _log_sum(self._rough_real(x, c)[0])
+        log_weight = self._rough_real(x, c)[0]
+        plain = _log_sum(log_weight)
+        x = x[log_weight > plain - 20 - 2 * depth**2]
         best, shift = np.zeros(frequency.size), np.zeros(frequency.size)
         depth /= math.sqrt(1 + self.window.width**-2)
         for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.steepest):
-            still = self._rough_log(x + 0j, c, 0.0, self._turn * float(b))
-            turn = still - self._rough_log(x + 0j, c, 1.0, self._turn * float(b))
+            still, turn = self._rough_log(x + 0j, c, self._turn * float(b))
             size = np.minimum(still - np.multiply.outer(frequency, turn), 1e3)
             top = size.max(axis=1)
             log_size = top + np.log(np.exp(size - top[:, None]).sum(axis=1)) - plain
@@ -300,9 +303,12 @@ class Mixture:
         def panels(shift: float) -> list[Panel]:
             edges = spread(density + (0.0 if shift else frequency * slope / _TURNS), x)
             highest = math.pi / self.steepest - abs(shift)
-            return plan(
-                lambda z: self._rough_log(z, c, frequency, shift), edges, log_error, highest
-            )
+
+            def log_size(z: Any) -> Array:
+                size, turn = self._rough_log(z, c, shift)
+                return np.asarray(size - frequency * turn)
+
+            return plan(log_size, edges, log_error, highest)
 
         return Plan(panels(0.0), panels(shift) if shift else [], log_error)
 
@@ -316,9 +322,16 @@ class Mixture:
         pairs = zip(self.shares, self._means, strict=True)
         return [p * (-mean * mean / 2).exp() for p, mean in pairs]
 
-    def _log_ratio(self, x: arb) -> arb:
+    @cached_property
+    def _terms(self) -> list[tuple[arb, arb, arb]]:
         pairs = zip(self.shares[1:], self._means[1:], strict=True)
-        return sum((p * (mean * (x - mean / 2)).expm1() for p, mean in pairs), arb(0)).log1p()
+        return [(p, mean, mean * mean / 2) for p, mean in pairs]
+
+    def _log_ratio(self, x: arb) -> arb:
+        total = arb(0)
+        for p, mean, half in self._terms:
+            total += p * (mean * x - half).expm1()
+        return total.log1p()
 
     def _log_ratio_at(self, z: acb) -> acb:
         """Return log B, with a larger error near 0."""
@@ -360,14 +373,15 @@ class Mixture:
             return Nodes([], [], arb("inf"))
         points, error = rule(plan.panels, log_size, plan.log_error)
         scale, weights, losses = (2 * arb.pi()).sqrt(), [], []
-        kept = self.window.at if self.window.ends else lambda _: arb(1)
-        for x, width in points:
+        with ctx.workprec(ctx.prec - _SPARED):
+            kept = [self.window.at(x) for x, _ in points]
+        for (x, width), factor in zip(points, kept, strict=True):
             log_weight, loss = -x * x / 2, arb(0)
             for side, exponent, slope in exponents:
                 log_ratio = self._log_ratio(side * x)
                 log_weight += exponent * log_ratio
                 loss += slope * log_ratio
-            weights.append(log_weight.exp() * kept(x) * width / scale)
+            weights.append(log_weight.exp() * factor * width / scale)
             losses.append(loss)
         error += self._outside(plan.panels, c, 0.0, start, end)
         return Nodes(weights, losses, error / scale)
@@ -397,7 +411,7 @@ class Mixture:
             for side, exponent, turn in exponents:
                 log_ratio = self._log_ratio_at(side * (x + b))
                 log_weight += 2 * (exponent * log_ratio.real - turn * log_ratio.imag)
-            total += log_weight.exp() * (self.window.at(x) if self.window.ends else 1) * width
+            total += log_weight.exp() * self.window.at(x) * width
         total += self._outside(plan.decay, c, shift, -math.inf, math.inf)
         return total * growth.exp() / (2 * arb.pi()).sqrt()
 

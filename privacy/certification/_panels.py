@@ -23,7 +23,7 @@ BallLog = Callable[[acb], arb]  # a bound on log |f|
 _RATIOS = np.array([1.4, 1.9, 2.6, 3.6, 5.5, 9.0])[:, None, None]
 _ARCS, _ROUGH_ARCS = (12, 48), 8  # 48 where a ball of 12 contains a singularity
 _MULTIPLE = 8  # numbers of nodes are multiples of it, so that few rules are computed
-_MOST = 96  # nodes in a panel
+_MOST = 128  # nodes in a panel
 _ROUNDS = 6
 
 

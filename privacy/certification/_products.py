@@ -86,11 +86,12 @@ def _float_sums(weights: list[arb], turns: list[acb], rows: int, columns: int) -
 def _pairs(values: list[acb]) -> Array:
     """Return the high and the low parts, each with a row of real and one of imaginary parts."""
     parts = [x for value in values for x in (value.real, value.imag)]
-    if not sum((x.rad() for x in parts), arb(0)) < 2.0**-92:
+    high = [*map(float, parts)]
+    rest = [*map(arb.__sub__, parts, high)]
+    if not sum(rest, arb(0)).rad() < 2.0**-92:
         raise Unproven("the powers in the contour integral are not accurate enough")
-    high = [float(x) for x in parts]
-    low = [float(x - y) for x, y in zip(parts, high, strict=True)]
-    return np.array([high, low]).reshape(2, -1, 2).transpose(0, 2, 1).copy()
+    both = np.array([high, [*map(float, rest)]])
+    return both.reshape(2, -1, 2).transpose(0, 2, 1).copy()
 
 
 def _float_powers(first: Array, factor: Array, count: int) -> Array:

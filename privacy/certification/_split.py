@@ -21,6 +21,7 @@ from privacy.certification._panels import Array
 _EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, and no other width, is tried
 _LOOSE = 1e-9
 _WIDTHS = 0.07, 0.15
+_MOST_PLACES = 10_000
 _FAR = 10.5  # widths beyond the end at which a window is negligible
 # multiples of epsilon: the ends of windows, and the reciprocals of t of their bounds
 _SHARES = 2.0 ** np.arange(-7.0, 7.0, 0.25)
@@ -116,7 +117,10 @@ class Split:
         ends = [_places_of(cut, losses) if cut else losses for cut in self._cut]
         best, above = losses.size, 0.0
         for t in _ORDERS / epsilon:
-            bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
+            try:
+                bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
+            except Unproven:
+                break
             enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
             if enough.size and enough[0] < best:
                 best, above = int(enough[0]), float(t)
@@ -162,6 +166,8 @@ class Split:
         for (part, count), each, cut in zip(self.total.parts, ends, self._cut, strict=True):
             if cut:
                 x = cut.places(t)
+                if x.size > _MOST_PLACES:
+                    raise Unproven("the loss spreads too widely")
                 log_weight = cut.log_weights(x, t)
                 log_all = _log_sums(log_weight[None, :])
                 log_kept = log_ndtr(np.subtract.outer(-each, -x) / width)
