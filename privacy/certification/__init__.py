@@ -57,11 +57,12 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         Neighboring relation of the guarantee.
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, or of a batch
-        of fixed size. ``"contour"``: compositions of Gaussian and Laplace noise, sampled or not
-        (with `user_level` up to 64 records), RandomizedResponse, PureDP and ApproximateDP, and
-        what ``"approximate"`` covers. ``"zcdp"``: Gaussian, Laplace, RandomizedResponse, PureDP
-        and ZeroConcentratedDP parts. ``"rdp"``: the same, sampled parts of ``"contour"`` with
-        finite divergences, and fixed-size batches. All: the same in `Epochs` and `CyclicPoisson`.
+        of fixed size; and composed claims and binary responses. ``"contour"`` and ``"pld"``: the
+        same, and compositions of Gaussian and Laplace noise, sampled or not (with `user_level` up
+        to 64 records), RandomizedResponse, PureDP and ApproximateDP. ``"zcdp"``: Gaussian,
+        Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP parts. ``"rdp"``: the same,
+        sampled parts of ``"contour"`` with finite divergences, and fixed-size batches. All: the
+        same in `Epochs` and `CyclicPoisson`.
 
     Returns
     -------
@@ -83,9 +84,9 @@ def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -
         return None
     try:
         checked = plain(mechanism_from_json(mechanism.to_json()), relation)
+        return checked if covers(checked, relation) else None
     except (TypeError, ValueError):
         return None
-    return checked if covers(checked, relation) else None
 
 
 def proves(
@@ -256,8 +257,8 @@ def _provable(guarantee: Guarantee) -> str:
     mechanism, relation = guarantee.mechanism, guarantee.relation
     others = [
         f"notion={notion!r}"
-        for notion in COVERS
-        if notion != guarantee.notion
+        for notion, covers in COVERS.items()
+        if covers is not COVERS.get(guarantee.notion)
         and mechanism is not None
         and can_prove(mechanism, relation=relation, notion=notion)
     ]

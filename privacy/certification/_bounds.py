@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flint import arb, ctx
 
-from privacy.certification._coverage import COVERS, Unproven, record_can_move
+from privacy.certification._coverage import COVERS, Unproven, one_release, record_can_move, releases
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -33,8 +33,12 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 
 if TYPE_CHECKING:
     from privacy.certification._contour import Atoms, Part
+    from privacy.certification._laplace import SymmetricPart
 
 _NEAR = 1e-8
+_MOST_TERMS = 50_000  # of a finite sum, about 0.1 s
+_LARGEST_SUM = 20_000  # the order of a binomial sum
+_SHARE = 0.45  # nats of panels per bit
 _DIGITS = 60.0  # nats of a moment whose power is taken
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
@@ -73,23 +77,19 @@ def delta_bound(
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
 
-        def of_one(each: float, share: arb) -> arb:
+        def one(each: float, share: arb) -> arb:
             return delta_bound(notion, mechanism, each, relation, order, 1, share, work)
 
-        one: Callable[[float, arb], arb] = of_one
-        if notion == "rdp" and order is not None:
-            one = _by_order(mechanism, relation, order)
-        chained = _chained(one, epsilon, size, limit)
+        by_order = _by_order(mechanism, relation, order) if notion == "rdp" and order else one
+        chained = _chained(by_order, epsilon, size, limit)
         if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
             # divergences linear in the order also have a group rho
             linear = delta_bound("zcdp", mechanism, epsilon, relation, order, size, limit, work)
             chained = chained.min(linear)
         return chained
-    if notion == "approximate" or (
-        notion == "contour" and COVERS["approximate"](mechanism, relation)
-    ):
-        return _profile(mechanism, arb(epsilon), relation)
-    if notion == "contour":
+    if notion not in ("rdp", "zcdp"):
+        if one_release(mechanism, relation):
+            return _profile(mechanism, arb(epsilon), relation)
         return _composed_delta(mechanism, arb(epsilon), relation, limit, work)
     if notion == "rdp" and order is not None:
         return _by_order(mechanism, relation, order)(epsilon, limit)
@@ -129,10 +129,9 @@ def _chained(delta: Callable[[float, arb], arb], epsilon: float, size: int, limi
 
 def _total(mechanism: Mechanism, relation: NeighboringRelation, leaf: _Loss) -> arb:
     match mechanism:
-        case Repeated():
-            return _total(mechanism.mechanism, relation, leaf) * mechanism.count
-        case Composed():
-            return sum((_total(part, relation, leaf) for part in mechanism.parts), arb(0))
+        case Repeated() | Composed():
+            parts = releases(mechanism).items()
+            return sum((n * _total(part, relation, leaf) for part, n in parts), arb(0))
         case Parallel():
             return _worst_cell(mechanism, relation, leaf)
     return leaf(mechanism, relation)
@@ -223,7 +222,7 @@ def _moment_of_batches(node: FixedSizeSampled, relation: NeighboringRelation, or
     Its moment at t = a - 1 is (1 - q) erf(mu / sqrt(8)) plus the integral of phi (B^a + B^-t).
     """
     from privacy.certification._mixtures import Mixture
-    from privacy.certification._split import moment_above
+    from privacy.certification._split import moment
 
     q, mu_squared = _of_batch(node, relation)
     if node.batch_size == node.records:
@@ -231,7 +230,7 @@ def _moment_of_batches(node: FixedSizeSampled, relation: NeighboringRelation, or
     mu = mu_squared.sqrt()
     start = math.nextafter(float((mu / 2).lower()), -math.inf)  # more outcomes only add to it
     parts = (Mixture(mu_squared, (1 - q, q), way) for way in ("remove", "add"))
-    found = sum((moment_above(part, order - 1, start, _DIGITS) for part in parts), arb(0))
+    found = sum((moment(part, order - 1, _DIGITS, start=start) for part in parts), arb(0))
     return found + (1 - q) * (mu / arb(8).sqrt()).erf()
 
 
@@ -240,11 +239,10 @@ def _composed_delta(
 ) -> arb:
     """Return an upper bound on delta of a composition, in the worse direction.
 
-    Basic composition if it suffices; otherwise a contour integral for each direction. With
-    probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
+    Basic composition if it suffices; otherwise a finite sum, or a contour integral for each
+    direction. With probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
     """
-    counts: dict[Mechanism, int] = {}
-    _count(mechanism, 1, counts)
+    counts = releases(mechanism)
     whole = sum(counts.values())
     share = (epsilon / whole).lower()
     basic = arb("inf")
@@ -252,7 +250,7 @@ def _composed_delta(
         basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
     if basic <= limit:
         return basic
-    from privacy.certification import _contour, _split  # they import numpy
+    from privacy.certification import _contour, _laplace, _split  # they import numpy
 
     kept, squared, parts = arb(1), arb(0), []
     for part, n in counts.items():
@@ -267,6 +265,9 @@ def _composed_delta(
                 # as H >= 1 - e^epsilon, the profile is at most q delta + (1 - q delta) H, H that of
                 # the sampled response
                 kept *= (1 - arb(part.sampling_probability) * arb(claim.delta)) ** n
+    simple = _symmetric(counts, relation)
+    if simple and _laplace.terms(simple) <= _MOST_TERMS:
+        return (1 - kept + kept * _laplace.delta(simple, epsilon)).min(basic)
     both = any(isinstance(part, PoissonSampled | GroupSampled) for part in counts)
     ways = _ways(relation) if both else _ways(relation)[:1]
     least = (limit - (1 - kept)) / kept
@@ -277,6 +278,22 @@ def _composed_delta(
         total = _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)
         worst = worst.max(_split.delta(total, epsilon, least, work))
     return (1 - kept + kept * worst).min(basic)
+
+
+def _symmetric(
+    counts: dict[Mechanism, int], relation: NeighboringRelation
+) -> "list[SymmetricPart]":
+    """Return the parts of `_laplace.delta`; none if there are others."""
+    found: list[SymmetricPart] = []
+    for part, n in counts.items():
+        match part:
+            case Laplace():
+                found.append((_shift(part, relation) / part.scale, n, True))
+            case PureDP() | ApproximateDP() | RandomizedResponse(categories=2):
+                found.append((arb(part.epsilon), n, False))
+            case _:
+                return []
+    return found
 
 
 def _ways(relation: NeighboringRelation) -> tuple[str, ...]:
@@ -307,17 +324,6 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
 def _binomial(q: float, size: int) -> tuple[arb, ...]:
     rest = 1 - arb(q)
     return tuple(math.comb(size, j) * arb(q) ** j * rest ** (size - j) for j in range(size + 1))
-
-
-def _count(mechanism: Mechanism, times: int, counts: dict[Mechanism, int]) -> None:
-    match mechanism:
-        case Repeated():
-            _count(mechanism.mechanism, times * mechanism.count, counts)
-        case Composed():
-            for part in mechanism.parts:
-                _count(part, times, counts)
-        case _:
-            counts[mechanism] = counts.get(mechanism, 0) + times
 
 
 def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str) -> "Atoms":
@@ -461,9 +467,7 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             mechanism.mechanism, relation
         ):
             mu_squared = _mu_squared(mechanism.mechanism, relation)
-            from privacy.certification._sampled_gaussian import moment  # which needs numpy
-
-            power = moment(order, mechanism.sampling_probability, mu_squared)
+            power = _sampled_moment(order, mechanism.sampling_probability, mu_squared)
         case FixedSizeSampled():
             power = _moment_of_batches(mechanism, relation, order)
         case PoissonSampled() | GroupSampled():
@@ -478,3 +482,24 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             k, odds = _categories(mechanism), arb(mechanism.epsilon)
             power = ((a * odds).exp() + ((1 - a) * odds).exp() + (k - 2)) / (odds.exp() + (k - 1))
     return power.log() / (a - 1)
+
+
+def _sampled_moment(order: float, q: float, mu_squared: arb) -> arb:
+    """Return E (1 - q + q e^(mu z - mu^2/2))^a over z ~ N(0, 1), or an upper bound by panels.
+
+    At a whole order a, sum_k C(a, k) (1 - q)^(a - k) q^k e^(k (k - 1) mu^2 / 2) (Mironov, Talwar
+    and Zhang 2019).
+    """
+    if not (order.is_integer() and order <= _LARGEST_SUM):
+        from privacy.certification import _mixtures, _split  # which need numpy
+
+        loss = _mixtures.sampled_gaussian(mu_squared, q, "remove")
+        return _split.moment(loss, order - 1, _SHARE * ctx.prec)
+    a, growth = int(order), mu_squared.exp()
+    ratio = arb(q) / (1 - arb(q))
+    term = total = (1 - arb(q)) ** a
+    for k in range(a):
+        term = term * ratio * (a - k) / (k + 1)
+        total += term
+        ratio *= growth
+    return total

@@ -1,5 +1,6 @@
 """Which mechanism trees have a formula in `privacy.certification._bounds`."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -72,10 +73,8 @@ def _trees_of(covers: Covers) -> Covers:
 
     def every(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         match mechanism:
-            case Repeated():
-                return every(mechanism.mechanism, relation)
-            case Composed():
-                return all(every(part, relation) for part in mechanism.parts)
+            case Repeated() | Composed():
+                return all(every(part, relation) for part in releases(mechanism))
             case Parallel():
                 used = _relations_inside(mechanism, relation)
                 return all(every(part, each) for part in mechanism.parts for each in used)
@@ -110,13 +109,13 @@ def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool
         case PoissonSampled() | GroupSampled():
             return _composed(mechanism, relation)
         case FixedSizeSampled():
-            return _one_release(mechanism, relation)
+            return one_release(mechanism, relation)
         case RandomizedResponse():
             return True
     return _is_concentrated(mechanism, relation)
 
 
-def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+def one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
         case PoissonSampled() if relation is REPLACE_ONE:
             return _antipodal(mechanism.mechanism, relation)
@@ -126,10 +125,10 @@ def _one_release(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
         case PoissonSampled():
             used = _relations_inside(mechanism, relation)
             sampled = relation is ADD_OR_REMOVE_ONE or mechanism.mechanism.null_is_absent
-            return sampled and all(_one_release(mechanism.mechanism, each) for each in used)
+            return sampled and all(one_release(mechanism.mechanism, each) for each in used)
         case Parallel() if not record_can_move(mechanism, relation):
             used = _relations_inside(mechanism, relation)
-            return all(_one_release(part, each) for part in mechanism.parts for each in used)
+            return all(one_release(part, each) for part in mechanism.parts for each in used)
         case Laplace() | RandomizedResponse() | PureDP() | ApproximateDP():
             return getattr(mechanism, "relation", relation) is relation
     return _gaussian(mechanism, relation)
@@ -143,13 +142,28 @@ def _sampled(inner: Mechanism, relation: NeighboringRelation) -> bool:
     return _antipodal(inner, relation) if relation is REPLACE_ONE else _gaussian(inner, relation)
 
 
-def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
-    """Return whether every part is one release, or has moments in `_contour`."""
+def releases(mechanism: Mechanism) -> Counter[Mechanism]:
+    """Return the releases of a composition and their numbers."""
+    found: Counter[Mechanism] = Counter()
     match mechanism:
         case Repeated():
-            return _composed(mechanism.mechanism, relation)
+            for part, n in releases(mechanism.mechanism).items():
+                found[part] = n * mechanism.count
         case Composed():
-            return all(_composed(part, relation) for part in mechanism.parts)
+            for part in mechanism.parts:
+                found.update(releases(part))
+        case _:
+            found[mechanism] = 1
+    return found
+
+
+def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether every part has moments in `_contour`."""
+    return all(_has_moments(part, relation) for part in releases(mechanism))
+
+
+def _has_moments(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    match mechanism:
         case PoissonSampled():
             return _sampled(mechanism.mechanism, relation)
         case GroupSampled():
@@ -160,14 +174,21 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     return _gaussian(mechanism, relation)
 
 
+def _approximate(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    kinds = PureDP | ApproximateDP | RandomizedResponse
+    claims = all(isinstance(part, kinds) for part in releases(mechanism))
+    return one_release(mechanism, relation) or (claims and _composed(mechanism, relation))
+
+
 def _contour(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
-    return _one_release(mechanism, relation) or _composed(mechanism, relation)
+    return one_release(mechanism, relation) or _composed(mechanism, relation)
 
 
 COVERS: dict[str, Covers] = {
-    "approximate": _one_release,
+    "approximate": _approximate,
     "contour": _contour,
     "gaussian": _gaussian,
+    "pld": _contour,
     "rdp": _trees_of(_has_divergence),
     "zcdp": _trees_of(_is_concentrated),
 }

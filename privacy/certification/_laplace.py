@@ -1,4 +1,4 @@
-"""Log moments of sampled Laplace noise, enclosed in balls.
+"""Log moments of sampled Laplace noise, and sums of unsampled releases, enclosed in balls.
 
 With the loss l of the unsampled distributions at distance s and B(l) = 1 - q + q e^l, the moment is
 E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added. docs/theory/contour.md ("Proof in
@@ -6,11 +6,14 @@ interval arithmetic") has the distribution of l, and the bound for large frequen
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
-from flint import acb, arb
+from flint import acb, arb, arb_poly, ctx, fmpz_poly
 
 from privacy.certification._coverage import Unproven
 from privacy.certification._mixtures import Nodes, Plan
@@ -106,3 +109,51 @@ class SampledLaplace:
     def decay(self, c: float, frequency: float, plan: Plan, shift: float) -> arb:
         whole = self.nodes(c, 0.0, plan).total()
         return whole.min(sum(self._atoms(c), self._ends(c) / arb(frequency)))
+
+
+SymmetricPart = tuple[arb, int, bool]
+"""The distance of Laplace noise, or the epsilon of a response; a count; whether it is noise."""
+
+
+def terms(parts: Sequence[SymmetricPart]) -> int:
+    """Return the number of terms in `delta`."""
+    noises = sum(count for _, count, is_noise in parts if is_noise)
+    return math.prod(count + 1 for _, count, _ in parts) * max(noises, len(parts))
+
+
+def delta(parts: Sequence[SymmetricPart], epsilon: arb) -> arb:
+    """Return delta of Laplace noise and responses with two outcomes (docs/theory/contour.md)."""
+    noises, scale, found = 0, 2 * (epsilon / 2).exp(), arb(0)
+    for s, count, is_noise in parts:
+        noises += count * is_noise
+        scale *= ((-s / 2).exp() / 2 if is_noise else 1 / (2 * (s / 2).cosh())) ** count
+    for falls in product(*(range(count + 1) for _, count, _ in parts)):
+        ways, fallen, z = 1, 0, -epsilon
+        for (s, count, is_noise), k in zip(parts, falls, strict=True):
+            ways *= math.comb(count, k)
+            fallen += k * is_noise
+            z += (count - 2 * k) * s
+        if not z < 0:
+            found += ways * _kernel(noises, fallen, z.max(arb(0)) / 2)
+    return scale * found
+
+
+def _kernel(noises: int, fallen: int, w: arb) -> arb:
+    """Return the inverse Laplace transform of (d + 1)^(n - m - 1) (d - 1)^(m - 1) / d^n at w."""
+    if not noises:
+        return w.sinh()
+    if fallen == noises:
+        return -_kernel(noises, 0, -w)
+    residue = 0 if fallen else 2 ** (noises - 1) * w.exp()
+    return residue + _polynomial(noises, fallen, ctx.prec)(w)
+
+
+@lru_cache(maxsize=1024)
+def _polynomial(noises: int, fallen: int, _bits: int) -> arb_poly:
+    """Return the residue at d = 0."""
+    if fallen:
+        power = fmpz_poly([1, 1]) ** (noises - fallen - 1) * fmpz_poly([-1, 1]) ** (fallen - 1)
+        series = [int(power[k]) for k in range(noises)]
+    else:
+        series = [-each for each in accumulate(math.comb(noises - 1, k) for k in range(noises))]
+    return arb_poly([arb(c) / math.factorial(j) for j, c in enumerate(reversed(series))])

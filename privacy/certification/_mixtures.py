@@ -7,7 +7,7 @@ l(z) the loss, at t = c + iw, |f_t(z)| = |f_c(z)| exp(-w Im l(z)), which is at m
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,8 @@ class Nodes(NamedTuple):
         return sum(self.weights, self.error)
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True)
+class Window:
     """A smooth indicator X(z) = Phi((z - low) / width) - Phi((z - high) / width) of [low, high].
 
     On the real axis 0 <= X <= 1. As a convolution with a Gaussian, it is entire, and
@@ -50,10 +51,11 @@ class Window(NamedTuple):
     high: float = math.inf
     width: float = math.inf
 
-    @property
+    @cached_property
     def ends(self) -> tuple[tuple[float, int], ...]:
-        """Return the finite ends, and the direction from each of them into the window."""
-        return _ends(self.low, self.high)
+        """The finite ends, and the direction from each of them into the window."""
+        both = (self.low, 1), (self.high, -1)
+        return tuple((end, side) for end, side in both if math.isfinite(end))
 
     def rough_log(self, z: Any) -> Array:
         """Return approximately `log_bound`."""
@@ -92,12 +94,6 @@ class Window(NamedTuple):
             tail = ((v * v - u * u) / 2).exp() / 2
             size += tail if u < 0 else 1 + tail
         return size.upper().log() if self.ends else size
-
-
-@lru_cache(maxsize=16)
-def _ends(low: float, high: float) -> tuple[tuple[float, int], ...]:
-    both = (low, 1), (high, -1)
-    return tuple((end, side) for end, side in both if math.isfinite(end))
 
 
 def _normal(x: arb) -> arb:
@@ -256,15 +252,14 @@ class Mixture:
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         x = self.places(c)
         log_weight = self._rough_real(x, c)[0]
-        plain = _log_sum(log_weight)
+        plain = log_sums(log_weight)
         x = x[log_weight > plain - 20 - 2 * depth**2]
         best, shift = np.zeros(frequency.size), np.zeros(frequency.size)
         depth /= math.sqrt(1 + self.window.width**-2)
         for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.steepest):
             still, turn = self._rough_log(x + 0j, c, self._turn * float(b))
             size = np.minimum(still - np.multiply.outer(frequency, turn), 1e3)
-            top = size.max(axis=1)
-            log_size = top + np.log(np.exp(size - top[:, None]).sum(axis=1)) - plain
+            log_size = log_sums(size) - plain
             shift = np.where(log_size < best, self._turn * b, shift)
             best = np.minimum(best, log_size)
         return best, shift
@@ -285,7 +280,7 @@ class Mixture:
             x = np.append(start, x[x > start])
         log_weight, loss = self._rough_real(x, c)
         log_scale = math.log(x[1] - x[0])
-        log_error = _log_sum(log_weight) + log_scale - digits
+        log_error = float(log_sums(log_weight)) + log_scale - digits
         growth = 0.5 * (1 + self.window.width**-2) * shift**2
         kept = np.flatnonzero(log_weight > log_error - log_scale - growth - _MARGIN)
         first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, x.size - 1)
@@ -521,6 +516,6 @@ def _flat(rising: float, outward: int, ends: list[float], width: float) -> float
     return max([least / steep, *(outward * end + _FAR * width for end in ends)])
 
 
-def _log_sum(log_size: Array) -> float:
-    top = log_size.max()
-    return float(top + math.log(np.exp(log_size - top).sum()))
+def log_sums(log_size: Array) -> Array:
+    top = log_size.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(log_size - top[..., None]).sum(axis=-1)))

@@ -8,14 +8,15 @@ the real-t bound, and the probability of X beyond it is added.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from flint import arb
 from scipy.special import log_ndtr
 
-from privacy.certification._contour import Line, Part, Sum, digits, upper
+from privacy.certification._contour import Line, Sum, digits, upper
 from privacy.certification._coverage import Unproven
-from privacy.certification._mixtures import Mixture
+from privacy.certification._mixtures import Mixture, log_sums
 from privacy.certification._panels import Array
 
 _EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, and no other width, is tried
@@ -39,16 +40,10 @@ def delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
         return _delta(total, epsilon, least, work)
 
 
-def moment(part: Part, t: float, digits: float) -> arb:
-    """Return an upper bound on the moment at a real t, with `digits` nats."""
+def moment(part: Any, t: float, digits: float, **start: float) -> arb:
+    """Return an upper bound on the moment of a `Part` at a real t, of outcomes z >= `start`."""
     with _finite():
-        return part.nodes(t, 0.0, part.plan(t, 0.0, digits)).total()
-
-
-def moment_above(part: Mixture, t: float, start: float, digits: float) -> arb:
-    """Return an upper bound on the moment at a real t of outcomes z >= `start`."""
-    with _finite():
-        return part.nodes(t, 0.0, part.plan(t, 0.0, digits, start=start), start).total()
+        return part.nodes(t, 0.0, part.plan(t, 0.0, digits, **start), **start).total()
 
 
 @contextmanager
@@ -155,7 +150,7 @@ class Split:
                 x = np.linspace(-12.0, max(each[-1] + _FAR * width, 12.0), 400)
                 beyond = np.subtract.outer(each, x) / width
                 log_kept = np.where(beyond > -_FAR, log_ndtr(beyond), -np.inf)
-                total += count * _log_sums(cut.log_weights(x, t) + log_kept)
+                total += count * log_sums(cut.log_weights(x, t) + log_kept)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
         return total
@@ -169,10 +164,10 @@ class Split:
                 if x.size > _MOST_PLACES:
                     raise Unproven("the loss spreads too widely")
                 log_weight = cut.log_weights(x, t)
-                log_all = _log_sums(log_weight[None, :])
+                log_all = log_sums(log_weight[None, :])
                 log_kept = log_ndtr(np.subtract.outer(-each, -x) / width)
                 total += count * log_all
-                log_share = _log_sums(log_weight + log_kept) - log_all
+                log_share = log_sums(log_weight + log_kept) - log_all
                 large = np.logaddexp(large, math.log(count) + log_share)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
@@ -222,11 +217,6 @@ class Split:
 
 
 _ROUGH = 16.0  # nats of accuracy of a negligible moment
-
-
-def _log_sums(log_size: Array) -> Array:
-    top = log_size.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(log_size - top[..., None]).sum(axis=-1)))
 
 
 def _places_of(part: Mixture, losses: Array) -> Array:

@@ -374,6 +374,48 @@ def test_a_dropped_atom_of_laplace_noise_is_rejected(monkeypatch):
     assert proves_guarantee(smaller)
 
 
+def laplace_delta(epsilon, scales):
+    """Return delta of composed Laplace noise, by one integral over each loss but the last."""
+    s, *rest = (1 / mp.mpf(scale) for scale in scales)
+    if not rest:
+        whole = -mp.expm1(epsilon) if epsilon < -s else mp.mpf(0)
+        return whole if epsilon < -s else max(-mp.expm1((epsilon - s) / 2), mp.mpf(0))
+
+    def other(loss):
+        return laplace_delta(epsilon - loss, scales[1:])
+
+    cuts = {-s, s, *(epsilon + sum(signs) for signs in product(*((-r, r) for r in rest)))}
+    between = mp.quad(
+        lambda loss: mp.exp((loss - s) / 2) / 4 * other(loss),
+        sorted(cut for cut in cuts if -s <= cut <= s),
+    )
+    return other(s) / 2 + mp.exp(-s) / 2 * other(-s) + between
+
+
+def test_few_laplace_releases_are_proven(monkeypatch):
+    kernel = _laplace._kernel
+    with mp.workdps(20):
+        for scales, epsilon in (((5.0, 5.0, 5.0), 0.2), ((2.0, 3.0), 0.6), ((2.0, 0.5), 0.1)):
+            delta = float(laplace_delta(mp.mpf(epsilon), scales))
+            ask = dict(epsilon=epsilon, relation=ADD, notion="pld")
+            plan = compose(*map(Laplace, scales))
+            assert proves(plan, delta=delta * (1 + 1e-12), **ask)
+            assert not proves(plan, delta=delta * (1 - 1e-12), **ask)
+            with monkeypatch.context() as changed:  # without the largest sum of losses
+                changed.setattr(_laplace, "_kernel", lambda n, m, w: kernel(n, m, w) if m else w)
+                assert proves(plan, delta=delta * (1 - 1e-12), **ask)
+    for plan in (repeat(Laplace(100.0), 150), compose(repeat(PureDP(0.1), 9), Laplace(2.0))):
+        found = account(plan, notion="pld").guarantee(delta=1e-6, certify=True)
+        assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-5)))
+
+
+@pytest.mark.parametrize("claim", [PureDP(0.1), ApproximateDP(0.1, 1e-8), RandomizedResponse(0.1)])
+def test_composed_claims_are_proven_and_tight(claim):
+    found = account(repeat(claim, 10)).guarantee(delta=1e-4, certify=True)
+    assert found.notion == "approximate"
+    assert not proves_guarantee(replace(found, epsilon=found.epsilon * (1 - 1e-9)))
+
+
 def test_basic_composition_proves_a_total_variation():
     plan = sampled(0.6, 1e-4, 5)
     ask = dict(relation=ADD, notion="contour")
