@@ -57,12 +57,12 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         Neighboring relation of the guarantee.
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, or of a batch
-        of fixed size; and composed claims and binary responses. ``"contour"`` and ``"pld"``: the
-        same, and compositions of Gaussian and Laplace noise, sampled or not (with `user_level` up
-        to 64 records), RandomizedResponse, PureDP and ApproximateDP. ``"zcdp"``: Gaussian,
-        Laplace, RandomizedResponse, PureDP and ZeroConcentratedDP parts. ``"rdp"``: the same,
-        sampled parts of ``"contour"`` with finite divergences, and fixed-size batches. All: the
-        same in `Epochs` and `CyclicPoisson`.
+        of fixed size, and compositions of RandomizedResponse, PureDP and ApproximateDP.
+        ``"contour"`` and ``"pld"``: the same, also with Gaussian and Laplace noise, sampled or
+        not (with `user_level` up to 64 records). ``"zcdp"``: Gaussian, Laplace,
+        RandomizedResponse, PureDP and ZeroConcentratedDP parts. ``"rdp"``: the same, sampled
+        parts of ``"contour"`` with finite divergences, and fixed-size batches. All: the same in
+        `Epochs` and `CyclicPoisson`.
 
     Returns
     -------

@@ -33,12 +33,10 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 
 if TYPE_CHECKING:
     from privacy.certification._contour import Atoms, Part
-    from privacy.certification._laplace import SymmetricPart
 
 _NEAR = 1e-8
 _MOST_TERMS = 50_000  # of a finite sum, about 0.1 s
 _LARGEST_SUM = 20_000  # the order of a binomial sum
-_SHARE = 0.45  # nats of panels per bit
 _DIGITS = 60.0  # nats of a moment whose power is taken
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
@@ -252,21 +250,20 @@ def _composed_delta(
         return basic
     from privacy.certification import _contour, _laplace, _split  # they import numpy
 
-    kept, squared, parts = arb(1), arb(0), []
+    kept, squared, parts, simple = arb(1), arb(0), [], []
     for part, n in counts.items():
         if isinstance(part, Gaussian | Parallel):
             squared += n * _mu_squared(part, relation)
         else:
             parts.append((_losses(part, relation), n))
+        kept *= (1 - _failure(part)) ** n
         match part:
-            case ApproximateDP():
-                kept *= (1 - arb(part.delta)) ** n
-            case PoissonSampled(mechanism=ApproximateDP() as claim):
-                # as H >= 1 - e^epsilon, the profile is at most q delta + (1 - q delta) H, H that of
-                # the sampled response
-                kept *= (1 - arb(part.sampling_probability) * arb(claim.delta)) ** n
-    simple = _symmetric(counts, relation)
-    if simple and _laplace.terms(simple) <= _MOST_TERMS:
+            case Laplace():
+                simple.append((_shift(part, relation) / part.scale, n, True))
+            case PureDP() | ApproximateDP() | RandomizedResponse(categories=2):
+                simple.append((arb(part.epsilon), n, False))
+    terms = whole * math.prod(n + 1 for n in counts.values())
+    if len(simple) == len(counts) and terms <= _MOST_TERMS:
         return (1 - kept + kept * _laplace.delta(simple, epsilon)).min(basic)
     both = any(isinstance(part, PoissonSampled | GroupSampled) for part in counts)
     ways = _ways(relation) if both else _ways(relation)[:1]
@@ -280,20 +277,11 @@ def _composed_delta(
     return (1 - kept + kept * worst).min(basic)
 
 
-def _symmetric(
-    counts: dict[Mechanism, int], relation: NeighboringRelation
-) -> "list[SymmetricPart]":
-    """Return the parts of `_laplace.delta`; none if there are others."""
-    found: list[SymmetricPart] = []
-    for part, n in counts.items():
-        match part:
-            case Laplace():
-                found.append((_shift(part, relation) / part.scale, n, True))
-            case PureDP() | ApproximateDP() | RandomizedResponse(categories=2):
-                found.append((arb(part.epsilon), n, False))
-            case _:
-                return []
-    return found
+def _failure(part: Mechanism) -> arb:
+    """Return the probability that a claim fails (docs/theory/contour.md, "Claims")."""
+    if isinstance(part, PoissonSampled):
+        return arb(part.sampling_probability) * _failure(part.mechanism)
+    return arb(part.delta if isinstance(part, ApproximateDP) else 0)
 
 
 def _ways(relation: NeighboringRelation) -> tuple[str, ...]:
@@ -394,7 +382,7 @@ def _response_delta(epsilon: arb, mechanism: RandomizedResponse | PureDP | Appro
     P(E) - e^epsilon Q(E), which randomized response attains (Kairouz, Oh and Viswanath 2015).
     """
     claim = arb(mechanism.epsilon)
-    failed = arb(mechanism.delta if isinstance(mechanism, ApproximateDP) else 0)
+    failed = _failure(mechanism)
     truth = 1 / (1 + (_categories(mechanism) - 1) * (-claim).exp())
     return failed + (1 - failed) * (-truth * (epsilon - claim).expm1()).max(arb(0))
 
@@ -456,18 +444,21 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     """Return the Rényi divergence of one release at `order`, in the worse direction.
 
-    Sampled Gaussians: removing is worse (Mironov, Talwar and Zhang 2019, Theorem 5).
+    Sampled Gaussians at whole orders: removing is worse (Mironov, Talwar and Zhang 2019, Theorem
+    5), a finite sum (Section 3.3).
     Laplace, and responses with two categories: Mironov 2017, Propositions 5 and 6.
     """
     a = arb(order)
     match mechanism:
         case Gaussian() | ZeroConcentratedDP():
             return a * _rho(mechanism, relation)
-        case PoissonSampled() if relation is not REPLACE_ONE and COVERS["gaussian"](
-            mechanism.mechanism, relation
+        case PoissonSampled(mechanism=inner, sampling_probability=q) if (
+            order.is_integer()
+            and order <= _LARGEST_SUM
+            and relation is not REPLACE_ONE
+            and COVERS["gaussian"](inner, relation)
         ):
-            mu_squared = _mu_squared(mechanism.mechanism, relation)
-            power = _sampled_moment(order, mechanism.sampling_probability, mu_squared)
+            power = _binomial_moment(int(order), arb(q), _mu_squared(inner, relation))
         case FixedSizeSampled():
             power = _moment_of_batches(mechanism, relation, order)
         case PoissonSampled() | GroupSampled():
@@ -484,22 +475,12 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
     return power.log() / (a - 1)
 
 
-def _sampled_moment(order: float, q: float, mu_squared: arb) -> arb:
-    """Return E (1 - q + q e^(mu z - mu^2/2))^a over z ~ N(0, 1), or an upper bound by panels.
-
-    At a whole order a, sum_k C(a, k) (1 - q)^(a - k) q^k e^(k (k - 1) mu^2 / 2) (Mironov, Talwar
-    and Zhang 2019).
-    """
-    if not (order.is_integer() and order <= _LARGEST_SUM):
-        from privacy.certification import _mixtures, _split  # which need numpy
-
-        loss = _mixtures.sampled_gaussian(mu_squared, q, "remove")
-        return _split.moment(loss, order - 1, _SHARE * ctx.prec)
-    a, growth = int(order), mu_squared.exp()
-    ratio = arb(q) / (1 - arb(q))
-    term = total = (1 - arb(q)) ** a
-    for k in range(a):
-        term = term * ratio * (a - k) / (k + 1)
+def _binomial_moment(order: int, q: arb, mu_squared: arb) -> arb:
+    """Return sum_k C(a, k) (1 - q)^(a - k) q^k e^(k (k - 1) mu^2 / 2), a = order."""
+    ratio, growth = q / (1 - q), mu_squared.exp()
+    term = total = (1 - q) ** order
+    for k in range(order):
+        term = term * ratio * (order - k) / (k + 1)
         total += term
         ratio *= growth
     return total

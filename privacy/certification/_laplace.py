@@ -111,18 +111,11 @@ class SampledLaplace:
         return whole.min(sum(self._atoms(c), self._ends(c) / arb(frequency)))
 
 
-SymmetricPart = tuple[arb, int, bool]
-"""The distance of Laplace noise, or the epsilon of a response; a count; whether it is noise."""
+def delta(parts: Sequence[tuple[arb, int, bool]], epsilon: arb) -> arb:
+    """Return delta of Laplace noise and responses with two outcomes (docs/theory/contour.md).
 
-
-def terms(parts: Sequence[SymmetricPart]) -> int:
-    """Return the number of terms in `delta`."""
-    noises = sum(count for _, count, is_noise in parts if is_noise)
-    return math.prod(count + 1 for _, count, _ in parts) * max(noises, len(parts))
-
-
-def delta(parts: Sequence[SymmetricPart], epsilon: arb) -> arb:
-    """Return delta of Laplace noise and responses with two outcomes (docs/theory/contour.md)."""
+    `parts` are distances of noise or epsilons of responses, counts, and whether it is noise.
+    """
     noises, scale, found = 0, 2 * (epsilon / 2).exp(), arb(0)
     for s, count, is_noise in parts:
         noises += count * is_noise

@@ -191,10 +191,7 @@ class Mixture:
         return np.asarray(top + np.log(total))
 
     def _rough_log(self, z: Any, c: float, shift: float) -> tuple[Array, Array]:
-        """Return approximately the log of the integrand at w = 0, and its decrease with w.
-
-        It is that of `decay` if there is a shift, else that of `nodes`.
-        """
+        """Return approximately the log of the integrand (of `decay` if shifted), and its fall."""
         size = self.window.rough_log(z) - 0.5 * (z * z).real
         turn = np.zeros(z.shape)
         for side, offset, slope in self.factors:
@@ -206,7 +203,7 @@ class Mixture:
             size += 0.5 * (1 + self.window.width**-2) * shift**2
         return size, turn if shift else -np.abs(turn)
 
-    def _rough_real(self, x: Array, c: float) -> tuple[Array, Array]:
+    def rough_at(self, x: Array, c: float) -> tuple[Array, Array]:
         """Return log X phi f_c without its constant, and the losses."""
         log_weight, loss = self.window.rough_real(x) - 0.5 * x * x, np.zeros(x.size)
         for side, offset, slope in self.factors:
@@ -238,20 +235,17 @@ class Mixture:
 
     def rough(self, c: float) -> tuple[Array, Array]:
         x = self.places(c)
-        log_weight, loss = self._rough_real(x, c)
+        log_weight, loss = self.rough_at(x, c)
         return np.exp(log_weight) * (x[1] - x[0]) / math.sqrt(2 * math.pi), loss
-
-    def losses_at(self, x: Array) -> Array:
-        return self._rough_real(x, 0.0)[1]
 
     def log_weights(self, x: Array, t: float) -> Array:
         """Return approximately the logs of weights for the moment at t, for a uniform grid x."""
         scale = (x[1] - x[0]) / math.sqrt(2 * math.pi)
-        return self._rough_real(x, t)[0] + math.log(scale)
+        return self.rough_at(x, t)[0] + math.log(scale)
 
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         x = self.places(c)
-        log_weight = self._rough_real(x, c)[0]
+        log_weight = self.rough_at(x, c)[0]
         plain = log_sums(log_weight)
         x = x[log_weight > plain - 20 - 2 * depth**2]
         best, shift = np.zeros(frequency.size), np.zeros(frequency.size)
@@ -278,7 +272,7 @@ class Mixture:
             x = np.append(x[x < end], end)
         if start > -math.inf:
             x = np.append(start, x[x > start])
-        log_weight, loss = self._rough_real(x, c)
+        log_weight, loss = self.rough_at(x, c)
         log_scale = math.log(x[1] - x[0])
         log_error = float(log_sums(log_weight)) + log_scale - digits
         growth = 0.5 * (1 + self.window.width**-2) * shift**2
@@ -501,11 +495,6 @@ class Mixture:
         pairs = zip(self.shares, self._means, strict=True)
         beyond = sum((p * ((end - mean) * half).erfc() / 2 for p, mean in pairs), arb(0))
         return self.window.at(arb(end)) * beyond
-
-
-def sampled_gaussian(mu_squared: arb, q: float, direction: str) -> Mixture:
-    """Return the loss of one record that is sampled with probability q."""
-    return Mixture(mu_squared, (1 - arb(q), arb(q)), direction)
 
 
 def _flat(rising: float, outward: int, ends: list[float], width: float) -> float:

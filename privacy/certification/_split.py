@@ -112,10 +112,7 @@ class Split:
         ends = [_places_of(cut, losses) if cut else losses for cut in self._cut]
         best, above = losses.size, 0.0
         for t in _ORDERS / epsilon:
-            try:
-                bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
-            except Unproven:
-                break
+            bound = (1 + t) * epsilon + self._rough_large(-1 - t, ends, width)
             enough = np.flatnonzero(bound + t * math.log(t) - (1 + t) * math.log1p(t) <= goal)
             if enough.size and enough[0] < best:
                 best, above = int(enough[0]), float(t)
@@ -162,7 +159,7 @@ class Split:
             if cut:
                 x = cut.places(t)
                 if x.size > _MOST_PLACES:
-                    raise Unproven("the loss spreads too widely")
+                    return np.full(_SHARES.size, math.inf)
                 log_weight = cut.log_weights(x, t)
                 log_all = log_sums(log_weight[None, :])
                 log_kept = log_ndtr(np.subtract.outer(-each, -x) / width)
@@ -222,4 +219,4 @@ _ROUGH = 16.0  # nats of accuracy of a negligible moment
 def _places_of(part: Mixture, losses: Array) -> Array:
     """Return approximately the places of increasing losses."""
     x = np.linspace(-40.0, 40.0, 2001)
-    return np.interp(losses, part.losses_at(x), x)
+    return np.interp(losses, part.rough_at(x, 0.0)[1], x)

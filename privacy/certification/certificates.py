@@ -19,11 +19,9 @@ _REMEDY = "Pass a file that --certificate wrote, unchanged."
 _MARGIN = 1e-9
 _LARGEST = sys.float_info.max
 _THEOREMS = {
-    "approximate": "Balle, Barthe and Gaboardi 2018, Theorem 8; the profile of one release, or of "
-    "several claims",
-    **dict.fromkeys(
-        ("contour", "pld"), "Zhu, Dong and Wang 2022, Theorem 11; the profile of a composed pair"
-    ),
+    "approximate": "Balle, Barthe and Gaboardi 2018, Theorem 8; profile of a release, or of claims",
+    "contour": "Zhu, Dong and Wang 2022, Theorem 11; profile of a composed pair",
+    "pld": "Zhu, Dong and Wang 2022, Theorem 11; profile of a composed pair",
     "gaussian": "Dong, Roth and Su 2022, Theorem 2.14; Balle and Wang 2018, Theorem 8",
     "rdp": "Canonne, Kamath and Steinke 2020, Proposition 12",
     "zcdp": "Bun and Steinke 2016, Proposition 1.9",

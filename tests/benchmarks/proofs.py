@@ -15,6 +15,11 @@ _KINDS = (
 )
 
 
+def sampled_gaussian(mu_squared: arb, q: float, direction: str) -> _mixtures.Mixture:
+    """Return the loss of one record that is sampled with probability q."""
+    return _mixtures.Mixture(mu_squared, (1 - arb(q), arb(q)), direction)
+
+
 def gaussian_delta(epsilon: mp.mpf, mu: mp.mpf) -> mp.mpf:
     """Return delta of a Gaussian (Balle and Wang 2018, Theorem 8)."""
     low = mp.ncdf(-mu / 2 - epsilon / mu)
@@ -64,7 +69,7 @@ def figures(draws: int, seed: int) -> Iterator[tuple[str, float, str, float]]:
             if kind.startswith("laplace"):
                 loss = _laplace.SampledLaplace(arb(size), arb(q), direction)
             else:
-                loss = _mixtures.sampled_gaussian(arb(size) ** 2, q, direction)
+                loss = sampled_gaussian(arb(size) ** 2, q, direction)
             total = _contour.Sum(((loss, 1),), arb(mu) ** 2)
             try:
                 bound = _split.delta(total, arb(epsilon), arb(float(value)), _WORK)

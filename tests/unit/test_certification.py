@@ -19,7 +19,6 @@ from privacy.accounting import account, support_matrix
 from privacy.certification import (
     NotCertified,
     _bounds,
-    _mixtures,
     _split,
     as_proven,
     can_prove,
@@ -56,6 +55,7 @@ from privacy.mechanisms import (
     repeat,
 )
 from privacy.relations import NeighboringRelation
+from tests.benchmarks.proofs import sampled_gaussian
 from tests.reference import oracles
 from tests.reference.oracles import gaussian
 from tests.reference.oracles import sampled_gaussian_divergence as by_binomials
@@ -422,24 +422,18 @@ def test_removing_dominates_adding(order, q, sigma):
 @pytest.mark.parametrize(
     ("order", "q", "mu"),
     [
-        (1.01, 0.3, 1.0),
-        (2.5, 0.01, 1.0),
-        (2.5, 0.5, 1e-3),
-        (7.9, 0.9, 0.4),
-        (17.3, 0.2, 3.0),
-        (1.05, 0.999, 8.0),
-        (4.5, 1e-9, 0.7),
-        (2.0, 0.3, 1.0),
-        (9.0, 0.01, 0.2),
-        (40.0, 0.9, 2.0),
+        (2, 0.3, 1.0),
+        (9, 0.01, 0.2),
+        (17, 0.2, 3.0),
+        (40, 0.9, 2.0),
     ],
 )
-def test_panels_and_other_enclosures_contain_the_same_moment(order, q, mu, bits):
+def test_panels_and_binomials_contain_the_same_moment(order, q, mu, bits):
     with flint.ctx.workprec(bits):
         square = flint.arb(mu) * flint.arb(mu)
-        exact = _bounds._sampled_moment(order, q, square)
+        exact = _bounds._binomial_moment(order, flint.arb(q), square)
         assert exact.rad() < exact * flint.arb(2) ** (20 - bits)
-        bound = _split.moment(_mixtures.sampled_gaussian(square, q, "remove"), order - 1, 30.0)
+        bound = _split.moment(sampled_gaussian(square, q, "remove"), order - 1, 30.0)
         assert not bound < exact
         assert bound < exact * (1 + flint.arb(2) ** -35)
 

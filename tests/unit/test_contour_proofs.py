@@ -48,6 +48,7 @@ from privacy.mechanisms import (
 )
 from privacy.relations import NeighboringRelation
 from tests.benchmarks.proofs import exact as exact_delta
+from tests.benchmarks.proofs import sampled_gaussian
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = NeighboringRelation.REPLACE_ONE
@@ -82,7 +83,7 @@ PAIRS = [(0.8, 0.3, 0.5), (2.0, 0.01, 0.3), (0.1, 0.5, 0.05)]
 
 
 def bound(way, mu, q, other, epsilon, limit):
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, way)
+    part = sampled_gaussian(arb(mu) ** 2, q, way)
     total = _contour.Sum(((part, 1),), arb(other) ** 2)
     return _split.delta(total, arb(epsilon), arb(limit), WORK)
 
@@ -116,7 +117,7 @@ def assert_nodes_enclose(part, c, edge, exact):
 @pytest.mark.parametrize("way", ["remove", "add", "replace"])
 @pytest.mark.parametrize(("mu", "q", "c"), [(0.8, 0.3, 3.5), (2.5, 1e-3, 6.0), (0.05, 0.4, 70.0)])
 def test_nodes_enclose_the_moments_even_if_they_are_too_few(mu, q, c, way):
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, way)
+    part = sampled_gaussian(arb(mu) ** 2, q, way)
     edge = 8 * c
     assert_nodes_enclose(part, c, edge, lambda t: moment(t, mu, q, way))
 
@@ -124,7 +125,7 @@ def test_nodes_enclose_the_moments_even_if_they_are_too_few(mu, q, c, way):
 @pytest.mark.parametrize("way", ["remove", "add", "replace"])
 @pytest.mark.parametrize(("mu", "q", "c"), [(0.8, 0.3, 3.5), (2.5, 1e-2, 2.0)])
 def test_decay_bounds_all_larger_frequencies(mu, q, c, way):
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, way)
+    part = sampled_gaussian(arb(mu) ** 2, q, way)
     for edge in (2.0 * c, 8.0 * c):
         (log_decay,), (shift,) = part.rough_decay(c, np.array([edge]), 3.0)
         plan = part.plan(c, edge, 30.0, shift)
@@ -140,7 +141,7 @@ def test_the_quadrature_bound_is_not_smaller_than_its_theorem(monkeypatch):
     # one panel: half * 64/15 * max |f| on the ellipse * r^(-2n) / (1 - r^-2), with many arcs
     monkeypatch.setattr(_panels, "_ARCS", (1000,))
     mu, q, c, w = 0.8, 0.3, 3.5, 10.0
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, "remove")
+    part = sampled_gaussian(arb(mu) ** 2, q, "remove")
     plan = part.plan(c, w, 20.0)
     scale, angle = math.sqrt(2 * math.pi), np.linspace(0, 2 * np.pi, 4001)
     for panel in plan.panels[1:-1]:
@@ -157,7 +158,7 @@ def test_the_quadrature_bound_is_not_smaller_than_its_theorem(monkeypatch):
 
 
 def test_floats_that_choose_the_panels_cannot_make_a_proof_wrong():
-    gaussian = _mixtures.sampled_gaussian(arb(1), 0.1, "remove")
+    gaussian = sampled_gaussian(arb(1), 0.1, "remove")
     for part in (gaussian, _laplace.SampledLaplace(arb(1), arb(0.1), "remove")):
         plan = part.plan(3.0, 20.0, 30.0)
         assert part.nodes(3.0, 20.0, plan).error.is_finite()
@@ -179,7 +180,7 @@ def test_a_wide_ball_is_no_tail_of_the_normal_distribution():
 
 
 def test_smaller_balls_cover_an_ellipse_near_a_zero():
-    part = _mixtures.sampled_gaussian(arb(1.9) ** 2, 0.01, "replace")
+    part = sampled_gaussian(arb(1.9) ** 2, 0.01, "replace")
     total = _contour.Sum(((part, 1),), arb(0))
     one, other = total.log_moment(2.0), total.log_moment(-3.0)  # equal by symmetry
     assert float(one) == pytest.approx(float(other), rel=1e-10)
@@ -424,7 +425,7 @@ def test_basic_composition_proves_a_total_variation():
 
 
 def test_an_epsilon_above_every_loss_has_no_delta_in_that_direction():
-    total = _contour.Sum(((_mixtures.sampled_gaussian(arb(1), 0.1, "add"), 10),), arb(0))
+    total = _contour.Sum(((sampled_gaussian(arb(1), 0.1, "add"), 10),), arb(0))
     largest = -10 * math.log1p(-0.1)
     assert _split.delta(total, arb(largest + 1e-9), arb(0), WORK) == 0
     with pytest.raises(Unproven):
@@ -475,7 +476,7 @@ def test_the_sign_of_the_alias_terms_is_tested(monkeypatch):
         exact = exact_delta(mp.mpf(1), mu, q, other, "gaussian remove")
     ask = ("remove", mu, q, other, 1.0, float(exact))
     assert exact <= float(bound(*ask))
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, "remove")
+    part = sampled_gaussian(arb(mu) ** 2, q, "remove")
     total = _contour.Sum(((part, 1),), arb(other) ** 2)
     line = _contour.Line(total, 1.0, math.log(float(exact)))
     line.place()
@@ -526,7 +527,7 @@ FEW = [
 
 
 def split_of(mu, q, epsilon, way, delta):
-    total = _contour.Sum(((_mixtures.sampled_gaussian(arb(mu) ** 2, q, way), 2),), arb(0))
+    total = _contour.Sum(((sampled_gaussian(arb(mu) ** 2, q, way), 2),), arb(0))
     with np.errstate(all="ignore"):
         return _split.Split(total, epsilon, math.log(delta))
 
@@ -546,7 +547,7 @@ def test_a_split_is_just_above_the_exact_delta(mu, q, epsilon, way, monkeypatch)
 @pytest.mark.parametrize("way", ["remove", "add", "replace"])
 def test_windows_are_enclosed_even_with_too_few_nodes(low, high, way):
     mu, q, c, edge = 0.8, 0.05, 3.5, 20.0
-    part = _mixtures.sampled_gaussian(arb(mu) ** 2, q, way).within(low, high, 0.3)
+    part = sampled_gaussian(arb(mu) ** 2, q, way).within(low, high, 0.3)
     x, step = np.linspace(-16, 20, 40_001, retstep=True)
     window = ndtr((x - low) / 0.3) - ndtr((x - high) / 0.3)
 
