@@ -444,8 +444,7 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     """Return the Rényi divergence of one release at `order`, in the worse direction.
 
-    Sampled Gaussians at whole orders: removing is worse (Mironov, Talwar and Zhang 2019, Theorem
-    5), a finite sum (Section 3.3).
+    Sampled Gaussians at whole orders: Mironov, Talwar and Zhang 2019, Section 3.3.
     Laplace, and responses with two categories: Mironov 2017, Propositions 5 and 6.
     """
     a = arb(order)
@@ -453,10 +452,7 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
         case Gaussian() | ZeroConcentratedDP():
             return a * _rho(mechanism, relation)
         case PoissonSampled(mechanism=inner, sampling_probability=q) if (
-            order.is_integer()
-            and order <= _LARGEST_SUM
-            and relation is not REPLACE_ONE
-            and COVERS["gaussian"](inner, relation)
+            order.is_integer() and order <= _LARGEST_SUM and _removing_is_worse(mechanism, relation)
         ):
             power = _binomial_moment(int(order), arb(q), _mu_squared(inner, relation))
         case FixedSizeSampled():
@@ -464,7 +460,8 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
         case PoissonSampled() | GroupSampled():
             from privacy.certification._split import moment as largest
 
-            parts = map(_losses(mechanism, relation), _ways(relation))
+            ways = _ways(relation)[: 1 if _removing_is_worse(mechanism, relation) else 2]
+            parts = map(_losses(mechanism, relation), ways)
             power = reduce(arb.max, (largest(part, order - 1, _DIGITS) for part in parts))
         case Laplace():
             loss = _shift(mechanism, relation) / mechanism.scale
@@ -473,6 +470,13 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             k, odds = _categories(mechanism), arb(mechanism.epsilon)
             power = ((a * odds).exp() + ((1 - a) * odds).exp() + (k - 2)) / (odds.exp() + (k - 1))
     return power.log() / (a - 1)
+
+
+def _removing_is_worse(sample: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether it is sampled Gaussians (Mironov, Talwar and Zhang 2019, Theorem 5)."""
+    if not isinstance(sample, PoissonSampled) or relation is REPLACE_ONE:
+        return False
+    return COVERS["gaussian"](sample.mechanism, relation)
 
 
 def _binomial_moment(order: int, q: arb, mu_squared: arb) -> arb:

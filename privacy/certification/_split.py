@@ -43,7 +43,7 @@ def delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
 def moment(part: Any, t: float, digits: float, **start: float) -> arb:
     """Return an upper bound on the moment of a `Part` at a real t, of outcomes z >= `start`."""
     with _finite():
-        return part.nodes(t, 0.0, part.plan(t, 0.0, digits, **start), **start).total()
+        return arb(part.nodes(t, 0.0, part.plan(t, 0.0, digits, **start), **start).total())
 
 
 @contextmanager

@@ -606,16 +606,18 @@ def test_a_moment_of_batches_without_a_part_is_rejected(monkeypatch, mutant):
     false = dict(epsilon=epsilon * (1 - 1e-6), delta=1e-5, relation=relation)
     false |= dict(notion="rdp", order=order)
     assert not proves(batches, **false)
-    true = _split.moment_above
+    true = _split.moment
 
-    def less(part, t, start, digits):
+    def less(part, t, digits, start):
         if mutant == "one direction":
-            return true(part, t, start, digits) if part.direction == "remove" else flint.arb(0)
+            return (
+                true(part, t, digits, start=start) if part.direction == "remove" else flint.arb(0)
+            )
         later = 1e-3 if mutant == "a later start" else 0.0
         lost = 0.01 if mutant == "no loss of 0" else 0.0
-        return true(part, t, start + later, digits) - lost
+        return true(part, t, digits, start=start + later) - lost
 
-    monkeypatch.setattr(_split, "moment_above", less)
+    monkeypatch.setattr(_split, "moment", less)
     assert proves(batches, **false)
 
 
