@@ -379,8 +379,7 @@ def laplace_delta(epsilon, scales):
     """Return delta of composed Laplace noise, by one integral over each loss but the last."""
     s, *rest = (1 / mp.mpf(scale) for scale in scales)
     if not rest:
-        whole = -mp.expm1(epsilon) if epsilon < -s else mp.mpf(0)
-        return whole if epsilon < -s else max(-mp.expm1((epsilon - s) / 2), mp.mpf(0))
+        return max(-mp.expm1((epsilon - s) / 2 if epsilon > -s else epsilon), mp.mpf(0))
 
     def other(loss):
         return laplace_delta(epsilon - loss, scales[1:])
