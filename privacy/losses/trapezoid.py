@@ -12,16 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.losses import quadrature
 from privacy.losses.densities import log_sum, refuse_beyond
-from privacy.losses.quadrature import (
-    Array,
-    Complex,
-    Direction,
-    LineNodes,
-    LossModel,
-    LossNodes,
-    reach,
-)
+from privacy.losses.quadrature import Array, Complex, Direction, LineNodes, LossModel, LossNodes
 
 TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 NARROW = 0.1  # accuracy of the end of a range, in sigmas
@@ -287,7 +280,7 @@ class NormalMixtures(LossModel):
         On Im z = d, any d in the strip, where arg(dP/dQ) > 0, the integrand of M has the factor
         exp(-w arg), which decreases with w.
         """
-        shared = self._shared_grid(direction, reach(t))
+        shared = self._shared_grid(direction, quadrature.reach(t))
         z, h = shared or self._pruned_grid(direction, t)
         depth = np.unique(np.minimum(depth, 0.6 * self._outer(t)._reach), axis=0)[..., None]
         log_q, log_ratio = self._on_line(direction, z, depth)

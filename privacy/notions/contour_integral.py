@@ -506,9 +506,6 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
         return Bound(least, 0.0, other.saddle)
     try:
         c, guess = total.saddle_of_delta(log_delta)
-        sums = [total.fewer, total] if guess < least < math.inf else []
-        if any(one and _bound(one, c, least) <= log_delta for one in sums):
-            return Bound(least, 0.0, c)
         vague = 0
         for turn in range(_MOST_LINES):
             if turn:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import privacy as dp
-from privacy.answers import units
+from privacy.answers import runs, units
 from privacy.cli import app, main, output, pages
 from privacy.cli.serve import serve
 
@@ -561,7 +561,7 @@ class TestExitCodes:
         def fail(**_):
             raise ZeroDivisionError("division by zero")
 
-        monkeypatch.setattr(dp, "noise_multiplier", fail)
+        monkeypatch.setattr(runs, "solved_noise", fail)
         assert "outside the computable range" in refusal("sigma", *TARGET)
 
     def test_unknown_command(self):
