@@ -164,12 +164,6 @@ class AllocationPair(LossPair):
     gridded = True
 
     def on_grid(
-        self,
-        direction: "losses.quadrature.Direction",
-        step: float,
-        log_tail: float,
-        floor: float,
-        *,
-        upper: bool,
+        self, direction: "losses.quadrature.Direction", step: float, *, upper: bool
     ) -> "losses.lattice.GridLoss":
         return losses.allocation.on_grid(self.mu, self.steps, direction, step, upper=upper)

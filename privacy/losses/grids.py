@@ -71,12 +71,13 @@ def on_grid(
     upper: bool,
     origin: float | None = None,
 ) -> GridLoss:
-    """Return an upper or a lower bound of a supported pair; see `LossPair.on_grid`.
+    """Return an upper or a lower bound of a supported pair.
 
-    The grid has the loss `origin`, by default the largest atom.
+    A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
+    `floor` raised to it (or omitted). The grid has the loss `origin`, by default the largest atom.
     """
     if pair.gridded:
-        return pair.on_grid(direction, step, log_tail, floor, upper=upper)
+        return pair.on_grid(direction, step, upper=upper)
     if isinstance(pair, DiscretePair):
         atoms, infinite = pair.directed(direction), pair.infinite(direction)
         return _discrete(atoms, infinite, step, origin, upper=upper)

@@ -461,9 +461,6 @@ class GridSum:
         self._dual: GridSum | None = None
         if any(part.dual is not None for part, _ in parts):
             self._dual = GridSum([(part.reversed(), n) for part, n in parts], tilt)
-            # cells that are searched below epsilon
-            most = _DIGITS / max(self.tilt * self.step, 1e-300)
-            self._below = math.ceil(min(8 * math.sqrt(sum(n for _, n in parts)), most))
         ends: list[tuple[float, float]] = []
         if self._first > 0:
             ends.append((tilt.left, self._start + self._first * self.step))
@@ -510,10 +507,11 @@ class GridSum:
         """Return the bound on log delta(epsilon); -inf if delta is 0 or not resolved."""
         side = 1 if self.upper else -1
         moved = epsilon - side * self._slack(epsilon)
-        if self._dual:
-            finite = self._log_between(moved, self._dual)
-        else:
-            finite = -math.inf if moved >= self._top else self._log_finite(moved, side)
+        finite = -math.inf
+        if not self.upper:
+            finite = self._log_between(moved, self._dual or self)
+        elif moved < self._top:
+            finite = self._log_finite(moved)
         delta = self.infinite + math.exp(min(finite, 0.0))
         if not self.infinite:
             return min(finite, 0.0)
@@ -522,7 +520,7 @@ class GridSum:
     def _slack(self, epsilon: float) -> float:
         return self._blur + 8 * U * (abs(epsilon) + abs(self._start) + self._last * self.step)
 
-    def _log_finite(self, epsilon: float, side: int) -> float:
+    def _log_finite(self, epsilon: float) -> float:
         base = self._start + self._first * self.step
         begin = max(math.floor((epsilon - base) / self.step), 0)
         end = self._cells
@@ -533,8 +531,7 @@ class GridSum:
         weight = np.exp(-self.tilt * gap) * -np.expm1(-gap)
         total = float(self._mass[begin : begin + gap.size] @ weight[: self._cells - begin])
         lost = self._error * float(weight.sum()) + self._beyond + math.exp(-_DIGITS)
-        found = total * (1 + side * 64 * U) + side * lost
-        return self._log_sized(found, epsilon) + side * self._off(epsilon)
+        return self._log_sized(total * (1 + 64 * U) + lost, epsilon) + self._off(epsilon)
 
     def _off(self, epsilon: float) -> float:
         return self.relative + 8 * U * (abs(self.log_size) + self.tilt * abs(epsilon) + 4)
@@ -547,9 +544,9 @@ class GridSum:
         """Return a lower bound on log sum (P - e^epsilon Q)+ over the cells near epsilon."""
         base = self._start + self._first * self.step
         middle = math.floor((epsilon - base) / self.step)
-        begin, end = max(middle - self._below, 0), self._cells
-        if self.tilt > 0:
-            end = min(end, middle + self._below + math.ceil(_DIGITS / (self.tilt * self.step)) + 1)
+        reach = math.ceil(min(_DIGITS / max(self.tilt * self.step, U), self._cells))
+        wide = math.ceil(min(8 * math.sqrt(sum(n for _, n in self._parts)), reach))
+        begin, end = max(middle - wide, 0), min(middle + wide + reach + 1, self._cells)
         gap = (base - epsilon) + self.step * np.arange(begin, max(end, begin))
         ours = np.exp(-self.tilt * gap)
         off = dual.log_size - self.log_size + self._off(epsilon) + dual._off(epsilon)

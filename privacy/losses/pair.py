@@ -70,19 +70,9 @@ class LossPair(Loss):
     """Whether the pair has its own `on_grid`; `losses.grids` supports others."""
 
     def on_grid(
-        self,
-        direction: "losses.quadrature.Direction",
-        step: float,
-        log_tail: float,
-        floor: float,
-        *,
-        upper: bool,
+        self, direction: "losses.quadrature.Direction", step: float, *, upper: bool
     ) -> "losses.lattice.GridLoss":
-        """Return an upper or a lower bound of the pair on a grid of losses.
-
-        A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
-        `floor` raised to it (or omitted).
-        """
+        """Return an upper or a lower bound of the pair on a grid of losses."""
         raise NotImplementedError
 
     def sampled(self, sampling_probability: float) -> "LossPair | None":

@@ -145,7 +145,7 @@ class NormalMixtures(LossModel):
         return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
     def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: Array | float
+        self, direction: Direction, t: float, frequency: float, log_moment: Any
     ) -> LineNodes:
         """Return nodes on the real line or, at high frequencies, above it.
 
@@ -268,12 +268,7 @@ class NormalMixtures(LossModel):
         return size + 0.5 * (np.square(depth) - x * x), arg
 
     def decay(
-        self,
-        direction: Direction,
-        t: float,
-        frequency: Array,
-        log_moment: Array | float,
-        depth: Array,
+        self, direction: Direction, t: float, frequency: Array, log_moment: Any, depth: Array
     ) -> Array:
         """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
@@ -286,8 +281,8 @@ class NormalMixtures(LossModel):
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
         exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
-        least: Array = log_sum(exponent).min(axis=1)
-        return least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment)
+        least = log_sum(exponent).min(axis=1)
+        return np.asarray(least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
 
 
 def columns(pairs: Iterable[tuple[float, float]]) -> tuple[Any, Any]:

@@ -93,15 +93,14 @@ class LossSum:
         """Return the models, several of which are together if they share nodes for (0, t]."""
         level = math.ceil(math.log2(max(t, 16.0)))
         if level not in self._stacks:
-            models, counts = zip(*self.parts, strict=True) if self.parts else ((), ())
+            models = [model for model, _ in self.parts]
+            times = np.array([float(count) for _, count in self.parts])
             found: list[Stack] = []
             for rows, nodes in stacked_nodes(models, t, self.direction):
-                several = nodes and models[rows[0]].several([models[row] for row in rows])
-                if several:
-                    times = np.array([float(counts[row]) for row in rows])
-                    found.append(Stack(several, times, nodes))
+                if nodes and (several := models[rows[0]].several([models[row] for row in rows])):
+                    found.append(Stack(several, times[rows], nodes))
                 else:
-                    found += [Stack(models[row], float(counts[row])) for row in rows]
+                    found += [Stack(models[row], float(times[row])) for row in rows]
             self._stacks[level] = found
         return self._stacks[level]
 

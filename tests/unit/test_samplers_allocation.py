@@ -26,9 +26,9 @@ def bracket(mu, steps, count, epsilon):
     """Return lower and upper bounds on the delta of `count` allocations, by direction."""
     pair, found, step = AllocationPair(mu, steps), [], allocation.ratios(mu, steps).spacing / 8
     for way in ("remove", "add"):
-        upper = pair.on_grid(way, step, -60.0, -math.inf, upper=True)
+        upper = pair.on_grid(way, step, upper=True)
         tilt = choose_tilt([(upper, count)], epsilon)
-        lower = pair.on_grid(way, step, -60.0, -math.inf, upper=False)
+        lower = pair.on_grid(way, step, upper=False)
         both = (GridSum([(one, count)], tilt).log_delta(epsilon) for one in (lower, upper))
         found.append([math.exp(value) for value in both])
     return found
