@@ -98,12 +98,12 @@ class Sum:
     """Independent losses in one direction: parts with counts, and one Gaussian.
 
     With `small`, the sum has the product of all measures minus the product of the small ones.
-    `small` has a measure <= that of the part, or None, for each part; windows have no lower end.
+    For each part, `small` has a measure <= that of the part and their difference, or None.
     """
 
     parts: tuple[tuple[Part, int], ...]
     mu_squared: arb
-    small: tuple[Mixture | None, ...] = ()
+    small: tuple[tuple[Mixture, Mixture] | None, ...] = ()
 
     def supremum(self) -> arb:
         return sum((count * part.supremum() for part, count in self.parts), arb(0))
@@ -116,15 +116,6 @@ class Sum:
         ball = arb(t)
         log_size = self.log_moment(t) + ball * ball.log() - (ball + 1) * ball.log1p()
         return upper((log_size - ball * epsilon).exp())
-
-    def between(self, k: int) -> Mixture | None:
-        """Return the difference between part k and its small measure."""
-        small = self.small[k] if self.small else None
-        if small is None:
-            return None
-        part = self.parts[k][0]
-        assert isinstance(part, Mixture)
-        return part.within(small.window.high, part.window.high, small.window.width)
 
     def log_moment(self, t: float) -> arb:
         total = self.mu_squared * arb(t) * (arb(t) + 1) / 2
@@ -221,12 +212,11 @@ class Line:
         for k, (part, count) in enumerate(total.parts):
             fine = max(lost + math.log(count), 16.0)
             self._fine.append(fine)
-            between, small = total.between(k), total.small[k] if total.small else None
-            if between is None or small is None:
-                self.plans.append([part.plan(self.c, edge, fine, self.shifts[k])])
+            if pair := total.small[k] if total.small else None:
+                first = pair[0].plan(self.c, edge, fine + 1)
+                self.plans.append([first, pair[1].plan(self.c, edge, fine + 1, self.shifts[k])])
             else:
-                first = small.plan(self.c, edge, fine + 1)
-                self.plans.append([first, between.plan(self.c, edge, fine + 1, self.shifts[k])])
+                self.plans.append([part.plan(self.c, edge, fine, self.shifts[k])])
         sizes = (
             part.size(plan)
             for (part, _), plans in zip(total.parts, self.plans, strict=True)
@@ -261,12 +251,11 @@ class Line:
                 shifts.append(shift)
             return total, shifts
         most = np.full(frequency.size, -math.inf)
-        for k, (part, count) in enumerate(self.total.parts):
-            shift, between = np.zeros(frequency.size), self.total.between(k)
-            if between is not None:
-                depth = math.sqrt(2 * self._depth)
-                one, shift = between.rough_decay(self.c, frequency, depth)
-                share = between.rough(self.c)[0].sum() / part.rough(self.c)[0].sum()
+        for (part, count), pair in zip(self.total.parts, self.total.small, strict=True):
+            shift = np.zeros(frequency.size)
+            if pair:
+                one, shift = pair[1].rough_decay(self.c, frequency, math.sqrt(2 * self._depth))
+                share = pair[1].rough(self.c)[0].sum() / part.rough(self.c)[0].sum()
                 most = np.maximum(most, one + math.log(count * share))
             shifts.append(shift)
         return total + most, shifts
@@ -288,9 +277,8 @@ class Line:
         whole, rest = [acb(1)] * count, [acb(1)] * count
         plain, sizes = arb(1), arb(0)
         for k, (part, times) in enumerate(total.parts):
-            between, small = total.between(k), total.small[k] if total.small else None
-            fine = self._fine[k]
-            if between is None or small is None:
+            pair, fine = total.small[k] if total.small else None, self._fine[k]
+            if not pair:
                 (plan,) = self.plans[k]
                 nodes = part.nodes(self.c, edge, plan)
                 moments = [each**times for each in _moments(nodes, self.step, count, fine)]
@@ -300,14 +288,14 @@ class Line:
                 else:
                     plain *= part.decay(self.c, edge, plan, self.shifts[k]) ** times
             else:
-                one = small.nodes(self.c, edge, self.plans[k][0])
-                two = between.nodes(self.c, edge, self.plans[k][1])
+                plans = zip(pair, self.plans[k], strict=True)
+                one, two = (measure.nodes(self.c, edge, plan) for measure, plan in plans)
                 fewer, more = (_moments(each, self.step, count, fine) for each in (one, two))
                 moments = [(a + b) ** times for a, b in zip(fewer, more, strict=True)]
                 rest = [a * b**times for a, b in zip(rest, fewer, strict=True)]
                 largest = one.total() + two.total()
                 plain *= largest**times
-                tail = between.decay(self.c, edge, self.plans[k][1], self.shifts[k])
+                tail = pair[1].decay(self.c, edge, self.plans[k][1], self.shifts[k])
                 sizes += times * tail / largest
             whole = [a * b for a, b in zip(whole, moments, strict=True)]
         if total.small:

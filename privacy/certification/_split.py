@@ -131,7 +131,8 @@ class Split:
         ):
             parts.append((cut.within(-math.inf, top, width) if cut else part, count))
             low = min(float(each[worst]), top)  # X <= X'
-            small.append(cut.within(-math.inf, low, width) if cut else None)
+            pair = (cut.within(-math.inf, low, width), cut.within(low, top, width)) if cut else None
+            small.append(pair)
         inner = Sum(tuple(parts), self.total.mu_squared, tuple(small))
         line = Line(inner, epsilon, log_delta)
         products = float(line.place())
@@ -183,10 +184,11 @@ class Split:
         log_size = (self.inner.mu_squared + arb(self.line.dummy)) * t * (t + 1) / 2 - t * epsilon
         log_size += t * t.log() - (t + 1) * t.log1p()
         spilled = arb(0)
-        for (part, count), small in zip(self.inner.parts, self.inner.small, strict=True):
-            if small is None:
+        for (part, count), pair in zip(self.inner.parts, self.inner.small, strict=True):
+            if not pair:
                 log_size += Sum(((part, count),), arb(0)).log_moment(self._below)
             else:
+                small = pair[0]
                 end = small.window.high + _FAR * small.window.width
                 plan = small.plan(self._below, 0.0, _ROUGH + math.log(count), end=end)
                 log_size += count * small.nodes(self._below, 0.0, plan, end=end).total().log()
