@@ -220,8 +220,8 @@ def _check_ratios(
         if too_low or too_high:
             at = places[min(k, len(places) - 1)]
             remedy = "Return the distribution of log P/Q under P in p, and under Q in q."
-            rule = "to match: log(p / q) of the probabilities of an interval of losses is in it"
-            raise ValueError(f"Expected p and q {rule}, but not near {at:g}. {remedy}")
+            rule = f"to match: near {at:g}, log(P / Q) of an interval of losses is outside of it"
+            raise ValueError(f"Expected p and q {rule}. {remedy}")
 
 
 def _finite(masses: _Masses, relation: NeighboringRelation, side: int) -> FiniteMechanism:
