@@ -41,18 +41,10 @@ def falsify_noise(
     - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at
       most 2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
 
-    Parameters
-    ----------
-    claim
-        A `Gaussian` or `Laplace` mechanism.
-    residuals
-        Outputs minus true values, independent, any shape, in the unit of the query.
-    clip_norm
-        The unit of the claim's noise multiplier (or scale), > 0.
-    significance
-        As in `falsify`.
-    aspect
-        ``"scale"``, ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
+    `claim` is a `Gaussian` or `Laplace` mechanism. `residuals` are outputs minus true values,
+    independent, of any shape, in the unit of the query. `clip_norm` > 0 is the unit of the claim's
+    noise multiplier (or scale), and `significance` is as in `falsify`. `aspect` ``"scale"``,
+    ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
     """
     level = checked_significance(significance)
     checks.one_of("aspect", aspect, get_args(Aspect), "Leave aspect out to run all tests.")

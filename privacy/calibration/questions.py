@@ -197,12 +197,8 @@ def noise_multiplier(
 
     The target, `notion`, `relation` and `certify` are those of `calibrate`; delta > 0. `epsilon`,
     `delta`, `sampling_probability` and `steps` may be arrays or lists, which broadcast to an array
-    of results.
-
-    Parameters
-    ----------
-    sampling_probability, steps
-        Poisson sampling probability q in (0, 1], and number of releases, each with a new sample.
+    of results. `sampling_probability` is the q in (0, 1] of Poisson sampling, and `steps` the
+    number of releases, each with a new sample.
     """
     rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
     target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))

@@ -47,7 +47,10 @@ AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
     """Return whether `proves` has a formula for this mechanism.
 
-    It inspects the mechanism tree and evaluates no formula.
+    It inspects the mechanism tree and evaluates no formula. It is False also for a part proven
+    under another relation; for a claim that is sampled or in a cell by record, except under
+    ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except of Gaussians with replace_distance
+    2.
 
     Parameters
     ----------
@@ -63,13 +66,6 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
         RandomizedResponse, PureDP and ZeroConcentratedDP parts. ``"rdp"``: the same, sampled
         parts of ``"contour"`` with finite divergences, and fixed-size batches. All: the same in
         `Epochs` and `CyclicPoisson`.
-
-    Returns
-    -------
-    bool
-        False also for a part proven under another relation; for a claim that is sampled or in a
-        cell by record, except under ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except
-        of Gaussians with replace_distance 2.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
@@ -101,6 +97,10 @@ def proves(
 ) -> bool:
     """Return whether `mechanism` is proven (epsilon, delta)-DP by the theorem of `notion`.
 
+    False if the theorem does not give the pair, if the balls are too wide at 1024 bits, if the pair
+    is outside its domain or not exactly floats, or if `can_prove` is False. Raises ImportError
+    without python-flint.
+
     Parameters
     ----------
     mechanism, relation, notion
@@ -113,13 +113,6 @@ def proves(
     size
         Number of records that change together. Gaussians: size * mu; zCDP: size^2 * rho;
         otherwise a chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
-
-    Returns
-    -------
-    bool
-        True only if proven. False if the theorem does not give the pair, if the balls are too wide
-        at 1024 bits, if the pair is outside its domain or not exactly floats, or if `can_prove` is
-        False. Raises ImportError without python-flint.
 
     Examples
     --------

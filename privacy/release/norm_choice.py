@@ -43,19 +43,12 @@ def choose_clip_norm(
     -abs(number of rows inside it - quantile * number of rows). Its sensitivity is
     max(quantile, 1 - quantile) if a row is added or removed and 1 if a row is replaced.
 
-    Parameters
-    ----------
-    data, users, columns
-        As in `clip_users`; without users, a row is a record. NaN and infinities count as zero.
-    candidates
-        Public norms > 0, such as powers of two. Candidates that contain equally many rows are
-        equally likely, so omit norms far above all rows.
-    epsilon, quantile
-        Privacy cost of the choice, > 0; a fraction in (0, 1).
-    norm, rng, simulation
-        As in `clip_records` and `discrete_gaussian`.
-    relation
-        The neighboring relation of the guarantee, and of the other releases.
+    `data`, `users` and `columns` are as in `clip_users`; without users, a row is a record. NaN and
+    infinities count as zero. `candidates` are public norms > 0, such as powers of two. Candidates
+    that contain equally many rows are equally likely, so omit norms far above all rows. `epsilon` >
+    0 is the privacy cost of the choice, `quantile` is in (0, 1), and `relation` the neighboring
+    relation of the guarantee. `norm` is as in `clip_records`, `rng` and `simulation` as in
+    `discrete_gaussian`.
     """
     remedy = "Pass public norms to choose from, such as powers of two."
     checks.instance("candidates", candidates, Iterable, "several norms", remedy)

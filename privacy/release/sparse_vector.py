@@ -26,19 +26,11 @@ class SparseVector:
     It cannot be copied, pickled or used in a forked process: two copies would compare with one
     noisy threshold. Threads can share it.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism to account for, once, for all answers together.
-    threshold
-        A public number. For a threshold that differs per query, subtract it from the value.
-    sensitivity, monotonic
-        As in `choose`, of the value of one query. If monotonic, the noise is smaller.
-    answer_share
-        Fraction in [0, 1) of epsilon for the values of positive answers. With 0, `ask` returns only
-        whether a query is above the threshold.
-    rng, simulation
-        As in `discrete_gaussian`.
+    `mechanism` is to be accounted for once, for all answers together. `threshold` is public; if it
+    differs per query, subtract it from the value. `sensitivity` and `monotonic` are as in `choose`,
+    of the value of one query; if monotonic, the noise is smaller. `answer_share` in [0, 1) is the
+    fraction of epsilon for the values of positive answers. With 0, `ask` returns only whether a
+    query is above the threshold. `rng` and `simulation` are as in `discrete_gaussian`.
     """
 
     def __init__(

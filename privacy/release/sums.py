@@ -26,25 +26,15 @@ Noise = Gaussian | Laplace | DiscreteGaussian | DiscreteLaplace
 class Release:
     """A noisy sum that you may publish, and its privacy cost.
 
-    Parameters
-    ----------
-    values
-        The noisy sum, of shape () or (d,); multiples of `step`.
-    contribution_bound
-        Sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
-        noise; replacing one has up to twice this sensitivity.
-    mechanism
-        The mechanism to account for, valid in every neighboring relation.
-    charged_once
-        True: account for `mechanism` once; it covers ALL releases under one `LifetimeCap` with
-        noise of this scale. False: account for it at every release, also of the same contributions.
-    unit
-        The unit of privacy: ``"record"`` or ``"user"``.
-    scale, step
-        Standard deviation of Gaussian noise, or scale of Laplace noise, and spacing of the lattice,
-        a power of two, in the data's unit.
-    is_simulation
-        True: simulation only; the noise is reproducible and gives no privacy.
+    `values` is the noisy sum, of shape () or (d,); multiples of `step`. `contribution_bound` is the
+    sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
+    noise; replacing one has up to twice this sensitivity. `mechanism` is to be accounted for, and
+    is valid in every neighboring relation: once if `charged_once`, when it covers ALL releases
+    under one `LifetimeCap` with noise of this scale, else at every release, also of the same
+    contributions. `unit` is the unit of privacy, ``"record"`` or ``"user"``. `scale` is the
+    standard deviation of Gaussian noise, or the scale of Laplace noise, and `step` the spacing of
+    the lattice, a power of two, both in the data's unit. `is_simulation`: the noise is reproducible
+    and gives no privacy.
     """
 
     values: npt.NDArray[np.float64]
