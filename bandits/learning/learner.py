@@ -60,7 +60,10 @@ class Learner:
         self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
         self._mixes = self.draws.live and isinstance(self._base, Mixed)
+        self._plain = self.draws.live and not self._mixes
         self._fixed = not (rule.normals or rule.uniforms)
+        base = self._base
+        self._score = base.scores if isinstance(base, ByScore) and self._fixed else None
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
@@ -115,8 +118,11 @@ class Learner:
                 repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
             if repeats.any:
                 rule = self._sampling
-        if self._mixes or not self.draws.live:
+        if not self._plain:
             return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
+        if rule is self._base and self._score is not None:
+            best: Indices = self._score(candidates, mean, root).argmax(-1)
+            return best
         if isinstance(rule, Challenging):
             arms = candidates.tobytes()
             if self._weights is None or self._weights[0] != arms:

@@ -50,8 +50,8 @@ class Candidates:
         if type(candidates) is np.ndarray and candidates.dtype is _DOUBLE:
             shared = self._shared.get(candidates.shape)
             if shared is not None:
-                given, unscaled, scaled, columns, products, item, argmax = shared[1:]
-                found: Array = shared[0]
+                found: Array
+                found, given, unscaled, scaled, columns, products, item, argmax = shared
                 given[...] = candidates
                 if scaled is not None:
                     dcopy(unscaled, scaled)

@@ -1104,7 +1104,7 @@ def test_only_one_of_two_concurrently_restored_agents_releases(tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [("PrivateUCB", 34), ("PrivateThompson", 33), ("AdaPrivateTS", 37), ("AdaPrivateUCB", 38)],
+    [("PrivateUCB", 28), ("PrivateThompson", 31), ("AdaPrivateTS", 36), ("AdaPrivateUCB", 33)],
 )
 def test_a_round_takes_few_calls(kind, most):
     """Counts calls of Python and C functions, which take most of a round's time."""
