@@ -246,13 +246,13 @@ class Challenging:
         better = ndtr(-z)
         density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         gains = deviations * density - below * better
-        return np.where(leads, 1.0, 4 * better * better), np.where(leads, math.inf, gains)
+        return 4 * better * better, np.where(leads, math.inf, gains)
 
     def divided(self, weights: Array, gains: Array, rounds: Rounds) -> Indices:
         """Return the picks of rounds, given the results of `weighted`."""
         rounds = rounds if isinstance(rounds, int) else rounds[:, None]
         left = np.maximum(self.horizon - rounds, _TINY)
-        sums = np.where(left * gains > self.cost, weights, 0.0).cumsum(-1)
+        sums = (weights * (left * gains > self.cost)).cumsum(-1)
         picks: Indices = (sums <= rounds * _GOLDEN % 1.0 * sums[..., -1:]).sum(-1)
         return picks
 
