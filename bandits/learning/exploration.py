@@ -244,8 +244,7 @@ class Challenging:
         deviations = np.sqrt(np.einsum("...i,...i->...", apart, apart))
         z = below / np.maximum(deviations, _TINY)
         better = ndtr(-z)
-        density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        gains = deviations * density - below * better
+        gains = deviations * (np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)) - below * better
         return 4 * better * better, np.where(leads, math.inf, gains)
 
     def divided(self, weights: Array, gains: Array, rounds: Rounds) -> Indices:
@@ -334,12 +333,8 @@ class Repeats:
 
     def state(self) -> list[float | None]:
         last = float(self.last)
-        return [
-            float(self.sampling),
-            float(self.same),
-            self.compared,
-            None if np.isnan(last) else last,
-        ]
+        known = None if np.isnan(last) else last
+        return [float(self.sampling), float(self.same), self.compared, known]
 
     def load(self, state: list[float | None]) -> None:
         sampling, same, compared, last = state

@@ -57,12 +57,10 @@ class Learner:
     def __post_init__(self) -> None:
         self.waiting: list[tuple[int, int]] = []
         rule = self.exploration
-        self._base = rule.base if isinstance(rule, Repeating) else rule
+        self._base = base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
         self._mixes = self.draws.live and isinstance(self._base, Mixed)
-        self._plain = self.draws.live and not self._mixes
         self._fixed = not (rule.normals or rule.uniforms)
-        base = self._base
         self._score = base.scores if isinstance(base, ByScore) and self._fixed else None
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
@@ -118,7 +116,7 @@ class Learner:
                 repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
             if repeats.any:
                 rule = self._sampling
-        if not self._plain:
+        if self._mixes or not self.draws.live:
             return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
         if rule is self._base and self._score is not None:
             best: Indices = self._score(candidates, mean, root).argmax(-1)
@@ -205,10 +203,9 @@ class Learner:
         self.rounds += count
         self.in_batch += count
         in_batch = (self._length or count) * offered.shape[-1]
-        base = self._base
-        if isinstance(base, ByScore) and not sampling and arms.shape[1] <= in_batch:
+        if self._score is not None and not sampling and arms.shape[1] <= in_batch:
             if self._scores is None:
-                self._scores = base.scores(arms, mean, root)
+                self._scores = self._score(arms, mean, root)
             picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
             return picks
         mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)

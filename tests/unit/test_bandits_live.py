@@ -98,7 +98,7 @@ def test_non_private_guarantees_are_printed_as_such():
 def test_exact_amplified_noise():
     for q, sigma in {0.1: 1.26, 0.3: 1.94, 0.5: 2.50, 0.7: 3.00}.items():
         ratio = {0.1: "3.37", 0.3: "1.74", 0.5: "1.34", 0.7: "1.15"}[q]
-        with pytest.warns(UserWarning, match=f"{ratio} times"):
+        with pytest.warns(UserWarning, match=rf"by {ratio}\."):
             algorithm = build("AdaPrivateAmp", sampling_probability=q)
         assert algorithm.noise_multiplier * algorithm.clip_norm == pytest.approx(sigma, abs=0.005)
 
