@@ -57,7 +57,7 @@ def complex_log_mixture(y: Array, angle: Array | float, q: Any) -> Array | Compl
         return out
     low = np.minimum(y, 300.0)
     excess = q * np.expm1(low)
-    part = q + excess
+    part = q * np.exp(low)  # q + excess would cancel
     # |..|^2 - 1, without cancellation if both terms are small
     square = excess * (2 + excess) - 4 * (1 - q) * np.sin(0.5 * angle) ** 2 * part
     real, imaginary = part * np.cos(angle) + (1 - q), part * np.sin(angle)

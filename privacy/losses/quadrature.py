@@ -273,7 +273,7 @@ def stacked_nodes(
     models: Sequence[LossModel], t: float, direction: Direction
 ) -> Iterator[tuple[list[int], LossNodes | None]]:
     """Yield rows of models, and their shared nodes for (0, t], None if they have none."""
-    t = 2.0 ** math.ceil(math.log2(max(t, 16.0)))
+    t = reach(t)  # as in `decay`
     alike: dict[Hashable, list[int]] = {}
     for row, model in enumerate(models):
         alike.setdefault((type(model), model.stack_key(t)), []).append(row)

@@ -15,6 +15,7 @@ from privacy.losses.quadrature import (
     LossNodes,
     log_moment,
     nodes_up_to,
+    reach,
     stacked_nodes,
 )
 from privacy.numerics.rounding import ULP, sum_up
@@ -91,7 +92,7 @@ class LossSum:
 
     def stacks(self, t: float) -> list[Stack]:
         """Return the models, several of which are together if they share nodes for (0, t]."""
-        level = math.ceil(math.log2(max(t, 16.0)))
+        level = reach(t)
         if level not in self._stacks:
             models = [model for model, _ in self.parts]
             times = np.array([float(count) for _, count in self.parts])
@@ -105,7 +106,7 @@ class LossSum:
         return self._stacks[level]
 
     @cached_property
-    def _stacks(self) -> dict[int, list[Stack]]:
+    def _stacks(self) -> dict[float, list[Stack]]:
         return {}
 
     def cumulants(self, t: float) -> tuple[float, float, float]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.losses.densities import complex_log_mixture
 from privacy.losses.mixtures import AntipodalGaussian, SampledGaussian
 from privacy.losses.panels import SampledLaplace
 from privacy.notions import contour_integral
@@ -222,6 +223,34 @@ def test_a_large_delta_has_an_epsilon():
 def test_two_replaced_records(sigma, q, epsilon, truth):
     curve = dp.account(dp.repeat(sampled(sigma, q), 2), relation="REPLACE_ONE")
     assert curve.delta(epsilon) == pytest.approx(truth, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"), [(0.16, 1 - 2**-51, 3.5), (0.0875, 1 - 2**-47, 1.25)]
+)
+def test_a_mixture_with_nearly_no_weight_at_zero(sigma, q, epsilon):
+    """1 - q is a few ulp: q + q (e^y - 1) would lose q e^y."""
+    mu, y = 1 / mp.mpf(sigma), -32.0
+    one, turn = mp.mpf(q), mp.expj(1)
+    ratio = mp.log1p(-one) + mp.log1p(one * mp.exp(y) * turn / (1 - one))
+    (found,) = complex_log_mixture(np.array([y]), 1.0, q)
+    assert complex(found) == pytest.approx(complex(ratio), rel=1e-13)
+    # Q - e^epsilon ((1 - q) Q + q P) = c (Q - e^deep P)
+    c = one - (1 - one) * mp.expm1(epsilon)
+    exact = mp.log(c * oracles.gaussian(mu)(mp.log(one * mp.exp(epsilon) / c)))
+    total = LossSum(((SampledGaussian(q, sigma), 1),), 0.0, "add")
+    assert contour_integral.log_delta(total, epsilon).value >= exact
+
+
+@pytest.mark.parametrize("sigma", [0.2, 0.23])
+def test_similar_parts_with_little_noise(sigma):
+    def epsilon(*parts):
+        return dp.account(dp.compose(*parts), notion="contour").epsilon(1e-6)
+
+    parts = [sampled(sigma * (1 + k / 1e4), 0.3 * (1 + k / 1e4)) for k in range(3)]
+    least = epsilon(dp.repeat(sampled(sigma * 1.0002, 0.3), 3))
+    most = epsilon(dp.repeat(sampled(sigma, 0.30006), 3))
+    assert least < epsilon(*parts) < most
 
 
 def test_too_extreme_inputs_raise_a_named_error():
