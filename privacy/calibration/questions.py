@@ -118,6 +118,10 @@ def calibrate(
 ) -> float:
     """Return the smallest (or largest) parameter whose mechanism meets a target.
 
+    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
+    found with ``certify=True``, and ValueError if the family is not monotone, or an argument is
+    outside its domain.
+
     Parameters
     ----------
     make
@@ -142,10 +146,6 @@ def calibrate(
     certify
         Verify the result with interval arithmetic (needs python-flint). The result may be some
         units in the last place more private than without.
-
-    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
-    found with ``certify=True``, and ValueError if the family is not monotone, or an argument is
-    outside its domain.
 
     Examples
     --------
