@@ -543,7 +543,7 @@ class GridSum:
     def _log_between(self, epsilon: float, dual: "GridSum") -> float:
         """Return a lower bound on log sum (P - e^epsilon Q)+ over the cells near epsilon."""
         base = self._start + self._first * self.step
-        middle = math.floor((epsilon - base) / self.step)
+        middle = max(math.floor((epsilon - base) / self.step), 0)
         reach = math.ceil(min(_DIGITS / max(self.tilt * self.step, U), self._cells))
         wide = math.ceil(min(8 * math.sqrt(sum(n for _, n in self._parts)), reach))
         begin, end = max(middle - wide, 0), min(middle + wide + reach + 1, self._cells)
@@ -552,12 +552,11 @@ class GridSum:
         off = dual.log_size - self.log_size + self._off(epsilon) + dual._off(epsilon)
         theirs = np.exp(np.minimum(off - (1 + self.tilt) * gap, 700.0))
         mass, other = (one._mass[begin : begin + gap.size] for one in (self, dual))
-        excess = mass * ours - other * theirs
-        some = excess > 0
-        lost = ((self._error + 64 * U * mass) * ours + dual._error * theirs)[some].sum()
-        lost += self._beyond * ours.max(initial=0.0)
-        total = float(excess[some].sum())
-        return self._log_sized(total - float(lost), epsilon) - self._off(epsilon)
+        excess = (mass * (1 - 64 * U) - self._error) * ours - (other + dual._error) * theirs
+        some = excess > 0  # any cells give a lower bound
+        lost = self._beyond * float(ours[some].max(initial=0.0))
+        total = float(excess[some].sum()) - lost
+        return self._log_sized(total, epsilon) - self._off(epsilon)
 
     def law(self) -> GridLoss:
         """Return the sum as a grid loss, if the window holds all of it; tight near the tilt."""
