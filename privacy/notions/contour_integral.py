@@ -168,7 +168,8 @@ class Line:
             lost += ULP * (psi_error + 8 * np.abs(one_mean) * w)
             rounding = (1 + stack.size) * ULP
             with np.errstate(over="ignore"):
-                error += stack.sum(lost * np.exp(-log_one.real) + rounding * np.abs(log_one))
+                growth = np.log1p(lost * np.exp(-log_one.real))
+            error += stack.sum(growth + rounding * np.abs(log_one))
             error += ULP * np.abs(exponent)
             value += float(stack.sum(one)[0])
             mean += float(stack.sum(each_mean))
@@ -177,11 +178,12 @@ class Line:
         t = c + 1j * w
         self._t = t
         # a modulus above 1 is a rounding error, which the error bound includes
-        exponent.real = np.minimum(exponent.real, 0.0)
+        above = np.maximum(exponent.real, 0.0)
+        exponent -= above
         weight = self.step / math.pi / (t * (t + 1))
         weight[0] *= 0.5
         self._terms, self._largest = np.exp(exponent) * weight, np.abs(weight)
-        self._error = error
+        self._error = error + above
         return 0
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
@@ -192,7 +194,7 @@ class Line:
         slope = -float((turned * self._t).real.sum()) / total
         phase = 4 * ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
         size = np.abs(turned)
-        # a relative error e of exp(..) is at most e^error - 1, and |exp(K(c + i w) - K(c))| <= 1
+        # factors with relative errors e: at most prod(1 + e) - 1; |exp(K(c + i w) - K(c))| <= 1
         off_by = size * np.expm1(np.minimum(self._error + phase + 32 * ULP, 700.0))
         lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
         exponent = self.value - self.c * epsilon

@@ -253,6 +253,27 @@ def test_similar_parts_with_little_noise(sigma):
     assert least < epsilon(*parts) < most
 
 
+@pytest.mark.parametrize(
+    ("sigma", "q", "response", "count", "delta"),
+    [
+        (5.155723796702749, 0.99, 2.2428105032021777, 2, 1e-12),
+        (0.5528010705281353, 0.002856612080964417, 1.4506059598464052, 5, 1e-8),
+    ],
+)
+def test_a_characteristic_function_below_its_rounding_error(sigma, q, response, count, delta):
+    """That of the noise, at the last frequencies; the exact delta is a sum over responses."""
+    responses = dp.repeat(dp.RandomizedResponse(response), count)
+    plan = dp.compose(sampled(sigma, q), responses)
+    epsilon = dp.account(plan, notion="contour", relation=REPLACE_ONE).epsilon(delta)
+    one = dp.account(sampled(sigma, q), notion="contour", relation=REPLACE_ONE)
+    truth = 0.0
+    for wrong in range(count + 1):
+        probability = math.comb(count, wrong) * math.exp(-wrong * response)
+        truth += probability * one.delta(epsilon - (count - 2 * wrong) * response)
+    truth /= (1 + math.exp(-response)) ** count
+    assert delta / (1 + 1e-8) < truth <= delta * (1 + 1e-13)
+
+
 def test_too_extreme_inputs_raise_a_named_error():
     mechanism = sampled(1e-13, 0.1)
     with pytest.raises(dp.UnsupportedMechanism, match="noise_multiplier"):
