@@ -276,7 +276,7 @@ class ContourCurve(PairCurve):
 
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
     # `curve` refused pairs without a model; one that is None must raise, not be omitted
-    return tuple((cast("LossModel", pair.model), n) for pair, n in parts)
+    return tuple(merged((cast("LossModel", pair.model), n) for pair, n in parts).items())
 
 
 def _refined(total: LossSum, epsilon: float, bound: Bound) -> Bound:

@@ -339,6 +339,17 @@ def test_similar_parts_evaluated_together_are_those_evaluated_alone(
     assert together.error < 2 * alone.error < 1e-9
 
 
+def test_different_pairs_with_the_same_model():
+    """Noises that differ by an ulp: 1 / sigma differs, 1 / (1 / sigma) does not."""
+    steps = [sampled(noise, 0.01, 1) for noise in (1.147, math.nextafter(1.147, 2))]
+    one, other = (step.loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE) for step in steps)
+    assert one != other
+    assert one.model == other.model
+    found = dp.account(dp.compose(*(dp.repeat(step, 10) for step in steps)), notion="contour")
+    expected = dp.account(dp.repeat(steps[0], 20), notion="contour").epsilon(1e-6)
+    assert found.epsilon(1e-6) == pytest.approx(expected, rel=1e-12)
+
+
 def test_fewer_parts_lose_at_least_as_much():
     parts = tuple((LaplacePair(0.01 * 1.1**k), 1 + k % 3) for k in range(100))
     upper, lower = (fewer_parts(parts, 20, upper=way) for way in (True, False))
