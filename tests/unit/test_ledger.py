@@ -695,7 +695,7 @@ def test_agents_need_a_budget_of_their_relation_and_unit(ledger, path, tmp_path)
             free.start(ledger=rewards, simulation=True)
 
 
-@pytest.mark.filterwarnings("ignore:Each reward is released once")
+@pytest.mark.filterwarnings("ignore:At the same guarantee, sampling")
 def test_sampled_rewards_without_a_proven_pair_of_the_budget_are_refused(path):
     # The agent's own account uses the pair of ADD_OR_REMOVE_ONE, which a budget does not know.
     sampled = bandits.AdaPrivateAmp(
