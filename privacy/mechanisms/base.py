@@ -70,7 +70,7 @@ class Mechanism:
             raise unproven(self, relation, reason, sampled=True)
         found = self.loss(relation).sampled(sampling_probability)
         if found is None:
-            reason = "No bound is known for it on a Poisson sample."
+            reason = "Account for it without sampling: that guarantee holds for a sample too."
             raise unproven(self, relation, reason, sampled=True)
         return found
 
