@@ -127,7 +127,7 @@ def _delayed(delay: float, seed: int, **options: Any) -> float:
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
     theta = rng.standard_normal(12)
     means = 1 / (1 + np.exp(-x @ (4 * theta / np.linalg.norm(theta))))
-    luck, wait = rng.random(rounds), delay * rng.exponential(1.0, rounds)
+    draws, wait = rng.random(rounds), delay * rng.exponential(1.0, rounds)
     algorithm = bandits.PrivateUCB(dimension=12, rounds=rounds, epsilon=2.0, delta=1e-5, **options)
     agent = algorithm.start(simulation=True, seed=seed)
     arriving: list[tuple[float, Any, float]] = []
@@ -139,7 +139,7 @@ def _delayed(delay: float, seed: int, **options: Any) -> float:
         ticket = agent.select(x[t])
         mean = means[t, ticket.action]
         regret += means[t].max() - mean
-        heapq.heappush(arriving, (t + wait[t], ticket, float(luck[t] < mean)))
+        heapq.heappush(arriving, (t + wait[t], ticket, float(draws[t] < mean)))
     return float(regret)
 
 

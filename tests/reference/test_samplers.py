@@ -227,9 +227,8 @@ class TestGaussianNoise:
             )
             upper = self.bounds(sampled, relation)
             assert np.all(truth <= upper + 1e-6)
-            assert np.all(
-                upper - truth < 0.12
-            )  # an output does not reveal whether the batch was cut
+            # an output does not reveal whether the batch was cut
+            assert np.all(upper - truth < 0.12)
 
 
 @pytest.mark.parametrize("steps", [1, 30, 3000])

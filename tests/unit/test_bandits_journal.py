@@ -129,7 +129,7 @@ def test_a_killed_process_loses_no_finished_call(tmp_path, rounds, fsync):
     assert len(told) == rounds
     seen = [[bandits.Ticket(0, int(number), key), True] for number, key in told]
     check(tmp_path / "agent", seen, ledger=ledger)
-    assert len(list(ledger.entries())) <= 4  # paid once
+    assert len(list(ledger.entries())) <= 4  # charged once
 
 
 @pytest.mark.parametrize("kind", ["PrivateUCB", "LinUCB", "AdaPrivateTS"])

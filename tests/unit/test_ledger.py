@@ -583,7 +583,7 @@ def test_a_killed_running_sum_is_charged_once(memory):
         running_sum(dp.Ledger(memory / "budgets.db"), memory / f"{n}.npz").step([0.0])
 
     for n in killed_everywhere(work):
-        check_paid_once(ledger, n, lambda n=n: running_sum(ledger, memory / f"{n}.npz"))
+        check_charged_once(ledger, n, lambda n=n: running_sum(ledger, memory / f"{n}.npz"))
 
 
 def agent(ledger, folder):
@@ -600,7 +600,7 @@ def test_a_killed_agent_is_charged_once(memory):
         agent(dp.Ledger(memory / "budgets.db"), memory / f"{n}").select([[1.0, 0.0]])
 
     for n in killed_everywhere(work):
-        check_paid_once(ledger, n, lambda n=n: agent(ledger, memory / f"{n}"))
+        check_charged_once(ledger, n, lambda n=n: agent(ledger, memory / f"{n}"))
 
 
 def reward_ledger(path):
@@ -611,8 +611,8 @@ def reward_ledger(path):
     return ledger
 
 
-def check_paid_once(ledger, n, go_on):
-    """After a kill, going on pays exactly once, and commits."""
+def check_charged_once(ledger, n, go_on):
+    """After a kill, continuing is charged exactly once, and commits."""
     go_on()
     kinds = [row["kind"] for row in ledger.entries()]
     assert kinds == ["open", *["reserve", "commit"] * (n + 1)]

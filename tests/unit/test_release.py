@@ -653,7 +653,7 @@ def test_a_release_states_whether_it_is_charged_once():
     has_cap_right = cap.clip_users([1.0, 5.0], ["ann", "bob"])
     alone = dp.clip_users([1.0, 5.0], ["ann", "bob"], clip_norm=2.0)
     assert dp.release_sum(has_cap_right, dp.Gaussian(1.0)).charged_once
-    # the cap bounds a sum of squares: Laplace noise pays at every release
+    # the cap bounds a sum of squares: Laplace noise is charged at every release
     assert not dp.release_sum(has_cap_right, dp.Laplace(1.0)).charged_once
     assert not dp.release_sum(alone, dp.Gaussian(1.0)).charged_once
 
