@@ -1,7 +1,6 @@
 """Exact accounting and noise calibration for differential privacy.
 
-Every public name is imported on first use: ``import privacy`` is fast, and closed forms do not
-load numpy.
+A public name is imported on first use: ``import privacy`` is fast, closed forms load no numpy.
 """
 
 from typing import TYPE_CHECKING

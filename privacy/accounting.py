@@ -1,7 +1,6 @@
 """The privacy curve of a mechanism, computed by one fold over its tree.
 
-All composition is in `_fold`. An accounting method only turns the loss of ONE application into a
-curve.
+All composition is in `_fold`. An accounting method turns the loss of ONE application into a curve.
 """
 
 import math
@@ -56,25 +55,17 @@ def account(
 ) -> Curve:
     """Return the privacy curve of a mechanism.
 
-    Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)`` of the curve. Raises
-    `UnsupportedMechanism` if the accounting method has no proven bound for a part of the mechanism.
+    Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)`` of the curve.
 
-    Parameters
-    ----------
-    mechanism
-        What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
-    notion
-        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"`` (or
-        ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their
-        bounds.
-    relation
-        The neighboring relation.
-    orders
-        The only Rényi orders (> 1) for ``notion="rdp"`` to use, such as ``range(2, 65)``. By
-        default all orders are searched.
-    unit
-        The unit of privacy, in words, for the guarantee. Pass ``"one user"`` if the noise is
-        scaled to the sensitivity to all data of one user.
+    `mechanism` is what ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``. `notion`
+    is the accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"`` (or
+    ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
+    `relation` is the neighboring relation. `orders` are the only Rényi orders (> 1) for
+    ``notion="rdp"`` to use, such as ``range(2, 65)``, by default all. `unit` is the unit of
+    privacy, in words, for the guarantee: pass ``"one user"`` if the noise is scaled to the
+    sensitivity to all data of one user.
+
+    Raises `UnsupportedMechanism` if the method has no proven bound for a part of the mechanism.
 
     Examples
     --------
@@ -132,10 +123,7 @@ _OTHER_NAMES = {
 
 
 def support_matrix() -> dict[str, tuple[str, ...]]:
-    """Return the accounting methods that support each registered mechanism class.
-
-    They are determined for the example that the class was registered with.
-    """
+    """Return the accounting methods that support the example of each registered mechanism class."""
     return {
         name: tuple(_notions_of(known.example, _relation_of(known.example)))
         for name, known in sorted(mechanisms.REGISTRY.items())

@@ -81,8 +81,7 @@ def count(name: str, value: Any, remedy: str) -> int:
     exact = int(value) if isinstance(value, Integral) else float(value)
     if exact < 1 or not (isinstance(exact, int) or exact.is_integer()):
         raise ValueError(expected(name, value, rule, remedy))
-    if exact > 2**1000:
-        raise ValueError(expected(name, value, rule + " and <= 2**1000", remedy))
+    refuse_if(exact > 2**1000, name, value, rule + " and <= 2**1000", remedy)
     return int(exact)
 
 
@@ -142,8 +141,7 @@ def phrase(name: str, value: Any, remedy: str) -> str:
     """Check text that is printed unchanged: one line, no terminal control sequences."""
     if not isinstance(value, str):
         raise TypeError(expected(name, value, "text", remedy))
-    if not value.strip() or not value.isprintable():
-        raise ValueError(expected(name, value, "printable text", remedy))
+    refuse_if(not value.strip() or not value.isprintable(), name, value, "printable text", remedy)
     return value
 
 

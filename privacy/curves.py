@@ -229,10 +229,7 @@ class Curve(Risk, ABC):
         return GroupCurve(self.relation, self, size)
 
     def answer(self, *, delta: float | None = None, epsilon: float | None = None) -> Answer:
-        """Return the bound for one `delta` or one `epsilon`, with its details.
-
-        Pass exactly one of the two; the other one is the value of the answer.
-        """
+        """Return the bound, with its details, for exactly one of `delta` and `epsilon`."""
         names, given, remedy = "delta, epsilon", (delta, epsilon), "Pass exactly one of the two."
         checks.refuse_if((delta is None) == (epsilon is None), names, given, "one value", remedy)
         return self._asked_delta(epsilon) if delta is None else self._asked_epsilon(delta)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from privacy import checks
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_T = TypeVar("_T")
 
 ELSEWHERE = {
     "sampling_probability": ("q", "sample_rate", "sampling_rate", "sampling_prob", "probability"),
@@ -63,7 +62,6 @@ def suggests_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def suggests_field_names(kind: type[_T]) -> type[_T]:
+def suggests_field_names(kind: Any) -> None:
     """Make a dataclass suggest its field for a keyword of another library."""
-    kind.__init__ = suggests_names(kind.__init__)  # type: ignore[method-assign]
-    return kind
+    kind.__init__ = suggests_names(kind.__init__)

@@ -119,8 +119,7 @@ def plot_running_sums(
 ) -> "Figure":
     """Plot the noise of each prefix sum, divided by that of one release at the same privacy.
 
-    `participation` is the releases in which a record participates; by default one of them. The
-    default title is the number of releases and the participation.
+    `participation` is as in `Factorization.sensitivity`. The default title has it, and K.
     """
     compared = tuple(factorizations)
     remedy = "Pass factorizations, such as [Factorization.square_root(100)]."

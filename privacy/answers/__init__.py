@@ -20,15 +20,22 @@ if TYPE_CHECKING:
         certificate, delta, epsilon, sampling_probability, sigma, steps, verify,
     )
     from privacy.answers.statements import explain
-    # isort: on
-    # fmt: on
 
-# fmt: off
 __all__ = [
-    "account_plan", "budget_over_time", "certificate", "check_plan", "convert", "curve", "delta",
-    "epsilon", "explain", "sampling_probability", "sigma", "steps", "verify",
+    "account_plan",
+    "budget_over_time",
+    "certificate",
+    "check_plan",
+    "convert",
+    "curve",
+    "delta",
+    "epsilon",
+    "explain",
+    "sampling_probability",
+    "sigma",
+    "steps",
+    "verify",
 ]
-# fmt: on
 
 _HOMES = {
     "conversions": "convert",

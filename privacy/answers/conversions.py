@@ -17,13 +17,10 @@ CONVERT = Asked(one_of=SOURCES, takes=("delta", "conversion", "clip_norm", "rela
 def convert(options: Mapping[str, Any]) -> Record:
     """Convert between epsilon, rho, mu and sigma of one Gaussian release.
 
-    Parameters
-    ----------
-    options
-        One of ``epsilon`` (with ``delta``), ``rho`` (of zCDP), ``mu`` (of Gaussian DP), ``sigma``
-        and ``noise_multiplier``. Options with defaults: ``conversion`` (``"optimal"``; it and
-        ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
-        ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
+    `options` has one of ``epsilon`` (with ``delta``), ``rho`` (of zCDP), ``mu`` (of Gaussian DP),
+    ``sigma`` and ``noise_multiplier``. Options with defaults: ``conversion`` (``"optimal"``; it and
+    ``"classic"`` hold for every rho-zCDP mechanism, ``"gaussian"`` only for Gaussian noise),
+    ``clip_norm`` (1) and ``relation`` (``"add-or-remove-one"``).
     """
     values = CONVERT.settled(options)
     given = next(name for name in SOURCES if name in values)

@@ -32,18 +32,12 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     """Compute one quantity against another.
 
     The result has the ``values`` of the horizontal axis, and ``series`` of bounds by accounting
-    method. Raises `UnsupportedMechanism` if an accounting method has no proven bound.
-
-    Parameters
-    ----------
-    options
-        ``kind``, one of ``"epsilon_against_steps"``, ``"delta_against_epsilon"``,
-        ``"sigma_against_epsilon"``, ``"sigma_against_sampling_probability"`` and ``"tradeoff"``;
-        ``notions``, a list of accounting methods (``["tightest"]``); ``points``, the number of
-        values (30); and the options of a run, as in `privacy.answers.sigma`. The option on the
-        horizontal axis is its largest value.
-    track
-        Wraps the values of the horizontal axis, for example to show progress.
+    method. `options` has ``kind``, one of ``"epsilon_against_steps"``, ``"delta_against_epsilon"``,
+    ``"sigma_against_epsilon"``, ``"sigma_against_sampling_probability"`` and ``"tradeoff"``;
+    ``notions``, a list of accounting methods (``["tightest"]``); ``points``, the number of values
+    (30); and the options of a run, as in `privacy.answers.sigma`. The option on the horizontal axis
+    is its largest value. `track` wraps the values of that axis, for example to show progress.
+    Raises `UnsupportedMechanism` if an accounting method has no proven bound.
     """
     given = dict(named(options, ("kind", "notions", "points", *NAMES)))
     kind, points = given.pop("kind", None), given.pop("points", None)
@@ -110,16 +104,10 @@ def _ask(kind: str, values: Values, across: str, x: float) -> float:
 def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -> Record:
     """Compute epsilon of the first k parts of a plan, for every k.
 
-    The result is as in `curve`. For one plan, ``parts`` has the name of each part; several have one
-    series each, with None after the last part. Raises `UnsupportedMechanism` if the plan's
-    accounting method does not support it.
-
-    Parameters
-    ----------
-    plans
-        Mappings that `privacy.plan_from_json` reads, or plans.
-    track
-        As in `curve`.
+    `plans` are plans, or mappings that `privacy.plan_from_json` reads. The result, and `track`, are
+    as in `curve`. For one plan, ``parts`` has the name of each part; several have one series each,
+    with None after the last part. Raises `UnsupportedMechanism` if the plan's accounting method
+    does not support it.
     """
     checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]

@@ -1,7 +1,4 @@
-"""The options of `privacy.answers`: names, domains and defaults.
-
-Names are those of the public functions' parameters; errors name an option as a command-line flag.
-"""
+"""The options of `privacy.answers`: names, domains and defaults; errors name command-line flags."""
 
 import math
 import sys

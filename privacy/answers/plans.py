@@ -17,14 +17,8 @@ from privacy.notions.zcdp import ZeroConcentratedCurve
 def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = None) -> Record:
     """Account for a plan by every accounting method, and for each part alone by the tightest.
 
+    `plan` is a plan, or a mapping that `privacy.plan_from_json` reads; `delta` replaces its own.
     Raises `UnsupportedMechanism` if no accounting method supports the plan or one of its parts.
-
-    Parameters
-    ----------
-    plan
-        A plan, or a mapping that `privacy.plan_from_json` reads.
-    delta
-        In place of the plan's own delta.
     """
     plan = _checked(plan)
     if delta is not None:
@@ -49,12 +43,8 @@ def check_plan(
 ) -> Record:
     """Check whether a plan fits its budget: ``fits`` of the returned dict.
 
-    Parameters
-    ----------
-    plan
-        As in `account_plan`. Its budget must have an epsilon, unless a ledger is given.
-    ledger, budget
-        The budget of a ledger to check instead, with its parents.
+    `plan` is as in `account_plan`, with an epsilon; or pass a `ledger`, whose budget named `budget`
+    and its parents are checked instead.
     """
     plan = _checked(plan)
     if ledger is not None:

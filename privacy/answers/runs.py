@@ -30,18 +30,14 @@ SAMPLING_PROBABILITY = Asked(one_of=NOISE, needs=("epsilon", "delta"), takes=("s
 def sigma(options: Mapping[str, Any]) -> Record:
     """Find the smallest noise that meets a target.
 
+    `options` has ``epsilon`` and ``delta``; or ``advantage``; or ``true_positive_rate`` and
+    ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
+    ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
+    (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify if it is fast).
+
     Raises `Infeasible` if no value meets the target, or no finite epsilon holds. Raises
     `NotCertified` if ``certify`` is True and no proof is found. Raises `UnsupportedMechanism` if no
     bound is proven for that accounting method and relation.
-
-    Parameters
-    ----------
-    options
-        ``epsilon`` and ``delta``; or ``advantage``; or ``true_positive_rate`` and
-        ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
-        ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
-        (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify if it is
-        fast).
     """
     values = SIGMA.settled(options)
     return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)
@@ -50,24 +46,15 @@ def sigma(options: Mapping[str, Any]) -> Record:
 def epsilon(options: Mapping[str, Any]) -> Record:
     """Find epsilon at a delta, given the noise.
 
-    Parameters
-    ----------
-    options
-        ``delta``; ``noise_multiplier`` or ``sigma`` (in the unit of ``clip_norm``). Other options,
-        and exceptions, as in `privacy.answers.sigma`.
+    `options` has ``delta``, and ``noise_multiplier`` or ``sigma`` (in the unit of ``clip_norm``).
+    Other options, and exceptions, are as in `privacy.answers.sigma`.
     """
     values = EPSILON.settled(options)
     return proven(values, lambda certify: spent("epsilon", values, certify=certify))
 
 
 def delta(options: Mapping[str, Any]) -> Record:
-    """Find delta at an epsilon, given the noise.
-
-    Parameters
-    ----------
-    options
-        As in `privacy.answers.epsilon`, with ``epsilon`` instead of ``delta``.
-    """
+    """Find delta at ``epsilon``; other `options` are as in `privacy.answers.epsilon`."""
     values = DELTA.settled(options)
     return proven(values, lambda certify: spent("delta", values, certify=certify))
 
@@ -75,10 +62,7 @@ def delta(options: Mapping[str, Any]) -> Record:
 def steps(options: Mapping[str, Any]) -> Record:
     """Find the largest number of steps that meets a target epsilon and delta.
 
-    Parameters
-    ----------
-    options
-        As in `privacy.answers.epsilon`, with ``epsilon`` and without ``steps``.
+    The other `options` are those of `privacy.answers.epsilon`.
     """
     values = STEPS.settled(options)
 
@@ -97,10 +81,7 @@ def steps(options: Mapping[str, Any]) -> Record:
 def sampling_probability(options: Mapping[str, Any]) -> Record:
     """Find the largest sampling probability that meets a target epsilon and delta.
 
-    Parameters
-    ----------
-    options
-        As in `privacy.answers.epsilon`, with ``epsilon`` and without ``sampling_probability``.
+    The other `options` are those of `privacy.answers.epsilon`.
     """
     values = SAMPLING_PROBABILITY.settled(options)
 
@@ -204,13 +185,9 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
 def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Prove an answer and return its certificate, a JSON object for `privacy.answers.verify`.
 
-    It has the claim, the theorem and the proven bound on delta. Raises `NotCertified` if no proof
-    was found.
-
-    Parameters
-    ----------
-    answer
-        What `privacy.answers.sigma`, or another function that accounts for one run, returned.
+    It has the claim, the theorem and the proven bound on delta. `answer` is from
+    `privacy.answers.sigma`, or another function that accounts for one run. Raises `NotCertified` if
+    no proof was found.
     """
     from privacy.certification.certificates import certificate as certificate_of
 
@@ -220,13 +197,8 @@ def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
 def verify(certificate: Mapping[str, Any]) -> Record:
     """Prove the claim of a certificate again, from the certificate alone, and return it.
 
-    Raises ValueError if it is not a certificate, or it was changed. Raises `NotCertified` if its
-    claim is not proven.
-
-    Parameters
-    ----------
-    certificate
-        The JSON object that ``--certificate`` writes.
+    `certificate` is the JSON object that ``--certificate`` writes. Raises ValueError if it is not a
+    certificate, or was changed. Raises `NotCertified` if its claim is not proven.
     """
     from privacy.certification.certificates import verify as verified
 

@@ -52,14 +52,9 @@ def explain(options: Mapping[str, Any]) -> Record:
     """Write a privacy statement: what the guarantee protects, and its assumptions.
 
     The ``statement`` of the result defines the neighboring data sets, gives epsilon for the sampler
-    and for other batches, and lists what is not covered.
-
-    Parameters
-    ----------
-    options
-        As in `privacy.answers.epsilon`, or with ``epsilon`` instead of the noise. ``epochs`` is
-        also the largest number of steps in which one record participates if the batches are not
-        drawn as stated.
+    and for other batches, and lists what is not covered. `options` are as in
+    `privacy.answers.epsilon`, or have ``epsilon`` instead of the noise. ``epochs`` is also the
+    largest number of steps in which one record participates if the batches are not drawn as stated.
     """
     values = EXPLAIN.settled(options)
     epochs: int = values["epochs"] if "epochs" in values else values["steps"]

@@ -24,18 +24,33 @@ if TYPE_CHECKING:
     from privacy.audit.scores import fit_score, gaussian_score, laplace_score
     from privacy.audit.sequential import SequentialAudit, audit_until_falsified
     from privacy.audit.strategies import Pair, edge_floats, neighboring_pairs
-    # isort: on
-    # fmt: on
 
-# fmt: off
 __all__ = [
-    "Falsified", "Finding", "NoiseTape", "Pair", "SequentialAudit", "Violation",
-    "assert_contribution", "assert_norm", "assert_not_falsified", "assert_spends", "audit",
-    "audit_until_falsified", "edge_floats", "epsilon_lower_bound", "falsify", "falsify_noise",
-    "falsify_one_run", "fit_score", "gaussian_score", "laplace_score", "mu_lower_bound",
-    "neighboring_pairs", "one_run_epsilon_lower_bound", "spent",
+    "Falsified",
+    "Finding",
+    "NoiseTape",
+    "Pair",
+    "SequentialAudit",
+    "Violation",
+    "assert_contribution",
+    "assert_norm",
+    "assert_not_falsified",
+    "assert_spends",
+    "audit",
+    "audit_until_falsified",
+    "edge_floats",
+    "epsilon_lower_bound",
+    "falsify",
+    "falsify_noise",
+    "falsify_one_run",
+    "fit_score",
+    "gaussian_score",
+    "laplace_score",
+    "mu_lower_bound",
+    "neighboring_pairs",
+    "one_run_epsilon_lower_bound",
+    "spent",
 ]
-# fmt: on
 
 _HOMES = {
     "assertions": "Falsified assert_not_falsified",

@@ -16,8 +16,7 @@ class NotFinished(RuntimeError):
 def called(what: str, code: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``code(*arguments)``; raise `NotFinished` for exceptions except KeyboardInterrupt.
 
-    SystemExit and those by which pytest skips or ends a run are included. Code that ends the
-    process (``os._exit``, a signal) cannot be caught.
+    Code that ends the process (``os._exit``, a signal) cannot be caught.
     """
     try:
         return code(*arguments)

@@ -130,10 +130,9 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     A test between mu-GDP outputs is correct with probability at most Phi(mu / 2), averaged over
     both data sets (Dong, Roth and Su 2022), so a lower bound on the accuracy of the score's sign
     gives one on mu. For another mechanism it bounds only the mu of the Gaussian with the same
-    delta(0). The scores are of shape (runs,) each: log-likelihood ratios of the outputs on either
-    data set. Others, such as raw losses or exchanged arrays, raise ValueError (at significance
-    level 1e-6): the bound would be 0. The bound holds with probability at least
-    `confidence`, in [3/4, 1).
+    delta(0). The scores are log-likelihood ratios of the outputs on either data set, shape (runs,)
+    each. Others, such as raw losses or exchanged arrays, raise ValueError (at significance level
+    1e-6): the bound would be 0. It holds with probability at least `confidence`, in [3/4, 1).
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
@@ -152,21 +151,13 @@ def epsilon_lower_bound(
     claim: Mechanism | Curve | None = None,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Return a finite lower bound on the epsilon of the mechanism at `delta`.
+    """Return a finite lower bound on the epsilon of the mechanism at `delta`, in [0, 1).
 
-    Parameters
-    ----------
-    scores_0, scores_1, confidence
-        As in `mu_lower_bound`.
-    delta
-        In [0, 1).
-    claim
-        The claimed mechanism. For a composition of Gaussians, the bound is that of its mu
-        (`mu_lower_bound`) and nearly tight. Otherwise it is log((tpr - delta) / fpr), the largest
-        over 7 thresholds in both directions, with all 28 rates bounded at once (Clopper-Pearson,
-        Bonferroni).
-    relation
-        The neighboring relation of the pair.
+    The scores and `confidence` are as in `mu_lower_bound`. If `claim`, the claimed mechanism, is a
+    composition of Gaussians, the bound is that of its mu (`mu_lower_bound`) and nearly tight.
+    Otherwise it is log((tpr - delta) / fpr), the largest over 7 thresholds in both directions, with
+    all 28 rates bounded at once (Clopper-Pearson, Bonferroni). `relation` is the neighboring
+    relation of the pair.
 
     Examples
     --------

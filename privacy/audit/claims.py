@@ -36,21 +36,15 @@ def falsify(
     with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is Phi(mu / 2)
     for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr +
     delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
-    (Clopper-Pearson, Bonferroni). Raises `UnsupportedMechanism` if the claim has no curve.
+    (Clopper-Pearson, Bonferroni).
 
-    Parameters
-    ----------
-    claim
-        A mechanism, or its curve.
-    scores_0, scores_1
-        Shape (runs,) each: log-likelihood ratios log P1 / P0 of the outputs on either data set,
-        known (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores reduce
-        statistical power and do not raise the false positive rate. The finding warns if they are
-        not such ratios (at level 1e-6), for example raw losses or the two arrays exchanged.
-    significance
-        Significance level: largest probability of falsifying a true claim, in (0, 1/4].
-    relation
-        The neighboring relation of the pair.
+    `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
+    `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data
+    set, shape (runs,) each, known (`gaussian_score`) or fitted on other outputs (`fit_score`).
+    Wrong scores reduce statistical power and do not raise the false positive rate. The finding
+    warns if they are not such ratios (at level 1e-6), for example raw losses or the two arrays
+    exchanged. `significance` is the largest probability of falsifying a true claim, in (0, 1/4],
+    and `relation` the neighboring relation of the pair.
     """
     level = checked_significance(significance)
     curve = bounds.curve_of(claim, relation)
@@ -140,23 +134,15 @@ def audit(
 ) -> Finding:
     """Run a release many times on two neighboring data sets, and test its privacy claim.
 
-    Raises RuntimeError for any exception of the release, SystemExit and ``pytest.skip`` included.
+    `release` is ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`;
+    it returns a number or an array of numbers. With a third parameter named ``size``, it is called
+    once and returns that many outputs, stacked. `pair` is both data sets, and `runs` the number of
+    tested outputs of each. `claim`, `significance` and `relation` are as in `falsify`. `score` maps
+    stacked outputs to log-likelihood ratios, by default by `fit_score` on as many additional
+    outputs, at most 20,000 per data set. `seed` is that of the release's generators; `progress` is
+    called with the number of new outputs.
 
-    Parameters
-    ----------
-    release
-        ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`; it
-        returns a number or an array of numbers. With a third parameter named ``size``, it is called
-        once and returns that many outputs, stacked.
-    pair, runs
-        Two neighboring data sets, and the number of tested outputs of each.
-    claim, significance, relation
-        As in `falsify`.
-    score
-        Maps stacked outputs to log-likelihood ratios. Default: one fitted by `fit_score` on as many
-        additional outputs, at most 20,000 per data set.
-    seed, progress
-        Seed of the release's generators; a function called with the number of new outputs.
+    Raises RuntimeError for any exception of the release, SystemExit and ``pytest.skip`` included.
     """
     measure = None if score is None else of_rows(score)
     told = progress or (lambda _: None)

@@ -13,8 +13,8 @@ class Finding:
     A true claim gives a p-value of at most x with probability at most x, for every x;
     `significance` bounds the false positive rate. `evidence` is the strongest observation against
     the claim, and the limit that the claim sets; `runs` the number of outputs behind it (per data
-    set, if there are two). `warning` is a sign that the audit could hardly find a violation, such
-    as scores of the wrong sign.
+    set, if there are two). `warning` is a sign, such as scores of the wrong sign, that no violation
+    could be found.
     """
 
     claim: str

@@ -1,7 +1,4 @@
-"""White-box audits of the noise distribution.
-
-Hundreds of residuals (outputs minus true values) have the power of tens of thousands of outputs.
-"""
+"""White-box audits of the noise distribution, on residuals: outputs minus true values."""
 
 import math
 from typing import Literal, get_args
@@ -43,7 +40,7 @@ def falsify_noise(
 
     `claim` is a `Gaussian` or `Laplace` mechanism. `residuals` are outputs minus true values,
     independent, of any shape, in the unit of the query. `clip_norm` > 0 is the unit of the claim's
-    noise multiplier (or scale), and `significance` is as in `falsify`. `aspect` ``"scale"``,
+    noise multiplier (or scale), and `significance` as in `falsify`. `aspect` ``"scale"``,
     ``"shape"`` or ``"repeats"`` runs that test alone, at the whole level.
     """
     level = checked_significance(significance)
@@ -97,8 +94,8 @@ def _shape(ordered: Floats) -> tuple[float, float]:
 def _repeated(repeats: int, n: int) -> float:
     """Return an upper bound on the probability of this many repeats (Chernoff).
 
-    The k-th residual repeats an earlier one with probability at most (k - 1) times that of the
-    likeliest value.
+    The k-th residual repeats an earlier one with probability <= (k - 1) times the likeliest
+    value's.
     """
     expected = n * (n - 1) / 2 * _LIKELY
     if repeats <= expected:

@@ -38,9 +38,9 @@ def falsify_one_run(
 
     `claim` is a mechanism, or its curve, under ADD_OR_REMOVE_ONE. Each of m = `canaries` <= 2^53
     canaries was included with probability 1/2, independently. The auditor guessed about r =
-    `guesses` of them, r <= m and <= 10^7, chosen in any way. Of these guesses, `correct` were
-    correct; the finding has a warning if fewer are right than by chance (at significance level
-    1e-6). `significance` is as in `falsify`.
+    `guesses` of them, r <= m and <= 10^7, chosen in any way; `correct` were correct. The finding
+    has a warning if fewer are right than by chance (at level 1e-6). `significance` is as in
+    `falsify`.
     """
     level = checked_significance(significance)
     _check(canaries, guesses, correct)
@@ -67,9 +67,8 @@ def one_run_epsilon_lower_bound(
 ) -> float:
     """Return the largest epsilon that one run with canaries falsifies at `delta`; 0 if none.
 
-    It is rounded down, and holds with probability at least `confidence`, in [3/4, 1). `canaries`,
-    `guesses` and `correct` are as in `falsify_one_run`; a ValueError replaces its warning. `delta`
-    is in [0, 1).
+    It is rounded down, and holds with probability at least `confidence`, in [3/4, 1). `delta` is in
+    [0, 1). The others are as in `falsify_one_run`; a ValueError replaces its warning.
     """
     _check(canaries, guesses, correct)
     if guesses_wrong(int(correct), int(guesses)):

@@ -44,12 +44,10 @@ def assert_contribution(
 ) -> None:
     """Assert that a query differs by at most `bound` between two data sets, exactly.
 
-    Raises `Violation` also if a value is not finite, or the answers differ in shape or keys, and
-    RuntimeError if the query raised any exception.
-
     `query` is a function of the data, without noise, and `pair` two neighboring data sets. `bound`
     and `norm` are as in `assert_norm`. Float sums round: sum integers, or add the rounding error to
-    the bound.
+    the bound. Raises `Violation` also if a value is not finite, or the answers differ in shape or
+    keys, and RuntimeError if the query raised any exception.
     """
     sides = two(pair)
     answers = [called("query", query, data) for data in sides]
@@ -103,9 +101,8 @@ def _within(values: list[Any], bound: float, norm: Norm, where: str) -> None:
 class NoiseTape:
     """A substitute for `numpy.random.Generator` that records draws and returns prescribed noise.
 
-    Normal and Laplace draws are zero, except for one draw of `unit` standard units. All other
-    methods use a generator with a fixed seed. `draws` has the kind and the scale of every number
-    drawn.
+    Normal and Laplace draws are zero, except for one draw of `unit` standard units. Other methods
+    use a generator with a fixed seed. `draws` has the kind and the scale of every number drawn.
     """
 
     unit: float = 0.0
@@ -155,10 +152,10 @@ def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     ``rng.laplace`` to the query; later steps must be linear. `pair` is two neighboring data sets.
     Return ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the
     difference (noise used twice, an output without noise). Raises `Violation` if the draws, their
-    effect on the output, or the shape of the output depend on the data, an output is not a finite
-    number, or no noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace
-    noise, does not draw one Laplace variable per output, or is not linear in the noise.
-    (RuntimeError if it raises anything.)
+    effect on the output, or its shape depend on the data, an output is not a finite number, or no
+    noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace noise, does not
+    draw one Laplace variable per output, or is not linear in the noise; RuntimeError if it raises
+    anything.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
@@ -223,9 +220,8 @@ def assert_spends(
     """Assert that a release spends no more on a pair of data sets than is claimed.
 
     Raises `Violation` as `spent` does, or if the release spends more than the claim by over 1e-9
-    (relative, for float rounding). For Gaussian noise, ``notion="gaussian"`` must support the
-    claim; for Laplace noise, its privacy loss must be bounded. Otherwise `UnsupportedMechanism` is
-    raised.
+    (relative, for float rounding). Raises `UnsupportedMechanism` unless ``notion="gaussian"``
+    supports the claim of Gaussian noise; the privacy loss of Laplace noise must be bounded.
     """
     kind, loss = spent(release, pair)
     if kind == "normal":

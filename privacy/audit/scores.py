@@ -1,7 +1,4 @@
-"""Scores of outputs: log-likelihood ratios log P1 / P0 between the two data sets.
-
-They are known from the mechanism, or fitted on outputs that are not tested.
-"""
+"""Scores of outputs: log-likelihood ratios log P1 / P0, known, or fitted on untested outputs."""
 
 import inspect
 import math
@@ -62,10 +59,9 @@ def _length(*outputs: Rows) -> int | None:
 
 
 def _stacked(rows: Rows, length: int | None) -> Floats:
-    """Return outputs as an array, whatever their lengths.
+    """Return outputs as an array; one of another length than `length` becomes NaN, without a score.
 
-    Outputs of another length than `length` become NaN, which has no score. If `length` is None, the
-    score is a function of the length alone.
+    If `length` is None, the score is a function of the length alone.
     """
     if length is None:
         return np.array([[row.size] for row in rows], dtype=np.float64)
@@ -123,10 +119,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
 
 
 def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
-    """Return the log-likelihood ratio of Laplace noise around two known centers.
-
-    As `gaussian_score`, with the scale b of the density ``exp(-|x| / b) / 2b``.
-    """
+    """Return `gaussian_score` for Laplace noise with the density ``exp(-|x| / b) / 2b``, b > 0."""
     low, high, scale = _centers(center_0, center_1, scale)
     return _summed(lambda x: (np.abs(x - low) - np.abs(x - high)) / scale)
 
@@ -160,11 +153,11 @@ def _summed(loss: Callable[[Floats], Floats]) -> Score:
 def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = None) -> Score:
     """Fit a score, the estimated log-likelihood ratio, on outputs that are not tested afterward.
 
-    The classifier or a linear discriminant projects outputs to one number. A histogram of that
-    number gives the ratio; NaN has its own bin. The score maps outputs to an array of shape
-    (runs,). `training_0` and `training_1` are outputs on either data set, shape (runs, numbers) or
-    (runs,), at least 4 runs each. `classifier` is one of scikit-learn (extra ``audit``), with
-    ``fit(X, y)`` and ``decision_function(X)`` or ``predict_proba(X)``, with finite outputs.
+    The classifier or a linear discriminant projects outputs to one number, and a histogram of it,
+    with a bin for NaN, gives the ratio. The score maps outputs to an array of shape (runs,).
+    `training_0` and `training_1` are outputs on either data set, shape (runs, numbers) or (runs,),
+    at least 4 runs each. `classifier` is one of scikit-learn (extra ``audit``), with ``fit(X, y)``
+    and ``decision_function(X)`` or ``predict_proba(X)``, with finite outputs.
     """
     first, second = _rows(training_0), _rows(training_1)
     remedy = "Pass outputs of one shape, hundreds per data set."
@@ -225,10 +218,7 @@ def _projection(first: Floats, second: Floats, classifier: Any) -> Callable[[Flo
 
 
 def _discriminant(first: Floats, second: Floats) -> Callable[[Floats], Floats]:
-    """Return the linear discriminant, with each coordinate scaled to its own spread.
-
-    Without scaling, the ridge would hide a coordinate with little noise.
-    """
+    """Return the linear discriminant, scaled, so that the ridge hides no coordinate."""
     size = np.abs(np.concatenate([first, second])).max(axis=0)
     size[size == 0] = 1.0
     low, high = first / size, second / size

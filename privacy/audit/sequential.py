@@ -22,17 +22,15 @@ class SequentialAudit:
     """A sequential test of whether guesses are correct more often than the claim allows.
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
-    1, so it ever reaches 1 / significance with probability at most `significance` (Ville 1939).
+    1, so it ever reaches 1 / significance with probability at most `significance`, in (0, 1/4]
+    (Ville 1939). `claim` and `relation` are as in `falsify`. The attribute `runs` is the number of
+    pairs of runs so far.
 
     A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and
     by (1 - q) / (1 - p) for a wrong one. The expected factor of a guess that is correct with
     probability r is 1 + s (r - p) for one s > 0; over both guesses of a pair it is at most (1 + s
-    (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form. The
-    attribute `runs` is the number of pairs of runs so far.
-
-    `claim` and `relation` are as in `falsify`. `significance`, in (0, 1/4], bounds the probability
-    with which a true claim is ever falsified.
+    (average r - p))^2 <= 1. Bets are mixed uniformly over q in (p, 1), in closed form.
 
     Examples
     --------
@@ -119,9 +117,9 @@ def audit_until_falsified(
 ) -> Finding:
     """Run a release on both data sets until its claim is falsified, at most `max_runs` times.
 
-    `max_runs` is the largest number of tested runs per data set; the finding has the number made.
-    The others are as in `privacy.audit.audit`; the default score is fitted on at most 1,000
-    additional outputs per data set.
+    The finding has the number of runs made per data set. The other parameters are as in
+    `privacy.audit.audit`; the default score is fitted on at most 1,000 additional outputs per data
+    set.
     """
     most = checks.count("max_runs", max_runs, "Pass the largest number of runs per data set.")
     watch = SequentialAudit(claim, significance=significance, relation=relation)

@@ -1,7 +1,4 @@
-"""Hypothesis strategies for neighboring data sets and for floats at the edge of their range.
-
-They need hypothesis (extra ``audit``); nothing else in `privacy` does.
-"""
+"""Hypothesis strategies (extra ``audit``) for neighboring data sets and floats at the edges."""
 
 import math
 from typing import Any, NamedTuple
@@ -35,8 +32,8 @@ def neighboring_pairs(
 
     `null` is the record that contributes nothing; REPLACE_SPECIAL requires it. `unit` is
     ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
-    records of one user differ. Both data sets have at most `max_size` records in common, and the
-    user that differs has at most `max_per_user`.
+    records of one user differ, at most `max_per_user`. Both data sets have at most `max_size`
+    records in common.
     """
     relation = checks.relation(relation)
     remedy = "Pass the unit of privacy."

@@ -48,6 +48,7 @@ class Measure(ABC):
     name: str
     notion: Notion
     theorem: str
+    amount = ""  # attribute of a curve
     grace = GRACE
 
     @abstractmethod
@@ -115,7 +116,7 @@ class Measure(ABC):
         return Fraction(value)
 
     def _amounts(self, curve: Any) -> Sequence[float]:
-        raise NotImplementedError
+        return (getattr(curve, self.amount),)
 
 
 class Converted(Measure):
@@ -143,7 +144,7 @@ class Converted(Measure):
 class Rho(Converted):
     """rho of zCDP."""
 
-    name = "rho"
+    name = amount = "rho"
     notion = "zcdp"
     theorem = "Feldman and Zrnic 2021; Whitehouse, Ramdas, Rogers and Wu 2023: rho adds adaptively"
 
@@ -162,9 +163,6 @@ class Rho(Converted):
             return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
         return None
 
-    def _amounts(self, curve: Any) -> Sequence[float]:
-        return (curve.rho,)
-
     def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
         return ZeroConcentratedDP(up(most[0]), relation)
 
@@ -173,7 +171,7 @@ class Rho(Converted):
 class MuSquared(Converted):
     """mu^2 of Gaussians."""
 
-    name = "mu^2"
+    name, amount = "mu^2", "mu_squared"
     notion = "gaussian"
     theorem = "Smith and Thakurta 2022: mu^2 of Gaussians adds adaptively"
 
@@ -187,9 +185,6 @@ class MuSquared(Converted):
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
         return (_mu_squared(mechanism, relation),) if isinstance(mechanism, Gaussian) else None
-
-    def _amounts(self, curve: Any) -> Sequence[float]:
-        return (curve.mu_squared,)
 
     def claim(self, most: Cost, relation: NeighboringRelation) -> Mechanism:
         return Gaussian(round_down(1 / math.sqrt(up(most[0]))), replace_distance=1.0)

@@ -24,9 +24,8 @@ _ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), a
 class BudgetExceeded(ValueError):
     """A mechanism costs more than the remaining budget. Nothing was spent.
 
-    `asked`, `spent` and `remaining` are the mechanism's cost, the amounts spent before and
-    remaining, in the budget's measure: one number, or (epsilon, delta) with
-    ``notion="approximate"``.
+    `asked`, `spent` and `remaining` are its cost, and the amounts before, in the budget's measure:
+    one number, or (epsilon, delta) with ``notion="approximate"``.
     """
 
     def __init__(
@@ -46,20 +45,12 @@ class Budget(Immutable):
 
     Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`.
 
-    Parameters
-    ----------
-    epsilon, delta
-        The guarantee at any stopping time. delta may be 0 with ``notion="approximate"``.
-    rho, mu
-        The limit on rho or mu, which implies epsilon at `delta`. Pass it instead of epsilon.
-    notion
-        ``"zcdp"`` (adds rho; the default), ``"gaussian"`` (adds mu^2; Gaussians only; the default
-        with `mu`), ``"rdp"`` (adds the divergence at one `order`; sampled noise too),
-        ``"approximate"`` (adds epsilon and delta). Tighter methods require a plan fixed in advance.
-    order
-        The Rényi order > 1 of ``notion="rdp"``.
-    relation, unit
-        The neighboring relation, and the unit of privacy in words.
+    `epsilon` and `delta` are the guarantee at any stopping time; or pass `rho` or `mu`, a limit
+    that implies epsilon at `delta`. `notion` is ``"zcdp"`` (adds rho; the default), ``"gaussian"``
+    (adds mu^2; Gaussians only; the default with `mu`), ``"rdp"`` (adds the divergence at one Rényi
+    `order` > 1; sampled noise too), or ``"approximate"`` (adds epsilon and delta, which may be 0).
+    Tighter methods require a plan fixed in advance. `relation` is the neighboring relation, and
+    `unit` the unit of privacy in words.
 
     Examples
     --------
@@ -153,8 +144,8 @@ class Budget(Immutable):
         """Return the budget after a mechanism, which may depend on earlier outputs.
 
         Call it before the mechanism reads the data. The cost stays spent if the mechanism fails.
-        Raises `BudgetExceeded`, and leaves this budget unchanged, if the mechanism costs more than
-        remains. Raises `UnsupportedMechanism` if the accounting method has no rule for it.
+        Raises `BudgetExceeded` if it costs more than remains, and `UnsupportedMechanism` if the
+        accounting method has no rule for it; this budget is unchanged.
         """
         return self._spend(mechanism, self.measure.cost(mechanism, self.relation))
 

@@ -80,7 +80,6 @@ class IndividualBudget(Immutable):
         """Return the budget after a release, and the private mask of the users who may enter it.
 
         Call it before the mechanism reads the data. Omit all other users, who spend nothing.
-
         `mechanism` is unsampled Gaussian noise, which may depend on earlier outputs. `shares` is
         the norm of each user's contribution in clip norms, in [0, 1], shape (users,); it costs
         share^2 * rho.

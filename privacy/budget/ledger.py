@@ -39,18 +39,10 @@ class Ledger:
     Each spend is one atomic transaction. Threads and forked processes can share a Ledger. The
     attribute `id` is an identifier, which copies and backups share.
 
-    Parameters
-    ----------
-    url
-        A file on a local disk, or a URL of PostgreSQL such as
-        ``"postgresql://user@host/database"``.
-    budget
-        Name of the budget to spend from. Default: the only one.
-    label, spender, key
-        Defaults for entries: the purpose, who spends (default: the login name), and the idempotency
-        key of one entry.
-    timeout
-        Seconds to wait for other writers.
+    `url` is a file on a local disk, or a URL such as ``"postgresql://user@host/database"``.
+    `budget` names the budget to spend from, by default the only one. `label`, `spender` and `key`
+    are defaults for entries: the purpose, who spends (default: the login name), and the idempotency
+    key of one entry. `timeout` is the number of seconds to wait for other writers.
     """
 
     def __init__(
@@ -72,10 +64,7 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str | PathLike[str], *, timeout: float = 30.0) -> "Ledger":
-        """Create an empty ledger; the file is readable by its owner only.
-
-        Raises `LedgerError` if there is a ledger already.
-        """
+        """Create an empty ledger, readable by its owner only; `LedgerError` if there is one."""
         from privacy.budget.ledger_store import Store
 
         Store(url, timeout).create()
@@ -108,10 +97,9 @@ class Ledger:
     ) -> None:
         """Add a `Budget`, `Odometer` or `IndividualBudget` by name, such as a team or a quarter.
 
-        `dataset` is the data that the budget protects. There is one budget without a parent per
-        data set and unit. `parent` is a `Budget` of the same data, relation and unit, to which
-        every spend is charged too. The limits of its children may add up to more than its own; a
-        spend must fit both budgets.
+        `dataset` is the data that the budget protects; it has one budget without a parent per unit.
+        `parent` is a `Budget` of the same data, relation and unit, to which every spend is charged
+        too. The limits of its children may add up to more than its own: a spend must fit both.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')
@@ -165,8 +153,8 @@ class Ledger:
     ) -> list[dict[str, Any]]:
         """Return what a mechanism or a plan would cost each budget, and whether it fits.
 
-        One dict for the budget and each parent: ``asked`` and ``left`` (None for an `Odometer`) in
-        its ``measure``.
+        One dict for the budget and each parent: ``asked`` and ``left`` (None: no limit) in its
+        ``measure``.
         """
         account = self._account(budget)
         mechanism = ledger_rows.mechanism_of(mechanism, account)
@@ -198,23 +186,13 @@ class Ledger:
     ) -> LedgerEntry:
         """Spend a mechanism, as `Budget.spend`. Run it only if this returns the entry.
 
-        Raises `BudgetExceeded`, and spends nothing, if the mechanism exceeds what is left of the
-        budget or of a parent. Raises `LedgerError` if the database failed; a retry with the same
-        key spends once.
+        `mechanism` is a mechanism, or a `Plan` of the budget's relation and unit. `label` is the
+        purpose, by default that of the ledger or the name of the plan. A retry with the same `key`,
+        mechanism and budget spends once; then run the mechanism only if no output of the first
+        attempt is used. `shares` belongs to an `IndividualBudget`, as in its `spend`.
 
-        Parameters
-        ----------
-        mechanism
-            A mechanism, or a `Plan` of the budget's relation and unit.
-        label
-            The purpose, one line of text. Default: that of the ledger or the name of the plan.
-        budget
-            Name of the budget.
-        key
-            Idempotency key: a retry with the same key, mechanism and budget spends once. After
-            a retry, run the mechanism only if no output of the first attempt is used.
-        shares
-            Only with an `IndividualBudget`: as in its `spend`.
+        Raises `BudgetExceeded`, and spends nothing, if the mechanism exceeds what is left of the
+        budget or of a parent. Raises `LedgerError` if the database failed: retry with the same key.
         """
         return self._charge("spend", mechanism, label, budget, key, shares)
 
@@ -282,8 +260,7 @@ class Ledger:
     def commit(self, key: str, *, holder: str | None = None) -> None:
         """Make a reservation final: it cannot be canceled. Repeating the call does nothing.
 
-        Raises ValueError if there is no such reservation, it was canceled, or another `holder`
-        committed it.
+        Raises ValueError if there is none, it was canceled, or another `holder` committed it.
         """
         with self._store.writes() as writer:
             reserved, settled = _reservation(writer, key)
@@ -299,10 +276,9 @@ class Ledger:
     def cancel(self, key: str, *, data_never_read: str) -> None:
         """Give back a reservation whose mechanism provably never read the data.
 
-        After an error, a crash or a timeout the mechanism may have read the data: `commit` it.
-
-        The key cannot be used again. `data_never_read` is recorded: why the data were never read.
-        Raises ValueError if there is no such reservation, or it was committed.
+        After an error, a crash or a timeout the mechanism may have read the data: `commit` it. The
+        key cannot be used again. `data_never_read`, why they were never read, is recorded. Raises
+        ValueError if there is no such reservation, or it was committed.
         """
         remedy = 'State why, such as "the job was never scheduled".'
         statement = checks.phrase("data_never_read", data_never_read, remedy)
@@ -328,8 +304,8 @@ class Ledger:
         """Spend for a function with an argument ``ledger=`` that leaves no state file.
 
         The ledger's own label takes precedence. With `unit` ``"one record"`` or ``"one user"``, a
-        budget of the other unit is refused: clipped sums of users do not bound what one record
-        changes. Raises ValueError if the default key was charged for another release.
+        budget of the other is refused: clipped sums of users do not bound what one record changes.
+        Raises ValueError if the default key was charged for another release.
         """
         budget = self._account(None).opened
         if {budget.unit, unit} == {ONE_RECORD, ONE_USER}:
@@ -343,10 +319,9 @@ class Ledger:
     ) -> StateReservation:
         """Reserve for a state file, which must store the result before `commit_state`.
 
-        The key is derived from the path `place`, unless the ledger has a default key, so a retry
-        after a crash is charged once. The result names a random holder: one reservation covers one
-        state, even if its file was moved. Raises ValueError if a state at this place was charged
-        before.
+        The key is the ledger's, or derived from the path `place`, so a retry after a crash is
+        charged once. The result names a random holder: one reservation covers one state, even if
+        its file was moved. Raises ValueError if a state at this place was charged before.
         """
         of_place = hashlib.sha256(str(Path(place).resolve()).encode()).hexdigest()[:32]
         key = self._key or f"{label} {of_place}"
@@ -413,8 +388,8 @@ class Ledger:
         """Return what was spent and what is left of each budget, one dict each.
 
         ``spent_epsilon`` and ``left_epsilon`` convert sums at the budget's delta. The guarantee is
-        ``epsilon`` of the whole budget, or the reading of an `Odometer`. The private amounts of an
-        `IndividualBudget` are left out.
+        ``epsilon`` of the whole budget, or the reading of an `Odometer`. The amounts of an
+        `IndividualBudget`, which are private, are left out.
         """
         return list(map(ledger_rows.summary_of, self._store.budgets()))
 
@@ -422,8 +397,7 @@ class Ledger:
         """Recompute every sum and hash, and return the number of entries and the last hash.
 
         `head`, the last hash of an earlier call, kept elsewhere, detects that all entries were
-        replaced by another consistent chain. Raises `LedgerError` if the ledger is damaged or was
-        changed.
+        replaced by another chain. Raises `LedgerError` if the ledger is damaged or was changed.
         """
         from privacy.budget.ledger_verify import verify
 

@@ -1,7 +1,6 @@
 """Tables of a ledger on SQLite or PostgreSQL: transactions, hash chain and schema versions.
 
-Every write first locks the one row of the table of heads, so that all writers take turns. The hash
-of each entry covers the hash of the entry before.
+Writers take turns: each first locks the row of heads. An entry's hash covers the hash before it.
 """
 
 import hashlib

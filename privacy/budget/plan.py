@@ -46,9 +46,9 @@ _PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
-    `parts` has a name, used once, and a mechanism for each part. The budget is `delta` in [0, 1),
-    and optionally `epsilon` > 0. `notion`: any accounting method; `relation` and `unit` are as in
-    `Budget`. The attribute `mechanism` is the composition of all parts.
+    `parts` has a name, used once, and a mechanism for each part; `mechanism` is their composition.
+    The budget is `delta` in [0, 1), and optionally `epsilon` > 0. `notion` is any accounting
+    method; `relation` and `unit` are as in `Budget`.
     """
 
     name: str

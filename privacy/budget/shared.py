@@ -51,10 +51,9 @@ class SharedBudget(Generic[_B]):
     def spend(self: "SharedBudget[Odometer]", mechanism: Mechanism) -> Odometer: ...
 
     def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
-        """Spend a mechanism and return the result of the budget's `spend`.
+        """Spend a mechanism and return the result of the budget's `spend`, with its exceptions.
 
-        Raises `BudgetExceeded`, and spends nothing, if the mechanism costs more than the remaining
-        budget. Raises RuntimeError if the process was forked.
+        Raises RuntimeError if the process was forked.
         """
         if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
             rule = f"{self._process}, the process that created the budget"

@@ -79,12 +79,9 @@ def _elementwise(function: Callable[..., _R_co]) -> _Elementwise[_R_co]:
     return call
 
 
-class _Options(Target, total=False):
+class _Options(Target, _How, total=False):
     seek: Seek
     domain: tuple[float, float]
-    notion: Notion
-    relation: NeighboringRelation
-    certify: bool
 
 
 @overload
@@ -118,34 +115,22 @@ def calibrate(
 ) -> float:
     """Return the smallest (or largest) parameter whose mechanism meets a target.
 
+    `make` is a function from the parameter to a mechanism, monotone in privacy. The target is
+    `epsilon` > 0 and `delta` in [0, 1); or `advantage`, the largest true positive rate minus false
+    positive rate of an attack, in (0, 1); or its largest `true_positive_rate` at a
+    `false_positive_rate`; or `bayes_risk`, its least error probability, if a record is present with
+    probability `prior`.
+
+    `seek` is ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
+    `domain` is the search interval, 0 <= low < high, finite ends other than 0 included. If every
+    value meets the target, the end is returned (1e-9 in place of 0). `integer`: the parameter is a
+    whole number. `notion` and `relation` are as in `account`. `certify` verifies the result with
+    interval arithmetic (needs python-flint). It may be some units in the last place more private
+    than without.
+
     Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
     found with ``certify=True``, and ValueError if the family is not monotone, or an argument is
     outside its domain.
-
-    Parameters
-    ----------
-    make
-        Function from the parameter to a mechanism, monotone in privacy.
-    epsilon, delta
-        Target epsilon > 0 and delta in [0, 1). Or pass one of the following targets.
-    advantage
-        The largest true positive rate minus false positive rate of an attack, in (0, 1).
-    true_positive_rate, false_positive_rate
-        The largest true positive rate of an attack at a false positive rate.
-    bayes_risk, prior
-        The least error probability of an attack, if a record is present with probability `prior`.
-    seek
-        ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
-    domain
-        Search interval, 0 <= low < high, finite ends other than 0 included. If every value meets
-        the target, the end is returned (1e-9 in place of 0).
-    integer
-        Whether the parameter is a whole number.
-    notion, relation
-        As in `account`.
-    certify
-        Verify the result with interval arithmetic (needs python-flint). The result may be some
-        units in the last place more private than without.
 
     Examples
     --------
@@ -162,8 +147,7 @@ def calibrate(
         low, high = map(float, domain)
     except (TypeError, ValueError):
         raise TypeError(checks.expected("domain", domain, "two numbers", remedy)) from None
-    if not 0 <= low < high:
-        raise ValueError(checks.expected("domain", domain, "0 <= low < high", remedy))
+    checks.refuse_if(not 0 <= low < high, "domain", domain, "0 <= low < high", remedy)
     rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
     target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))
     family = family_for(make, target, seek, notion, relation)
@@ -240,10 +224,7 @@ def solved_noise(
 def _contour_start(
     family: Family, unknown: "Unknown", **given: float
 ) -> tuple[float, float] | None:
-    """Return an estimate of a parameter and the slope of log delta there, if there is one.
-
-    The family gets the order there.
-    """
+    """Return an estimate of a parameter and of the slope of log delta; set the family's order."""
     fits = family.notion in ("tightest", "contour") and family.relation is not REPLACE_ONE
     if not fits or given.get("q") == 1:  # a closed form needs no numpy
         return None
@@ -345,22 +326,11 @@ def recalibrate(
 ) -> float:
     """Return the noise (or another parameter) for the rest of a partly executed plan.
 
-    Choose `rest` independently of the outputs of `done`. If it depends on them, use a privacy
-    filter (`Budget`). Raises `Infeasible` if `done` leaves too little budget.
-
-    Parameters
-    ----------
-    done
-        The mechanism that has run.
-    rest
-        Function from the parameter to the mechanism that is still to run.
-    epsilon, delta
-        The target for both together. Other parameters are those of `calibrate`.
+    `done` is the mechanism that has run, and `rest` a function from the parameter to the mechanism
+    that is still to run. `epsilon` and `delta` are the target for both together. Other parameters
+    are those of `calibrate`. Choose `rest` independently of the outputs of `done`. If it depends on
+    them, use a privacy filter (`Budget`). Raises `Infeasible` if `done` leaves too little budget.
     """
     options: _Options = {"epsilon": epsilon, "delta": delta, "seek": seek, "domain": domain}
     options |= {"notion": notion, "relation": relation}
-
-    def both(value: float) -> Mechanism:
-        return compose(done, rest(value))
-
-    return calibrate(both, **options)
+    return calibrate(lambda value: compose(done, rest(value)), **options)

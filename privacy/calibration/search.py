@@ -48,9 +48,9 @@ class Family:
     relation: NeighboringRelation
 
     def __post_init__(self) -> None:
-        if self.seek not in ("smallest", "largest"):
-            remedy = "Pass 'smallest' for noise, 'largest' for a number of steps."
-            raise ValueError(checks.expected("seek", self.seek, "'smallest' or 'largest'", remedy))
+        remedy = "Pass 'smallest' for noise, 'largest' for a number of steps."
+        wrong, rule = self.seek not in ("smallest", "largest"), "'smallest' or 'largest'"
+        checks.refuse_if(wrong, "seek", self.seek, rule, remedy)
         if not callable(self.make):
             remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
             rule = "a function from the parameter to a mechanism"
@@ -258,10 +258,9 @@ class Family:
     def _whole(self, low: float, high: float, start: float | None, slope: float) -> int | None:
         """Search exponentially from `start`, or the lower end, for a change of sign; bisect."""
         first, last = max(1, math.ceil(low)), int(min(high, 2**53))
-        if first > last:
-            rule = "an interval with a whole number >= 1"
-            remedy = "Widen the domain, or omit integer."
-            raise ValueError(checks.expected("domain", (low, high), rule, remedy))
+        rule = "an interval with a whole number >= 1"
+        remedy = "Widen the domain, or omit integer."
+        checks.refuse_if(first > last, "domain", (low, high), rule, remedy)
         point, width = min(max(int(start or first), first), last), 1
         excess = self.excess(point)
         met = excess <= 0

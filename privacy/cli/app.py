@@ -53,13 +53,11 @@ class _Discovered(click.Group):
             ctx.exit(INTERRUPTED)
         except click.exceptions.NoArgsIsHelpError:
             raise
-        except click.UsageError as error:
-            where = error.ctx or ctx
-            hint = f"Try '{where.command_path} --help' for help.\n"
-            click.echo(f"{where.get_usage()}\n{hint}", err=True)
-            output.error(error.format_message())
-            ctx.exit(error.exit_code)
         except click.ClickException as error:
+            if isinstance(error, click.UsageError):
+                where = error.ctx or ctx
+                hint = f"Try '{where.command_path} --help' for help.\n"
+                click.echo(f"{where.get_usage()}\n{hint}", err=True)
             output.error(error.format_message())
             ctx.exit(error.exit_code)
 

@@ -85,10 +85,7 @@ def command(
     show: Show = output.table,
     certify: Callable[[Record], Record] | None = None,
 ) -> Question:
-    """Return a command for a function of `privacy.answers`.
-
-    `show` prints its record as text; `certify` returns its certificate.
-    """
+    """Return a command; `show` prints its record as text, and `certify` returns its certificate."""
 
     def reply(*layers: Mapping[str, Any]) -> Record:
         return answer(options.merged(layers, asked.one_of))
@@ -109,10 +106,8 @@ def command(
                     remedy = "Omit --certificate or the other option."
                     raise ValueError(checks.expected("certificate", str(certificate), rule, remedy))
                 typed["certify"] = True
-            unused = jobs != 1 and not batch
-            checks.refuse_if(
-                unused, "jobs", jobs, "1 without --batch", "Omit --jobs, or add --batch."
-            )
+            unused, remedy = jobs != 1 and not batch, "Omit --jobs, or add --batch."
+            checks.refuse_if(unused, "jobs", jobs, "1 without --batch", remedy)
             layers: list[Mapping[str, Any]] = [_from_file(config, asked.names), typed]
             if batch:
                 worst = _run_batch(asked.names, lambda line: reply(*layers, line), jobs)

@@ -1,5 +1,4 @@
-"""Accounting of this package inside other libraries: one module per library.
+"""Accounting of this package inside other libraries: one module per library, which imports it.
 
-Import the module of your library, such as ``from privacy.interop.opacus import Accountant``. Each
-one imports its library; nothing else in this package does.
+Import the module of yours, such as ``from privacy.interop.opacus import Accountant``.
 """

@@ -499,10 +499,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         return account(mechanism, notion=self.notion, relation=self.relation)
 
     def curve(self) -> Curve:
-        """Return the privacy curve of what ran, for more questions.
-
-        Raises `NoGuarantee` if a non-private event was composed.
-        """
+        """Return the privacy curve of what ran; `NoGuarantee` after a non-private event."""
         if not self._private:
             raise NoGuarantee("A non-private event was composed. The epsilon is infinite.")
         return self._account(self.mechanism)

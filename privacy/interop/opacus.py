@@ -58,10 +58,7 @@ class Accountant(IAccountant):  # type: ignore[misc]  # no types
         return account(from_history(self.history), relation=relation, notion=notion)
 
     def get_epsilon(self, delta: float, **options: Any) -> float:
-        """Return an upper bound on epsilon; 0 before the first step, infinite without noise.
-
-        `options` are those of `curve`.
-        """
+        """Return an upper bound on epsilon, infinite without noise; `options` as in `curve`."""
         if any(noise == 0 for noise, _, _ in self.history):
             return float("inf")
         return self.curve(**options).epsilon(delta)

@@ -1,8 +1,4 @@
-"""Mechanisms: frozen, hashable, validated descriptions of what ran.
-
-`noise` and `claims` are single releases, `sampling` draws their records, and `combinators` compose
-them.
-"""
+"""Mechanisms: frozen, hashable, validated descriptions of what ran, and their combinators."""
 
 # fmt: off
 # isort: off

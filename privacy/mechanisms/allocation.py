@@ -11,7 +11,6 @@ from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechani
 from privacy.mechanisms.combinators import compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared
-from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 # a larger mu treats the record's steps as known; from 37 on, probabilities without it underflow
@@ -20,23 +19,20 @@ _MOST_STEPS = 10**7
 _ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class RandomAllocation(Mechanism):
     """Balls-in-bins sampling: each record is in `participations` random steps of each epoch.
 
-    In each epoch, every record draws its steps uniformly, without replacement, independently of all
-    other records and epochs. `mechanism` (one or more Gaussians) runs once in each step, on the
-    records that drew it. The steps of a record must stay secret. Shuffling is another sampler: its
-    batch sizes are fixed, so an added record moves others.
+    In each of `epochs` epochs of `steps` <= 10^7 steps, every record draws its steps uniformly,
+    without replacement, independently of all other records and epochs. `mechanism` (one or more
+    Gaussians) runs once in each step, on the records that drew it. The steps of a record must stay
+    secret. Shuffling is another sampler: its batch sizes are fixed, so an added record moves
+    others.
 
     Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
     the mean over i of N(e_i, s^2 I) against N(0, s^2 I) (Feldman and Shenfeld 2026, arXiv
     2602.17284); :doc:`/theory/random-allocation` bounds several. zCDP and RDP bounds, and all
     bounds for mu = 1 / noise_multiplier > 20, do not use that the steps are secret.
-
-    `steps` (at most 10^7) is the number of steps in an epoch, `participations` that of a record in
-    an epoch, and `epochs` the number of epochs.
     """
 
     mechanism: Mechanism
@@ -97,7 +93,6 @@ def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
     return inner
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class CyclicPoisson(Mechanism):
     """Poisson sampling from `groups` groups of records, from one group per step in turn.

@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 from privacy import checks
 from privacy.losses.pair import Loss
+from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
 
 class UnsupportedMechanism(NotImplementedError):
     """No proven bound exists for this mechanism, accounting method and relation.
 
-    `mechanism` is the part without a proven bound and `notion` the accounting method, if known.
-    `alternatives` are accounting methods with a proven bound for the whole mechanism.
+    `mechanism` is the part without a proven bound, `notion` the accounting method, if known, and
+    `alternatives` the methods with a proven bound for the whole mechanism.
     """
 
     def __init__(
@@ -190,11 +191,16 @@ def register_mechanism(
 ) -> None:
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
-    `example` is an instance of the class, a frozen dataclass. `build` makes a mechanism from the
-    fields of the JSON form; by default it is the class.
+    `example` is an instance of the class, a frozen dataclass, which then suggests its field for a
+    keyword of another library. `build` makes a mechanism from the fields of the JSON form; by
+    default it is the class.
     """
     example = checked(example, "example")
-    add_to_registry(type(example), build or type(example), example)
+    kind: Any = type(example)
+    add_to_registry(kind, build or kind, example)
+    made = getattr(vars(kind).get("__dataclass_params__"), "init", False)
+    if made and not hasattr(kind.__init__, "__wrapped__"):
+        suggests_field_names(kind)
 
 
 def add_to_registry(

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from privacy.losses.ranges import RangePair
 from privacy.mechanisms.base import check_relation, register_mechanism
 from privacy.mechanisms.claims import EpsilonClaim, PureDP
-from privacy.names import suggests_field_names
 from privacy.relations import NeighboringRelation
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class ExponentialMechanism(EpsilonClaim):
     """The exponential mechanism, or any mechanism with losses in an interval of length `epsilon`.
@@ -33,7 +31,6 @@ class ExponentialMechanism(EpsilonClaim):
         return RangePair(self.epsilon)
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class PermuteAndFlip(PureDP):
     """Permute-and-flip, which is epsilon-DP; also report noisy max with exponential noise.

@@ -11,11 +11,9 @@ from privacy.losses.pair import MomentBound
 from privacy.mechanisms import base
 from privacy.mechanisms.base import Mechanism, check_relation, freeze, register_mechanism
 from privacy.mechanisms.combinators import repeat
-from privacy.names import suggests_field_names
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """k-ary randomized response: report the true category, or with some probability another.
@@ -56,7 +54,6 @@ class EpsilonClaim(Mechanism):
         return replace(self, epsilon=scaled(self.epsilon, size))
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class PureDP(EpsilonClaim):
     """Any mechanism proven epsilon-DP under `relation`."""
@@ -66,7 +63,6 @@ class PureDP(EpsilonClaim):
         return ClaimPair(self.epsilon)
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class ApproximateDP(Mechanism):
     """Any mechanism proven (epsilon, delta)-DP under `relation`; epsilon >= 0."""
@@ -109,7 +105,6 @@ class ApproximateDP(Mechanism):
         return replace(self, epsilon=scaled(self.epsilon, size), delta=delta)
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class ZeroConcentratedDP(Mechanism):
     """Any mechanism proven rho-zCDP under `relation` (Bun and Steinke 2016)."""

@@ -1,7 +1,4 @@
-"""Composition: repeated, on the same records, or on disjoint records.
-
-`repeat`, `compose` and `parallel` normalize their result, so that equal plans compare equal.
-"""
+"""Composition: repeated, on the same or on disjoint records. Results are normalized."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -133,10 +130,7 @@ def _repeated(mechanism: Mechanism, count: int) -> Mechanism:
 
 
 def nothing() -> Mechanism:
-    """Return the mechanism that reads no record, the identity of `compose`.
-
-    Its epsilon and delta are 0 under every relation. ``repeat(m, 0)`` is ``nothing()``.
-    """
+    """Return the mechanism that reads no record, the identity of `compose`, with epsilon 0."""
     return Nothing()
 
 

@@ -7,7 +7,6 @@ from privacy import checks, losses
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms.base import freeze, register_mechanism
 from privacy.mechanisms.discrete_laplace import IntegerNoise, integer_sensitivities
-from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U, round_up
 from privacy.relations import NeighboringRelation
 
@@ -16,7 +15,6 @@ _LEAST_MASS = 1e-300  # least mass at infinity, since the loss is unbounded
 _MOST = 4096  # most atoms; if there are more, neighboring ones are merged
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``.

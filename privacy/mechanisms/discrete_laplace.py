@@ -8,7 +8,6 @@ from privacy import checks
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.names import suggests_field_names
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
@@ -32,7 +31,6 @@ class IntegerNoise(Mechanism):
         return replace(self, **{name: size * getattr(self, name) for name in _SENSITIVITIES})
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class DiscreteLaplace(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from privacy import checks
 from privacy.losses.discrete import Atoms, DiscretePair, log_mixture, rounded_out
 from privacy.mechanisms.base import Mechanism, check_relation, freeze, register_mechanism
-from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
@@ -20,7 +19,6 @@ _LEAST = 1e-15  # smallest upper bound on a loss; covers the rounding of probabi
 _NEAR_ONE = 1e-9  # tolerated rounding error of a sum of probabilities
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class FiniteMechanism(Mechanism):
     """A mechanism with finitely many outputs, from a dominating pair of distributions.

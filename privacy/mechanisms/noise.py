@@ -9,7 +9,6 @@ from privacy import checks
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.names import suggests_field_names
 from privacy.numerics.rounding import ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
@@ -31,20 +30,15 @@ class Noise(Mechanism):
         return replace(self, **{scale: divided(getattr(self, scale), size)})
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class Gaussian(Noise):
     """Gaussian noise on a sum (or another query) of clipped records.
 
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation of the noise / L2 norm bound (clip norm) of ONE record's contribution,
-        for every relation. No unit, > 0.
-    replace_distance
-        Sensitivity to replacing one record, in clip norms, in (0, 2], for REPLACE_ONE. The default
-        2 (v against -v) is always valid; pass less only if the query changes less (1 for a reward
-        in [0, 1] in a public round).
+    `noise_multiplier` > 0 is the standard deviation of the noise / L2 norm bound (clip norm) of ONE
+    record's contribution, for every relation; no unit. `replace_distance` in (0, 2] is the
+    sensitivity to replacing one record, in clip norms, for REPLACE_ONE. The default 2 (v against
+    -v) is always valid; pass less only if the query changes less (1 for a reward in [0, 1] in a
+    public round).
     """
 
     noise_multiplier: float
@@ -62,7 +56,6 @@ class Gaussian(Noise):
         return GaussianPair(ratio * ratio if ratio < 1e154 else math.inf)
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class Laplace(Noise):
     """Laplace noise on a query of records clipped in L1 norm.

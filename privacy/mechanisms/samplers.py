@@ -14,7 +14,7 @@ from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechani
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared, refuse_composition
-from privacy.names import suggests_field_names, suggests_names
+from privacy.names import suggests_names
 from privacy.numerics.binomial import log_binomial_tails
 from privacy.numerics.rounding import U, ratio_up, sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
@@ -51,7 +51,6 @@ def _batched(mechanism: object) -> Mechanism:
     return mechanism
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class FixedSizeSampled(_OfBatches):
     """`mechanism` run once on a batch of exactly `batch_size` of the `records`, drawn uniformly.
@@ -264,7 +263,6 @@ class Epochs(_OfBatches, metaclass=_OnePass):
 
 register_mechanism(FixedSizeSampled(Gaussian(1.5), batch_size=25, records=100))
 register_mechanism(
-    TruncatedPoisson(Gaussian(1.5), sampling_probability=0.25, max_batch_size=30, records=100),
-    build=TruncatedPoisson,
+    TruncatedPoisson(Gaussian(1.5), sampling_probability=0.25, max_batch_size=30, records=100)
 )
-register_mechanism(Epochs(Gaussian(1.5)), build=Epochs)
+register_mechanism(Epochs(Gaussian(1.5)))

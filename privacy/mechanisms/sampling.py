@@ -154,5 +154,5 @@ def mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> float | N
     return None
 
 
-register_mechanism(PoissonSampled(Gaussian(1.5), sampling_probability=0.25), build=PoissonSampled)
+register_mechanism(PoissonSampled(Gaussian(1.5), sampling_probability=0.25))
 register_mechanism(GroupSampled(Gaussian(1.5), 0.25, 3))

@@ -6,11 +6,9 @@ from typing import ClassVar
 from privacy import checks, losses
 from privacy.losses.pair import LossPair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.names import suggests_field_names
 from privacy.relations import NeighboringRelation
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class ShuffledReports(Mechanism):
     """One report of each of n users, randomized locally and then shuffled by a trusted party.

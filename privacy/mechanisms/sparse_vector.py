@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from privacy import checks
 from privacy.mechanisms.base import freeze, register_mechanism
 from privacy.mechanisms.claims import PureDP
-from privacy.names import suggests_field_names
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class AboveThreshold(PureDP):
     """The sparse vector technique: compare queries with a noisy threshold until some are above it.

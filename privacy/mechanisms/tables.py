@@ -77,29 +77,21 @@ def from_cdfs(
 ) -> FiniteMechanism:
     """Return a mechanism from the distribution functions of its privacy loss L = log P/Q.
 
-    The values are taken as exact, except that a float does not show the smallest probabilities: an
-    upper bound adds 2^-53 (2^-1022 with `p_above`) to the probability of an infinite loss. Upper:
-    the probability between two losses is divided between them, with sums under P and Q kept
-    (Doroshenko et al. 2022, arXiv 2207.04380). Lower: the interval is one output, which is
-    post-processing. `account` rounds up the epsilon of either pair; ``account(lower,
-    notion="pld").bracket(epsilon)`` also bounds its delta from below.
+    `p` and `q` are P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q)
+    must dominate all pairs of neighboring data sets under `relation` (see `FiniteMechanism`).
+    `losses` are 2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last
+    one, as little as possible is moved to an infinite loss. `p_above` and `q_above` are P(L > x)
+    and Q(L > x); without them, the rounding errors of 1 - p and 1 - q matter below a delta of about
+    1e-12.
 
-    Parameters
-    ----------
-    p, q
-        P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q) must dominate
-        all pairs of neighboring data sets (see `FiniteMechanism`).
-    losses
-        2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last one, as
-        little as possible is moved to an infinite loss.
-    p_above, q_above
-        P(L > x) and Q(L > x). Without them 1 - p and 1 - q are used, whose rounding errors matter
-        below a delta of about 1e-12.
-    bound
-        ``"upper"``: a pair that dominates (P, Q). ``"lower"``: one that (P, Q) dominates. The
-        error of either epsilon is of the order of the squared spacing of the grid.
-    relation
-        The neighboring relation that the pair was found for.
+    With `bound` ``"upper"``, the pair dominates (P, Q): the probability between two losses is
+    divided between them, with sums under P and Q kept (Doroshenko et al. 2022, arXiv 2207.04380).
+    The values are taken as exact, except that a float does not show the smallest probabilities:
+    2^-53 (2^-1022 with `p_above`) is added to the probability of an infinite loss. With
+    ``"lower"``, (P, Q) dominates the pair: the interval is one output, which is post-processing.
+    `account` rounds up the epsilon of either pair; ``account(lower,
+    notion="pld").bracket(epsilon)`` also bounds its delta from below. The error of either epsilon
+    is of the order of the squared spacing of the grid.
 
     Examples
     --------

@@ -10,7 +10,6 @@ from privacy import checks
 from privacy.losses.gaussian import GaussianPair
 from privacy.mechanisms.base import freeze, register_mechanism
 from privacy.mechanisms.noise import Noise, check_replace_distance
-from privacy.names import suggests_field_names
 from privacy.numerics.rounding import U
 from privacy.relations import NeighboringRelation
 
@@ -18,7 +17,6 @@ _MOST = 500  # participations; the search is quadratic
 _MOST_TREES = 1000
 
 
-@suggests_field_names
 @dataclass(frozen=True)
 class TreeAggregation(Noise):
     """Every node of a binary tree sums the steps below it and adds independent Gaussian noise.

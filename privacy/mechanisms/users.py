@@ -1,7 +1,4 @@
-"""User-level privacy: all records of one user change together.
-
-`Curve.group` applies to any mechanism, with looser bounds than `user_level`.
-"""
+"""User-level privacy, tighter than `Curve.group`: all records of one user change together."""
 
 from collections.abc import Iterable
 from dataclasses import replace

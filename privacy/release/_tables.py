@@ -44,7 +44,9 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
         remedy = "Pass an array with only these columns."
         raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
-        _refuse_words(frame)
+        schema = {} if frame is None else frame.schema
+        words = [name for name, kind in schema.items() if not kind.is_numeric()]
+        checks.refuse_if(words, "columns", words, "numeric", "Pass columns=[...] without them.")
         shown = _kind_of(rows)  # the data is private
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy))
     with np.errstate(over="ignore"):  # a wider float may overflow to infinity
@@ -67,13 +69,6 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
     unknown = [name for name in columns if name not in known]
     checks.refuse_if(unknown, "columns", unknown, "columns of the frame", remedy)
     return list(columns)
-
-
-def _refuse_words(frame: Any) -> None:
-    if frame is None:
-        return
-    words = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
-    checks.refuse_if(words, "columns", words, "numeric", "Pass columns=[...] without them.")
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:

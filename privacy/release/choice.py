@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Rational, Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from privacy import checks, mechanisms
 from privacy.mechanisms import Gaussian, Laplace, Mechanism, PermuteAndFlip, PureDP, repeat
 from privacy.numerics.rounding import ratio_up
 from privacy.release._laws import Law, Source, bernoulli_exp, draw, uniform_below
-from privacy.release.noise import LARGEST_SCALE, random_source
+from privacy.release.noise import LARGEST_SCALE, exact, random_source
 
 _RESOLUTION = 30  # log2 of the scale of the noise in lattice steps, unless the scale is larger
 
@@ -66,22 +65,14 @@ def choose(
     Every probability is exact: scores are read as exact numbers, and noise is added to integers,
     for which the proof of report noisy max holds too (Dwork and Roth 2014, Claim 3.9).
 
-    Parameters
-    ----------
-    scores
-        One finite number per public candidate: integers, fractions or floats.
-    mechanism
-        How to choose. `Laplace` is accounted for under ``ADD_OR_REMOVE_ONE`` only.
-    sensitivity
-        The largest change of ONE score under the relation of `mechanism`; for `Gaussian` the
-        largest L2 norm of the change of all scores. It must hold for the numbers passed, rounding
-        errors included.
-    monotonic
-        Whether two neighboring data sets never change two scores in opposite directions, as with
-        counts when a record is added. A replaced record can increase one count and decrease
-        another.
-    count, rng, simulation
-        Number of candidates to choose; randomness as in `discrete_gaussian`.
+    `scores` has one finite number per public candidate: integers, fractions or floats. `mechanism`
+    is how to choose; `Laplace` is accounted for under ``ADD_OR_REMOVE_ONE`` only. `sensitivity` is
+    the largest change of ONE score under its relation; for `Gaussian` the largest L2 norm of the
+    change of all scores. It must hold for the numbers passed, rounding errors included.
+    `monotonic`: two neighboring data sets never change two scores in opposite directions, as with
+    counts when a record is added; a replaced one can increase one count and decrease another.
+    `count` is the number of candidates to choose; `rng` and `simulation` are as in
+    `discrete_gaussian`.
     """
     found = _exact_scores(scores)
     size = checked_sensitivity(sensitivity)
@@ -176,16 +167,6 @@ def _noisy(
     noise = draw(law, len(scores), source).tolist()
     rounded = (math.floor(score * 2**lattice.bits / sensitivity) for score in scores)
     return [a + b for a, b in zip(rounded, noise, strict=True)]
-
-
-def exact(value: Any) -> Fraction | None:
-    """Return a finite real number as a fraction, else None."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    if isinstance(value, Rational):  # NumPy integers overflow in Fraction arithmetic
-        return Fraction(int(value.numerator), int(value.denominator))
-    number = float(value)
-    return Fraction(number) if math.isfinite(number) else None
 
 
 def _exact_scores(scores: Any) -> list[Fraction]:

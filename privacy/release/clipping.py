@@ -28,19 +28,10 @@ class Contributions:
     Build it with `clip_records`, `clip_users` or `LifetimeCap.clip_users`; by hand, only the norms
     are checked. It contains the data and is not private.
 
-    Parameters
-    ----------
-    values
-        Shape (n,) or (n, d), read-only. The exact norm of each row is at most `bound`.
-    bound
-        The clip norm C: the sensitivity of the sum to adding, removing or zeroing one row; 2C to
-        replacing one.
-    norm
-        ``"l1"``, ``"l2"`` or ``"linf"``.
-    unit
-        The unit of privacy, one per row: ``"record"`` or ``"user"``.
-    users
-        The user of each row, if the unit is the user.
+    `values` has shape (n,) or (n, d), read-only; the exact norm of each row is at most `bound`, the
+    clip norm C: the sensitivity of the sum to adding, removing or zeroing one row; 2C to replacing
+    one. `norm` is ``"l1"``, ``"l2"`` or ``"linf"``. `unit` is the unit of privacy, one per row:
+    ``"record"`` or ``"user"``. `users` has the user of each row, if the unit is the user.
     """
 
     values: Floats = field(repr=False)
@@ -71,8 +62,7 @@ class Contributions:
     def has_cap_right(self) -> bool:
         """Whether a `LifetimeCap` bounds a user's L2 norm in all releases together by `bound`.
 
-        It covers one release: False once released, and in copies, pickles, forks and the result of
-        ``dataclasses.replace``.
+        It covers one release: False once released, and in copies, pickles, forks and ``replace``.
         """
         return bool(self._life)
 
@@ -105,21 +95,13 @@ def clip_records(
 ) -> Contributions:
     """Clip every record: x * min(1, C / ||x||), or coordinate by coordinate for ``"linf"``.
 
-    Parameters
-    ----------
-    data
-        Array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record.
-    clip_norm
-        The bound C > 0, in the data's unit; public. `choose_clip_norm` chooses one at a privacy
-        cost. The exact norm of each row of floats is at most C.
-    norm
-        Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with another norm the noise may grow
-        with the dimension (see `Contributions.bound_in`).
-    columns
-        The columns of a frame. Default: all.
-    not_finite
-        ``"zero"``: a NaN or an infinity contributes 0. ``"raise"``: raise; the error is then an
-        output that depends on the data.
+    `data` is an array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record, and
+    `columns` are those of a frame, by default all. `clip_norm` is the bound C > 0, in the data's
+    unit; public. `choose_clip_norm` chooses one at a privacy cost. The exact norm of each row of
+    floats is at most C. As `norm`, Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with
+    another norm the noise may grow with the dimension (see `Contributions.bound_in`). With
+    `not_finite` ``"zero"``, a NaN or an infinity contributes 0. ``"raise"`` raises; the error is
+    then an output that depends on the data.
     """
     bound = clip_norm_of(clip_norm)
     rows = _tables.rows_of(data, columns)
@@ -138,11 +120,9 @@ def clip_users(
     """Sum each user's rows and clip the sum: c_u * min(1, C / ||c_u||).
 
     The result has one row per user, which depends only on that user's rows and their order. A
-    user's releases compose, unless a `LifetimeCap` bounds them together.
-
-    `users` is an array of n whole numbers or strings, one for each row, or the name of a frame's
-    column. `clip_norm` is the bound C > 0 on a user's contribution to this release. The others are
-    as in `clip_records`; a user's sum that overflows counts as not finite.
+    user's releases compose, unless a `LifetimeCap` bounds them together. `users` is an array of n
+    whole numbers or strings, one for each row, or the name of a frame's column. The others are as
+    in `clip_records`; a user's sum that overflows counts as not finite.
     """
     bound = clip_norm_of(clip_norm)
     sums, ids = sums_by_user(data, users, columns, not_finite)
@@ -155,12 +135,10 @@ def limit_contributions(
     """Return which rows to keep, shape (n,), so that no user has more than `max_contributions`.
 
     With records clipped to C, a user contributes at most max_contributions * C: account for
-    ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C.
-
-    `users` is an array or a series of n users, one for each row. `max_contributions` is the largest
-    number of rows per user, >= 1. A `seed` of None keeps each user's first rows. A whole number,
-    which may be public, keeps pseudorandom ones: a function of the seed, the user and the row's
-    index among the user's rows.
+    ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C. `users`
+    is an array or a series of n users, one for each row. A `seed` of None keeps each user's first
+    rows. A whole number, which may be public, keeps pseudorandom ones: a function of the seed, the
+    user and the row's index among the user's rows.
     """
     remedy = "Pass the largest number of rows per user."
     most = checks.count("max_contributions", max_contributions, remedy)
@@ -203,10 +181,8 @@ def sums_by_user(
     rows = _tables.rows_of(data, columns, without=users if isinstance(users, str) else None)
     rows = _tables.finite(rows, not_finite)
     codes, ids = _tables.users_of(data, users)
-    if len(codes) != len(rows):
-        shown = "<another number of them>"  # the number of rows is private
-        remedy = "Pass one user for each row."
-        raise ValueError(checks.expected("users", shown, "one for every row", remedy))
+    shown, remedy = "<another number of them>", "Pass one user for each row."  # private
+    checks.refuse_if(len(codes) != len(rows), "users", shown, "one for every row", remedy)
     # bincount adds the rows in sequence. The rounding of a pairwise or parallel sum would depend
     # on the rows' positions in the table, and so on the rows of other users.
     sums: list[Any] = [np.bincount(codes, column, len(ids)) for column in np.atleast_2d(rows.T)]

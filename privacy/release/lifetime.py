@@ -53,11 +53,9 @@ class LifetimeCap:
         """Sum each user's rows, clip the sum to the user's remaining bound, and spend its norm.
 
         Each row has an L2 norm of at most C, and is zero for a user whose bound is exhausted. The
-        norm is spent even if you release nothing afterward. Raises RuntimeError in a forked
-        process.
-
-        The parameters are as in `privacy.clip_users`. One cap takes either whole numbers or strings
-        as users: 7 and "7" would be two users.
+        norm is spent even if you release nothing afterward. The parameters are as in
+        `privacy.clip_users`. One cap takes either whole numbers or strings as users: 7 and "7"
+        would be two users. Raises RuntimeError in a forked process.
         """
         sums, ids = sums_by_user(data, users, columns, not_finite)
         if os.getpid() != self._process:

@@ -1,8 +1,9 @@
 """Integer noise with an exact distribution, drawn and proven in `privacy.release._laws`."""
 
+import math
 import os
 from fractions import Fraction
-from numbers import Rational
+from numbers import Rational, Real
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,16 @@ def float_gaussian_for_simulation(
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
     remedy = "Choose a lattice step that brings it into this range."
     checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
-    if not isinstance(value, Rational):
-        return Fraction(float(value))
-    # NumPy integers overflow in Fraction arithmetic
-    return Fraction(int(value.numerator), int(value.denominator))
+    found = exact(value)
+    assert found is not None
+    return found
+
+
+def exact(value: Any) -> Fraction | None:
+    """Return a finite real number as a fraction, else None."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if isinstance(value, Rational):  # NumPy integers overflow in Fraction arithmetic
+        return Fraction(int(value.numerator), int(value.denominator))
+    number = float(value)
+    return Fraction(number) if math.isfinite(number) else None

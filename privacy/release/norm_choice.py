@@ -40,15 +40,14 @@ def choose_clip_norm(
     """Choose privately a public candidate norm that about `quantile` of the rows do not exceed.
 
     By `PermuteAndFlip`, which is epsilon-DP, with exact probabilities. The score of a candidate is
-    -abs(number of rows inside it - quantile * number of rows). Its sensitivity is
-    max(quantile, 1 - quantile) if a row is added or removed and 1 if a row is replaced.
+    -abs(number of rows inside it - quantile * number of rows). Its sensitivity is max(quantile, 1 -
+    quantile) if a row is added or removed and 1 if a row is replaced.
 
     `data`, `users` and `columns` are as in `clip_users`; without users, a row is a record. NaN and
-    infinities count as zero. `candidates` are public norms > 0, such as powers of two. Candidates
-    that contain equally many rows are equally likely, so omit norms far above all rows. `epsilon` >
-    0 is the privacy cost of the choice, `quantile` is in (0, 1), and `relation` the neighboring
-    relation of the guarantee. `norm` is as in `clip_records`, `rng` and `simulation` as in
-    `discrete_gaussian`.
+    infinities count as zero. `candidates` are public norms > 0, such as powers of two; those that
+    contain equally many rows are equally likely, so omit norms far above all rows. `epsilon` > 0 is
+    the privacy cost, `quantile` is in (0, 1), and `relation` the neighboring relation. `norm` is as
+    in `clip_records`, `rng` and `simulation` as in `discrete_gaussian`.
     """
     remedy = "Pass public norms to choose from, such as powers of two."
     checks.instance("candidates", candidates, Iterable, "several norms", remedy)

@@ -48,13 +48,14 @@ def select_keys(
 ) -> SelectedKeys:
     """Select the keys that many users have, if the set of all keys is not public.
 
-    A user counts once per key, for at most `max_keys` different keys. A key that no user has is
-    never selected. The mechanism of the result holds under ``ADD_OR_REMOVE_ONE``.
+    A user counts once per key, for at most `max_keys` different keys, the contribution bound. A key
+    that no user has is never selected. The mechanism of the result holds under
+    ``ADD_OR_REMOVE_ONE``.
 
     - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
       probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,
-      1 - e^-epsilon (1 - p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022).
-      The returned mechanism repeats it `max_keys` times.
+      1 - e^-epsilon (1 - p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022). The
+      returned mechanism repeats it `max_keys` times.
     - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
       keys whose noisy number is at least a threshold are selected, together with that number. The
@@ -63,9 +64,8 @@ def select_keys(
       selected.
 
     `users` and `keys` are n user ids and n keys, one of each per row: whole numbers or strings.
-    `max_keys` is the contribution bound: the largest number of different keys per user. `seed` is
-    as in `limit_contributions` (None keeps each user's first keys), `rng` and `simulation` as in
-    `discrete_gaussian`.
+    `seed` is as in `limit_contributions` (None keeps each user's first keys), `rng` and
+    `simulation` as in `discrete_gaussian`.
     """
     most = checks.count("max_keys", max_keys, "Pass the largest number of different keys per user.")
     remedy = "Pass ApproximateDP(epsilon, delta), or noise: Gaussian(z), Laplace(b)."

@@ -9,8 +9,8 @@ from privacy import checks
 from privacy.mechanisms.sparse_vector import AboveThreshold
 from privacy.numerics.exclusive import ReleaseLock
 from privacy.release._laws import Law, draw
-from privacy.release.choice import checked_sensitivity, exact
-from privacy.release.noise import LARGEST_SCALE, random_source
+from privacy.release.choice import checked_sensitivity
+from privacy.release.noise import LARGEST_SCALE, exact, random_source
 
 _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the largest is too large
 
@@ -18,19 +18,18 @@ _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the larg
 class SparseVector:
     """Answer whether queries are above a threshold, up to `max_positives` positive answers.
 
-    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps,
-    so it still holds after rounding. The noise is discrete Laplace noise, drawn exactly, for which
-    the proof of Lyu, Su and Li holds too: the weight of a noisy threshold and the probability of
-    noise >= x change by at most a factor e^(d / scale) when x changes by d.
+    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps, so
+    it still holds after rounding. The noise is discrete Laplace noise, drawn exactly, for which the
+    proof of Lyu, Su and Li holds too: the weight of a noisy threshold and the probability of noise
+    >= x change by at most a factor e^(d / scale) when x changes by d.
 
     It cannot be copied, pickled or used in a forked process: two copies would compare with one
-    noisy threshold. Threads can share it.
-
-    `mechanism` is to be accounted for once, for all answers together. `threshold` is public; if it
-    differs per query, subtract it from the value. `sensitivity` and `monotonic` are as in `choose`,
-    of the value of one query; if monotonic, the noise is smaller. `answer_share` in [0, 1) is the
-    fraction of epsilon for the values of positive answers. With 0, `ask` returns only whether a
-    query is above the threshold. `rng` and `simulation` are as in `discrete_gaussian`.
+    noisy threshold. Threads can share it. Account for `mechanism` once, for all answers together.
+    `threshold` is public; if it differs per query, subtract it from the value. `sensitivity` and
+    `monotonic` are as in `choose`, of the value of one query; if monotonic, the noise is smaller.
+    `answer_share` in [0, 1) is the fraction of epsilon for the values of positive answers. With 0,
+    `ask` returns only whether a query is above the threshold. `rng` and `simulation` are as in
+    `discrete_gaussian`.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class SparseVector:
         """Return whether the value of a query, plus noise, is at least the noisy threshold.
 
         With `answer_share` > 0: None if below the threshold, else the value with fresh noise. The
-        query may depend on earlier answers. `value` is exact; if it is not finite, the error does
-        not contain it. Raises RuntimeError if it has finished, or the process was forked.
+        query may depend on earlier answers. `value` is exact; the error for one that is not finite
+        does not contain it. Raises RuntimeError if it has finished, or the process was forked.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -110,9 +109,8 @@ class SparseVector:
 
     def _steps(self, name: str, value: Any) -> int:
         found = exact(value)
-        if found is None:
-            remedy = "Pass the value of the query on the data."
-            raise ValueError(checks.expected(name, "<a value>", "a finite number", remedy))
+        remedy = "Pass the value of the query on the data."
+        checks.refuse_if(found is None, name, "<a value>", "a finite number", remedy)
         return int(found // self._step)
 
     def _noise(self, law: Law) -> int:

@@ -28,13 +28,12 @@ class Release:
 
     `values` is the noisy sum, of shape () or (d,); multiples of `step`. `contribution_bound` is the
     sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
-    noise; replacing one has up to twice this sensitivity. `mechanism` is to be accounted for, and
-    is valid in every neighboring relation: once if `charged_once`, when it covers ALL releases
-    under one `LifetimeCap` with noise of this scale, else at every release, also of the same
-    contributions. `unit` is the unit of privacy, ``"record"`` or ``"user"``. `scale` is the
-    standard deviation of Gaussian noise, or the scale of Laplace noise, and `step` the spacing of
-    the lattice, a power of two, both in the data's unit. `is_simulation`: the noise is reproducible
-    and gives no privacy.
+    noise; up to twice this to replacing one. `mechanism` is to be accounted for, and is valid in
+    every neighboring relation: once if `charged_once`, when it covers ALL releases under one
+    `LifetimeCap` with noise of this scale, else at every release, also of the same contributions.
+    `unit` is the unit of privacy, ``"record"`` or ``"user"``. `scale` is the standard deviation of
+    Gaussian noise, or the scale of Laplace noise, and `step` the spacing of the lattice, a power of
+    two, both in the data's unit. `is_simulation`: the noise is reproducible and gives no privacy.
     """
 
     values: npt.NDArray[np.float64]
@@ -63,25 +62,17 @@ def release_sum(
     no term for the lattice. With ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the
     integers, the sum is one number, and the noise is discrete.
 
-    Parameters
-    ----------
-    contributions
-        From `clip_records`, `clip_users` or `LifetimeCap.clip_users`.
-    mechanism
-        ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
-        L1 bound, with `replace_distance` 2. Or ``DiscreteGaussian`` or ``DiscreteLaplace``, in the
-        data's unit, with a `sensitivity` of at least the contribution bound rounded down, and twice
-        that for a replaced record.
-    resolution
-        Lower bound of the noise's scale in lattice steps, in [1, 2^39]. Each coordinate of a
-        contribution loses less than a step to rounding. It does not affect privacy or discrete
-        noise.
-    rng, simulation
-        As in `discrete_gaussian`.
-    ledger
-        Spend the mechanism from this ledger before noise is drawn. Every call spends, also under
-        one `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would
-        charge two releases once.
+    `contributions` are from `clip_records`, `clip_users` or `LifetimeCap.clip_users`. `mechanism`
+    is ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the
+    L1 bound, with `replace_distance` 2. Or ``DiscreteGaussian`` or ``DiscreteLaplace``, in the
+    data's unit, with a `sensitivity` of at least the contribution bound rounded down, and twice
+    that for a replaced record. `resolution` is a lower bound of the noise's scale in lattice steps,
+    in [1, 2^39]: each coordinate of a contribution loses less than a step to rounding. It does not
+    affect privacy or discrete noise. `rng` and `simulation` are as in `discrete_gaussian`.
+
+    The mechanism is spent from a `ledger` before noise is drawn. Every call spends, also under one
+    `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would charge two
+    releases once.
     """
     bound, scale = _noise(contributions, mechanism)
     remedy = "Pass the lattice steps per standard deviation, such as 2**30."

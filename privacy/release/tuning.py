@@ -44,9 +44,9 @@ def tune(
     score that is NaN counts as the lowest. Of equal scores the first is kept.
 
     `run` is one run: draw the hyperparameters at random from a public distribution, train, and
-    return (score, output). Each call must use fresh randomness and must not depend on other calls.
-    `mechanism` is from ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score
-    included. `rng` and `simulation` are as in `discrete_gaussian`, for the number of calls.
+    return (score, output), with fresh randomness and independently of other calls. `mechanism` is
+    from ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score included. `rng`
+    and `simulation` are as in `discrete_gaussian`, for the number of calls.
     """
     remedy = "Pass best_of(one_run, mean_runs=...)."
     checks.instance("mechanism", mechanism, BestOf, "the result of best_of()", remedy)
@@ -65,8 +65,8 @@ def tune(
 def draw_runs(mechanism: BestOf, source: Source) -> int:
     """Draw the number of runs, exactly: the first one whose cumulative probability exceeds u.
 
-    The drawn bits of the uniform number u confine it to an interval, and the cumulative
-    probabilities are intervals too. Where they overlap, more bits are drawn.
+    The drawn bits confine the uniform number u to an interval, and the cumulative probabilities are
+    intervals too. Where they overlap, more bits are drawn.
     """
     from flint import ctx
 

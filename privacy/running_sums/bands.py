@@ -86,9 +86,9 @@ def choose_bands(
     """Return the noise that running sums need for a target, for several numbers of bands.
 
     `releases` is K, the number of steps, `batch_size` the expected number of records in a batch,
-    and `records` the number of records (public). The target, `epsilon` and `delta` under
-    `relation`, is for all releases together. `bands` are numbers of bands, each at most K and
-    records / batch_size, by default the powers of two.
+    and `records` their number in all (public). The target, `epsilon` and `delta` under `relation`,
+    is for all releases together. `bands` are at most K and records / batch_size, by default the
+    powers of two.
     """
     releases = checks.count("releases", releases, "Pass the number of steps K.")
     records = checks.count("records", records, "Pass the number of records.")

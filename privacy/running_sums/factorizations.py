@@ -31,8 +31,6 @@ _PROOF_LIMIT = 512  # largest side of a matrix of balls
 class Factorization(ABC):
     """A factorization A = B C of the prefix sums. Use a method below.
 
-    The releases are B (C x + z) = A x + B z, with independent noise z.
-
     To define your own kind, write a frozen dataclass that subclasses this class and defines `row`,
     and decorate it with `register_factorization`. Its fields are floats or float64 arrays.
     `releases` is K, public and fixed before the first noise is drawn. `kind` is the public name and
@@ -73,11 +71,10 @@ class Factorization(ABC):
         """Use a Toeplitz C with `band` diagonals (Kalinin and Lampert 2024).
 
         Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
-        of C, which reduces the sensitivity of records with several participations.
-
-        `optimized` minimizes the mean noise variance at sensitivity 1 over the coefficients
-        (Choquette-Choo et al. 2023), in less than a second for K = 10,000 and 32 diagonals; by
-        default they are the first ones of the square root.
+        of C, which reduces the sensitivity of records with several participations. `optimized`
+        minimizes the mean noise variance at sensitivity 1 over the coefficients (Choquette-Choo et
+        al. 2023), in less than a second for K = 10,000 and 32 diagonals; by default they are those
+        of the square root.
         """
         releases = _size(releases)
         band = min(checks.count("band", band, "Pass the number of diagonals of C."), releases)
@@ -141,14 +138,12 @@ class Factorization(ABC):
         """Return the factorization with the least noise, for records that are in one release.
 
         Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
-        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6.
-        Raises ArithmeticError if the duality gap did not close, or the optimum is numerically
-        singular. It takes less than 0.1 s at K = 100, and up to 5 s at K = 1000.
-
-        The objective ``"mean-square"`` is the mean over releases of the noise variance, ``"max"``
-        its maximum. With ``"mean-square"``, `weights` has a weight > 0 of each release's variance,
-        within a factor of 10^6 of each other. `cache` is a folder in which the result is stored and
-        looked up.
+        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6. It
+        takes less than 0.1 s at K = 100, and up to 5 s at K = 1000. The objective ``"mean-square"``
+        is the mean over releases of the noise variance, ``"max"`` its maximum. With the former,
+        `weights` has a weight > 0 of each release's variance, within a factor of 10^6 of each
+        other. `cache` is a folder in which the result is stored and looked up. Raises
+        ArithmeticError if the duality gap did not close, or the optimum is numerically singular.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)
@@ -203,8 +198,7 @@ class Factorization(ABC):
     ) -> bool:
         """Return whether interval arithmetic proves this bound on the sensitivity of C x.
 
-        True for what `sensitivity` returns, unless K > 512: then it is False. Raises ImportError
-        without python-flint.
+        True for what `sensitivity` returns, unless K > 512: then it is False. Needs python-flint.
         """
         participation = participation or Participation.once()
         checks.real("sensitivity", sensitivity, "Pass a bound in clip norms.", above=0)
@@ -318,8 +312,8 @@ def register_factorization(kind: Kind) -> Kind:
     """Register a kind of factorization by name, so that its state files can be read.
 
     Decorate a subclass of `Factorization` whose own attribute `kind` is a name and a version, such
-    as ``"acme.decaying/1"``. Change the version when its fields change meaning. Import the module
-    with the class before you restore a file.
+    as ``"acme.decaying/1"``, changed when its fields change meaning. Import its module before you
+    restore a file.
     """
     own: Any = kind
     if not (isinstance(own, type) and issubclass(own, Factorization)):

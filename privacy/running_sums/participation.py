@@ -54,8 +54,7 @@ class Participation(ABC):
     def explicit(patterns: Iterable[Sequence[float]]) -> "Participation":
         """Each record follows one of `patterns`, or an entrywise smaller one.
 
-        A pattern has one number per release: the record's largest contribution to it, in clip norms
-        (0 where it takes no part).
+        A pattern has the record's largest contribution to each release, in clip norms, possibly 0.
         """
         remedy = "Pass one weight per release: the largest contribution to it, in clip norms."
         rows = tuple(

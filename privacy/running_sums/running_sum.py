@@ -33,52 +33,32 @@ _LABEL = "running sum"
 class RunningSum:
     """Running (prefix) sums of vectors with correlated noise, in blocks of K releases.
 
-    Parameters
-    ----------
-    factorization
-        The correlation of the noise of the K releases; public.
-    noise_multiplier
-        As in `Gaussian`. All releases together cost as much as ONE release with it.
-    shape
-        Shape of the vectors. Coordinates have independent noise: leading axes can be replicates in
-        a simulation.
-    clip_norm
-        L2 norm bound of one record's contribution to one release.
-    participation
-        The releases that one record can take part in. Default: one of them.
-    relation, replace_distance
-        As in `Gaussian`. With ``noise="discrete"`` the guarantee holds only for `relation`, else
-        for every relation.
-    noise
-        ``"rounded"``: Gaussian noise rounded exactly to the lattice, with the privacy profile of
-        the Gaussian mechanism. ``"discrete"``: discrete Gaussian noise, accounted by zCDP only.
-    step
-        Lattice spacing, a power of two, about 2^-30 sigma by default. Values are whole multiples of
-        it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
-    simulation, rng
-        Simulation only: float noise from the seed or generator `rng`, without a guarantee.
-        Otherwise noise comes from the operating system.
-    path
-        A new state file, written before a release is returned. It contains the raw sums of this
-        block: keep it as safe as the data. Move files ``<path>.part-*`` together with it.
-    ledger
-        Spend `mechanism` from this ledger. With a `path`, a crash during the construction neither
-        loses nor repeats the charge: construct or restore the sum again with the same path.
-
-    Attributes
-    ----------
-    releases
-        Number of releases made.
-    sigma
-        Standard deviation of z: noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)).
-        Rounding C x row by row can move each of its K d coordinates by one more step.
-    sensitivity
-        Sensitivity of C x to one record, in clip norms.
-
-    Notes
-    -----
     Inputs may be adaptive (Denisov, McMahan, Rush, Smith and Thakurta 2022, Theorem 2.1). If each
     record participates once, a new block with fresh noise starts at the last sum after K releases.
+
+    `factorization`, which is public, correlates the noise of the K releases. `noise_multiplier` is
+    as in `Gaussian`: all releases together cost as much as ONE release with it. `shape` is that of
+    the vectors, whose coordinates have independent noise: leading axes can be replicates in a
+    simulation. `clip_norm` is the L2 norm bound of one record's contribution to one release, and
+    `participation` the releases that one record can take part in, by default one of them.
+    `relation` and `replace_distance` are as in `Gaussian`.
+
+    With `noise` ``"rounded"``, Gaussian noise is rounded exactly to the lattice, with the privacy
+    profile of the Gaussian mechanism, under every relation. With ``"discrete"``, it is discrete
+    Gaussian noise, accounted by zCDP only, under `relation` only. `step` is the lattice spacing, a
+    power of two, about 2^-30 sigma by default. Values are whole multiples of it: see `quantize`.
+    Coordinates beyond 2^42 steps are clamped. Noise comes from the operating system; with
+    `simulation`, it is float noise from the seed or generator `rng`, without a guarantee.
+
+    `path` is a new state file, written before a release is returned. It contains the raw sums of
+    this block: keep it as safe as the data. Move files ``<path>.part-*`` together with it. A
+    `ledger` is charged for `mechanism`. With a `path`, a crash during the construction neither
+    loses nor repeats the charge: construct or restore the sum again with the same path.
+
+    The attribute `releases` is the number of releases made, `sensitivity` that of C x to one
+    record, in clip norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm *
+    sensitivity + step * sqrt(K d)). Rounding C x row by row can move each of its K d coordinates by
+    one more step.
     """
 
     def __init__(
@@ -187,7 +167,7 @@ class RunningSum:
         """Add `values` to the sum and return the noisy sum of all values so far.
 
         `values` is the sum of the contributions of this release's records, and may depend on
-        earlier releases. Raises ValueError, and leaves the state unchanged, if `values` has another
+        earlier releases. Raises ValueError, and leaves the state unchanged, if it has another
         shape, is not finite or not on the lattice, or repeated participation rules out a new block.
         Raises RuntimeError if an earlier release was not saved, another object changed the file, or
         the process was forked.
@@ -323,9 +303,9 @@ class RunningSum:
     def restore(cls, path: str | PathLike[str], *, ledger: "Ledger | None" = None) -> "RunningSum":
         """Continue from a state file, to which later releases are saved.
 
-        `prefix` is the last release, which may not have been used before a crash. Pass the
-        `ledger` that the sum was constructed with. Raises ValueError if the file or one of its
-        parts was damaged or changed, or another ledger was charged.
+        `prefix` is the last release, which may not have been used before a crash. `ledger` is that
+        of the construction. Raises ValueError if the file or one of its parts was damaged or
+        changed, or another ledger was charged.
         """
         return state_file.restored(cls, Path(path), ledger)
 
