@@ -429,7 +429,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         self._new_kinds: dict[Any, Mechanism] = {}
         self._checked: list[tuple[Event, Mechanism, int]] = []
         self._guaranteed = True
-        self._last: Event = None  # the last event, if it cannot change
+        self._last: Any = None  # the `_key` of the last event
         self._more = 0  # its uncounted repetitions
 
     @property
@@ -446,20 +446,19 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
 
     def compose(self, event: Event, count: int = 1) -> "DpAccountant":
         """Compose an event `count` times; repeating the last event takes constant time."""
-        if self._last is not None and event == self._last and type(count) is int and count > 0:
+        key = _key(event)
+        if key is not None and key == self._last and type(count) is int and count > 0:
             self._more += count
             return self
         self._count_last()
         super().compose(event, count)
-        with suppress(TypeError):  # an event with a list has no hash, and can change
-            hash(event)
-            self._last = event
+        self._last = key
         return self
 
     def _count_last(self) -> None:
-        event, more, self._last, self._more = self._last, self._more, None, 0
+        last, more, self._last, self._more = self._last, self._more, None, 0
         if more:
-            super().compose(event, more)
+            super().compose(last[1], more)
 
     def _maybe_compose(self, event: Event, count: int, do_compose: bool) -> Any:  # noqa: FBT001
         if do_compose:  # it was checked before
@@ -515,6 +514,16 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         if not self._private:
             return 1.0
         return self.curve().delta(min(target_epsilon, sys.float_info.max))
+
+
+def _key(event: Event) -> tuple[int, Event] | None:
+    """Return the hash and the event, or None if it has a list and can change.
+
+    numpy.float32(0.7) == 0.7, but their hashes differ.
+    """
+    with suppress(TypeError):
+        return hash(event), event
+    return None
 
 
 def _kind(mechanism: Mechanism) -> Any:

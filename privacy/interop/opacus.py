@@ -1,7 +1,6 @@
 """Opacus: an accountant for its engine. Importing this module registers it as ``"dpcalib"``."""
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any
 
 from opacus.accountants import IAccountant, register_accountant
@@ -46,10 +45,11 @@ class Accountant(IAccountant):  # type: ignore[misc]  # no types
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Append one step, in constant time."""
-        count = 1
-        if self.history and self.history[-1][:2] == (noise_multiplier, sample_rate):
+        # numpy.float32(0.7) == 0.7, although they differ
+        one, count = (float(noise_multiplier), float(sample_rate)), 1
+        if self.history and self.history[-1][:2] == one:
             count += self.history.pop()[2]
-        self.history.append((noise_multiplier, sample_rate, count))
+        self.history.append((*one, count))
 
     def curve(
         self, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, notion: Notion = "tightest"
@@ -76,9 +76,9 @@ class Accountant(IAccountant):  # type: ignore[misc]  # no types
         known = isinstance(state_dict, Mapping) and state_dict.get("mechanism") in _SAME_HISTORY
         if not known or "history" not in state_dict:
             raise ValueError(checks.expected("state_dict", state_dict, "a saved state", _STATE))
-        history = [tuple(run) for run in deepcopy(state_dict["history"])]
-        from_history(run for run in history if run[:1] != (0,))  # raises if it is not one
-        self.history = history
+        history = [tuple(run) for run in state_dict["history"]]
+        from_history(run for run in history if len(run) != 3 or run[0] != 0)  # or raises
+        self.history = [(float(noise), float(rate), steps) for noise, rate, steps in history]
 
 
 register_accountant(NAME, Accountant, force=True)

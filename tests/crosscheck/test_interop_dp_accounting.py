@@ -310,6 +310,14 @@ def test_an_event_that_changes_between_two_steps_is_read_again():
     assert accountant.mechanism == dp.repeat(dp.Gaussian(2.0), 4)
 
 
+def test_a_noise_that_is_rounded_to_float16_is_another_noise():
+    """numpy.float16(0.7) == 0.7, but it is larger."""
+    once, noises = DpAccountant(), (float(np.float16(0.7)), 0.7)
+    for noise in (np.float16(0.7), 0.7, 0.7):
+        once.compose(events.GaussianDpEvent(noise))
+    assert once.mechanism == dp.compose(*map(dp.Gaussian, noises), dp.Gaussian(0.7))
+
+
 def test_refused_compositions_leave_the_accountant_as_it_was():
     accountant = DpAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE).compose(GAUSSIAN)
     with pytest.raises(dp_accounting.UnsupportedEventError, match="xi"):

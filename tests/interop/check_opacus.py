@@ -3,6 +3,7 @@
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from opacus import PrivacyEngine
@@ -122,6 +123,14 @@ def test_noise_and_rate_may_change():
     assert accountant.get_epsilon(DELTA, relation="REPLACE_ONE") > accountant.get_epsilon(DELTA)
     accountant.step(noise_multiplier=0.0, sample_rate=0.01)
     assert accountant.get_epsilon(DELTA) == math.inf
+
+
+def test_a_noise_that_is_rounded_to_float16_is_another_noise():
+    """numpy.float16(0.7) == 0.7, but it is larger."""
+    accountant = Accountant()
+    for noise in (np.float16(0.7), 0.7):
+        accountant.step(noise_multiplier=noise, sample_rate=0.01)
+    assert accountant.history == [(float(np.float16(0.7)), 0.01, 1), (0.7, 0.01, 1)]
 
 
 @pytest.mark.parametrize("name", ["dpcalib", "rdp", "prv", "gdp"])
