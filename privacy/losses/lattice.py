@@ -131,12 +131,10 @@ class GridLoss:
         return replace(self, start=start, mass=self.mass[first:last], dual=dual)
 
     def centered(self, tilt: float) -> Self:
-        """Return the same lower bound on a grid with its tilted mean loss."""
-        if self.dual is None:
+        """Return the same lower bound on a grid on which mass and dual have equal tilted sums."""
+        if self.dual is None or (log_moment := self.log_moment(tilt)) == -math.inf:
             return self
-        place, weight, _ = self._weights(tilt)
-        some = place.astype(np.intp)
-        shift = float(weight @ np.log(self.mass[some] / self.dual[some]))
+        shift = log_moment - self.reversed().log_moment(tilt)
         return replace(self, start=self.start + shift, dual=self.dual * math.exp(shift))
 
     def reversed(self) -> Self:
