@@ -85,9 +85,10 @@ def attack_in_words(false_positive_rate: float, most: float, unit: str = ONE_REC
     """Return a sentence on the largest true positive rate of an attack."""
     known = "all other records" if unit == ONE_RECORD else f"all data except that of {unit}"
     hits = rounded(min(100 * most * (1 + 1e-15), 100.0), digits=4)
+    alarms = rounded(100 * false_positive_rate * (1 + 1e-15), up=False)
     return (
         f"An attacker who knows {known} and has a false positive rate of "
-        f"{100 * false_positive_rate:g} % has a true positive rate of at most {hits} %."
+        f"{alarms} % has a true positive rate of at most {hits} %."
     )
 
 

@@ -10,6 +10,7 @@ from privacy.answers.options import Asked, Values, named
 from privacy.answers.records import Record, record
 from privacy.answers.runs import NOISE
 from privacy.answers.units import sigma_from_noise_multiplier
+from privacy.numerics.display import rounded
 
 Track = Callable[[Sequence[float]], Iterable[float]]
 """Yields the given values, and may show how many are done."""
@@ -140,6 +141,7 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
 
 def _described(plan: dp.Plan, shared: Mapping[str, Any]) -> str:
     """Return the name of a plan, and what it does not share with the others."""
-    own = {"delta": f"delta = {plan.delta:g}", "relation": str(plan.relation), "unit": plan.unit}
+    delta = f"delta = {rounded(plan.delta)}"
+    own = {"delta": delta, "relation": str(plan.relation), "unit": plan.unit}
     differs = [text for name, text in own.items() if name not in shared]
     return f"{plan.name} ({', '.join(differs)})" if differs else plan.name

@@ -102,7 +102,8 @@ def _claim(answer: Record) -> str:
         f"Two data sets are neighboring if {_NEIGHBORS[relation]}\n"
         f"Every coordinate of a sum has Gaussian noise with standard deviation "
         f"{rounded(answer['sigma'])}, {rounded(answer['noise_multiplier'])} times the clip norm "
-        f"{answer['clip_norm']:g}, which bounds the L2 norm of one record's contribution.\n"
+        f"{rounded(answer['clip_norm'], up=False)}, which bounds the L2 norm of one record's "
+        "contribution.\n"
         f"Accounting method: {answer['notion']}{order}. Epsilon is an upper bound{proof}."
     )
 
@@ -110,6 +111,7 @@ def _claim(answer: Record) -> str:
 def _assumed(answer: Record) -> str:
     """Return what the sampler does, in words."""
     q, steps, epochs = answer["sampling_probability"], answer["steps"], answer["epochs"]
+    kept = rounded(q or 0, up=False)
     size, records = answer["batch_size"], answer["records"]
     match answer["sampler"]:
         case "fixed-size":
@@ -122,7 +124,7 @@ def _assumed(answer: Record) -> str:
             most = answer["max_batch_size"]
             return (
                 "The guarantee assumes truncated Poisson sampling: in every step, each record is "
-                f"included independently with probability {q:g}. If more than {most} are, a "
+                f"included independently with probability {kept}. If more than {most} are, a "
                 f"uniformly chosen subset of {most} is used. Which records were sampled stays "
                 f"secret. The (larger) data set has {records} records, which is public."
             )
@@ -142,7 +144,7 @@ def _assumed(answer: Record) -> str:
         return "The guarantee assumes no sampling: every record participates in every step."
     return (
         "The guarantee assumes Poisson sampling: in every step, each record is included "
-        f"independently with probability {q:g}, and which records were sampled stays secret."
+        f"independently with probability {kept}, and which records were sampled stays secret."
     )
 
 

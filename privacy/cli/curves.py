@@ -85,15 +85,17 @@ def _curve(
 
 
 def _show(found: Record) -> None:
+    across = found["across"]
     shown = partial(output.shown, found["up"], up=found["up"] != "false_negative_rate")
+    places = [output.shown(across, value, up=across == "epsilon") for value in found["values"]]
     rows = [
-        (f"{value:.6g}", *("" if y is None else shown(y) for y in row))
-        for value, *row in zip(found["values"], *found["series"].values(), strict=True)
+        (place, *("" if y is None else shown(y) for y in row))
+        for place, *row in zip(places, *found["series"].values(), strict=True)
     ]
     if sys.stdout.isatty():
         click.echo(text_plot(found))
     label = found["up"].replace("_", " ")
-    head = (found["across"].replace("_", " "), *(f"{label} ({one})" for one in found["series"]))
+    head = (across.replace("_", " "), *(f"{label} ({one})" for one in found["series"]))
     output.columns(label, head, rows)
 
 

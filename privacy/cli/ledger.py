@@ -167,7 +167,7 @@ def _row(row: dict[str, Any], depth: int) -> tuple[str, ...]:
     used = row.get("spent_share")
     share = "" if used is None else f"{rounded(100 * used, digits=3)} %"
     whose = ("- " * depth + safe(row["budget"]), safe(row["dataset"]), safe(row["unit"]))
-    whole = (shown("epsilon"), f"{row['delta']:.4g}")
+    whole = (shown("epsilon"), shown("delta"))
     amounts = (shown("spent_epsilon"), shown("left_epsilon", up=False))
     return (*whose, *whole, *amounts, share, str(row["entries"]))
 

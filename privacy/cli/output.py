@@ -69,9 +69,13 @@ def error(text: str) -> None:
 
 
 def rows(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the labeled values of a record that are not None, the requested quantity first."""
+    """Return the labeled values of a record that are not None, the requested quantity first.
+
+    The guarantee also holds for the rounded noise, clip norm, sampling probability and rates.
+    """
     asked = str(answer["schema"]).partition(".")[2].partition("/")[0].replace("-", "_")
-    down = {"bayes_risk", "target_bayes_risk"} | {asked} & {"sampling_probability"}
+    down = {"bayes_risk", "target_bayes_risk", "clip_norm", "false_positive_rate"}
+    down |= {"sampling_probability"} | {"prior" if (answer.get("prior") or 0) > 0.5 else ""}
     # From an epsilon or rho, mu and rho are budgets: rounding them up would overspend.
     if answer.get("given") in {"epsilon", "rho"}:
         down |= {"rho", "mu"}

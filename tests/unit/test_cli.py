@@ -463,6 +463,16 @@ class TestTable:
         assert output.rounded(value) == up
         assert output.rounded(value, up=False) == down
 
+    def test_a_guarantee_holds_for_the_printed_numbers(self):
+        """At the sampling probability rounded up to .0105574, the epsilon of this delta is 9.39."""
+        run = ("--sigma", 0.679217313, "--clip-norm", 7.726624347304682, "--steps", 2)
+        shown = table("delta", "--epsilon", 0.062, "-q", 0.01055732601419964, *run)
+        names = "epsilon", "delta", "sampling probability", "sigma", "clip norm"
+        epsilon, delta, q, sigma, clip_norm = (float(shown[name]) for name in names)
+        for noise in (float(shown["noise multiplier"]), sigma / clip_norm):
+            step = dp.PoissonSampled(dp.Gaussian(noise), sampling_probability=q)
+            assert dp.account(dp.repeat(step, 2)).delta(epsilon) <= delta
+
     @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
     def test_units_are_rounded_to_the_safe_side(self, noise, clip_norm):
         sigma = units.sigma_from_noise_multiplier(noise, clip_norm)
