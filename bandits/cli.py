@@ -87,7 +87,7 @@ def _simulate(
             "standard_error": float(error),
             **_protection(built[name].guarantee(delta)),
         }
-        for name, (mean, error) in found.last().items()
+        for name, (mean, error) in found.final_regret().items()
     ]
     if as_json:
         finite = [{key: _json(value) for key, value in row.items()} for row in rows]

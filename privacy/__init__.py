@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         PermuteAndFlip, PoissonSampled, PureDP, RandomAllocation, RandomizedResponse,
         ShuffledReports, TreeAggregation, TruncatedPoisson, UnsupportedMechanism,
         ZeroConcentratedDP, best_of, compose, from_cdfs, from_pmfs, from_profile,
-        mechanism_from_json, nothing, parallel, register_mechanism, repeat, user_level,
+        mechanism_from_json, no_op, parallel, register_mechanism, repeat, user_level,
     )
     from privacy.notions.gaussian import (
         mu_from_noise_multiplier, mu_from_rho, noise_multiplier_from_mu,
@@ -82,8 +82,8 @@ __all__ = [
     "delta_from_rho", "discrete_gaussian", "discrete_laplace", "epsilon_from_rho",
     "float_gaussian_for_simulation", "from_cdfs", "from_pmfs", "from_profile",
     "limit_contributions", "load_plan", "max_sampling_probability", "max_steps",
-    "mechanism_from_json", "mu_from_noise_multiplier", "mu_from_rho", "noise_multiplier",
-    "noise_multiplier_from_mu", "noise_multiplier_from_rho", "nothing", "parallel",
+    "mechanism_from_json", "mu_from_noise_multiplier", "mu_from_rho", "no_op", "noise_multiplier",
+    "noise_multiplier_from_mu", "noise_multiplier_from_rho", "parallel",
     "plan_from_json", "plan_schema", "recalibrate", "register_factorization", "register_mechanism",
     "release_sum", "repeat", "rho_from_epsilon", "rho_from_mu", "rho_from_noise_multiplier",
     "rounded_gaussian", "rounded_laplace", "select_keys", "support_matrix", "tune", "user_level",
@@ -111,7 +111,7 @@ _HOMES = {
     "Mechanism PermuteAndFlip PoissonSampled PureDP RandomAllocation "
     "RandomizedResponse ShuffledReports TreeAggregation TruncatedPoisson "
     "UnsupportedMechanism ZeroConcentratedDP best_of compose from_cdfs from_pmfs "
-    "from_profile mechanism_from_json nothing parallel register_mechanism repeat "
+    "from_profile mechanism_from_json no_op parallel register_mechanism repeat "
     "user_level",
     "notions.gaussian": "mu_from_noise_multiplier mu_from_rho noise_multiplier_from_mu",
     "notions.zcdp": "delta_from_rho epsilon_from_rho noise_multiplier_from_rho rho_from_epsilon "

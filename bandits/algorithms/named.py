@@ -70,21 +70,21 @@ class _Ours(Private):
     ----------
     center, bias
         If you pass `center`, it is used as the mean reward. Otherwise the center is the middle of
-        the range, and a constant feature of weight `bias` (0.25 by default, none with `plain_arms`)
-        learns the difference from the mean reward.
-    plain_arms
+        the range, and a constant feature of weight `bias` (0.25 by default, none with
+        `one_hot_arms`) learns the difference from the mean reward.
+    one_hot_arms
         Declare that each round offers the same `dimension` arms, as the rows of the identity
         matrix. The prior is then that of uniform means, and the noise allocation favors early
         releases: regret is lower. The guarantee does not depend on the declaration.
     first, ratio
         Rounds of the first batch, and the ratio of the lengths of successive batches. With
-        `plain_arms`, one more batch of at least 10 rounds per arm comes first.
+        `one_hot_arms`, one more batch of at least 10 rounds per arm comes first.
     estimator
         ``"all"`` uses every release. ``"prefix"`` uses only the last one: 1 to 5 % worse, at
         O(d^3) or less per batch.
     prior_variance
         Prior variance of a coefficient; None estimates it from the releases, except that it is
-        (high - low)^2 / 12 with `plain_arms` and while rounds repeat their candidates.
+        (high - low)^2 / 12 with `one_hot_arms` and while rounds repeat their candidates.
     reward_variance
         Variance of a reward around its mean; None uses the upper bound (high - low)^2 / 4.
     half_life
@@ -102,7 +102,7 @@ class _Ours(Private):
     """
 
     noise: Noise = "optimized"
-    plain_arms: bool = False
+    one_hot_arms: bool = False
     first: int = 100
     ratio: float = 1.15
     estimator: Estimator = "all"
@@ -127,7 +127,7 @@ class _Ours(Private):
         checks.one_of("late", self.late, ("drop", "next"))
         for name, fact in (
             ("public_arrivals", "arrival times are public"),
-            ("plain_arms", "all rounds offer the same arms"),
+            ("one_hot_arms", "all rounds offer the same arms"),
         ):
             if not isinstance(shown := getattr(self, name), bool):
                 remedy = f"Pass True only if {fact}."
@@ -146,7 +146,7 @@ class _Ours(Private):
 
     @cached_property
     def constant(self) -> float | None:
-        learned = self.bias is None and self.center is None and not self.plain_arms
+        learned = self.bias is None and self.center is None and not self.one_hot_arms
         return 0.25 if learned else self.bias
 
     @property
@@ -164,12 +164,12 @@ class _Ours(Private):
     def schedule(self) -> Geometric:
         most = Geometric.most if self.half_life is None else self.half_life // 4
         first = min(Geometric(self.first, self.ratio).first, most)  # checked
-        lead = min(max(first, 10 * self.dimension), most) if self.plain_arms else 0
+        lead = min(max(first, 10 * self.dimension), most) if self.one_hot_arms else 0
         return Geometric(first, self.ratio, most, lead)
 
     @cached_property
     def factorization(self) -> dp.Factorization:
-        if not self.plain_arms or self.noise != "optimized":
+        if not self.one_hot_arms or self.noise != "optimized":
             return super().factorization
         # the variance of a mean is that of the sum / rounds^2, and it is used for about `rounds`
         # rounds: the weight is 1 / rounds
@@ -182,7 +182,7 @@ class _Ours(Private):
         constant = self.constant
         far = self.reward_range.clip_norm
         bias = None if constant is None else (far / constant) ** 2
-        uniform = width**2 / 12 if self.plain_arms else None
+        uniform = width**2 / 12 if self.one_hot_arms else None
         return NoiseAware(
             self.features,
             lead,
@@ -212,7 +212,7 @@ class PrivateUCB(_Ours):
     `width` >= 0 is the number of posterior standard deviations added to the estimate. With changing
     candidates, ``width=0`` performs as well. While rounds repeat the same candidates, the rounds of
     a batch are divided among those that may be the best, because the bounds would select only one.
-    If all rounds offer the same arms, pass ``plain_arms=True``.
+    If all rounds offer the same arms, pass ``one_hot_arms=True``.
     """
 
     width: float = 1.0
@@ -220,7 +220,7 @@ class PrivateUCB(_Ours):
     @property
     def exploration(self) -> Exploration:
         repeated = Challenging(self.rounds, 4 * self.noise_multiplier * self.clip_norm)
-        if self.plain_arms:
+        if self.one_hot_arms:
             return repeated
         return Repeating(UpperConfidence(self.width) if self.width else Greedy(), repeated)
 

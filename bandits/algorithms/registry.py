@@ -23,8 +23,9 @@ _OLD_SPELLING = {
     "centre": "center",  # old spelling
     "column_normalised": "column_normalized",  # old spelling
     "optimised": "optimized",  # old spelling
+    "plain_arms": "one_hot_arms",  # old name
 }
-"""Spellings that version 0.1 wrote, of an option and of values of `noise`."""
+"""Names that version 0.1 wrote, of options and of values of `noise`."""
 
 _Kind = TypeVar("_Kind", bound=type[Algorithm])
 

@@ -132,7 +132,7 @@ def compared(
             if name != other:
                 measure = f"% of {other}'s reward"
                 rows.append(Row(setting, name, measure, *ratio(ends[name], ends[other]), **more))
-        rows.append(Row(setting, name, "regret", *played.last()[name], **more))
+        rows.append(Row(setting, name, "regret", *played.final_regret()[name], **more))
     whole = ends[BASELINE].mean() / 100
     gains = [pair for pair in gains if pair[0] != pair[1]]
     if OURS_AT_TRUE in ends and (OURS_AT_TRUE, "AdaPrivate-TS") not in gains:

@@ -68,7 +68,7 @@ class Simulation:
             columns["replicates"] += [replicates] * points
         return columns
 
-    def last(self) -> dict[str, tuple[float, float]]:
+    def final_regret(self) -> dict[str, tuple[float, float]]:
         """Return the mean and standard error of the regret after the last round, by algorithm."""
         ends = {name: mean_and_error(regret[:, -1]) for name, regret in self.regret.items()}
         return {name: (float(mean), float(error)) for name, (mean, error) in ends.items()}

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from privacy.audit.assertions import Falsified, assert_not_falsified
     from privacy.audit.bounds import epsilon_lower_bound, mu_lower_bound
     from privacy.audit.claims import audit, falsify
-    from privacy.audit.findings import Finding
     from privacy.audit.noise import falsify_noise
     from privacy.audit.one_run import falsify_one_run, one_run_epsilon_lower_bound
     from privacy.audit.replay import (
-        NoiseTape, Violation, assert_contribution, assert_norm, assert_spends, spent,
+        NoiseTape, Violation, assert_contribution, assert_norm, assert_spends, privacy_parameter,
     )
+    from privacy.audit.results import AuditResult
     from privacy.audit.scores import fit_score, gaussian_score, laplace_score
     from privacy.audit.sequential import SequentialAudit, audit_until_falsified
     from privacy.audit.strategies import Pair, edge_floats, neighboring_pairs
 
 __all__ = [
+    "AuditResult",
     "Falsified",
-    "Finding",
     "NoiseTape",
     "Pair",
     "SequentialAudit",
@@ -49,17 +49,17 @@ __all__ = [
     "mu_lower_bound",
     "neighboring_pairs",
     "one_run_epsilon_lower_bound",
-    "spent",
+    "privacy_parameter",
 ]
 
 _HOMES = {
     "assertions": "Falsified assert_not_falsified",
     "bounds": "epsilon_lower_bound mu_lower_bound",
     "claims": "audit falsify",
-    "findings": "Finding",
     "noise": "falsify_noise",
     "one_run": "falsify_one_run one_run_epsilon_lower_bound",
-    "replay": "NoiseTape Violation assert_contribution assert_norm assert_spends spent",
+    "replay": "NoiseTape Violation assert_contribution assert_norm assert_spends privacy_parameter",
+    "results": "AuditResult",
     "scores": "fit_score gaussian_score laplace_score",
     "sequential": "SequentialAudit audit_until_falsified",
     "strategies": "Pair edge_floats neighboring_pairs",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privacy import checks
-from privacy.audit.findings import Finding
+from privacy.audit.results import AuditResult
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ _DEFAULT = 1e-6
 
 
 class Falsified(AssertionError):
-    """A claim was falsified, by the audit whose result is the attribute `finding`."""
+    """A claim was falsified. The attribute `result` is the `AuditResult`."""
 
-    def __init__(self, message: str, finding: Finding) -> None:
+    def __init__(self, message: str, result: AuditResult) -> None:
         super().__init__(message)
-        self.finding = finding
+        self.result = result
 
 
 @dataclass
@@ -34,10 +34,10 @@ class Share:
     claim: "Mechanism | Curve"
     significance: float
     seed: int
-    findings: list[Finding] = field(default_factory=list)
+    results: list[AuditResult] = field(default_factory=list)
 
     def next_significance(self) -> float:
-        count = len(self.findings) + 1
+        count = len(self.results) + 1
         return self.significance / (count * (count + 1))
 
 
@@ -55,7 +55,7 @@ def assert_not_falsified(
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     score: "Callable[[Any], ArrayLike] | None" = None,
     seed: int | None = None,
-) -> Finding:
+) -> AuditResult:
     """Assert that the outputs of a release do not falsify its claim; else raise `Falsified`.
 
     `claim` is a mechanism or its curve, by default that of the test's ``dp_claim`` mark. The
@@ -74,15 +74,15 @@ def assert_not_falsified(
     if significance is None:
         significance = _DEFAULT if share is None else share.next_significance()
     if seed is None:
-        seed = 0 if share is None else share.seed + len(share.findings)
+        seed = 0 if share is None else share.seed + len(share.results)
     how: dict[str, Any] = {"runs": runs, "relation": relation, "score": score, "seed": seed}
-    finding = audit(release, pair, claim, significance=significance, **how)
+    result = audit(release, pair, claim, significance=significance, **how)
     if share is not None:
-        share.findings.append(finding)
-    if finding.falsified:
+        share.results.append(result)
+    if result.falsified:
         first, second = pair
-        raise Falsified(f"{finding}\nCounterexample: {first!r} against {second!r}", finding)
-    return finding
+        raise Falsified(f"{result}\nCounterexample: {first!r} against {second!r}", result)
+    return result
 
 
 def seed_of(name: str) -> int:

@@ -14,7 +14,7 @@ from scipy.special import betainc, betaincinv, ndtri
 
 from privacy import checks
 from privacy.accounting import TightestCurve, account
-from privacy.audit.findings import error_of
+from privacy.audit.results import error_of
 from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
 from privacy.notions.gaussian import GaussianCurve

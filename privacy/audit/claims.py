@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from privacy import checks
 from privacy.audit import bounds
 from privacy.audit.bounds import Floats
-from privacy.audit.findings import Finding, checked_runs, checked_significance
+from privacy.audit.results import AuditResult, checked_runs, checked_significance
 from privacy.audit.scores import Release, RowScore, fit_rows, of_rows, outputs
 from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
@@ -29,7 +29,7 @@ def falsify(
     *,
     significance: float = 0.05,
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-) -> Finding:
+) -> AuditResult:
     """Test a claimed curve on scores of outputs for two neighboring data sets.
 
     Two tests share the significance level. (1) The sign of the score guesses the data set correctly
@@ -41,7 +41,7 @@ def falsify(
     `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
     `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data
     set, shape (runs,) each, known (`gaussian_score`) or fitted on other outputs (`fit_score`).
-    Wrong scores reduce statistical power and do not raise the false positive rate. The finding
+    Wrong scores reduce statistical power and do not raise the false positive rate. The result
     warns if they are not such ratios (at level 1e-6), for example raw losses or the two arrays
     exchanged. `significance` is the largest probability of falsifying a true claim, in (0, 1/4],
     and `relation` the neighboring relation of the pair.
@@ -57,7 +57,7 @@ def falsify(
         p_value, evidence = tail
     found = bounds.misread(first, second)
     warning = f"{found} {bounds.RATIOS}" if found else ""
-    return Finding(brief(curve), p_value, level, evidence, first.size, warning)
+    return AuditResult(brief(curve), p_value, level, evidence, first.size, warning)
 
 
 def brief(curve: Curve) -> str:
@@ -131,7 +131,7 @@ def audit(
     score: Callable[[Any], ArrayLike] | None = None,
     seed: int | np.random.SeedSequence = 0,
     progress: Callable[[int], Any] | None = None,
-) -> Finding:
+) -> AuditResult:
     """Run a release many times on two neighboring data sets, and test its privacy claim.
 
     `release` is ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`;

@@ -9,7 +9,7 @@ from scipy.special import gammainc, ndtr
 
 from privacy import checks
 from privacy.audit.bounds import Floats
-from privacy.audit.findings import Finding, checked_significance
+from privacy.audit.results import AuditResult, checked_significance
 from privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 _LIKELY = 2.0**-31
@@ -26,7 +26,7 @@ def falsify_noise(
     clip_norm: float = 1.0,
     significance: float = 0.05,
     aspect: Aspect = "all",
-) -> Finding:
+) -> AuditResult:
     """Test residuals of the noise against the claimed distribution.
 
     Three tests share the significance level; the first gets most of it.
@@ -50,7 +50,7 @@ def falsify_noise(
     checks.refuse_if(not x.size, "residuals", (), "nonempty", "Pass hundreds of residuals.")
     if not np.isfinite(x).all():
         found = f"{np.count_nonzero(~np.isfinite(x))} of {x.size} residuals are not finite."
-        return Finding(repr(claim), 0.0, level, found, x.size)
+        return AuditResult(repr(claim), 0.0, level, found, x.size)
     if isinstance(claim, Gaussian):
         x = _in_units(x, claim.noise_multiplier, unit)
         scale = float(gammainc(x.size / 2, float(x @ x) / 2))
@@ -73,7 +73,7 @@ def falsify_noise(
     }
     shares = _SHARES if aspect == "all" else {aspect: 1.0}
     p_value, evidence = min((tests[one][0] / share, tests[one][1]) for one, share in shares.items())
-    return Finding(repr(claim), min(1.0, p_value), level, evidence, x.size)
+    return AuditResult(repr(claim), min(1.0, p_value), level, evidence, x.size)
 
 
 def _in_units(x: Floats, scale: float, unit: float) -> Floats:

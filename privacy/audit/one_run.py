@@ -8,7 +8,7 @@ from scipy.special import betainc, gammaln
 from privacy import checks
 from privacy.audit.bounds import curve_of, guesses_wrong
 from privacy.audit.claims import brief
-from privacy.audit.findings import Finding, checked_significance, error_of
+from privacy.audit.results import AuditResult, checked_significance, error_of
 from privacy.curves import Curve
 from privacy.mechanisms import Laplace, Mechanism, PureDP, RandomizedResponse
 from privacy.numerics.solve import safe_root
@@ -29,7 +29,7 @@ def falsify_one_run(
     guesses: int,
     correct: int,
     significance: float = 0.05,
-) -> Finding:
+) -> AuditResult:
     """Test a claim on the guesses about the canaries of one run.
 
     A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
@@ -38,7 +38,7 @@ def falsify_one_run(
 
     `claim` is a mechanism, or its curve, under ADD_OR_REMOVE_ONE. Each of m = `canaries` <= 2^53
     canaries was included with probability 1/2, independently. The auditor guessed about r =
-    `guesses` of them, r <= m and <= 10^7, chosen in any way; `correct` were correct. The finding
+    `guesses` of them, r <= m and <= 10^7, chosen in any way; `correct` were correct. The result
     has a warning if fewer are right than by chance (at level 1e-6). `significance` is as in
     `falsify`.
     """
@@ -59,7 +59,7 @@ def falsify_one_run(
         f"{1 / (1 + math.exp(-epsilon)):.4f} per guess."
     )
     warning = f"{_WRONG} {_TURN}" if guesses_wrong(int(correct), int(guesses)) else ""
-    return Finding(brief(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
+    return AuditResult(brief(curve), min(1.0, len(deltas) * found), level, evidence, 1, warning)
 
 
 def one_run_epsilon_lower_bound(

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Give a marked test its share of the significance level, and report its findings."""
+    """Give a marked test its share of the significance level, and report its results."""
     mark = item.get_closest_marker(MARK)
     if mark is None:
         return (yield)
@@ -43,8 +43,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         result = yield
     finally:
         CURRENT.reset(token)
-        item.user_properties += [(_KEY, str(finding)) for finding in share.findings]
-    if not share.findings:
+        item.user_properties += [(_KEY, str(each)) for each in share.results]
+    if not share.results:
         pytest.fail(
             "The test is marked dp_claim but made no audit. Call assert_not_falsified.",
             pytrace=False,
@@ -53,13 +53,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _arguments(mechanism: Any, significance: float = 1e-6) -> tuple[Any, float]:
-    from privacy.audit.findings import checked_significance
+    from privacy.audit.results import checked_significance
 
     return mechanism, checked_significance(significance)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the findings."""
+    """Print the results."""
     reports = [
         (report.nodeid, told)
         for group in ("passed", "failed")

@@ -141,7 +141,7 @@ class NoiseTape:
         return found if found.shape else float(found)
 
 
-def spent(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
+def privacy_parameter(release: Callable[[Any, Any], Any], pair: Any) -> tuple[str, float]:
     """Return the privacy parameter, mu or epsilon, that a release spends on two data sets.
 
     The outputs are query + J z for noise z, with J J' the same on both data sets. If the query
@@ -219,11 +219,12 @@ def assert_spends(
 ) -> None:
     """Assert that a release spends no more on a pair of data sets than is claimed.
 
-    Raises `Violation` as `spent` does, or if the release spends more than the claim by over 1e-9
-    (relative, for float rounding). Raises `UnsupportedMechanism` unless ``notion="gaussian"``
-    supports the claim of Gaussian noise; the privacy loss of Laplace noise must be bounded.
+    Raises `Violation` as `privacy_parameter` does, or if the release spends more than the claim by
+    over 1e-9 (relative, for float rounding). Raises `UnsupportedMechanism` unless
+    ``notion="gaussian"`` supports the claim of Gaussian noise; the privacy loss of Laplace noise
+    must be bounded.
     """
-    kind, loss = spent(release, pair)
+    kind, loss = privacy_parameter(release, pair)
     if kind == "normal":
         from privacy.audit.bounds import mu_of
 

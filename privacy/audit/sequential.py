@@ -11,7 +11,7 @@ from scipy.special import betaincc, betaln
 from privacy import checks
 from privacy.audit.bounds import RATIOS, correct, curve_of, guesses_wrong, scores_of
 from privacy.audit.claims import brief, scored, two
-from privacy.audit.findings import Finding, checked_significance
+from privacy.audit.results import AuditResult, checked_significance
 from privacy.audit.scores import Release, fit_rows, of_rows, outputs
 from privacy.curves import Curve
 from privacy.mechanisms import Mechanism
@@ -92,8 +92,8 @@ class SequentialAudit:
         """Whether the claim is falsified. Once true, it stays true."""
         return self.p_value <= self._level
 
-    def finding(self) -> Finding:
-        """Return the current finding."""
+    def result(self) -> AuditResult:
+        """Return the current result."""
         evidence = (
             f"The attack identified the data set in {self._right} of {2 * self.runs} guesses; the "
             f"claim allows a probability of at most {self._most:.4f}. The largest wealth of the "
@@ -101,7 +101,7 @@ class SequentialAudit:
         )
         wrong = guesses_wrong(self._right, 2 * self.runs)
         warning = f"The scores guess the wrong data set. {RATIOS}" if wrong else ""
-        return Finding(self._told, self.p_value, self._level, evidence, self.runs, warning)
+        return AuditResult(self._told, self.p_value, self._level, evidence, self.runs, warning)
 
 
 def audit_until_falsified(
@@ -114,10 +114,10 @@ def audit_until_falsified(
     relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
     score: Callable[[Any], ArrayLike] | None = None,
     seed: int | np.random.SeedSequence = 0,
-) -> Finding:
+) -> AuditResult:
     """Run a release on both data sets until its claim is falsified, at most `max_runs` times.
 
-    The finding has the number of runs made per data set. The other parameters are as in
+    The result has the number of runs made per data set. The other parameters are as in
     `privacy.audit.audit`; the default score is fitted on at most 1,000 additional outputs per data
     set.
     """
@@ -139,4 +139,4 @@ def audit_until_falsified(
         fresh = testing.spawn(1)[0]
         both = scored(release, pair, runs=step, score=measure, seed=fresh, progress=lambda _: None)
         watch.update(*both)
-    return watch.finding()
+    return watch.result()

@@ -14,7 +14,7 @@ import privacy as dp
 from privacy import checks
 from privacy.answers.records import record
 from privacy.audit._calls import REMEDY, NotFinished, called
-from privacy.audit.findings import Finding
+from privacy.audit.results import AuditResult
 from privacy.cli import output
 from privacy.cli.help import FILE, READ, Command
 from privacy.cli.questions import INFEASIBLE, JSON, USAGE, refusals
@@ -64,20 +64,20 @@ def _audit(
 
         curve = dp.account(plan.mechanism, notion=plan.notion, relation=plan.relation)
 
-        def judged(*scores: Any) -> Finding:
+        def judged(*scores: Any) -> AuditResult:
             return falsify(curve, *scores, significance=significance, relation=plan.relation)
 
         judged([0.0], [0.0])  # raise for invalid arguments before the runs, not after them
         with _progress(2 * (runs + min(runs, 20_000))) as advance:
             scores = scored(release, data, runs=runs, score=None, seed=seed, progress=advance)
-        finding = judged(*scores)
+        result = judged(*scores)
         if plot is not None:
             output.draw(plot, "plot_tradeoff", curve, *scores)
     if as_json:
-        click.echo(output.to_json(record("audit", {"name": plan.name, **finding.to_json()})))
+        click.echo(output.to_json(record("audit", {"name": plan.name, **result.to_json()})))
     else:
-        click.echo(output.filled(f"{plan.name}: {finding}", output.width()))
-    if finding.falsified:
+        click.echo(output.filled(f"{plan.name}: {result}", output.width()))
+    if result.falsified:
         click.get_current_context().exit(INFEASIBLE)
 
 

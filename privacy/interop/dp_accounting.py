@@ -13,7 +13,7 @@ from dp_accounting import dp_event
 from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.curves import Curve
-from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing, repeat
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, no_op, repeat
 from privacy.mechanisms.base import brief, parts_of
 from privacy.mechanisms.finite import from_pmfs
 from privacy.mechanisms.selection import BestOf, best_of
@@ -120,7 +120,7 @@ def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
     remedy = "Pass the probability of a uniform answer."
     p = checks.real("noise_parameter", event.noise_parameter, remedy, at_least=0, at_most=1)
     if k == 1 or p == 1:
-        return nothing()
+        return no_op()
     _noisy(event, p)
     if relation is REPLACE_SPECIAL:
         return from_pmfs([1 - p + p / k, p * (k - 1) / k], [1 / k, 1 - 1 / k], relation=relation)
@@ -129,7 +129,7 @@ def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 def _discrete_laplace(event: Event, _: NeighboringRelation) -> Mechanism:
     if event.sensitivity == 0:
-        return nothing()
+        return no_op()
     rate = _noisy(event, event.noise_parameter)
     rate = checks.real("noise_parameter", rate, "Pass the decay rate of the noise.", above=0)
     return mechanisms.DiscreteLaplace(round_down(1 / rate), sensitivity=event.sensitivity)
@@ -138,7 +138,7 @@ def _discrete_laplace(event: Event, _: NeighboringRelation) -> Mechanism:
 def _discrete_gaussian(event: Event, relation: NeighboringRelation) -> Mechanism:
     """Return the noise on one integer, else its zCDP (Canonne, Kamath and Steinke 2020)."""
     if event.sensitivity == 0:
-        return nothing()
+        return no_op()
     sigma = _noisy(event, event.sigma)
     if event.dimension == 1 and float(event.sensitivity).is_integer():
         return mechanisms.DiscreteGaussian(sigma, sensitivity=int(event.sensitivity))
@@ -149,7 +149,7 @@ def _discrete_gaussian(event: Event, relation: NeighboringRelation) -> Mechanism
 
 def _sampled(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.sampling_probability == 0:
-        return nothing()
+        return no_op()
     return mechanisms.PoissonSampled(
         from_dp_event(event.event, relation=relation),
         sampling_probability=event.sampling_probability,
@@ -158,7 +158,7 @@ def _sampled(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 def _fixed_size(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.sample_size == 0:
-        return nothing()
+        return no_op()
     return mechanisms.FixedSizeSampled(
         from_dp_event(event.event, relation=relation),
         batch_size=event.sample_size,
@@ -169,7 +169,7 @@ def _fixed_size(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 def _truncated(event: Event, _: NeighboringRelation) -> Mechanism:
     if 0 in (event.sampling_probability, event.truncated_batch_size, event.dataset_size):
-        return nothing()
+        return no_op()
     return mechanisms.TruncatedPoisson(
         mechanisms.Gaussian(_noisy(event, event.noise_multiplier)),
         sampling_probability=event.sampling_probability,
@@ -184,7 +184,7 @@ def _tree(event: Event, relation: NeighboringRelation) -> Mechanism:
     counts = event.step_counts
     trees = [n for n in ([counts] if isinstance(counts, int) else counts) if n != 0]
     if not trees:
-        return nothing()
+        return no_op()
     return mechanisms.TreeAggregation(_noisy(event, event.noise_multiplier), trees)
 
 
@@ -201,7 +201,7 @@ def _zcdp(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.xi != 0:
         raise _refused(event, "Only zCDP without an additive constant xi is supported.")
     if event.rho == 0:
-        return nothing()
+        return no_op()
     return mechanisms.ZeroConcentratedDP(event.rho, relation)
 
 
@@ -215,7 +215,7 @@ def _claim(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 def _epsilon(kind: Callable[[float, NeighboringRelation], Mechanism]) -> _Read:
     """Return how to read an event with one epsilon, 0 for no loss."""
-    return lambda event, relation: kind(event.epsilon, relation) if event.epsilon else nothing()
+    return lambda event, relation: kind(event.epsilon, relation) if event.epsilon else no_op()
 
 
 def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
@@ -235,7 +235,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     if len(weights) != len(shifts) or not abs(math.fsum(weights) - 1) <= 1e-9:
         raise ValueError(checks.expected("sampling_probs", weights, "probabilities", remedy))
     if not any(shift and weight for shift, weight in zip(shifts, weights, strict=True)):
-        return nothing()
+        return no_op()
     sigma = _noisy(event, event.standard_deviation)
     remedy = "Pass the noise's standard deviation."
     sigma = checks.real("standard_deviation", sigma, remedy, above=0)
@@ -265,7 +265,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 
 EVENTS: dict[str, _Read] = {
-    "NoOpDpEvent": lambda *_: nothing(),
+    "NoOpDpEvent": lambda *_: no_op(),
     "NonPrivateDpEvent": _non_private,
     "UnsupportedDpEvent": _unsupported,
     "GaussianDpEvent": lambda e, _: mechanisms.Gaussian(_noisy(e, e.noise_multiplier)),
@@ -274,7 +274,7 @@ EVENTS: dict[str, _Read] = {
     "RandomizedResponseDpEvent": _response,
     "SelfComposedDpEvent": lambda e, rel: repeat(from_dp_event(e.event, relation=rel), e.count),
     "ComposedDpEvent": lambda e, relation: compose(
-        nothing(), *(from_dp_event(part, relation=relation) for part in e.events)
+        no_op(), *(from_dp_event(part, relation=relation) for part in e.events)
     ),
     "PoissonSampledDpEvent": _sampled,
     "SampledWithReplacementDpEvent": _fixed_size,
@@ -294,7 +294,7 @@ EVENTS: dict[str, _Read] = {
             from_dp_event(e.event, relation=relation), e.num_steps, e.num_selected
         )
         if e.num_selected
-        else nothing()
+        else no_op()
     ),
 }
 """How each class of events is read, by name, so that a class may be missing."""
@@ -351,7 +351,7 @@ def _write_fixed_size(m: Any, relation: NeighboringRelation) -> tuple[str, Mappi
 
 
 _WRITERS: dict[type[Mechanism], _Write] = {
-    mechanisms.Nothing: _write("NoOpDpEvent"),
+    mechanisms.NoOp: _write("NoOpDpEvent"),
     mechanisms.Gaussian: _write("GaussianDpEvent", "noise_multiplier"),
     mechanisms.Laplace: _write("LaplaceDpEvent", noise_multiplier="scale"),
     mechanisms.DiscreteLaplace: _write(
@@ -436,7 +436,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
     def mechanism(self) -> Mechanism:
         """What ran so far, without non-private events."""
         self._count_last()
-        return compose(nothing(), *(repeat(once, count) for once, count in self._runs.items()))
+        return compose(no_op(), *(repeat(once, count) for once, count in self._runs.items()))
 
     @property
     def ledger(self) -> Event:
@@ -480,7 +480,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
             self._new_kinds = {kind: kinds[kind] for kind in kinds if kind not in self._kinds}
             if self._new_kinds or not count:
                 refused, new = event, (once for _, once, _ in found)
-                self._account(compose(nothing(), *self._kinds.values(), *new))
+                self._account(compose(no_op(), *self._kinds.values(), *new))
         except UnsupportedMechanism as refusal:
             refused = next((part for part, once, _ in found if not self._accepts(once)), refused)
             return self.CompositionErrorDetails(invalid_event=refused, error_message=str(refusal))

@@ -8,7 +8,7 @@ from opacus.accountants import IAccountant, register_accountant
 from privacy import checks
 from privacy.accounting import Notion, account
 from privacy.curves import Curve
-from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, nothing, repeat
+from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, no_op, repeat
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 NAME = "dpcalib"
@@ -23,7 +23,7 @@ def from_history(history: Iterable[tuple[float, float, int]]) -> Mechanism:
     `history` has (noise_multiplier, sample_rate, steps) of consecutive steps. Each batch is a
     Poisson sample with the sampling probability `sample_rate`.
     """
-    parts = [nothing()]
+    parts = [no_op()]
     for run in history:
         try:
             noise, rate, steps = run

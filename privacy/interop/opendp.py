@@ -7,7 +7,7 @@ from typing import Any
 from opendp.mod import Measurement
 
 from privacy import checks, mechanisms
-from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, nothing
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, no_op
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 _EPSILONS = [0.0, *(2.0 ** (k / 32) for k in range(-256, 200))]  # read from a profile, up to 75
@@ -74,11 +74,11 @@ _INTEGER_NOISE: dict[str, Callable[[float, int], Mechanism]] = {
 
 
 def _pure(epsilon: float, relation: NeighboringRelation) -> Mechanism:
-    return mechanisms.PureDP(epsilon, relation) if epsilon else nothing()
+    return mechanisms.PureDP(epsilon, relation) if epsilon else no_op()
 
 
 def _zcdp(rho: float, relation: NeighboringRelation) -> Mechanism:
-    return mechanisms.ZeroConcentratedDP(rho, relation) if rho else nothing()
+    return mechanisms.ZeroConcentratedDP(rho, relation) if rho else no_op()
 
 
 def _profile(profile: Any, relation: NeighboringRelation) -> Mechanism:
@@ -95,7 +95,7 @@ _MEASURES: dict[str, Callable[[Any, NeighboringRelation], Mechanism]] = {
     "Approximate(ZeroConcentratedDivergence)": lambda d, relation: compose(
         _zcdp(d[0], relation),
         # the release of everything with probability delta
-        mechanisms.ApproximateDP(0.0, d[1], relation) if d[1] else nothing(),
+        mechanisms.ApproximateDP(0.0, d[1], relation) if d[1] else no_op(),
     ),
     "SmoothedMaxDivergence": _profile,
 }

@@ -9,7 +9,7 @@ from privacy.mechanisms.base import (
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
 from privacy.mechanisms.combinators import (
-    Cells, Composed, Nothing, Parallel, Repeated, compose, nothing, parallel, repeat,
+    Cells, Composed, NoOp, Parallel, Repeated, compose, no_op, parallel, repeat,
 )
 from privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from privacy.mechanisms.discrete_laplace import DiscreteLaplace
@@ -29,10 +29,10 @@ from privacy.mechanisms.users import user_level
 __all__ = [
     "REGISTRY", "AboveThreshold", "ApproximateDP", "BestOf", "Cells", "Composed", "CyclicPoisson",
     "DiscreteGaussian", "DiscreteLaplace", "Epochs", "ExponentialMechanism", "FiniteMechanism",
-    "FixedSizeSampled", "Gaussian", "GroupSampled", "Laplace", "Mechanism", "Nothing", "Parallel",
+    "FixedSizeSampled", "Gaussian", "GroupSampled", "Laplace", "Mechanism", "NoOp", "Parallel",
     "PermuteAndFlip", "PoissonSampled", "PureDP", "RandomAllocation", "RandomizedResponse",
     "Repeated", "ShuffledReports", "TreeAggregation", "TruncatedPoisson", "UnsupportedMechanism",
     "ZeroConcentratedDP", "best_of", "checked", "compose", "from_cdfs", "from_pmfs", "from_profile",
-    "mechanism_from_json", "nothing", "parallel", "register_mechanism", "repeat", "user_level",
+    "mechanism_from_json", "no_op", "parallel", "register_mechanism", "repeat", "user_level",
 ]
 # fmt: on

@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Nothing(Mechanism):
-    """Nothing ran: the output does not depend on the records. Built by `nothing`."""
+class NoOp(Mechanism):
+    """The output does not depend on the records. Built by `no_op`."""
 
     null_is_absent: ClassVar[bool] = True
 
@@ -26,7 +26,7 @@ class Nothing(Mechanism):
         """Return two equal distributions."""
         return NO_LOSS
 
-    def for_group(self, size: int) -> "Nothing":
+    def for_group(self, size: int) -> "NoOp":
         return self
 
 
@@ -109,14 +109,14 @@ def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Return `count` runs of `mechanism`, each with independent randomness.
 
     One run is `mechanism` itself, and nested repetitions multiply. `count` is the number of runs
-    (the steps T), a whole number >= 0; 0 gives `nothing`.
+    (the steps T), a whole number >= 0; 0 gives `no_op`.
     """
     mechanism = checked(mechanism, "mechanism")
     if type(count) is int and count == 1:
         return mechanism
     none = isinstance(count, Real) and not isinstance(count, bool) and count == 0
-    if none or isinstance(mechanism, Nothing):
-        return Nothing()
+    if none or isinstance(mechanism, NoOp):
+        return NoOp()
     count = checks.count("count", count, "Pass the number of runs (steps), at least 1.")
     if isinstance(mechanism, Repeated):
         count = checks.count("count", count * mechanism.count, "Pass fewer runs (steps).")
@@ -129,9 +129,9 @@ def _repeated(mechanism: Mechanism, count: int) -> Mechanism:
     return repeat(mechanism, checks.count("count", count, "Pass the number of runs, at least 1."))
 
 
-def nothing() -> Mechanism:
+def no_op() -> Mechanism:
     """Return the mechanism that reads no record, the identity of `compose`, with epsilon 0."""
-    return Nothing()
+    return NoOp()
 
 
 def compose(*mechanisms: Mechanism) -> Mechanism:
@@ -139,18 +139,18 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
 
     Later queries may depend on earlier outputs if this list of mechanisms was fixed in advance.
     Nested compositions are flattened, equal parts merged into one repetition, and parts sorted. A
-    single mechanism is returned itself. For a list that may be empty, pass ``nothing()`` first,
+    single mechanism is returned itself. For a list that may be empty, pass ``no_op()`` first,
     which is omitted beside others.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):
         once = part.mechanism if isinstance(part, Repeated) else part
         counts[once] = counts.get(once, 0) + (part.count if isinstance(part, Repeated) else 1)
-    remedy = "Pass nothing() if nothing ran."
+    remedy = "Pass no_op() if nothing ran."
     checks.refuse_if(not mechanisms, "mechanisms", (), "at least one mechanism", remedy)
     parts = tuple(sorted((repeat(once, n) for once, n in counts.items()), key=repr))
     if not parts:
-        return Nothing()
+        return NoOp()
     return parts[0] if len(parts) == 1 else Composed(parts)
 
 
@@ -158,7 +158,7 @@ def _flat(mechanisms: tuple[Mechanism, ...]) -> list[Mechanism]:
     flat: list[Mechanism] = []
     for part in mechanisms:
         part = checked(part, "mechanisms")
-        if not isinstance(part, Nothing):
+        if not isinstance(part, NoOp):
             flat.extend(part.parts if isinstance(part, Composed) else (part,))
     return flat
 
@@ -178,7 +178,7 @@ def parallel(*mechanisms: Mechanism, cells: Cells = "by_record") -> Mechanism:
     return parts[0] if len(parts) == 1 else Parallel(parts, cells)
 
 
-base.register_mechanism(Nothing())
+base.register_mechanism(NoOp())
 base.add_to_registry(Repeated, _repeated)
 base.add_to_registry(Composed, compose)
 base.add_to_registry(Parallel, parallel)

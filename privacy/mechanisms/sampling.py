@@ -9,7 +9,7 @@ from privacy.losses.gaussian import AntipodalPair, GaussianPair, GroupSampledPai
 from privacy.losses.pair import Loss
 from privacy.mechanisms import base
 from privacy.mechanisms.base import Mechanism, checked, register_mechanism, unproven
-from privacy.mechanisms.combinators import Composed, Nothing, Parallel, Repeated, compose, repeat
+from privacy.mechanisms.combinators import Composed, NoOp, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.selection import BestOf
 from privacy.names import suggests_names
@@ -27,7 +27,7 @@ class _Unsampled(type):
     def __call__(cls, mechanism: Mechanism, *, sampling_probability: float) -> Any:
         mechanism = checked(mechanism, "PoissonSampled(mechanism, ...)")
         q = checks.probability(sampling_probability)
-        if q == 1 or isinstance(mechanism, Nothing):
+        if q == 1 or isinstance(mechanism, NoOp):
             return mechanism
         if isinstance(mechanism, PoissonSampled):  # nested sampling probabilities multiply
             q = math.nextafter(q * mechanism.sampling_probability, 1.0)

@@ -17,6 +17,7 @@ def mechanism_from_json(form: Mapping[str, Any]) -> Mechanism:
         raise TypeError(checks.expected("mechanism", form, "an object", _FORM))
     values = dict(form)
     kind = values.pop("type", None)
+    kind = "NoOp" if kind == "Nothing" else kind  # the old name, in saved files
     registered = REGISTRY.get(str(kind))
     if registered is None:
         like = [name for name in REGISTRY if name.lower() == str(kind).lower()]

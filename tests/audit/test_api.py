@@ -9,8 +9,8 @@ import pytest
 import privacy.audit as audits
 
 PUBLIC_NAMES = [
+    "AuditResult",
     "Falsified",
-    "Finding",
     "NoiseTape",
     "Pair",
     "SequentialAudit",
@@ -32,7 +32,7 @@ PUBLIC_NAMES = [
     "mu_lower_bound",
     "neighboring_pairs",
     "one_run_epsilon_lower_bound",
-    "spent",
+    "privacy_parameter",
 ]
 
 
@@ -68,7 +68,7 @@ def test_numbers_need_numpy_and_scipy_alone():
         "a.epsilon_lower_bound([0.0], [1.0], 1e-5, claim=dp.Gaussian(1.0))\n"
         "a.audit_until_falsified(lambda x, r: r.normal(), ([], []), dp.Gaussian(1.0), max_runs=9)\n"
         "a.falsify_one_run(dp.PureDP(1.0), canaries=9, guesses=9, correct=9)\n"
-        "a.spent(lambda x, r: len(x) + r.normal(), ([], [1]))\n"
+        "a.privacy_parameter(lambda x, r: len(x) + r.normal(), ([], [1]))\n"
         "a.assert_not_falsified(lambda x, r: r.normal(), ([], []), dp.Gaussian(1.0), runs=9)\n"
     )
     banned = {"scipy.stats", "scipy.optimize", "pytest", "hypothesis", "sklearn", "matplotlib"}

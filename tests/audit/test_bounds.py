@@ -160,10 +160,10 @@ def test_a_sequential_audit_detects_exchanged_scores():
     zero, one = normal_ratios(1.0, 500)
     watch = SequentialAudit(dp.Gaussian(5.0))
     watch.update(one, zero)
-    assert "wrong data set" in watch.finding().warning
+    assert "wrong data set" in watch.result().warning
     watch = SequentialAudit(dp.Gaussian(5.0))
     watch.update(zero, one)
-    assert not watch.finding().warning
+    assert not watch.result().warning
 
 
 @pytest.mark.parametrize("mechanism", [case[0] for case in cases()[::3]], ids=repr)

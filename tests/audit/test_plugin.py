@@ -164,7 +164,7 @@ def test_without_a_mark():
     assert found.significance == 1e-6
     with pytest.raises(Falsified, match="Counterexample") as caught:
         assert_not_falsified(honest, pair, dp.Gaussian(6.0), 1e-4, runs=2000)
-    assert caught.value.finding.falsified
+    assert caught.value.result.falsified
     with pytest.raises(ValueError, match="Expected claim"):
         assert_not_falsified(honest, pair)
 
@@ -174,7 +174,7 @@ def test_significance_shares_add_up_to_at_most_the_level():
     total = 0.0
     for _ in range(1000):
         total += share.next_significance()
-        share.findings.append(None)
+        share.results.append(None)
     assert 0.99e-3 < total <= 1e-3
 
 

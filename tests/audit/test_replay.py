@@ -13,7 +13,7 @@ from privacy.audit import (
     assert_contribution,
     assert_norm,
     assert_spends,
-    spent,
+    privacy_parameter,
 )
 
 REPLACE = dp.NeighboringRelation.REPLACE_ONE
@@ -80,16 +80,19 @@ def test_keys_that_depend_on_the_data_are_a_violation():
         assert_contribution(lambda data: sorted(map(ord, set(data))), pair, 9.0)
 
 
-def test_spent_is_mu_or_epsilon():
-    assert spent(lambda data, rng: len(data) + rng.normal(0, 4.0), PAIR) == ("normal", 0.25)
-    assert spent(lambda data, rng: len(data) + 4.0 * rng.standard_normal(), PAIR)[1] == 0.25
-    assert spent(lambda data, rng: rng.laplace(len(data), 4.0), PAIR) == ("laplace", 0.25)
-    assert spent(lambda data, rng: rng.normal(0, 1.0), PAIR) == ("normal", 0.0)
+def test_the_privacy_parameter_is_mu_or_epsilon():
+    for release, expected in (
+        (lambda data, rng: len(data) + rng.normal(0, 4.0), ("normal", 0.25)),
+        (lambda data, rng: len(data) + 4.0 * rng.standard_normal(), ("normal", 0.25)),
+        (lambda data, rng: rng.laplace(len(data), 4.0), ("laplace", 0.25)),
+        (lambda data, rng: rng.normal(0, 1.0), ("normal", 0.0)),
+    ):
+        assert privacy_parameter(release, PAIR) == expected
 
     def both(data, rng):
         return np.array([len(data), 2 * len(data)]) + rng.laplace(0, [1.0, 4.0])
 
-    assert spent(both, PAIR)[1] == pytest.approx(1.5)
+    assert privacy_parameter(both, PAIR)[1] == pytest.approx(1.5)
 
 
 def test_correlated_noise_is_counted_exactly():
@@ -103,10 +106,10 @@ def test_correlated_noise_is_counted_exactly():
     for at in range(4):
         other = np.zeros(4)
         other[at] = 1.0
-        _, mu = spent(prefixes, (np.zeros(4), other))
+        _, mu = privacy_parameter(prefixes, (np.zeros(4), other))
         assert mu == pytest.approx(np.linalg.norm(c[:, at]) / 2.0)
     # the same record in all four steps
-    _, mu = spent(prefixes, (np.zeros(4), np.ones(4)))
+    _, mu = privacy_parameter(prefixes, (np.zeros(4), np.ones(4)))
     assert mu == pytest.approx(np.linalg.norm(c @ np.ones(4)) / 2.0)
 
 
@@ -115,7 +118,7 @@ def test_noise_used_twice_does_not_hide_a_difference():
         noise = rng.normal(0, 3.0)
         return [sum(data) + noise, len(data) ** 2 + noise]
 
-    assert spent(twice, PAIR) == ("normal", math.inf)
+    assert privacy_parameter(twice, PAIR) == ("normal", math.inf)
     with pytest.raises(Violation, match="spends mu=inf"):
         assert_spends(twice, PAIR, dp.Gaussian(3.0))
 
@@ -163,21 +166,21 @@ def test_claims_are_held_to_their_relation():
 )
 def test_a_difference_between_the_data_sets_is_a_violation(release, told):
     with pytest.raises(Violation, match=told):
-        spent(release, PAIR)
+        privacy_parameter(release, PAIR)
 
 
 def test_noise_in_another_order_is_the_same_noise():
     def shuffled(data, rng):
         return len(data) + rng.normal(0, 2.0, 2)[:: (-1) ** len(data)]
 
-    assert spent(shuffled, PAIR) == ("normal", pytest.approx(math.sqrt(0.5)))
+    assert privacy_parameter(shuffled, PAIR) == ("normal", pytest.approx(math.sqrt(0.5)))
 
 
 def test_mixed_and_surplus_noise_is_refused():
     with pytest.raises(ValueError, match="of one kind"):
-        spent(lambda data, rng: [rng.laplace(), len(data) + rng.normal()], PAIR)
+        privacy_parameter(lambda data, rng: [rng.laplace(), len(data) + rng.normal()], PAIR)
     with pytest.raises(ValueError, match="one draw per output"):
-        spent(lambda data, rng: len(data) + rng.laplace() + rng.laplace(), PAIR)
+        privacy_parameter(lambda data, rng: len(data) + rng.laplace() + rng.laplace(), PAIR)
     with pytest.raises(dp.UnsupportedMechanism):
         assert_spends(lambda data, rng: len(data) + rng.normal(), PAIR, dp.PureDP(1.0))
     with pytest.raises(ValueError, match="Expected norm"):
@@ -187,7 +190,7 @@ def test_mixed_and_surplus_noise_is_refused():
 @pytest.mark.parametrize("bend", [np.sinh, np.tanh, lambda x: np.clip(x, -9, 9), np.exp])
 def test_noise_changed_after_drawing_is_refused(bend):
     with np.errstate(over="ignore"), pytest.raises((ValueError, Violation)):
-        spent(lambda data, rng: bend(len(data) + rng.normal(0, 1e-4)), PAIR)
+        privacy_parameter(lambda data, rng: bend(len(data) + rng.normal(0, 1e-4)), PAIR)
 
 
 def test_noise_tape_records_and_returns_noise():

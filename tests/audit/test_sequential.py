@@ -79,7 +79,7 @@ def test_falsified_stays_true():
     assert watch.falsified
     assert watch.p_value == before
     assert watch.log_wealth == -math.inf or watch.log_wealth < 0
-    assert "largest wealth" in watch.finding().evidence
+    assert "largest wealth" in watch.result().evidence
 
 
 def test_bad_arguments():

@@ -350,7 +350,7 @@ def nothing(mechanism, relation, rng, runs, weaker):
 
 
 SIMULATED = {
-    "Nothing": nothing,
+    "NoOp": nothing,
     "Gaussian": gaussian,
     "Laplace": laplace,
     "DiscreteLaplace": discrete_laplace,
@@ -394,7 +394,7 @@ def cases():
     found = [(mechanism, relation) for mechanism in everywhere for relation in (one, replace)]
     found += [
         (gaussian, special),
-        (dp.nothing(), special),
+        (dp.no_op(), special),
         (dp.DiscreteLaplace(2.0, sensitivity=3), one),
         (dp.DiscreteLaplace(3.0, sensitivity=2, replace_sensitivity=3), replace),
         (dp.DiscreteGaussian(2.0, sensitivity=3), one),

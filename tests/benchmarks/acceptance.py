@@ -222,7 +222,7 @@ def anything_tight(_: argparse.Namespace) -> Iterator[Figure]:
             dp.compose(dp.ZeroConcentratedDP(0.01), dp.ApproximateDP(0.5, 1e-6)),
             1.04941,
         ),
-        ("nothing", dp.nothing(), 0),
+        ("nothing", dp.no_op(), 0),
     ):
         yield Figure(f"epsilon at 1e-5, {name}", dp.account(plan).epsilon(1e-5), "", limit)
     sigma = dp.noise_multiplier(epsilon=1000, delta=1e-5, sampling_probability=0.01, steps=100)
@@ -400,7 +400,7 @@ def bandit_regret(options: argparse.Namespace) -> Iterator[Figure]:
             seed=options.seed,
             points=1,
         )
-        return found.last()
+        return found.final_regret()
 
     def family(
         epsilon: float, *, frozen: bool, dimension: int = 20, rounds: int = 10_000

@@ -10,7 +10,7 @@ import numpy as np
 
 import bandits
 from bandits import Options
-from tests.plain_arms import PlainArms
+from tests.one_hot_arms import OneHotArms
 
 Row = tuple[str, float, str, float | None]
 """Name, value, unit and upper limit of a figure."""
@@ -100,16 +100,16 @@ def plain_arms(replicates: int = 96) -> Iterator[Row]:
         private = options | {"epsilon": 1.0, "delta": 1e-5}
         algorithms = {
             "PrivateUCB": bandits.PrivateUCB(**private),
-            "PrivateUCB, plain_arms=True": bandits.PrivateUCB(plain_arms=True, **private),
+            "PrivateUCB, one_hot_arms=True": bandits.PrivateUCB(one_hot_arms=True, **private),
             "AdaPrivateUCB": bandits.AdaPrivateUCB(**private),
             "CoreSetElimination": bandits.CoreSetElimination(**private),
             "LinUCB": bandits.LinUCB(**options),
         }
         if arms == 100:  # updates of A in every round are slow
             algorithms = dict(list(algorithms.items())[:2])
-        world = PlainArms(dimension=arms)
+        world = OneHotArms(dimension=arms)
         found = bandits.simulate(algorithms, world, replicates=replicates, seed=2026, points=1)
-        for name, (mean, error) in found.last().items():
+        for name, (mean, error) in found.final_regret().items():
             most = limit if name.startswith("PrivateUCB") else None
             yield f"{arms} plain arms: {name}, s.e. {error:.0f}", mean, "", most
         rng = np.random.default_rng(2026)
@@ -197,7 +197,9 @@ def changing(replicates: int = 32) -> Iterator[Row]:
     for half_life in (1000, 2000, 4000):
         algorithms[f"half_life={half_life}"] = bandits.PrivateUCB(half_life=half_life, **private)
     world = _Changing(dimension=10)
-    found = bandits.simulate(algorithms, world, replicates=replicates, seed=7, points=1).last()
+    found = bandits.simulate(
+        algorithms, world, replicates=replicates, seed=7, points=1
+    ).final_regret()
     base = found["no forgetting"][0]
     for name, (mean, error) in found.items():
         limit = None if name == "no forgetting" else base

@@ -112,7 +112,7 @@ EQUAL = [
         dp.best_of(dp.Gaussian(2.0), mean_runs=10, distribution="poisson"),
     ),
     (SPECIAL, events.ZCDpEvent(0.1), dp.ZeroConcentratedDP(0.1, SPECIAL)),
-    (ADD, events.NoOpDpEvent(), dp.nothing()),
+    (ADD, events.NoOpDpEvent(), dp.no_op()),
     (ADD, LATER["EpsilonDeltaDpEvent"](0.5, 0.0), dp.PureDP(0.5)),
     (ONE, LATER["EpsilonDeltaDpEvent"](0.5, 1e-6), dp.ApproximateDP(0.5, 1e-6, ONE)),
     (ADD, LATER["ExponentialMechanismDpEvent"](0.5), dp.ExponentialMechanism(0.5)),

@@ -233,9 +233,9 @@ def random_finite(rng):
 # -- the instances -------------------------------------------------------------------------
 
 
-@kind("Nothing")
+@kind("NoOp")
 def draw_nothing(rng):
-    return dp.nothing(), ADD, enumerated([(arb(1), arb(1))])
+    return dp.no_op(), ADD, enumerated([(arb(1), arb(1))])
 
 
 @kind("Gaussian")

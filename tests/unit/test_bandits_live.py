@@ -563,7 +563,9 @@ def test_a_center_that_is_not_given_is_learned():
     world = bandits.Synthetic(dimension=3, arms=20, base=-2.0)
     learned = build("PrivateUCB", rounds=3000, first=100)
     trusted = build("PrivateUCB", rounds=3000, first=100, center=0.5)
-    found = bandits.simulate({"a": learned, "b": trusted}, world, replicates=48, seed=1).last()
+    found = bandits.simulate(
+        {"a": learned, "b": trusted}, world, replicates=48, seed=1
+    ).final_regret()
     assert found["a"][0] < 0.6 * found["b"][0]
 
 

@@ -6,19 +6,19 @@ from scipy.special import ndtr
 
 import bandits
 from bandits.learning.exploration import Challenging, Noise
-from tests.plain_arms import PlainArms
+from tests.one_hot_arms import OneHotArms
 
 SAME = {"rounds": 2000, "epsilon": 1.0, "delta": 1e-5}
 
 
 def test_the_default_explores_plain_arms():
     algorithms = {
-        "declared": bandits.PrivateUCB(dimension=5, plain_arms=True, **SAME),
+        "declared": bandits.PrivateUCB(dimension=5, one_hot_arms=True, **SAME),
         "default": bandits.PrivateUCB(dimension=5, **SAME),
         "batches": bandits.AdaPrivateUCB(dimension=5, **SAME),
     }
-    found = bandits.simulate(algorithms, PlainArms(dimension=5), replicates=32, seed=3, points=1)
-    regret = {name: mean for name, (mean, _) in found.last().items()}
+    found = bandits.simulate(algorithms, OneHotArms(dimension=5), replicates=32, seed=3, points=1)
+    regret = {name: mean for name, (mean, _) in found.final_regret().items()}
     assert max(regret["declared"], regret["default"]) < 80
     assert regret["batches"] > 160
 
@@ -48,7 +48,9 @@ def test_the_rounds_of_a_batch_are_divided_by_the_chance_to_be_better():
 
 
 def test_kept_weights_are_those_of_the_candidates_and_of_the_last_release():
-    agent = bandits.PrivateUCB(dimension=4, plain_arms=True, **SAME).start(simulation=True, seed=1)
+    agent = bandits.PrivateUCB(dimension=4, one_hot_arms=True, **SAME).start(
+        simulation=True, seed=1
+    )
     learner, nothing = agent._learner, Noise(np.zeros(0), np.zeros(0))
     arms = np.eye(4), np.eye(4)[::-1].copy(), np.eye(4)[:3], np.eye(4)[[0, 0, 1, 1]]
     for t in range(400):
@@ -60,7 +62,7 @@ def test_kept_weights_are_those_of_the_candidates_and_of_the_last_release():
 
 
 def test_declared_arms_have_the_guarantee_and_no_more_than_its_sensitivity():
-    declared = bandits.PrivateUCB(dimension=30, plain_arms=True, **SAME)
+    declared = bandits.PrivateUCB(dimension=30, one_hot_arms=True, **SAME)
     other = bandits.PrivateUCB(dimension=30, **SAME)
     assert declared.guarantee(1e-5) == other.guarantee(1e-5)
     assert declared.factorization.column_norms().max() <= 1 + 1e-12
@@ -71,8 +73,15 @@ def test_declared_arms_have_the_guarantee_and_no_more_than_its_sensitivity():
     assert first < other.factorization.noise_std()[0]
     assert last > other.factorization.noise_std()[-1]
     assert bandits.algorithm_from_json(declared.to_json()) == declared
-    with pytest.raises(TypeError, match="Expected plain_arms=1 to be True or False"):
-        bandits.PrivateUCB(dimension=3, plain_arms=1, **SAME)
+    with pytest.raises(TypeError, match="Expected one_hot_arms=1 to be True or False"):
+        bandits.PrivateUCB(dimension=3, one_hot_arms=1, **SAME)
+
+
+def test_the_old_name_of_an_option_is_read():
+    algorithm = bandits.PrivateUCB(dimension=3, one_hot_arms=True, **SAME)
+    form = algorithm.to_json()
+    form["plain_arms"] = form.pop("one_hot_arms")
+    assert bandits.algorithm_from_json(form) == algorithm
 
 
 @pytest.mark.parametrize("kind", [bandits.PrivateUCB, bandits.PrivateThompson])
@@ -121,7 +130,7 @@ def test_live_agents_and_simulations_choose_the_same_among_repeated_candidates()
         block.close(features[None], rewards[None])
 
 
-@pytest.mark.parametrize("more", [{}, {"plain_arms": True, "explore": 0.3}])
+@pytest.mark.parametrize("more", [{}, {"one_hot_arms": True, "explore": 0.3}])
 def test_a_restored_agent_continues_with_the_same_choices(tmp_path, more):
     options = {"rounds": 400, "epsilon": 1.0, "delta": 1e-5, "first": 30}
     algorithm = bandits.PrivateUCB(dimension=3, **options, **more)
@@ -213,10 +222,10 @@ def test_simulations_observe_the_grace_period():
     learner.turn()
     assert (learner.due, learner.learned, learner.left) == (False, 0, 58)  # 50 * 1.15
     kept = bandits.simulate(
-        {"a": algorithm}, PlainArms(dimension=3), replicates=4, seed=1, points=1
+        {"a": algorithm}, OneHotArms(dimension=3), replicates=4, seed=1, points=1
     )
     plain = bandits.PrivateUCB(dimension=3, first=50, **SAME)
-    other = bandits.simulate({"a": plain}, PlainArms(dimension=3), replicates=4, seed=1, points=1)
+    other = bandits.simulate({"a": plain}, OneHotArms(dimension=3), replicates=4, seed=1, points=1)
     assert (kept.regret["a"] != other.regret["a"]).any()
 
 

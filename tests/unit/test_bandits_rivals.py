@@ -139,7 +139,7 @@ def test_privacy_noise_increases_the_regret_of_elimination():
         for epsilon in (20.0, 0.05)
     )
     found = bandits.simulate({"weak": weak, "strong": strong}, world, replicates=48, seed=1)
-    assert found.last()["weak"][0] < 0.7 * found.last()["strong"][0]
+    assert found.final_regret()["weak"][0] < 0.7 * found.final_regret()["strong"][0]
 
 
 def test_one_reward_enters_one_phase_and_is_charged_once():

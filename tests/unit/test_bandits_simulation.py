@@ -86,7 +86,7 @@ def test_learning_lowers_regret_and_privacy_raises_it():
     strong = bandits.PrivateUCB(first=50, **(PRIVATE | {"epsilon": 0.01}))
     found = bandits.simulate(
         {"plain": plain, "weak": weak, "strong": strong}, WORLD, replicates=96, seed=1
-    ).last()
+    ).final_regret()
     assert found["plain"][0] < found["weak"][0] < found["strong"][0]
 
 
@@ -293,7 +293,9 @@ def test_the_command_takes_an_environment_and_a_file_of_ratings(tmp_path):
         dimension=2, arms=30, candidates=4, link="linear", reward_distribution="gaussian"
     )
     algorithm = bandits.LinUCB(dimension=2, rounds=300)
-    expected = bandits.simulate({"a": algorithm}, world, replicates=2, seed=0).last()["a"][0]
+    expected = bandits.simulate({"a": algorithm}, world, replicates=2, seed=0).final_regret()["a"][
+        0
+    ]
     assert regret(*own) == expected
     assert regret(*own, "--explore", "0.5") > 2 * expected
     rng = np.random.default_rng(0)

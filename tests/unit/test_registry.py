@@ -43,7 +43,7 @@ def test_the_registry_walk_covers_every_public_mechanism():
         and issubclass(thing, mechanisms.Mechanism)
         and thing is not mechanisms.Mechanism
     }
-    assert described | {mechanisms.GroupSampled, mechanisms.Nothing} == set(KINDS) == set(EXAMPLES)
+    assert described | {mechanisms.GroupSampled, mechanisms.NoOp} == set(KINDS) == set(EXAMPLES)
 
 
 def relation_of(example):
@@ -69,7 +69,7 @@ def test_registered_mechanisms_are_supported(kind):
     example = EXAMPLES[kind]
     found = dp.account(example, relation=relation_of(example)).guarantee(delta=1e-5)
     assert found.notion in NOTION_MODULES
-    assert (found.epsilon == 0) == (kind is mechanisms.Nothing)
+    assert (found.epsilon == 0) == (kind is mechanisms.NoOp)
     assert 0 <= found.epsilon < 100
 
 

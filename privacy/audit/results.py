@@ -7,7 +7,7 @@ from privacy import checks
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditResult:
     """The result of one audit: the claim in words, the p-value, and the evidence.
 
     A true claim gives a p-value of at most x with probability at most x, for every x;

@@ -1,4 +1,4 @@
-"""An environment of plain arms: every round offers the same one-hot rows."""
+"""An environment of one-hot arms: every round offers the same one-hot rows."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ import bandits
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlainArms(bandits.Environment):
+class OneHotArms(bandits.Environment):
     """Every round offers all arms, as one-hot rows, with uniform means."""
 
     dimension: int
 
     def world(self, seeds):
-        return PlainWorld(self.dimension, seeds)
+        return OneHotWorld(self.dimension, seeds)
 
 
-class PlainWorld(bandits.World):
+class OneHotWorld(bandits.World):
     def __init__(self, arms, seeds):
         self.generators = [np.random.default_rng(seed) for seed in seeds]
         self.features = np.eye(arms)[None]
