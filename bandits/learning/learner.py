@@ -57,16 +57,16 @@ class Learner:
     def __post_init__(self) -> None:
         self.waiting: list[tuple[int, int]] = []
         rule = self.exploration
-        self._base = base = rule.base if isinstance(rule, Repeating) else rule
+        self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
+        self._compared = 0 if self._sampling is None else COMPARED
         self._mixes = self.draws.live and isinstance(self._base, Mixed)
         self._fixed = not (rule.normals or rule.uniforms)
-        self._score = base.scores if isinstance(base, ByScore) and self._fixed else None
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
         self._measured = not self.schedule.lockstep
-        self._length = self.schedule.length(self.batch)
+        self._open()
         self._ahead: list[Noise] = []
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
@@ -74,6 +74,14 @@ class Learner:
         # valid until the model changes: scores of all arms, and weights of a live learner's arms
         self._scores: Array | None = None
         self._weights: tuple[bytes, tuple[Array, Array]] | None = None
+
+    def _open(self) -> None:
+        """Set what stays fixed in a batch: its length, and its rule if any replicate samples."""
+        self._length = self.schedule.length(self.batch)
+        base, samples = self._base, self._sampling is not None and self._repeats.any
+        self._rule = (samples and self._sampling) or base
+        scored = self._fixed and not samples
+        self._score = base.scores if scored and isinstance(base, ByScore) else None
 
     @property
     def ended(self) -> bool:
@@ -110,17 +118,15 @@ class Learner:
         Pass the features of the picks to `observe`.
         """
         self.rounds += 1
-        rule, repeats, mean, root = self._base, self._repeats, self.model.mean, self.model.root
-        if self._sampling is not None:
-            if self.in_batch < COMPARED:
-                repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
-            if repeats.any:
-                rule = self._sampling
-        if self._mixes or not self.draws.live:
-            return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
-        if rule is self._base and self._score is not None:
+        if self.in_batch < self._compared:
+            repeats = self._repeats
+            repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
+        mean, root, rule = self.model.mean, self.model.root, self._rule
+        if self._score is not None:
             best: Indices = self._score(candidates, mean, root).argmax(-1)
             return best
+        if self._mixes or not self.draws.live:
+            return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
         if isinstance(rule, Challenging):
             arms = candidates.tobytes()
             if self._weights is None or self._weights[0] != arms:
@@ -136,7 +142,7 @@ class Learner:
     def repeat(self, compared: float) -> None:
         """Repeat a round of a live learner that had `compared`; pass its features to `observe`."""
         self.rounds += 1
-        if self._sampling is not None and self.in_batch < COMPARED:
+        if self.in_batch < self._compared:
             self._repeats.add(np.array([compared]))
         self._noise()
 
@@ -150,12 +156,11 @@ class Learner:
     ) -> Indices:
         """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
         if self._mixes:
-            rule = self._sampling if self._repeats.any else None
-            return self._mixed(rule or self._base, candidates, mean, root, noise(self._base))
-        if self._sampling is None or not self._repeats.any:
+            return self._mixed(self._rule, candidates, mean, root, noise(self._base))
+        if self._rule is self._base:
             return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
         drawn = noise(self.exploration)
-        picks = self._sampling.pick(candidates, mean, root, drawn, self.batch, rounds)
+        picks = self._rule.pick(candidates, mean, root, drawn, self.batch, rounds)
         sampling = self._repeats.sampling
         if sampling.all():
             return picks
@@ -196,14 +201,13 @@ class Learner:
         count = offered.shape[1]
         if self.model.moves:
             return self._one_by_one(gathered(arms, offered))
-        if self._sampling is not None and self.in_batch < COMPARED:
+        if self.in_batch < self._compared:
             self._repeats.add(self._sums(arms, offered))
-        sampling = self._sampling is not None and self._repeats.any
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
         in_batch = (self._length or count) * offered.shape[-1]
-        if self._score is not None and not sampling and arms.shape[1] <= in_batch:
+        if self._score is not None and arms.shape[1] <= in_batch:
             if self._scores is None:
                 self._scores = self._score(arms, mean, root)
             picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
@@ -251,8 +255,8 @@ class Learner:
         self.batch += 1
         self.in_batch = 0
         self.growth = 0.0
-        self._length = self.schedule.length(self.batch)
         self._repeats.end()
+        self._open()
 
     def _noise(self) -> Noise:
         if self._fixed:
@@ -288,13 +292,13 @@ class Learner:
     def resume(self, progress: dict[str, Any]) -> None:
         for name in ("batch", "rounds", "in_batch", "growth"):
             setattr(self, name, progress[name])
-        self._length = self.schedule.length(self.batch)
         self.waiting = [(rounds, due) for rounds, due in progress.get("waiting", [])]
         self.draws.load(progress["draws"])
         self._before = progress["draws"]
         self._next = progress["next"]
         # an agent saved before this was recorded continues with its base rule
         self._repeats.load(progress.get("repeats", [0.0, 0.0, 0, None]))
+        self._open()
         if progress["drawn"]:
             self._draw_ahead()
 

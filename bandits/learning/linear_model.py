@@ -136,9 +136,14 @@ class Model(Protocol):
 
 
 class Stored:
-    """State in named arrays."""
+    """State in named arrays, which change only when a batch ends."""
 
     _STATE: ClassVar[tuple[str, ...]]
+    moves = False
+
+    def observe(self, x: Array) -> Array | float:
+        """Do nothing."""
+        return 0.0
 
     def state(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in self._STATE}
@@ -171,11 +176,10 @@ class Ridge(Stored):
         self.precision = np.zeros(square) + ridge * np.eye(dimension) if frozen else np.zeros(0)
         self.prior = ridge * (np.zeros(dimension) + prior_mean)
         self.mean = np.zeros((*lead, dimension)) + prior_mean
-        self.unused = np.zeros(lead)
 
     def observe(self, x: Array) -> Array | float:
         if not self.moves:
-            return self.unused
+            return 0.0
         inverse_x, square = add_round(self.root, x)
         if x.ndim == 1:
             daxpy(inverse_x, self.mean, len(x), -ddot(x, self.mean) / (1 + square))
@@ -200,8 +204,6 @@ class NoisyRidge(Stored):
     The release has `reward_weight` times (r - center) x; the rest is as in `Ridge`.
     """
 
-    moves = False
-
     def __init__(
         self,
         dimension: int,
@@ -218,11 +220,6 @@ class NoisyRidge(Stored):
         self.root = np.zeros((*lead, dimension, dimension)) + start
         self.prior = (ridge + shift) * (np.zeros(dimension) + prior_mean)
         self.mean = np.zeros((*lead, dimension)) + prior_mean
-        self.unused = np.zeros(lead)
-
-    def observe(self, x: Array) -> Array | float:
-        """Do nothing, because contexts are used only after their release."""
-        return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
         """Compute A and b from a release; `features` are private and unused."""

@@ -34,7 +34,7 @@ _GRID = np.logspace(-4.5, 0.0, 37)
 _LOG_WEIGHT = -0.5 * (np.log10(_GRID) + 2.0) ** 2
 
 
-class NoiseAware:
+class NoiseAware(Stored):
     """Posterior of theta given the releases, updated when a batch ends.
 
     Parameters
@@ -56,8 +56,6 @@ class NoiseAware:
         Rounds in which the weight of a batch halves. All increments then have independent noise,
         with the variance of the first release.
     """
-
-    moves = False
 
     def __init__(
         self,
@@ -85,16 +83,11 @@ class NoiseAware:
         if bias_variance is not None:
             start[-1] = bias_variance
         self.root = np.zeros(square) + np.diag(np.sqrt(start))
-        self.unused = np.zeros(lead)
         kinds: dict[Estimator, type[_Evidence]] = {"prefix": _LastPrefix, "all": _AllReleases}
         kind = _Recent if half_life else kinds[estimator]
         self.evidence = kind(dimension, lead, noise_covariance, reward_variance)
         self.half_life = half_life or math.inf
         self.repeats: npt.NDArray[np.bool_] | bool = False  # whether rounds repeat candidates
-
-    def observe(self, x: Array) -> Array | float:
-        """Do nothing, because rounds are used only after the release of their batch."""
-        return self.unused
 
     def close(self, features: Array, prefix: Array) -> None:
         kept = 0.5 ** (features.shape[-2] / self.half_life)

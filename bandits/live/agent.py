@@ -85,7 +85,8 @@ class Agent:
         self._pending: dict[int, str] = {}  # tickets of the open batch
         self._missed = Missed()
         self._missed.begin(0, self._key)
-        self._first = 0  # number of the open batch's first round
+        self._first = 0  # number of the first round whose batch was not released
+        self._start = self._until = 0  # see `_ready`
         self._candidates = Candidates(algorithm)
         self._features = np.zeros((16, algorithm.features))
         self._rewards = np.zeros(16)
@@ -231,34 +232,47 @@ class Agent:
             if self._logged is not None:
                 candidates = table(candidates, self.algorithm.dimension)
             features = self._candidates.features(candidates)
-            owner = None if user is None and not self._by_user else self._owner(user)
-            if self._finished or learner.rounds >= self.algorithm.rounds:
-                raise RuntimeError(
-                    f"Expected at most rounds={self.algorithm.rounds} rounds and none after "
-                    "finish(). Start another agent; the two guarantees compose."
-                )
-            if owner is not None:
-                self._check_kind(owner)
-            if learner.ended:
-                learner.turn()
-            if learner.waiting or self._closing is not None:
-                self._close_due()
-            number = self._first + (learner.unreleased if learner.waiting else learner.in_batch)
-            journal = self._journal
-            if journal is not None:
-                journal = self._usable(journal, renew=journal.long)
-                journal.whole = False  # until the round is in it
+            owner = None
+            if learner.rounds >= self._until or user is not None:
+                owner = self._ready(user)
             action = int(learner.choose(features))
-            x, propensity = features[action], learner.propensity
-            self._begin_round(number, x, owner, self._key)
+            number, key, propensity = self._start + learner.in_batch, self._key, learner.propensity
+            x = features[action]
+            self._begin_round(number, x, owner, key)
             if self._logged is not None:
                 self._logged[number] = [candidates, action, propensity, None]
-            if journal is not None:
-                journal.select(number, learner.compared, x, owner)
+            if self._journal is not None:
+                self._journal.select(number, learner.compared, x, owner)
         finally:
             lock.release()
         # the constructor of a named tuple takes twice the time
-        return tuple.__new__(Ticket, (action, number, self._key, propensity))
+        return tuple.__new__(Ticket, (action, number, key, propensity))
+
+    def _ready(self, user: Any) -> User | None:
+        """Check that a round can start, and release the batches that are due.
+
+        Rounds need no call until `_until` were started; until then, `_start` is the number of the
+        open batch's first round. With users or a journal, all rounds need one.
+        """
+        learner = self._learner
+        owner = None if user is None and not self._by_user else self._owner(user)
+        if self._finished or learner.rounds >= self.algorithm.rounds:
+            raise RuntimeError(
+                f"Expected at most rounds={self.algorithm.rounds} rounds and none after "
+                "finish(). Start another agent; the two guarantees compose."
+            )
+        if owner is not None:
+            self._check_kind(owner)
+        if learner.ended:
+            learner.turn()
+        self._close_due()
+        self._start = self._first + learner.unreleased - learner.in_batch
+        if self._journal is not None:
+            journal = self._usable(self._journal, renew=self._journal.long)
+            journal.whole = False  # until the round is in it
+        elif not self._by_user:
+            self._until = min(learner.rounds + (learner.left or 0), self.algorithm.rounds)
+        return owner
 
     def _close_due(self) -> None:
         while self._learner.due:
@@ -361,6 +375,7 @@ class Agent:
         The time of this call must not depend on rewards.
         """
         with self._lock:
+            self._until = 0
             if not self._finished:
                 if release and self._learner.in_batch:
                     self._learner.turn()

@@ -184,7 +184,7 @@ def save(agent: "Agent", folder: Path) -> None:
     except BaseException:
         journal.close()
         raise
-    agent._turn = turn
+    agent._turn, agent._until = turn, 0
     last, agent._journal = agent._journal, journal
     if last is not None:
         last.close()
