@@ -1,8 +1,10 @@
 """Features of the candidates of a round."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from scipy.linalg.blas import dcopy, dscal, dsyrk
 
 from bandits import checks
@@ -46,22 +48,20 @@ class Candidates:
 
     def features(self, candidates: Any) -> Array:
         """Return the features of candidates, valid until the next call."""
-        algorithm = self._algorithm
-        if type(candidates) is np.ndarray and candidates.dtype is _DOUBLE:
+        if type(candidates) is ndarray and candidates.dtype is _DOUBLE:
             shared = self._shared.get(candidates.shape)
             if shared is not None:
                 found: Array
-                found, given, unscaled, scaled, columns, products, item, argmax = shared
+                found, given, copied, scaled, multiplied, item, argmax = shared
                 given[...] = candidates
                 if scaled is not None:
-                    dcopy(unscaled, scaled)
-                    dscal(algorithm.shrink, scaled)
-                # The largest product of two rows is a square (Cauchy-Schwarz). dsyrk, unlike NumPy,
-                # emits no overflow warning. By name, its arguments beta, c, trans, lower and
-                # overwrite_c take as long as the product.
-                dsyrk(1.0, columns, 0.0, products, 1, 0, 1)
+                    copied()
+                    scaled()
+                # the largest product of two rows is a square (Cauchy-Schwarz)
+                multiplied()
                 if item(argmax()) <= MARGIN:
                     return found
+        algorithm = self._algorithm
         found = table(candidates, algorithm.dimension)
         few = len(found) <= _FEW and type(algorithm).prepared is Algorithm.prepared
         if few and found.shape not in self._shared:
@@ -71,11 +71,14 @@ class Candidates:
     def _arrays(self, count: int) -> tuple[Any, ...]:
         algorithm, constant = self._algorithm, self._algorithm.constant
         rows = unscaled = np.empty((count, algorithm.features))
-        scaled = None
+        copied = scaled = None
         if constant is not None:
             unscaled[:, -1], rows = constant / algorithm.shrink, np.empty_like(unscaled)
-            scaled = rows.ravel()
+            copied = partial(dcopy, unscaled.ravel(), rows.ravel())
+            scaled = partial(dscal, algorithm.shrink, rows.ravel())
         given, products = unscaled[:, : algorithm.dimension], np.zeros((count, count))
-        # argmax of a Fortran-ordered array makes a copy of it
-        each = products.ravel()
-        return rows, given, unscaled.ravel(), scaled, rows.T, products.T, each.item, each.argmax
+        # dsyrk, unlike NumPy, emits no overflow warning; the last arguments are trans, lower and
+        # overwrite_c, by place because names take as long as the product
+        multiplied = partial(dsyrk, 1.0, rows.T, 0.0, products.T, 1, 0, 1)
+        each = products.ravel()  # argmax of a Fortran-ordered array makes a copy of it
+        return rows, given, copied, scaled, multiplied, each.item, each.argmax
