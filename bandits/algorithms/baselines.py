@@ -131,8 +131,8 @@ class AdaPrivateForced(AdaPrivateTS):
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At the same guarantee, sampling multiplies the noise of a rescaled sum by sigma(q) / (q
-    sigma(1)), usually above 1, and adds the error of a sample. A `sampling_probability`, q in (0,
+    At the same guarantee, sampling multiplies the noise of a sum divided by q by sigma(q) / (q
+    sigma(1)), usually above 1, and adds sampling error. A `sampling_probability`, q in (0,
     1], below 1 emits a warning with this factor. `rescale` divides the released sums by q.
 
     Notes
@@ -167,8 +167,8 @@ class AdaPrivateAmp(AdaPrivateTS):
         full = replace(self, sampling_probability=1.0).noise_multiplier
         times = self.noise_multiplier / (self.sampling_probability * full)
         return (
-            "At the same guarantee, sampling multiplies the noise of a rescaled sum by "
-            f"{times:.3g} and adds the error of a sample. Use AdaPrivateTS instead."
+            f"At the same guarantee, sampling multiplies the noise of a sum by {times:.3g} (after "
+            "division by q) and adds sampling error. Use AdaPrivateTS instead."
         )
 
     @property

@@ -120,7 +120,7 @@ class Thompson:
     uniforms = 0
 
     def __post_init__(self) -> None:
-        checks.moderate("scale", self.scale, "Pass v, such as 1.")
+        checks.moderate("scale", self.scale, "Pass the factor v of the standard deviation.")
         checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
 
     def pick(

@@ -176,7 +176,7 @@ class Agent:
         """
         with self._lock:
             if self._logged is None:
-                raise RuntimeError("Call keep_log() first, to keep the rounds after it.")
+                raise RuntimeError("Call keep_log() first: the log has the rounds after that call.")
             kept = [each for each in self._logged.values() if each[-1] is not None]
         if not kept:
             raise RuntimeError("Record a reward first: the log is empty.")
@@ -347,7 +347,7 @@ class Agent:
                 return
         finally:
             lock.release()
-        remedy = "Pass one reward per ticket, to the agent that returned it or was restored."
+        remedy = "Pass one reward per ticket, to the agent that returned it (also after a restore)."
         rule = "that of an open ticket of this agent"
         raise ValueError(checks.expected("ticket.round", number, rule, remedy))
 

@@ -65,7 +65,8 @@ def thompson_propensities(
     if candidates.ndim < 2 or root.ndim < 2:
         rule = "of two dimensions at least"
         raise ValueError(checks.expected("shape of candidates", candidates.shape, rule, remedy))
-    checks.real("scale", scale, "Pass v > 0.", at_least=1e-100, at_most=1e100)
+    remedy = "Pass the factor v of the standard deviation."
+    checks.real("scale", scale, remedy, at_least=1e-100, at_most=1e100)
     draws = checks.count("draws", draws, "Pass the number of samples to average.")
     n = candidates.shape[-2]
     remedy = "Pass two candidates or more; a single one has probability 1."

@@ -28,7 +28,7 @@ def neighboring_pairs(
     max_size: int = 10,
     max_per_user: int = 4,
 ) -> st.SearchStrategy[Pair]:
-    """Return a Hypothesis strategy for pairs of neighboring data sets of `records`, a strategy.
+    """Return a Hypothesis strategy for neighboring data sets, with records from `records`.
 
     `null` is the record that contributes nothing; REPLACE_SPECIAL requires it. `unit` is
     ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all

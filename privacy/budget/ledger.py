@@ -271,7 +271,8 @@ class Ledger:
             checks.refuse_if(settled["kind"] == "cancel", "key", key, "not canceled", remedy)
             if json.loads(settled["detail"])["holder"] != holder:
                 remedy = "Reserve with another key: each release needs its own reservation."
-                raise ValueError(checks.expected("key", key, "committed by this holder", remedy))
+                rule = "not committed by another holder"
+                raise ValueError(checks.expected("key", key, rule, remedy))
 
     def cancel(self, key: str, *, data_never_read: str) -> None:
         """Give back a reservation whose mechanism provably never read the data.

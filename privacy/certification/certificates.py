@@ -102,7 +102,7 @@ def verify(form: Any) -> Guarantee:
         raise ValueError(checks.expected("order", order, "> 1", _REMEDY))
     unit = checks.unit(claim["unit"])
     if any(letter.isdigit() for letter in unit) and records_in(unit) == 1:
-        rule = "a unit without a number, or such as '2 records'"
+        rule = "a unit such as 'one user' or '2 records'"
         raise ValueError(checks.expected("unit", unit, rule, _REMEDY))
     guarantee = Guarantee(
         epsilon=float(pair[0]),

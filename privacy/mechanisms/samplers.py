@@ -128,7 +128,7 @@ def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> Los
         if pair != null:
             pair = _larger(node, pair, null)
     if not pair.symmetric:
-        raise unproven(node, relation, "The pair of a replaced record must be symmetric.")
+        raise unproven(node, relation, "The dominating pair of a replaced record is not symmetric.")
     return pair
 
 

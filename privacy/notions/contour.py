@@ -94,7 +94,10 @@ class ContourCurve(PairCurve):
             return ""
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
         if claims and not self.mu_squared:
-            return f"Accounting method {self.notion!r} composes claims only together with noise."
+            return (
+                f"Accounting method {self.notion!r} composes parts whose losses are +-epsilon, "
+                "such as claims, only together with others."
+            )
         if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer) > _MOST_DISCRETE:
             return (
                 f"Accounting method {self.notion!r} composes at most {_MOST_DISCRETE} different "

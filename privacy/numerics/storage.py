@@ -82,8 +82,8 @@ def check(path: Path, left: Stamp | None) -> None:
     """Raise `Overtaken` unless the file at `path` has the stamp `left` and one hard link."""
     if stamp(path) != left:
         raise Overtaken(
-            f"The file {str(path)!r} was moved or written by another object: the same release "
-            "would get noise twice. Restore the file to continue."
+            f"The file {str(path)!r} was moved or written by another object: a release would be "
+            "drawn twice, with different noise. Restore the file to continue."
         )
     if left is not None and (problem := linked(path)):
         raise Overtaken(problem)

@@ -123,7 +123,8 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
     rule = "a mechanism that adds noise"
     checks.instance("mechanism", mechanism, Gaussian | Laplace, rule, remedy)
     remedy = "Leave replace_distance out: under REPLACE_ONE the sensitivity is 2 clip norms."
-    checks.refuse_if(mechanism.replace_distance != 2, "replace_distance", mechanism, "2", remedy)
+    distance = mechanism.replace_distance
+    checks.refuse_if(distance != 2, "replace_distance", distance, "2", remedy)
     if isinstance(mechanism, Gaussian):
         bound, multiplier = contributions.bound_in("l2"), mechanism.noise_multiplier
     else:

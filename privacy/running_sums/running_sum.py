@@ -211,7 +211,7 @@ class RunningSum:
         self._check_whole()
         if not self.simulation and os.getpid() != self._process:
             raise RuntimeError(
-                "A forked process cannot use a RunningSum: the same release would get noise twice. "
+                "A forked process cannot use a RunningSum: a release would be drawn twice. "
                 "Build or restore the sum in the process that uses it."
             )
         if self._path is not None:
@@ -283,7 +283,7 @@ class RunningSum:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, which contains the raw sums of this block.
 
-        Two objects must not continue from one file: the same release would get noise twice.
+        Two objects must not continue from one file: a release would be drawn twice.
         """
         with self._lock:
             self._check_alone()

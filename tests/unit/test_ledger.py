@@ -675,7 +675,7 @@ def test_one_reservation_covers_one_state(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(dp.Ledger, "commit_state", commit_state)
     path.rename(tmp_path / "moved.npz")
     running_sum(ledger, path).step([0.0])
-    with pytest.raises(ValueError, match="to be committed by this holder"):
+    with pytest.raises(ValueError, match="to be not committed by another holder"):
         dp.RunningSum.restore(tmp_path / "moved.npz", ledger=ledger)
 
 
