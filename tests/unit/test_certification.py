@@ -934,8 +934,10 @@ def linear(tree):
 def test_a_certificate_holds_for_its_own_claim_alone(relation, notion):
     seen = set()
     for tree, size in product(kinds(relation), (1, 3)):
+        chain = notion == "rdp" and size == 3 and not linear(tree)
+        orders = (2.0,) if chain else None  # the search for the best one is slow
         try:
-            curve = account(tree, notion=notion, relation=relation).group(size)
+            curve = account(tree, notion=notion, relation=relation, orders=orders).group(size)
             found = curve.guarantee(delta=DELTA, certify=True)
         except (NotImplementedError, NotCertified):
             continue

@@ -12,6 +12,16 @@ from pathlib import Path
 import pytest
 
 DPCALIB = "from privacy.cli import main; main(prog_name='dpcalib')"
+# Run several commands after each other in one process, which starts once, and report after each.
+SEVERAL = """
+import json, sys
+from privacy.cli import main
+for args in json.loads(sys.argv[1]):
+    try:
+        main(args, prog_name="dpcalib")
+    except SystemExit as end:
+        print("\\x1f", end.code or 0, *sys.modules, end="\\x1f", flush=True)
+"""
 PLAIN = ("sigma", "--epsilon", "1", "--delta", "1e-5")
 ESCAPE = "\x1b"
 FULL = Path("/dev/full")
@@ -32,8 +42,8 @@ needs_terminal = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a 
 ANSI = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
 
 
-def shown(*args, columns=80, no_color="", cwd=None):
-    """Return what the command shows on a terminal, and its exit code."""
+def shown(*commands, columns=80, no_color="", cwd=None):
+    """Return what each command shows on a terminal, and its exit code."""
     import fcntl
     import termios
 
@@ -41,7 +51,7 @@ def shown(*args, columns=80, no_color="", cwd=None):
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = os.environ | {"TERM": "xterm", "NO_COLOR": no_color}
     environment.pop("COLUMNS", None)
-    command = [sys.executable, "-c", DPCALIB, *args]
+    command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
     with subprocess.Popen(
         command, stdout=theirs, stderr=theirs, env=environment, cwd=cwd
     ) as process:
@@ -53,7 +63,9 @@ def shown(*args, columns=80, no_color="", cwd=None):
         except OSError:  # how Linux says that the other end is closed
             pass
     os.close(ours)
-    return text.decode(), process.returncode
+    assert process.returncode == 0, text
+    texts, ends = (text.decode().split("\x1f")[start::2] for start in (0, 1))
+    return [(each, int(end.split()[0])) for each, end in zip(texts, ends, strict=False)]
 
 
 def modules_of(*args):
@@ -64,9 +76,8 @@ def modules_of(*args):
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
+def test_closed_forms_need_no_numpy():
+    commands = (
         PLAIN,
         (*PLAIN, "--json"),
         (*PLAIN, "--steps", "1000", "--notion", "zcdp"),
@@ -78,13 +89,13 @@ def modules_of(*args):
         ("explain", "--epsilon", "1", "--delta", "1e-5", "--relation", "replace-one"),
         ("--help",),
         ("sigma", "--help"),
-    ],
-    ids=" ".join,
-)
-def test_closed_forms_need_no_numpy(args):
-    loaded = modules_of(*args)
-    assert "click" in loaded
-    assert loaded.isdisjoint({"numpy", "scipy", "rich"})
+    )
+    done = run(json.dumps(commands), code=SEVERAL)
+    ends = [end.split() for end in done.stdout.split("\x1f")[1::2]]
+    for args, (code, *loaded) in zip(commands, ends, strict=True):
+        assert code == "0", (args, done.stderr)
+        assert "click" in loaded
+        assert {"numpy", "scipy", "rich"}.isdisjoint(loaded), args
 
 
 def test_help_imports_no_proofs():
@@ -126,7 +137,7 @@ def test_exit_codes_and_streams():
 @needs_terminal
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_table_has_a_frame_unless_no_color(no_color):
-    text, code = shown(*PLAIN, no_color=no_color)
+    ((text, code),) = shown(PLAIN, no_color=no_color)
     assert code == 0
     assert "ADD_OR_REMOVE_ONE" in text
     assert (ESCAPE in text) is (not no_color)
@@ -162,7 +173,7 @@ def test_no_line_is_wider_than_the_terminal(columns, no_color, tmp_path):
     plan, module = tmp_path / "plan.toml", tmp_path / "audited.py"
     plan.write_text(PLAN, encoding="utf-8")
     module.write_text(AUDITED, encoding="utf-8")
-    for args, code in (
+    expected = (
         (PLAIN, 0),
         ((*PLAIN, "-q", "5"), 2),
         ((*PLAIN, "--batch-size", "256"), 2),
@@ -173,8 +184,10 @@ def test_no_line_is_wider_than_the_terminal(columns, no_color, tmp_path):
         (("check", str(plan)), 0),
         (("audit", "audited:count", "--claim", str(plan), "--runs", "10"), 0),
         (("--help",), 0),
-    ):
-        text, ended = shown(*args, columns=columns, no_color=no_color, cwd=tmp_path)
+    )
+    commands = [args for args, _ in expected]
+    found = shown(*commands, columns=columns, no_color=no_color, cwd=tmp_path)
+    for (args, code), (text, ended) in zip(expected, found, strict=True):
         assert ended == code, text
         lines = ANSI.sub("", text).splitlines()
         assert max(map(len, lines)) <= columns, (args, lines)
@@ -193,6 +206,11 @@ def test_an_answer_that_cannot_be_written(args):
         )
         assert done.returncode == 1
         assert done.stderr == "Error: Reading or writing failed: No space left on device.\n"
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is full")
+def test_an_error_keeps_its_exit_code_where_it_cannot_be_written():
+    with FULL.open("w") as full:
         for out, code in ((subprocess.PIPE, 2), (full, 2)):
             bad = [sys.executable, "-c", DPCALIB, *PLAIN, "-q", "5"]
             done = subprocess.run(bad, stdout=out, stderr=subprocess.PIPE, text=True, check=False)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.audit.claims import scored
 from privacy.running_sums.factorizations import KINDS
 
 K = 6
@@ -116,8 +117,10 @@ def test_a_custom_factorization_is_audited():
         return float(matrix[:, worst] @ encoded)
 
     pair = (np.zeros(K), np.eye(K)[worst])
-    assert not dp.audit.audit(release, pair, dp.Gaussian(2.0), runs=2000).falsified
-    assert dp.audit.audit(release, pair, dp.Gaussian(6.0), runs=2000).falsified
+    how = {"runs": 2000, "score": None, "seed": 0, "progress": lambda _: None}
+    scores = scored(release, pair, **how)
+    assert not dp.audit.falsify(dp.Gaussian(2.0), *scores, significance=1e-6).falsified
+    assert dp.audit.falsify(dp.Gaussian(6.0), *scores, significance=1e-6).falsified
 
 
 def test_a_kind_that_is_not_registered_is_not_saved(tmp_path):
