@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import erfcx
 
 from privacy.losses.characteristic import centered_characteristic, log1p
-from privacy.losses.quadrature import Complex
 from privacy.notions.loss_sums import descend, toward_saddle
 from privacy.numerics.solve import safe_root
 
@@ -79,11 +78,11 @@ def contour_start(
     def at(log_x: float) -> Run:
         return run._replace(**{unknown: math.exp(log_x)})
 
-    def excess(log_x: float) -> float:
-        return at(log_x).log_delta(epsilon) - log_delta
+    def excess(log_x: float) -> float:  # log(-log delta) is nearly linear in log_x
+        return math.log(log_delta / min(at(log_x).log_delta(epsilon), -1e-9))
 
     def rough_slope(log_x: float) -> float:
-        return (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
+        return -log_delta * (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
 
     grows = unknown == "noise"
     low, high = (-6.0, 60.0) if grows else (-60.0, 0.0) if unknown == "q" else (0.0, 60.0)
@@ -97,11 +96,12 @@ def contour_start(
     slope, found = 0.0, None
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
-            t, move = 1.0, 1.0
+            size = math.sqrt(-2 * log_delta)  # that of normal losses:
+            t = 0.3 * size * (size + math.sqrt(size**2 + 2 * epsilon)) / max(epsilon, 0.01)
+            move = 1.0
             for _ in range(12):
                 tail = max(min(1e-3, 0.01 * move**2), 1e-8)
                 value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
-                # log(-log delta) is nearly linear in the log of the parameter
                 last, move = move, math.log(log_delta / value) * value / slope
                 log_x += min(max(move, -reach), reach)
                 if abs(move) < _EXACT or 0.5 * abs(last) < abs(move) < 0.01:
@@ -127,10 +127,11 @@ def _integral(
         near = tilted(t)
         return toward_saddle(t, epsilon, steps * near.mean, steps * near.variance)
 
-    tilted = cache(lambda t: _Tilted(mu, t, run.q))
+    lift = min(0.45 * math.pi / mu, 2.0)
+    tilted = cache(lambda t: _Tilted(mu, t, run.q, unknown, lift=lift))
     t = descend(distance, t)
-    variance = steps * tilted(t).variance
-    near = _Tilted(mu, t, run.q, unknown, lift=min(0.45 * math.pi / mu, 2.0))
+    near = tilted(t)
+    variance = steps * near.variance
     most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
     trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
     decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
@@ -146,8 +147,8 @@ def _integral(
     w = step * np.arange(count)
     size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
     base = 1j * step * (near.loss - near.mean)
-    low, high = _powers(np.exp(base), size), _powers(np.exp(size * base), size)
-    moment = (high * near.weight @ low.T).ravel()[:count]
+    low, high = (np.vander(np.exp(by * base), size, increasing=True) for by in (1, size))
+    moment = ((high.T * near.weight) @ low).ravel()[:count]
     log_moment, s = np.log(moment), t + 1j * w
     if rare and steps > _MANY:  # times the rounding of the log
         log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
@@ -159,20 +160,11 @@ def _integral(
     if unknown == "steps":
         change = log_moment + near.log_moment + 1j * near.mean * w
     else:
-        change = (high * (near.weight * near.scores) @ low.T).ravel()[: w.size]
+        change = ((high.T * (near.weight * near.scores)) @ low).ravel()[:count]
         change *= (s + 1) / moment
     derivative = steps * float((terms * change).real.sum()) / total
     value = math.log(total * step / math.pi) + steps * near.log_moment - t * epsilon
     return value, derivative, t
-
-
-def _powers(base: Complex, count: int) -> Complex:
-    """Return the powers 0 .. count - 1 of each number."""
-    found = np.ones((1, base.size), dtype=complex)
-    while len(found) < count:
-        found = np.concatenate([found, found[: count - len(found)] * base])
-        base = base * base
-    return found
 
 
 def sampled_gaussian_start(

@@ -27,7 +27,7 @@ def log_mixture(y: Array, q: Any) -> Array:
     excess = q * np.expm1(np.minimum(y, 700.0))
     # far from 1 the parts are added in logs, since q e^y may be negligible
     far = np.logaddexp(np.log1p(-q), np.log(q) + y)
-    near = np.log1p(np.clip(excess, -0.5, 0.5))
+    near = np.log1p(np.minimum(np.maximum(excess, -0.5), 0.5))
     return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
 
 

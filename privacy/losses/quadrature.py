@@ -273,6 +273,9 @@ def stacked_nodes(
     models: Sequence[LossModel], t: float, direction: Direction
 ) -> Iterator[tuple[list[int], LossNodes | None]]:
     """Yield rows of models, and their shared nodes for (0, t], None if they have none."""
+    if len(models) == 1:
+        yield [0], None
+        return
     t = reach(t)  # as in `decay`
     alike: dict[Hashable, list[int]] = {}
     for row, model in enumerate(models):

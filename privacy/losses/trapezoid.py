@@ -20,6 +20,7 @@ TAIL = 9.0  # the normal mass beyond 9 sigma is 1e-19
 NARROW = 0.1  # accuracy of the end of a range, in sigmas
 MOST_NODES = 2**17  # most nodes of a quadrature
 _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
+_NEGLIGIBLE = 100.0  # log of the ratio of weights in a bound on the decay
 _EDGE = 0.95  # fraction of the strip of analyticity that is used
 _CELL = 0.5  # cell width, in sigmas, of the scan for the support of an integrand
 _WIDE, _BLOCK = 2000, 16  # scans of more cells first evaluate blocks of them
@@ -277,11 +278,15 @@ class NormalMixtures(LossModel):
         """
         shared = self._shared_grid(direction, quadrature.reach(t))
         z, h = shared or self._pruned_grid(direction, t)
-        depth = np.unique(np.minimum(depth, 0.6 * self._outer(t)._reach), axis=0)[..., None]
+        depth = np.minimum(depth, 0.6 * self._outer(t)._reach)[..., None]
         log_q, log_ratio = self._on_line(direction, z, depth)
         base = log_q.real + (t + 1) * log_ratio.real + 0.5 * (depth**2 - z * z)
-        exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag)) + base
-        least = log_sum(exponent).min(axis=1)
+        # it replaces the weights of nodes that are smaller in every row
+        floor = base.max(axis=-1, keepdims=True).min(axis=0) - _NEGLIGIBLE
+        live = (base > floor).reshape(-1, z.size).any(axis=0)
+        exponent = np.multiply.outer(-frequency, np.abs(log_ratio.imag[..., live]))
+        exponent += base[..., live]
+        least = np.logaddexp(log_sum(exponent).min(axis=1), floor[..., 0] + math.log(z.size))
         return np.asarray(least + (math.log(h / math.sqrt(2 * math.pi)) - log_moment))
 
 

@@ -25,8 +25,8 @@ LIMITS = {
     "epsilon": (tight_epsilon, Counts(0, 1, 9, 48, 7640)),
     "delta": (tight_delta, Counts(0, 1, 5, 33, 4490)),
     "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 3, 25, 2300)),
-    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 620, 105_000)),
-    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 10_050, 2_340_000)),
+    "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 612, 104_100)),
+    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 9920, 2_302_000)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 4, 22, 660)),
     "a line of --batch": (
@@ -36,7 +36,7 @@ LIMITS = {
         ),
         Counts(1, 2, 4, 25, 760),
     ),
-    "max_steps": (OTHERS["max_steps"], Counts(2, 2, 6, 75, 10_000)),
+    "max_steps": (OTHERS["max_steps"], Counts(2, 2, 6, 74, 9920)),
     "max_sampling_probability": (
         OTHERS["max_sampling_probability"],
         Counts(1, 1, 3, 38, 5020),
@@ -47,7 +47,7 @@ LIMITS = {
     ),
     "1,000 epsilons": (
         lambda x: CURVE.epsilon(x * np.geomspace(1e-12, 1e-2, 1000)),
-        Counts(0, 6, 37, 303, 49_000),
+        Counts(0, 6, 34, 288, 46_600),
     ),
     "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 1, 3, 33, 4460)),
 }
@@ -80,3 +80,9 @@ def test_an_rdp_calibration_evaluates_the_divergences_once(q, monkeypatch):
     )
     dp.noise_multiplier(epsilon=1, delta=1e-6, sampling_probability=q, steps=1000, notion="rdp")
     assert asked == [5]
+
+
+def test_one_release_of_much_noise_keeps_its_digits():
+    """Far above the real line, where bounds on its decay are tried, the weights are large."""
+    plan = dp.compose(sampled(8.0, 0.3, 1), sampled(20.0, 0.1, 1))
+    assert dp.account(plan, notion="contour").answer(epsilon=0.1).error < 1e-9
