@@ -251,6 +251,14 @@ def test_certify_raises_without_a_proof(question, options, monkeypatch):
     assert answers.__getattr__(question)(options | TARGET)["certified"] is False
 
 
+@pytest.mark.parametrize("notion", ["contour", "pld"])
+def test_an_integral_that_takes_too_long_is_not_tried_again_by_default(notion, monkeypatch):
+    monkeypatch.setattr(runs, "QUICK", certification.QUICK._replace(work=10))
+    options = RUN | {"noise_multiplier": 1.0, "delta": 1e-5, "notion": notion}
+    assert answers.epsilon(options)["certified"] is False
+    assert answers.epsilon(options | {"certify": True})["certified"] is True
+
+
 # -- refusals -------------------------------------------------------------------------------
 
 
