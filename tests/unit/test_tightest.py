@@ -12,6 +12,8 @@ from privacy.losses.claims import ClaimPair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.losses.similar import blended, dominates, fewer_parts
+from privacy.notions import few_steps
+from privacy.notions.loss_sums import LossSum
 from privacy.numerics.solve import golden
 
 
@@ -85,9 +87,10 @@ class TestFewSteps:
         assert dp.account(sampled(2.0, 8.53e-4, 1262)).epsilon(5.86e-27) < 0.185
         assert dp.account(sampled(1.0, 1e-5, 6)).epsilon(1e-24) < 0.12023
 
-    def test_a_large_group_is_not_summed_directly(self):
-        curve = dp.account(sampled(40.0, 1e-4, 2, records=80))
-        assert 0 < curve.delta(1.0) <= 1
+    @pytest.mark.parametrize(("records", "direct"), [(63, True), (80, False)])
+    def test_a_large_group_is_not_summed_directly(self, records, direct):
+        pair = sampled(40.0, 1e-4, 1, records).loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
+        assert few_steps.supports(LossSum(((pair.model, 2),), 0.0, "remove")) == direct
 
     def test_more_steps_cost_more(self):
         found = [dp.account(sampled(1.0, 1e-5, steps)).delta(1.0) for steps in range(1, 6)]
