@@ -120,7 +120,7 @@ class LossNodes:
     def cumulants(self, t: float) -> tuple[Array, Array, Array]:
         """Return K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss.
 
-        The derivatives are relatively accurate, K only absolutely.
+        They are approximate; `log_moment` and `mean` have bounds on their errors.
         """
         y = t * self.loss
         if t * self._largest <= _LARGE:
@@ -138,6 +138,20 @@ class LossNodes:
             total = growth.sum(axis=-1)
             value, mean = top + np.log(total), dot(growth, self.loss) / total
         return value, mean, dot(growth, np.square(self.loss - mean[..., None])) / total
+
+    def mean(self, t: float) -> tuple[Array, Array]:
+        """Return K'(t) and a bound on its rounding error, from terms >= 0.
+
+        exp(K) K' = E_P (e^(t L) - 1) L + E_P psi(-L).
+        """
+        y = t * self.loss
+        size, top = np.abs(y), (self.log_weight + y).max(axis=-1, keepdims=True)
+        log_weight = self.log_weight - top
+        terms = np.exp(log_weight + np.maximum(y, 0.0)) * -np.expm1(-size) * np.abs(self.loss)
+        terms += _weighted_psi(log_weight, np.exp(log_weight), -self.loss)
+        total = np.exp(log_weight + y).sum(axis=-1)
+        scale = self.ulps + np.abs(self.log_weight) + np.abs(top) + size
+        return terms.sum(axis=-1) / total, 4 * ULP * dot(terms, scale) / total
 
     @cached_property
     def _largest(self) -> float:

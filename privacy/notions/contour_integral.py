@@ -147,9 +147,11 @@ class Line:
         p, w = total.mu_squared + self._dummy, self.frequency
         exponent = -0.5 * p * w * w + 0j
         error = 4 * ULP * -exponent.real
-        value, mean, off = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1), 0.0
-        for stack, (_, each_mean, _) in self._each:
-            one, one_off = total.nodes(stack, c).log_moment(np.array([c]))
+        value, mean = 0.5 * p * c * (c + 1), 0.5 * p * (2 * c + 1)
+        off, mean_off = 0.0, 4 * ULP * mean
+        for stack, _ in self._each:
+            known = total.nodes(stack, c)
+            (one, one_off), (each_mean, each_off) = known.log_moment(np.array([c])), known.mean(c)
             at: Any = one if stack.nodes else float(one[0])
             nodes = stack.model.line_nodes(total.direction, c, float(w[-1]), at)
             size = int(nodes.loss.shape[-1])
@@ -165,7 +167,7 @@ class Line:
             first, second = (dot(rough, x)[..., None] for x in (far, far**2))
             psi_error = np.minimum(0.5 * second * w, 2 * first) * w
             lost = missed * (c + 1 + w) ** 2 + _QUADRATURE * (one_mean * w) ** 2
-            lost += ULP * (psi_error + 8 * np.abs(one_mean) * w)
+            lost += ULP * (psi_error + 8 * one_mean * w) + each_off[..., None] * w
             rounding = (1 + stack.size) * ULP
             with np.errstate(over="ignore"):
                 growth = np.log1p(lost * np.exp(-log_one.real))
@@ -173,6 +175,7 @@ class Line:
             error += ULP * np.abs(exponent)
             value += float(stack.sum(one)[0])
             mean += float(stack.sum(each_mean))
+            mean_off += rounding * mean
             off += float(stack.sum(one_off + missed * (c + 1) ** 2)[0]) + rounding * value
         self.value, self.mean, self.value_error = value, mean, off + 4 * ULP * value
         t = c + 1j * w
@@ -183,7 +186,7 @@ class Line:
         weight = self.step / math.pi / (t * (t + 1))
         weight[0] *= 0.5
         self._terms, self._largest = np.exp(exponent) * weight, np.abs(weight)
-        self._error = error + above
+        self._error = error + above + (mean_off + 4 * ULP * mean) * w
         return 0
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
@@ -192,7 +195,7 @@ class Line:
         turned = self._terms * np.exp(1j * (drift * self.frequency))
         total = float(turned.real.sum())
         slope = -float((turned * self._t).real.sum()) / total
-        phase = 4 * ULP * (abs(self.mean) + abs(epsilon)) * self.frequency
+        phase = 4 * ULP * abs(epsilon) * self.frequency
         size = np.abs(turned)
         # factors with relative errors e: at most prod(1 + e) - 1; |exp(K(c + i w) - K(c))| <= 1
         off_by = size * np.expm1(np.minimum(self._error + phase + 32 * ULP, 700.0))
@@ -232,7 +235,7 @@ class Line:
         """Return the error of `_sums` for epsilons up to `largest`."""
         if largest not in self._lost_up_to:
             size = np.abs(self._terms)
-            phase = 4 * ULP * (abs(self.mean) + largest) * self.frequency
+            phase = 4 * ULP * largest * self.frequency
             rounding = (64 + 2 * math.isqrt(size.size)) * ULP  # of the powers and of the sums
             off_by = size * np.expm1(np.minimum(self._error + phase + rounding, 700.0))
             lost = float(np.minimum(off_by, size + self._largest).sum()) + self.rest
