@@ -2,6 +2,7 @@
 
 import heapq
 import math
+import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 import bandits
 from bandits import Options
+from tests.benchmarks.loops import seconds
 from tests.one_hot_arms import OneHotArms
 
 Row = tuple[str, float, str, float | None]
@@ -206,8 +208,17 @@ def changing(replicates: int = 32) -> Iterator[Row]:
         yield f"changing world: {name}, s.e. {error:.0f}", mean, "", limit
 
 
+def operation() -> Iterator[Row]:
+    """Yield the time of the start of a long run, and of a round of the example service."""
+    algorithm = bandits.PrivateUCB(dimension=8, rounds=10**9, epsilon=1.0, delta=1e-12)
+    yield "start for 1e9 rounds", seconds(algorithm.start)[0], "s", 1.0
+    rate, cost = runpy.run_path("examples/serve_agent.py")["measure"]()
+    yield f"service: CPU per round, clients included ({rate:.0f} rounds/s)", 1e3 * cost, "ms", None
+
+
 def figures() -> Iterator[Row]:
     """Yield all figures."""
+    yield from operation()
     yield from changing()
     yield from late_rewards()
     yield from off_policy()
