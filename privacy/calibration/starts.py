@@ -149,7 +149,7 @@ def _integral(
     base = 1j * step * (near.loss - near.mean)
     low, high = (np.vander(np.exp(by * base), size, increasing=True) for by in (1, size))
     moment = ((high.T * near.weight) @ low).ravel()[:count]
-    log_moment, s = np.log(moment), t + 1j * w
+    log_moment, s = log1p(moment - 1), t + 1j * w  # np.log is slow for numbers near 1
     if rare and steps > _MANY:  # times the rounding of the log
         log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
     terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
@@ -249,7 +249,8 @@ class _Tilted:
         sampled = mu * z - 0.5 * mu * mu
         sampled = q * np.exp(sampled if lift else np.minimum(sampled, 700.0))
         ratio = sampled + (1 - q)
-        loss = np.log(ratio)
+        # log1p squares its argument
+        loss = log1p(sampled - q) if lift and abs(sampled[-1]) < 1e100 else np.log(ratio)
         exponent = order * loss - 0.5 * z * z
         top = float(exponent.real.max())
         weight = np.exp(exponent - top)
