@@ -242,6 +242,33 @@ def loaded_afresh(module=None, before="", after=""):
         sys.modules.update(real)
 
 
+# the kind of mechanism whose claim is falsified, or the check that fails: it is audited first
+FIRST = {
+    "part forgotten": "Composed",
+    "parallel: first cell alone": "Parallel",
+    "parallel: a replaced record stays in its cell": "Parallel",
+    "releases averaged": "PoissonSampled",
+    "Laplace loss halved": "Laplace",
+    "failures forgotten": "ApproximateDP",
+    "amplified to q epsilon": "PoissonSampled",
+    "one sample taken for many": "PoissonSampled",
+    "the printed subsampling formula": "PoissonSampled",
+    "rho of half the noise's square": "Gaussian",
+    "not clipped": "averaged",
+    "noise after the rescale": "averaged",
+    "divided by the private count": "averaged",
+    "noise as large as the data": "averaged",
+    "variance taken for deviation": "averaged",
+    "another distribution": "averaged",
+    "noise used twice": "answered",
+    "a part without noise": "answered",
+    "domain read off the data": "counted",
+    "a user's records clipped one by one": "summed_by_user",
+    "one noise for all batches": "batched",
+    "batches meet": "batched",
+}
+
+
 def run(audits):
     for audit in audits:
         audit()
@@ -255,6 +282,8 @@ def test_the_audits_pass_on_the_package():
 @pytest.mark.parametrize("name", PACKAGE)
 def test_a_bug_in_the_package_is_caught(name):
     with loaded_afresh(*PACKAGE[name]), pytest.raises(AssertionError):
+        if name in FIRST:
+            battery.audit_accounting(FIRST[name])
         run(battery.PACKAGE)
 
 
@@ -268,4 +297,4 @@ def test_a_bug_in_a_release_is_caught(name):
     source = SAMPLE.read_text(encoding="utf-8")
     assert source.count(before) == 1
     with pytest.raises(AssertionError):
-        battery.audit_sample(source.replace(before, after))
+        battery.audit_sample(source.replace(before, after), FIRST.get(name))
