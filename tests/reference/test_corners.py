@@ -121,7 +121,7 @@ def test_divergences_are_converted_at_the_best_order_from_any_start(epsilon, del
         assert sigma == pytest.approx(zcdp, rel=1e-7)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
 @pytest.mark.parametrize("delta", [1e-9, 1e-40])
 def test_rarer_samples_never_cost_more(relation, delta):
     found = [

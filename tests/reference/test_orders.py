@@ -20,9 +20,13 @@ def density(x, mean=0):
 
 
 def divergence(p, q, order, mu):
-    """D_order(P || Q) of two densities that live around -mu .. order * mu."""
-    ends = mp.linspace(-(order + 1) * mu - 12, (order + 1) * mu + 12, 40)
-    moment = mp.quad(lambda x: q(x) * (p(x) / q(x)) ** order, ends)
+    """D_order(P || Q) of two densities that live around -mu .. order * mu.
+
+    The trapezoid rule: the densities have no complex zeros nearer than pi / mu to the real line.
+    """
+    step = min(mp.mpf(1) / 4, mp.pi / mu / 8)
+    points = mp.arange(-mu - 12, order * mu + 12, step)
+    moment = step * mp.fsum(q(x) * (p(x) / q(x)) ** order for x in points)
     return mp.log(moment) / (order - 1)
 
 
