@@ -95,7 +95,7 @@ def _successive_elimination(means: Any, rounds: int, epsilon: float, rng: Any) -
     return regret
 
 
-def plain_arms(replicates: int = 96) -> Iterator[Row]:
+def one_hot_arms(replicates: int = 96) -> Iterator[Row]:
     """Yield the regret of plain arms after 10,000 rounds at epsilon 1."""
     for arms, limit in ((5, 120.0), (20, 300.0), (100, None)):
         options: dict[str, Any] = {"dimension": arms, "rounds": 10_000}
@@ -222,4 +222,4 @@ def figures() -> Iterator[Row]:
     yield from changing()
     yield from late_rewards()
     yield from off_policy()
-    yield from plain_arms()
+    yield from one_hot_arms()

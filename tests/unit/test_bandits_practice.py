@@ -11,7 +11,7 @@ from tests.one_hot_arms import OneHotArms
 SAME = {"rounds": 2000, "epsilon": 1.0, "delta": 1e-5}
 
 
-def test_the_default_explores_plain_arms():
+def test_the_default_explores_one_hot_arms():
     algorithms = {
         "declared": bandits.PrivateUCB(dimension=5, one_hot_arms=True, **SAME),
         "default": bandits.PrivateUCB(dimension=5, **SAME),
