@@ -25,10 +25,13 @@ def log_mixture(y: Array, q: Any) -> Array:
     if unsampled(q):
         return y
     excess = q * np.expm1(np.minimum(y, 700.0))
-    # far from 1 the parts are added in logs, since q e^y may be negligible
+    near = np.log1p(np.maximum(excess, -0.5))
+    accurate = (y <= 700) & (excess >= -0.5)
+    if np.all(accurate):
+        return np.asarray(near)
+    # near -1, or beyond the floats, the parts are added in logs
     far = np.logaddexp(np.log1p(-q), np.log(q) + y)
-    near = np.log1p(np.minimum(np.maximum(excess, -0.5), 0.5))
-    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
+    return np.asarray(np.where(accurate, near, far))
 
 
 def unsampled(q: Any) -> bool:
