@@ -120,8 +120,8 @@ class LatticeSum:
 
         value, mass, error = self._masses
         epsilon -= 4 * U * (float(value[-1]) + epsilon)
-        beyond = value > epsilon
-        delta = float(mass[beyond] @ -np.expm1(epsilon - value[beyond]))
+        first = value.searchsorted(epsilon, side="right")
+        delta = float(mass[first:] @ -np.expm1(epsilon - value[first:]))
         if delta == 0.0:
             return -math.inf if epsilon >= value[-1] else math.log(1e-290)
         delta += 1e-290  # bounds the weights that underflow
