@@ -518,17 +518,24 @@ class GridSum:
     def _slack(self, epsilon: float) -> float:
         return self._blur + 8 * U * (abs(epsilon) + abs(self._start) + self._last * self.step)
 
+    @cached_property
+    def _factors(self) -> Array:
+        """The factors e^(-tilt x) and e^(-tilt x) (1 - e^-x) for x = 0, step, ..."""
+        gap = self.step * np.arange(self._cells)
+        return np.asarray(np.exp(-self.tilt * gap) * [np.ones(gap.size), -np.expm1(-gap)])
+
     def _log_finite(self, epsilon: float) -> float:
         base = self._start + self._first * self.step
-        begin = max(math.floor((epsilon - base) / self.step), 0)
-        end = self._cells
+        begin = max(math.ceil((epsilon - base) / self.step), 0)
+        gap = max(base - epsilon + self.step * begin, 0.0)
+        size = max(self._cells - begin, 0)
         if self.tilt > 0:
-            end = min(end, begin + math.ceil(_DIGITS / (self.tilt * self.step)) + 1)
-        gap = (base - epsilon) + self.step * np.arange(begin, max(end, begin))
-        gap = np.maximum(gap, 0.0)
-        weight = np.exp(-self.tilt * gap) * -np.expm1(-gap)
-        total = float(self._mass[begin : begin + gap.size] @ weight[: self._cells - begin])
-        lost = self._error * float(weight.sum()) + self._beyond + math.exp(-_DIGITS)
+            size = min(size, math.ceil(_DIGITS / (self.tilt * self.step)) + 1)
+        factors, mass = self._factors[:, :size], self._mass[begin : begin + size]
+        # 1 - e^-(g + x) = (1 - e^-g) + e^-g (1 - e^-x), without cancellation
+        scale = math.exp(-self.tilt * gap) * np.array([-math.expm1(-gap), math.exp(-gap)])
+        total = float(scale @ (factors @ mass))
+        lost = self._error * float(scale @ factors.sum(axis=1)) + self._beyond + math.exp(-_DIGITS)
         return self._log_sized(total * (1 + 64 * U) + lost, epsilon) + self._off(epsilon)
 
     def _off(self, epsilon: float) -> float:
