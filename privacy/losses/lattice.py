@@ -82,20 +82,13 @@ class GridLoss:
         variance = float(weight @ (place - mean) ** 2)
         return log_moment, self.start + mean * self.step, variance * self.step**2
 
-    def tilted(self, t: float) -> tuple[Array, float]:
-        """Return mass e^(t loss), normalized, and the log of its sum."""
-        place, weight, log_moment = self._weights(t)
-        whole = np.zeros_like(self.mass)
-        whole[place.astype(np.intp)] = weight
-        return whole, log_moment
-
     def transform(self, tilt: float, size: int, live: Index) -> Complex:
         """Return the transform of the tilted, normalized mass at the frequencies `live`."""
-        tilted, _ = self.tilted(tilt)
-        place = np.flatnonzero(tilted)
-        if place.size * live.size > size:
-            return np.asarray(np.fft.rfft(_folded(tilted, size))[live])
-        return np.asarray(_turned(np.multiply.outer(live, place), size) @ tilted[place])
+        place, weight, _ = self._weights(tilt)
+        index = place.astype(np.intp)
+        if index.size * live.size > size:
+            return np.asarray(np.fft.rfft(np.bincount(index % size, weight, size))[live])
+        return np.asarray(_turned(np.multiply.outer(live, index), size) @ weight)
 
     def spectrum(
         self, tilt: float, size: int, count: int, live: Index
@@ -459,11 +452,9 @@ class GridSum:
         self._dual: GridSum | None = None
         if any(part.dual is not None for part, _ in parts):
             self._dual = GridSum([(part.reversed(), n) for part, n in parts], tilt)
-        ends: list[tuple[float, float]] = []
-        if self._first > 0:
-            ends.append((tilt.left, self._start + self._first * self.step))
-        if self._last < cells:
-            ends.append((tilt.right, self._start + self._last * self.step))
+        left = [(tilt.left, self._first)] if self._first > 0 else []
+        right = [(tilt.right, self._last)] if self._last < cells else []
+        ends = [(t, self._start + end * self.step) for t, end in left + right]
         self._beyond = math.fsum(self._bound_beyond(parts, *end) for end in ends)
 
     def _bound_beyond(self, parts: _Parts, t: float, end: float) -> float:
@@ -601,15 +592,6 @@ def _levels(size: int) -> float:
 
 def _turned(turns: Index, size: int) -> Complex:
     return np.asarray(np.exp((-2j * math.pi / size) * (turns % size)))
-
-
-def _folded(mass: Array, size: int) -> Array:
-    """Return the sums of all masses at one place modulo `size`."""
-    if mass.size <= size:
-        return mass if mass.size == size else np.append(mass, np.zeros(size - mass.size))
-    rows = -(-mass.size // size)
-    padded = np.append(mass, np.zeros(rows * size - mass.size))
-    return np.asarray(padded.reshape(rows, size).sum(axis=0))
 
 
 def _power(base: Complex, count: int) -> Complex:
