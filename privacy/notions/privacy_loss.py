@@ -176,7 +176,7 @@ class LossesOnGrid:
             width = min(tilt.high, end) - max(tilt.low, start)
             wanted = math.sqrt(12 * _ACCURACY / (self._spreads * at * (1 + at)))
             cells = _ROUGH_WINDOW if self._merged else _WINDOW
-            wanted = max(wanted, width / cells, coarsest)
+            wanted = max(wanted, width / cells, coarsest, self._lattice)
             tail = tilt.log_delta - math.log(count) - _CUT
             if step <= 1.5 * _COARSE * wanted and log_tail <= tail + 5:
                 break
@@ -207,11 +207,20 @@ class LossesOnGrid:
 
     def _aligned(self, step: float) -> float:
         """Return a smaller step that puts the atoms of a pair on the grid, if there is one."""
-        if self._merged:
-            return step
-        spaces = [spacing(pair, self.direction) for pair, _ in self.parts]
-        least = min((space for space in spaces if space >= step), default=step)
+        least = min((space for space in self._spaces if space >= step), default=step)
         return least / math.ceil(least / step * (1 - 1e-9))
+
+    @cached_property
+    def _spaces(self) -> set[float]:
+        """The distances whose divisors put the atoms of a pair on the grid."""
+        pairs = () if self._merged else (pair for pair, _ in self.parts)
+        return {spacing(pair, self.direction) for pair in pairs}
+
+    @property
+    def _lattice(self) -> float:
+        """The step of a lattice with all losses of the parts, which needs no finer one; or 0."""
+        discrete = all(isinstance(pair, DiscretePair) for pair, _ in self.parts)
+        return max(self._spaces) if discrete and len(self._spaces) == 1 else 0.0
 
     @cached_property
     def _own(self) -> dict[LossPair, tuple[GridLoss, GridLoss]]:
