@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from privacy.losses.densities import refuse_beyond
-from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells
+from privacy.losses.lattice import GridLoss, from_atoms
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Direction, legendre
 from privacy.numerics.normal import log_tail
@@ -317,9 +316,6 @@ def on_grid(mu: float, steps: int, direction: Direction, step: float, *, upper: 
     some = (mass > 0) & (other > 0)
     mass, other = mass[some], other[some]
     loss = np.log(mass / other)
-    start = float(loss.min())
-    refuse_beyond(MOST_CELLS, (float(loss.max()) - start) / step)
-    cell = np.floor((loss - start) / step).astype(np.intp)
-    panels = [(mass[:, None], loss[:, None], cell)]
-    grid = from_cells(panels, step, start, upper=False, relative=found.error)
-    return replace(grid, absolute=grid.absolute + 2 * found.error)
+    grid = from_atoms(mass, loss, step, float(loss.min()), upper=False)
+    relative, absolute = grid.relative + found.error, grid.absolute + 2 * found.error
+    return replace(grid, relative=relative, absolute=absolute)

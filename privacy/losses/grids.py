@@ -24,7 +24,9 @@ from privacy.numerics.rounding import U
 
 _WIDEST = 0.05  # largest width of a panel, in standard deviations or scales
 _TURN = 0.3  # largest width of a panel times the slope of the log density of a component
-_NARROW = 0.02  # width, relative to the default one, below which two nodes are enough
+_WIDER = 4  # width of a panel without the end of a cell, relative to the default one
+# numbers of nodes of a panel, and its width times slope up to which their error is about 1e-12
+_NODES = ((2, 0.005), (3, 0.075), (6, 1.2), (8, math.inf))
 _MOST_PANELS = 2**16  # most panels of the default width
 _LARGEST = 1e5  # largest distance of two noises, in standard deviations or scales
 _LONGEST = 10_000  # largest number of steps of the own lattice of a discrete pair
@@ -70,19 +72,23 @@ def on_grid(
     *,
     upper: bool,
     origin: float | None = None,
+    known: dict[LossPair, Callable[..., GridLoss]] | None = None,
 ) -> GridLoss:
     """Return an upper or a lower bound of a supported pair.
 
     A probability exp(log_tail) under P may be moved to infinity (or omitted), and losses below
     `floor` raised to it (or omitted). The grid has the loss `origin`, by default the largest atom.
+    `known` keeps the nodes of each pair for its other bound, with the other arguments unchanged.
     """
     if pair.gridded:
         return pair.on_grid(direction, step, upper=upper)
     if isinstance(pair, DiscretePair):
         atoms, infinite = pair.directed(direction), pair.infinite(direction)
         return _discrete(atoms, infinite, step, origin, upper=upper)
-    noise = _noise(pair, direction, log_tail)
-    return _continuous(noise, step, floor, origin, upper=upper)
+    known = {} if known is None else known
+    if pair not in known:
+        known[pair] = _continuous(_noise(pair, direction, log_tail), step, floor, origin)
+    return known[pair](upper=upper)
 
 
 def spacing(pair: LossPair, direction: Direction) -> float:
@@ -206,56 +212,50 @@ def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> No
     log_mass = np.array([0.0, -d]) - math.log(2)
     mass = np.exp(log_mass + ends if side > 0 else log_mass)
     atoms = tuple(zip(mass.tolist(), (side * ends).tolist(), strict=True))
-    return Noise(loss, log_density, 0.0, d, _WIDEST, 1.0, atoms, inverse=inverse)
+    # any bound >= 1 on the slope holds; this one gives the node counts an error of about 1e-12
+    return Noise(loss, log_density, 0.0, d, _WIDEST, 6.0, atoms, inverse=inverse)
 
 
 def _continuous(
-    noise: Noise, step: float, floor: float, origin: float | None, *, upper: bool
-) -> GridLoss:
-    """Put a density and its atoms on one grid."""
+    noise: Noise, step: float, floor: float, origin: float | None
+) -> Callable[..., GridLoss]:
+    """Put a density and its atoms on one grid; the result gives its upper or its lower bound."""
     ends = noise.loss(np.array([noise.low, noise.high]))
     rising = bool(ends[1] > ends[0])
-    start = origin or 0.0
-    if origin is None:
-        start = max((loss for _, loss in noise.atoms), default=0.0)
+    start = max((loss for _, loss in noise.atoms), default=0.0) if origin is None else origin
     bottom = max(float(ends.min()), min(floor, float(ends.max())))
     first = math.floor((bottom - start) / step * (1 + 4 * U)) - 1
     start += first * step
     edges, index = _edges(noise, start, step, rising=rising)
-    log_p, quadrature, parts = 0.0, 0.0, []
+    log_p, quadrature, parts, least = 0.0, 0.0, [], 0.0
     width = np.diff(edges)
-    wide = width > _NARROW * noise.width
-    for some, count in ((wide, 4), (~wide, 2)):
+    for count, most in _NODES:
+        some = (width * noise.slope > least) & (width * noise.slope <= most)
+        least = most
         if not some.any():
             continue
         quadrature = max(quadrature, _quadrature_error(count, width[some].max(), noise.slope))
         weight, loss, depth = _panels(noise, edges[:-1][some], edges[1:][some], count)
-        cell = index[some]
-        low = cell < 0  # raised to the floor, or omitted
-        if low.any():
-            loss[low] = start
-            weight[low] *= upper
-            cell = np.maximum(cell, 0)
         log_p = max(log_p, depth)
-        parts.append((weight, loss, cell))
+        parts.append((weight, loss, index[some]))
     refuse_beyond(1, quadrature / _LOOSEST)
-    relative = quadrature + 16 * U * (4 + log_p)
-    cells = from_cells(parts, step, start, upper=upper, relative=relative)
-    # masses under P and Q that are off by this much change the log of their ratio by twice as much
-    grids = [replace(cells, absolute=cells.absolute + 2 * quadrature)]
-    extra = [atom for atom in noise.atoms if atom[0] > 0]
-    infinite = 0.0
-    if upper:
-        extra.append((noise.beyond, float(ends.min())))
-        if noise.supremum < math.inf:
-            extra.append((noise.beyond, noise.supremum))
-        else:
-            infinite = noise.beyond
-    if extra := [(mass, max(loss, bottom)) for mass, loss in extra if mass > 0]:
-        mass, place = np.array(extra).T
-        grids.append(from_atoms(mass, place, step, grids[0].start, upper=upper))
-    whole = together(grids)
-    return replace(whole, infinite=infinite)
+    relative = quadrature + 16 * U * (8 + log_p)
+    # masses under P and Q off by `quadrature` change the log of their ratio by twice as much
+    cells = from_cells(parts, step, start, relative, 2 * quadrature)
+
+    def bound(*, upper: bool) -> GridLoss:
+        beyond = noise.beyond if upper else 0.0
+        finite, infinite = (beyond, 0.0) if noise.supremum < math.inf else (0.0, beyond)
+        extra = [*noise.atoms, (beyond, float(ends.min())), (finite, noise.supremum)]
+        extra = [(mass, loss) for mass, loss in extra if mass > 0]
+        grids = [cells[upper]]
+        if extra:
+            mass, place = np.array(extra).T
+            place = np.maximum(place, bottom)
+            grids.append(from_atoms(mass, place, step, start, upper=upper))
+        return replace(together(grids), infinite=infinite)
+
+    return bound
 
 
 def _edges(noise: Noise, start: float, step: float, *, rising: bool) -> tuple[Array, Index]:
@@ -264,20 +264,17 @@ def _edges(noise: Noise, start: float, step: float, *, rising: bool) -> tuple[Ar
     Panels at losses below `start` are not divided by cells and have the cell -1.
     """
     span = noise.high - noise.low
-    count = math.ceil(min(span / noise.width, _MOST_PANELS)) + 1
+    count = _WIDER * math.ceil(min(span / noise.width, _MOST_PANELS) / _WIDER)
     z = np.linspace(noise.low, noise.high, count + 1)
     place = (noise.loss(z) - start) / step
     if not rising:
         place = -place
     lowest, highest = math.ceil(float(place[0])), math.floor(float(place[-1]))
-    if rising:
-        lowest = max(lowest, 0)
-    else:
-        highest = min(highest, 0)
+    lowest, highest = (max(lowest, 0), highest) if rising else (lowest, min(highest, 0))
     refuse_beyond(MOST_CELLS, highest - lowest)
     level = np.arange(lowest, highest + 1.0)
     crossing = _crossings(noise, z, place, level, start, step if rising else -step)
-    edges = np.concatenate([z, crossing])
+    edges = np.concatenate([z[::_WIDER], crossing])
     edges.sort()
     edges = edges[np.append(True, np.diff(edges) > 0)]
     middle = 0.5 * (edges[1:] + edges[:-1])

@@ -273,37 +273,36 @@ def from_cells(
     panels: Sequence[tuple[Array, Array, Index]],
     step: float,
     start: float,
-    *,
-    upper: bool,
     relative: float,
-) -> GridLoss:
-    """Put quadrature nodes of a density on the grid.
+    absolute: float,
+) -> tuple[GridLoss, GridLoss]:
+    """Put quadrature nodes of a density on a grid, as a lower and an upper bound.
 
     `panels` has P-weights and losses of nodes, one row per panel, and the cell of each panel, which
-    is from start + cell step to start + (cell + 1) step. `relative` is a relative error bound on
-    the integrals over the cells.
+    is from start + cell step to start + (cell + 1) step, or -1 for all losses below `start`.
+    `relative` and `absolute` are error bounds on integrals over the cells and on losses.
     """
-    size = max(int(cell.max()) for *_, cell in panels) + 2
-    largest = max(float(np.abs(loss).max()) for _, loss, _ in panels)
-    blur = 32 * U * (largest + abs(start))
-    rests = [(weight, loss - (start + cell[:, None] * step), cell) for weight, loss, cell in panels]
-    if upper:
-        total = np.zeros(size)
-        for weight, rest, cell in rests:
-            if (rest > step * (1 + 1e-9) + blur).any():
-                raise OverflowError("a loss is beyond the cell of its panel")
-            down, up = divided(weight, np.maximum(rest, 0.0), step)
-            total += _gathered(cell, down, size) + _gathered(cell + 1, up, size)
-        return GridLoss(step, start, np.maximum(total, 0.0), 0.0, upper, relative, blur)
-    mass, dual = np.zeros((2, size))
-    for weight, rest, cell in rests:
-        mass += _gathered(cell, weight, size)
-        dual += _gathered(cell, weight * np.exp(-rest), size)
-    return GridLoss(step, start, mass, 0.0, upper, relative, blur, dual)
-
-
-def _gathered(index: Index, values: Array, size: int) -> Array:
-    return np.bincount(index, values.sum(axis=1), size).astype(float)
+    size = max(int(cell.max()) for *_, cell in panels) + 3
+    blur = 32 * U * (max(float(np.abs(loss).max()) for _, loss, _ in panels) + abs(start))
+    mass, other = np.zeros((2, size))
+    for weight, loss, cell in panels:
+        rest = loss - (start + cell[:, None] * step)
+        rest[cell < 0] = 0.0
+        if (np.abs(rest - 0.5 * step) > step * (0.5 + 1e-9) + blur).any():
+            raise OverflowError("a loss is beyond the cell of its panel")
+        share = np.exp(-rest) if step > 1 else -np.expm1(-rest)
+        mass += np.bincount(cell + 1, weight.sum(axis=1), size)
+        other += np.bincount(cell + 1, (weight * share).sum(axis=1), size)
+    below, mass, other = mass[0], mass[1:], other[1:]
+    # Q times e^(first loss of the cell), and the excess of P over it
+    dual, excess = (other, mass - other) if step > 1 else (mass - other, other)
+    up = np.maximum(excess / -math.expm1(-step), 0.0)
+    total = np.maximum(dual - math.exp(-step) * up, 0.0)
+    total[1:] += up[:-1]
+    total[0] += below
+    absolute += blur
+    upper = GridLoss(step, start, total, 0.0, upper=True, relative=relative, absolute=absolute)
+    return replace(upper, mass=mass, upper=False, dual=dual), upper
 
 
 class Tilt(NamedTuple):

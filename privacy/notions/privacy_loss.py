@@ -80,6 +80,7 @@ class Sums(NamedTuple):
 
 
 _Grids = list[tuple[GridLoss, int]]
+_Known = dict[LossPair, Callable[..., GridLoss]]
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,9 @@ class LossesOnGrid:
         at, step = tilt.tilt, self._aligned(step)
         while step < _WIDEST:
             try:
-                above = self._grids(step, log_tail, at, floors, upper=True)
-                below = self._grids(step, log_tail, at, floors, upper=False)
+                known: _Known = {}
+                above = self._grids(step, log_tail, at, floors, known, upper=True)
+                below = self._grids(step, log_tail, at, floors, known, upper=False)
                 return Sums(GridSum(above, tilt), GridSum(below, tilt), epsilon, above)
             except OverflowError:
                 step *= 4
@@ -245,6 +247,7 @@ class LossesOnGrid:
         log_tail: float,
         tilt: float,
         floors: Sequence[float] = (),
+        known: _Known | None = None,
         *,
         upper: bool,
     ) -> _Grids:
@@ -255,7 +258,7 @@ class LossesOnGrid:
             floors = [lowest] * len(parts)
         for (pair, count), floor in zip(parts, floors, strict=True):
             if pair not in self._own:
-                one = on_grid(pair, self.direction, step, log_tail, floor, upper=upper)
+                one = on_grid(pair, self.direction, step, log_tail, floor, upper=upper, known=known)
                 grids.append((one, count))
                 continue
             everywhere = lattice.Tilt(tilt, 0.0, 0.0, -math.inf, math.inf, 0.0, 0.0)
