@@ -247,7 +247,7 @@ def _continuous(
         beyond = noise.beyond if upper else 0.0
         finite, infinite = (beyond, 0.0) if noise.supremum < math.inf else (0.0, beyond)
         extra = [*noise.atoms, (beyond, float(ends.min())), (finite, noise.supremum)]
-        extra = [(mass, loss) for mass, loss in extra if mass > 0]
+        extra = [(mass, loss) for mass, loss in extra if mass > 0 and (upper or loss >= bottom)]
         grids = [cells[upper]]
         if extra:
             mass, place = np.array(extra).T

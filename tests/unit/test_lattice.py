@@ -88,6 +88,14 @@ def test_the_mass_far_from_the_center_is_within_its_error_bound(least):
     assert grid.relative < 1e-11
 
 
+def test_a_lower_bound_omits_an_atom_below_the_floor():
+    pair = dp.Laplace(1.0).loss(ADD_OR_REMOVE_ONE)
+    grid = on_grid(pair, "remove", 0.1, -60.0, 0.0, upper=False)
+    assert -0.3 < grid.start < 0
+    # P(L >= x) for -1 < x < 1, without the atom at -1
+    assert grid.mass.sum() == pytest.approx(1 - math.exp(-(1 - grid.start) / 2) / 2, abs=1e-10)
+
+
 @pytest.mark.parametrize(("size", "q", "sigma"), [(30, 0.3, 1.0), (20, 0.1, 0.5)])
 def test_the_masses_of_a_group_are_within_their_error_bound(size, q, sigma):
     group = dp.user_level(
