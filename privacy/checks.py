@@ -130,10 +130,9 @@ def probability(value: Any, name: str = "sampling_probability") -> float:
     """Check a Poisson sampling probability in (0, 1]."""
     remedy = "Pass a fraction between 0 and 1: expected batch size / number of records."
     number = real(name, value, remedy, above=0)
-    if number > 1:
-        if number <= 100:
-            remedy += f" If {value!r} was a percentage, pass {number / 100:g}."
-        raise ValueError(expected(name, value, "> 0 and <= 1", remedy))
+    if 1 < number <= 100:
+        remedy += f" If {value!r} was a percentage, pass {number / 100:g}."
+    refuse_if(number > 1, name, value, "> 0 and <= 1", remedy)
     return number
 
 

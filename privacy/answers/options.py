@@ -93,11 +93,10 @@ def _sampling_probability(value: Any) -> float:
 
 def _delta(value: Any) -> float:
     number = _number(value)
-    if number >= 1:
-        remedy = "Pass a probability well below 1 / (number of records), such as 1e-5."
-        if 1 < number <= 40 and number.is_integer():
-            remedy += f" If you meant 10 to the power of -{value:g}, pass 1e-{value:g}."
-        raise ValueError(checks.expected("delta", value, "> 0 and < 1", remedy))
+    remedy = "Pass a probability well below 1 / (number of records), such as 1e-5."
+    if 1 < number <= 40 and number.is_integer():
+        remedy += f" If you meant 10 to the power of -{value:g}, pass 1e-{value:g}."
+    checks.refuse_if(number >= 1, "delta", value, "> 0 and < 1", remedy)
     return checks.delta(value)
 
 

@@ -109,7 +109,6 @@ def _claim(answer: Record) -> str:
 
 
 def _assumed(answer: Record) -> str:
-    """Return what the sampler does, in words."""
     q, steps, epochs = answer["sampling_probability"], answer["steps"], answer["epochs"]
     kept = rounded(q or 0, up=False)
     size, records = answer["batch_size"], answer["records"]

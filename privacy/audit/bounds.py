@@ -24,8 +24,6 @@ Floats = NDArray[np.float64]
 _THRESHOLDS = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
 _ROUNDING = 1e-10
 """Relative margin for the rounding of the inverse incomplete beta function."""
-
-
 _SURE = 1e-6
 _PICKS = 64
 RATIOS = (

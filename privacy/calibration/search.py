@@ -313,19 +313,18 @@ class Family:
         value = abs(max(self.tried)[0])
         curve = self.asked(value)[0]
         best = curve.epsilon(self.delta)
-        if self.epsilon == 0:
-            return Infeasible(
-                f"Expected advantage={self.delta:g} to be reachable: the smallest one is "
-                f"{curve.advantage():.6g}, where the parameter is {value:g}. Raise the advantage, "
-                "or widen the domain.",
-                best,
-            )
-        return Infeasible(
+        message = (
             f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
             f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Pass a "
-            "larger epsilon.",
-            best,
+            "larger epsilon."
         )
+        if self.epsilon == 0:
+            message = (
+                f"Expected advantage={self.delta:g} to be reachable: the smallest one is "
+                f"{curve.advantage():.6g}, where the parameter is {value:g}. Raise the advantage, "
+                "or widen the domain."
+            )
+        return Infeasible(message, best)
 
     def _certified(self, value: float, *, integer: bool) -> float:
         """Make `value` more private until interval arithmetic verifies it."""

@@ -34,12 +34,12 @@ class NoGuarantee(UnsupportedMechanism):
 def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE) -> Mechanism:
     """Return the mechanism that an event describes.
 
-    Pass the mechanism to `account` with the same relation. Raises `NoGuarantee` if it has no finite
-    epsilon, such as `NonPrivateDpEvent` or noise of scale 0. Raises `UnsupportedMechanism` if it
-    has no counterpart under this relation; the message names it. `event` is a
-    `dp_accounting.DpEvent`, of the released version or of a later one. `relation` is the
-    neighboring relation to account under: ours, its name, or that of dp-accounting. Claims and
-    tables carry it, and some events have a meaning under some relations only.
+    `event` is a `dp_accounting.DpEvent`, of the released version or of a later one. Pass the
+    mechanism to `account` with the same `relation`, ours, its name, or that of dp-accounting:
+    claims and tables carry it, and some events have a meaning under some relations only. Raises
+    `NoGuarantee` if it has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
+    Raises `UnsupportedMechanism`, and names the event, if it has no counterpart under this
+    relation.
     """
     relation = our_relation(relation)
     remedy = "Pass an event, such as GaussianDpEvent(1.0)."
@@ -77,8 +77,6 @@ def to_dp_event(
 
 def our_relation(relation: Any) -> NeighboringRelation:
     """Return a neighboring relation of dp-accounting, or its name, as ours."""
-    if isinstance(relation, NeighboringRelation):
-        return relation
     if isinstance(relation, dp_accounting.NeighboringRelation):
         relation = relation.name
     return checks.relation(relation)

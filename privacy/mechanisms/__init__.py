@@ -4,7 +4,7 @@
 # isort: off
 from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
-    REGISTRY, Mechanism, UnsupportedMechanism, checked, register_mechanism,
+    REGISTRY, Mechanism, UnsupportedMechanism, checked, mechanism_from_json, register_mechanism,
 )
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
@@ -18,7 +18,6 @@ from privacy.mechanisms.noise import Gaussian, Laplace
 from privacy.mechanisms.samplers import Epochs, FixedSizeSampled, TruncatedPoisson
 from privacy.mechanisms.sampling import GroupSampled, PoissonSampled
 from privacy.mechanisms.selection import BestOf, best_of
-from privacy.mechanisms.serialization import mechanism_from_json
 from privacy.mechanisms.shuffling import ShuffledReports
 from privacy.mechanisms.sparse_vector import AboveThreshold
 from privacy.mechanisms.tables import from_cdfs, from_profile

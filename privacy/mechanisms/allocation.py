@@ -98,15 +98,12 @@ class CyclicPoisson(Mechanism):
     """Poisson sampling from `groups` groups of records, from one group per step in turn.
 
     Each record is in one group, random or given by its public index, independently of all others.
-    Step i uses group i mod `groups`, and includes each of its records independently. If the
+    Step i of `steps` uses group i mod `groups`, and includes each of its records independently with
+    the `sampling_probability` q in (0, 1]: of n records, a batch has about q n / groups. If the
     encoder C of the `Factorization` has at most `groups` bands, a record's steps change disjoint
     rows of C x, and all steps cost as much as ceil(steps / groups) sampled Gaussians
-    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4).
-
-    `mechanism` is Gaussian noise at the sensitivity of one participation, the largest column norm
-    of C. A record of the group is included with the `sampling_probability` q in (0, 1]: with n
-    records in all, a batch has about q n / groups records. `steps` is the total number of steps.
-    One group is Poisson sampling.
+    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4). `mechanism` is Gaussian noise at the
+    sensitivity of one participation, the largest column norm of C. One group is Poisson sampling.
     """
 
     mechanism: Mechanism

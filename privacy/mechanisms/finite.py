@@ -56,8 +56,6 @@ def from_pmfs(
 ) -> FiniteMechanism:
     """Return the `FiniteMechanism` of two probability mass functions, a dominating pair.
 
-    The parameters are those of `FiniteMechanism`.
-
     Examples
     --------
     >>> import privacy as dp

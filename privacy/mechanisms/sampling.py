@@ -40,8 +40,8 @@ class PoissonSampled(base.OfParts, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
     q = `sampling_probability` is in (0, 1]; 1 gives `mechanism` itself. Nested probabilities
-    multiply. The sample must stay secret. All of `mechanism` uses one sample. For T steps with a
-    new sample each, use ``repeat(PoissonSampled(m, ...), T)``.
+    multiply. The sample, which all of `mechanism` uses, must stay secret. For T steps with a new
+    sample each, use ``repeat(PoissonSampled(m, ...), T)``.
     """
 
     mechanism: Mechanism

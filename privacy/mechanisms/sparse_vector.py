@@ -12,15 +12,11 @@ class AboveThreshold(PureDP):
     """The sparse vector technique: compare queries with a noisy threshold until some are above it.
 
     It stops after c = `max_positives` positive answers; any number of answers may be negative.
-    Epsilon = e1 + e2 + e3 bounds all answers together. All noise is Laplace noise. With sensitivity
-    D (under `relation`), its scale is
-
-    - D / e1 on the threshold, drawn once;
-    - 2 c D / e2 on each query, or c D / e2 if no two queries change in opposite directions;
-    - c D / e3 on the value of a query above the threshold, if that is published.
-
-    For less noise with many positive answers, ``repeat(AboveThreshold(epsilon), c)`` describes c
-    runs that each draw a new threshold.
+    Epsilon = e1 + e2 + e3 bounds all answers together. With sensitivity D (under `relation`), the
+    scale of the Laplace noise is D / e1 on the threshold, drawn once; 2 c D / e2 on each query, or
+    c D / e2 if no two queries change in opposite directions; and c D / e3 on the value of a query
+    above the threshold, if that is published. For less noise with many positive answers,
+    ``repeat(AboveThreshold(epsilon), c)`` describes c runs that each draw a new threshold.
 
     Source: Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5.
     """

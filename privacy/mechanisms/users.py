@@ -22,8 +22,7 @@ def user_level(
     All records of the user are removed (or added), replaced, or zeroed together. Pass the result to
     `account` with ``unit="one user"``. With k records:
 
-    - Gaussian, Laplace and trees: the noise multiplier is divided by k (Dong, Roth and Su 2022,
-      Theorem 2.14).
+    - Gaussian, Laplace and trees: the noise is divided by k (Dong, Roth and Su 2022, Theorem 2.14).
     - Claims, `AboveThreshold`, `ExponentialMechanism` and `PermuteAndFlip`: epsilon becomes k
       epsilon; (epsilon, delta) becomes (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1))
       (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho (Bun and Steinke 2016, Proposition 1.9).
@@ -34,9 +33,8 @@ def user_level(
     - Compositions and `parallel`: each part. Other mechanisms raise `UnsupportedMechanism`.
 
     `max_contributions` is the contribution bound: the most records of one user, in any releases.
-    `spread` has contribution bounds per release: `mechanism` is ONE release, run ``len(spread)``
-    times with independent noise, and a user owns at most ``spread[b]`` records of release b.
-    Gaussian noise costs rho * sum of squares.
+    `spread` has those per release: `mechanism` is ONE release, run ``len(spread)`` times with
+    independent noise, and a user owns at most ``spread[b]`` records of release b.
     """
     mechanism = checked(mechanism, "mechanism")
     given, remedy = (max_contributions, spread), "Pass exactly one of the two."

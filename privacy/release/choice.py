@@ -22,8 +22,7 @@ class Choice:
     """The candidates that were chosen, and the mechanism to account for.
 
     `indices` are their positions in `scores`, in the order of choice; you may publish them.
-    `mechanism` is for all of them together. `is_simulation`: the choice is reproducible and gives
-    no privacy.
+    `mechanism` is for all together. `is_simulation`: the choice is reproducible and not private.
     """
 
     indices: tuple[int, ...]
@@ -85,7 +84,7 @@ def choose(
         checks.refuse_if(monotonic, "monotonic", monotonic, "False", remedy)
         noise = _lattice(mechanism.noise_multiplier, len(found))
         source = random_source(rng, simulation=simulation)
-        noisy = _noisy(found, size, noise, source, is_gaussian=True)
+        noisy = _noisy(found, size, noise, source)
         best = sorted(range(len(found)), key=lambda i: (-noisy[i], i))[:count]
         return Choice(tuple(best), mechanism, simulation)
     factor = 1 if monotonic else 2
@@ -95,7 +94,7 @@ def choose(
         one: Mechanism = PureDP(ratio_up(float(factor), mechanism.scale))
 
         def pick(left: list[Fraction], source: Source) -> int:
-            noisy = _noisy(left, size, noise, source, is_gaussian=False)
+            noisy = _noisy(left, size, noise, source)
             return noisy.index(max(noisy))
     elif isinstance(mechanism, mechanisms.ExponentialMechanism | PermuteAndFlip):
         one = mechanism
@@ -136,7 +135,7 @@ def permute_and_flip(scores: list[Fraction], rate: Fraction, source: Source) -> 
 class _Lattice:
     """Noise in lattice steps, 2^bits of which are one sensitivity."""
 
-    scale: Fraction
+    law: Law
     bits: int
 
 
@@ -144,27 +143,22 @@ def _lattice(scale: float, coordinates: int) -> _Lattice:
     """Return the lattice of noise of `scale` sensitivities.
 
     Rounding down moves a coordinate by less than one step. It increases an L2 norm by at most
-    sqrt(coordinates) steps; coordinates = 0 if differences are whole numbers of steps, which
-    rounding does not change.
+    sqrt(coordinates) steps; coordinates = 0, for Laplace noise, if differences are whole numbers of
+    steps, which rounding does not change.
     """
     bits = min(max(_RESOLUTION - math.ceil(math.log2(scale)), 0), 4 * _RESOLUTION)
     root = math.isqrt(coordinates - 1) + 1 if coordinates else 0
     steps = Fraction(scale) * (2**bits + root)
     remedy = "Reduce the noise: it does not fit in 64 bits."
     checks.refuse_if(steps > LARGEST_SCALE, "mechanism", scale, f"<= {LARGEST_SCALE:g}", remedy)
-    return _Lattice(steps, bits)
+    is_gaussian = coordinates > 0
+    return _Lattice(Law(steps, is_gaussian, is_rounded=is_gaussian), bits)
 
 
 def _noisy(
-    scores: list[Fraction],
-    sensitivity: Fraction,
-    lattice: _Lattice,
-    source: Source,
-    *,
-    is_gaussian: bool,
+    scores: list[Fraction], sensitivity: Fraction, lattice: _Lattice, source: Source
 ) -> list[int]:
-    law = Law(lattice.scale, is_gaussian, is_rounded=is_gaussian)
-    noise = draw(law, len(scores), source).tolist()
+    noise = draw(lattice.law, len(scores), source).tolist()
     rounded = (math.floor(score * 2**lattice.bits / sensitivity) for score in scores)
     return [a + b for a, b in zip(rounded, noise, strict=True)]
 

@@ -86,8 +86,7 @@ def float_gaussian_for_simulation(
 ) -> npt.NDArray[np.float64]:
     """Draw Gaussian noise of standard deviation `sigma` >= 0 in floats. Never release it.
 
-    One output may reveal which of two neighboring data sets was used (Mironov 2012). `rng` is a
-    seed or generator.
+    One output may reveal which data set was used (Mironov 2012). `rng` is a seed or generator.
     """
     sigma = checks.real("sigma", sigma, "Pass the standard deviation of the noise.", at_least=0)
     return np.random.default_rng(rng).normal(0.0, sigma, size)

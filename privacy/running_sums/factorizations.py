@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from os import PathLike
 from re import fullmatch
 from typing import Any, ClassVar, Literal, TypeVar
@@ -183,6 +184,14 @@ class Factorization(ABC):
     def noise_std(self) -> Array:
         """Return the noise standard deviation of each release, in units of that of z."""
         return np.asarray(np.sqrt(np.square(self.decoder()).sum(axis=1)))
+
+    @cached_property
+    def _variances(self) -> Array:
+        return np.asarray(np.square(self.noise_std()))
+
+    def variance(self, k: int) -> float:
+        """Return the square of `noise_std` of release k (from 0)."""
+        return float(self._variances[k])
 
     def sensitivity(self, participation: Participation | None = None) -> float:
         """Return an upper bound on the sensitivity of C x to one record, in clip norms.

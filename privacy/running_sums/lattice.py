@@ -7,7 +7,6 @@ later is post-processing.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -40,7 +39,7 @@ class Rounded(Factorization):
 
     def variance(self, k: int) -> float:
         if self.releases <= DENSE_LIMIT:
-            return float(self._variances[k])
+            return super().variance(k)
         # row k of B solves b C = (1, ..., 1), from its last entry on
         weights = np.ones(k + 1)
         for j in range(k, -1, -1):
@@ -48,10 +47,6 @@ class Rounded(Factorization):
             weights[j] /= row[-1]
             weights[j + 1 - len(row) : j] -= weights[j] * row[:-1]
         return float(np.square(weights).sum())
-
-    @cached_property
-    def _variances(self) -> Array:
-        return np.asarray(np.square(self.noise_std()))
 
 
 class Lattice:

@@ -244,20 +244,13 @@ class RunningSum:
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorization.releases)
-        last = self._variance(self.factorization.releases - 1) if blocks else 0.0
-        return self.sigma**2 * (blocks * last + self._variance(k))
-
-    def _variance(self, k: int) -> float:
-        return float(self._variances[k]) if self.simulation else self._rounded.variance(k)
+        last = self._used.variance(self.factorization.releases - 1) if blocks else 0.0
+        return self.sigma**2 * (blocks * last + self._used.variance(k))
 
     @cached_property
-    def _variances(self) -> Array:
-        return np.asarray(np.square(self.factorization.noise_std()))
-
-    @cached_property
-    def _rounded(self) -> Rounded:
-        factorization = self.factorization
-        return Rounded(factorization.name, factorization.releases, factorization)
+    def _used(self) -> Factorization:
+        exact = self.factorization
+        return exact if self.simulation else Rounded(exact.name, exact.releases, exact)
 
     def noise_covariance(self, releases: int) -> Array:
         """Return sigma^2 B B', the noise covariance of the first `releases` in one coordinate.
@@ -266,8 +259,7 @@ class RunningSum:
         """
         releases = checks.count("releases", releases, "Pass the number of releases.")
         most = self.factorization.releases
-        used = self.factorization if self.simulation else self._rounded
-        decoder = used.decoder(min(releases, most))
+        decoder = self._used.decoder(min(releases, most))
         rows = np.zeros((releases, -(-releases // most) * len(decoder)))
         for start in range(0, releases, most):
             rows[start:, start : start + len(decoder)] = decoder[-1]

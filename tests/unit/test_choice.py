@@ -269,7 +269,7 @@ def test_the_noise_of_gaussian_scores_covers_their_rounding():
     for scale, count in ((0.01, 10**6), (1.0, 3), (1e6, 7)):
         lattice = _lattice(scale, count)
         one = 2**lattice.bits  # steps of one sensitivity
-        assert lattice.scale / (one + Fraction(math.ceil(math.sqrt(count)))) >= Fraction(scale)
+        assert lattice.law.scale / (one + Fraction(math.ceil(math.sqrt(count)))) >= Fraction(scale)
 
 
 def check_rates(load):
@@ -292,9 +292,7 @@ def check_rates(load):
     # one sensitivity is a whole number of steps, 2^28
     law = module.Law(Fraction(2**30), is_gaussian=False)
     noisy = [
-        module._noisy(
-            [Fraction(x)], Fraction(3), module._Lattice(law.scale, 28), None, is_gaussian=False
-        )
+        module._noisy([Fraction(x)], Fraction(3), module._Lattice(law, 28), None)
         for x in (0.7, 3.7)
     ]
     assert 0 <= noisy[1][0] - noisy[0][0] <= 2**28 + 1
