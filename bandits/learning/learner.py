@@ -60,7 +60,6 @@ class Learner:
         self._base = rule.base if isinstance(rule, Repeating) else rule
         self._sampling = rule.sampling if isinstance(rule, Repeating) else None
         self._compared = 0 if self._sampling is None else COMPARED
-        self._mixes = self.draws.live and isinstance(self._base, Mixed)
         self._fixed = not (rule.normals or rule.uniforms)
         lead = () if self.draws.live else (len(self.draws.generators[0]),)
         self._repeats = Repeats(lead, self.dimension)
@@ -85,8 +84,6 @@ class Learner:
 
     @property
     def ended(self) -> bool:
-        if self._length is not None:
-            return self.in_batch >= self._length
         return self.schedule.ends(self.batch, self.in_batch, self.growth)
 
     @property
@@ -125,14 +122,20 @@ class Learner:
         if self._score is not None:
             best: Indices = self._score(candidates, mean, root).argmax(-1)
             return best
-        if self._mixes or not self.draws.live:
+        if not self.draws.live:
             return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
-        if isinstance(rule, Challenging):
+        noise = self._noise()
+        if isinstance(rule, Mixed):
+            each = rule.probabilities(candidates, mean, root, noise, self.batch, self.rounds)
+            pick = rule.drawn(each, noise)
+            self.propensity = float(each[pick])
+            return pick
+        if self._fixed and isinstance(rule, Challenging):
             arms = candidates.tobytes()
             if self._weights is None or self._weights[0] != arms:
                 self._weights = arms, rule.weighted(candidates, mean, root)
             return rule.divided(*self._weights[1], self.rounds)
-        return rule.pick(candidates, mean, root, self._noise(), self.batch, self.rounds)
+        return rule.pick(candidates, mean, root, noise, self.batch, self.rounds)
 
     @property
     def compared(self) -> float:
@@ -155,8 +158,6 @@ class Learner:
         rounds: Rounds,
     ) -> Indices:
         """Pick by each replicate's rule, with the numbers that `noise` draws for the rules."""
-        if self._mixes:
-            return self._mixed(self._rule, candidates, mean, root, noise(self._base))
         if self._rule is self._base:
             return self._base.pick(candidates, mean, root, noise(self._base), self.batch, rounds)
         drawn = noise(self.exploration)
@@ -167,16 +168,6 @@ class Learner:
         others = self._base.pick(candidates, mean, root, drawn, self.batch, rounds)
         chosen = sampling.reshape(-1, *(1,) * (picks.ndim - 1))
         return np.where(chosen, picks, others)
-
-    def _mixed(
-        self, rule: Exploration, candidates: Array, mean: Array, root: Array, noise: Noise
-    ) -> Indices:
-        """Pick by a `Mixed` rule of a live learner, and keep the probability of the pick."""
-        assert isinstance(rule, Mixed)
-        each = rule.probabilities(candidates, mean, root, noise, self.batch, self.rounds)
-        pick = rule.drawn(each, noise)
-        self.propensity = float(each[pick])
-        return pick
 
     def _sums(self, arms: Array, offered: Indices) -> Array:
         each = (arms @ self._repeats.direction)[..., None]

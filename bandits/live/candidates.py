@@ -61,12 +61,11 @@ class Candidates:
                 multiplied()
                 if item(argmax()) <= MARGIN:
                     return found
-        algorithm = self._algorithm
-        found = table(candidates, algorithm.dimension)
-        few = len(found) <= _FEW and type(algorithm).prepared is Algorithm.prepared
+        found = table(candidates, self._algorithm.dimension)
+        few = len(found) <= _FEW and type(self._algorithm).prepared is Algorithm.prepared
         if few and found.shape not in self._shared:
             self._shared[found.shape] = self._arrays(len(found))
-        return algorithm.prepared(found)
+        return self._algorithm.prepared(found)
 
     def _arrays(self, count: int) -> tuple[Any, ...]:
         algorithm, constant = self._algorithm, self._algorithm.constant

@@ -175,7 +175,7 @@ def save(agent: "Agent", folder: Path) -> None:
         "progress": learner.progress(),
     }
     text = json.dumps(header, indent=1).encode()
-    names["journal"] = _journal(turn)
+    names["journal"] = f"journal-{turn}.bin"
     journal = Journal(folder / names["journal"], fsync=agent.fsync)
     if agent._journal is not None:  # if interrupted below, the header may refer to the new one
         agent._journal.whole = False
@@ -192,10 +192,6 @@ def save(agent: "Agent", folder: Path) -> None:
         for old in folder.glob(f"{kind}-*"):
             if old.name != name:
                 old.unlink()
-
-
-def _journal(turn: int) -> str:
-    return f"journal-{turn}.bin"
 
 
 def _attach(agent: "Agent", folder: Path) -> None:
@@ -279,7 +275,7 @@ def restore(
     if isinstance(channel, Released):
         found = dp.RunningSum.restore(folder / _SUMS) if sums is None else sums
         _resume_sums(agent, channel, found)
-    repeat(agent, read(folder / _journal(agent._turn)))
+    repeat(agent, read(folder / f"journal-{agent._turn}.bin"))
     agent._missed.begin(agent.rounds, agent._key)
     agent._folder = folder  # only now, so that nothing is saved without the journal
     save(agent, folder)  # invalidates all other agents of the folder
