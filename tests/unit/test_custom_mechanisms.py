@@ -128,3 +128,18 @@ def test_a_mechanism_without_a_loss_is_refused():
     with pytest.raises(dp.UnsupportedMechanism, match=r"Define loss\(relation\)") as refusal:
         dp.account(Nameless(1.0))
     assert refusal.value.mechanism == Nameless(1.0)
+
+
+def test_a_registered_mechanism_suggests_its_field():
+    @dataclass(frozen=True)
+    class Claimed(dp.PureDP):
+        pass
+
+    try:
+        for _ in range(2):  # as when a notebook cell is run again
+            dp.register_mechanism(Claimed(0.5))
+            assert Claimed(epsilon=0.5) == Claimed(0.5)
+            with pytest.raises(TypeError, match=r"Expected keyword='eps' .*Pass epsilon\."):
+                Claimed(eps=0.5)
+    finally:
+        REGISTRY.pop("Claimed", None)
