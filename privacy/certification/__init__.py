@@ -47,10 +47,9 @@ AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
     """Return whether `proves` has a formula for this mechanism.
 
-    It inspects the mechanism tree and evaluates no formula. It is False also for a part proven
-    under another relation; for a claim that is sampled or in a cell by record, except under
-    ADD_OR_REMOVE_ONE; and for sampling under REPLACE_ONE, except of Gaussians with replace_distance
-    2.
+    It evaluates no formula. It is False also for a part proven under another relation; for a claim
+    that is sampled or in a cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples
+    under REPLACE_ONE, except of Gaussians with replace_distance 2.
 
     Parameters
     ----------
@@ -59,13 +58,11 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     relation
         Neighboring relation of the guarantee.
     notion
-        ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, or of a batch
-        of fixed size, and compositions of RandomizedResponse, PureDP and ApproximateDP.
-        ``"contour"`` and ``"pld"``: the same, also with Gaussian and Laplace noise, sampled or
-        not (with `user_level` up to 64 records). ``"zcdp"``: Gaussian, Laplace,
-        RandomizedResponse, PureDP and ZeroConcentratedDP parts. ``"rdp"``: the same, sampled
-        parts of ``"contour"`` with finite divergences, and fixed-size batches. All: the same in
-        `Epochs` and `CyclicPoisson`.
+        ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, and
+        compositions of claims. ``"contour"`` and ``"pld"``: also compositions with Gaussian and
+        Laplace noise, sampled, with a cut sample, or with `user_level` (64 records); random
+        allocations. ``"zcdp"`` and ``"rdp"``: parts with divergences. docs/theory/contour.md has
+        the limits.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
@@ -113,15 +110,6 @@ def proves(
     size
         Number of records that change together. Gaussians: size * mu; zCDP: size^2 * rho;
         otherwise a chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
-
-    Examples
-    --------
-    >>> from privacy.mechanisms import Gaussian
-    >>> claim = dict(delta=1e-5, relation="ADD_OR_REMOVE_ONE", notion="gaussian")
-    >>> proves(Gaussian(2.0), epsilon=1.9930, **claim)
-    False
-    >>> proves(Gaussian(2.0), epsilon=1.9931, **claim)
-    True
     """
     claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
     return _is_proven(lambda: _proven_delta(*claim, THOROUGH))

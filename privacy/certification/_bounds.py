@@ -6,7 +6,7 @@ could not be computed is NaN or infinite and proves nothing. The caller checks t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -25,19 +25,23 @@ from privacy.mechanisms import (
     Parallel,
     PoissonSampled,
     PureDP,
+    RandomAllocation,
     RandomizedResponse,
     Repeated,
+    TruncatedPoisson,
     ZeroConcentratedDP,
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
-    from privacy.certification._contour import Atoms, Part
+    from privacy.certification._contour import Atoms, Part, Sum
 
 _NEAR = 1e-8
-_MOST_TERMS = 50_000  # of a finite sum, about 0.1 s
+_MOST_TERMS, _PER_TERM = 50_000, 80  # of a finite sum, about 0.1 s; more with more work
+_SHORT = 10_000_000  # products of an integral that is tried before a sum on a grid
 _LARGEST_SUM = 20_000  # the order of a binomial sum
 _DIGITS = 60.0  # nats of a moment whose power is taken
+_SAMPLED = PoissonSampled | GroupSampled | TruncatedPoisson
 _Loss = Callable[[Mechanism, NeighboringRelation], arb]
 
 
@@ -153,11 +157,7 @@ def _shift(mechanism: Gaussian | Laplace, relation: NeighboringRelation) -> arb:
 
 
 def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
-    """Return mu^2 of the Gaussian that is equivalent to a tree of Gaussians.
-
-    A larger mu is worse at every epsilon, so that the worst parallel cell is also the worst in a
-    composition.
-    """
+    """Return mu^2 of the Gaussian that is equivalent to a tree; the worst cell has the largest."""
     return 2 * _total(mechanism, relation, _rho)
 
 
@@ -167,17 +167,17 @@ def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) -> arb:
     """Return delta(epsilon) of a Gaussian tree or of one release, in the worse direction.
 
-    Poisson sampling under add/remove and zero-out: let u = e^epsilon - 1, P the output on a
-    sample with the record and Q on the same sample without it. Removing the record gives
-    sup_E w (P(E) - Q(E)) - u Q(E) with w = q. Adding it gives the same with P and Q exchanged,
-    which does not change these profiles, and w = q - u (1 - q). The supremum increases with w, so
-    removing is worse: q times the unsampled delta at log(1 + u / q) (Balle, Barthe and Gaboardi
-    2018, Theorem 8).
+    Balle, Barthe and Gaboardi 2018, Theorem 8; docs/theory/contour.md, "One release".
     """
     match mechanism:
         case Parallel() if not record_can_move(mechanism, relation):
             parts = dict.fromkeys(mechanism.parts)
             return reduce(arb.max, (_profile(part, epsilon, relation) for part in parts))
+        case TruncatedPoisson(mechanism=inner, sampling_probability=q):
+            rest, full, share = _truncation(mechanism)
+            level, added = (epsilon.expm1() / share).log1p(), epsilon.expm1() / q
+            exchanged = share * _profile(inner, level, REPLACE_ONE)
+            return full * exchanged + rest * q * _profile(inner, added.log1p(), relation)
         case PoissonSampled() | FixedSizeSampled():
             return _sampled_delta(mechanism, epsilon, relation)
         case Laplace():
@@ -205,6 +205,15 @@ def _sampled_delta(
     return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
 
 
+def _truncation(node: TruncatedPoisson) -> tuple[arb, arb, arb]:
+    """Return P(|S| < B), P(|S| >= B) and q' (docs/theory/samplers.md)."""
+    q, size, others = arb(node.sampling_probability), node.max_batch_size, node.records
+    others -= size
+    full, cut = (q.beta_lower(k, others, regularized=True) for k in (size, size + 1))
+    rest = (1 - q).beta_lower(others, size, regularized=True)
+    return rest, full, size * cut / (full * node.records)
+
+
 def _of_batch(node: FixedSizeSampled, relation: NeighboringRelation) -> tuple[arb, arb]:
     """Return q and mu^2 of the worst record in the batch."""
     inner = node.mechanism
@@ -213,12 +222,7 @@ def _of_batch(node: FixedSizeSampled, relation: NeighboringRelation) -> tuple[ar
 
 
 def _moment_of_batches(node: FixedSizeSampled, relation: NeighboringRelation, order: float) -> arb:
-    """Return an upper bound on the moment of order a of one batch (docs/theory/samplers.md).
-
-    The pair has the losses log B(z) > 0, B = 1 - q + q e^(mu z - mu^2 / 2), of the sampled Gaussian
-    at z > mu / 2, their mirror image, and a loss of 0 with probability (1 - q) erf(mu / sqrt(8)).
-    Its moment at t = a - 1 is (1 - q) erf(mu / sqrt(8)) plus the integral of phi (B^a + B^-t).
-    """
+    """Return a bound on the moment; docs/theory/contour.md, "Batches of fixed size"."""
     from privacy.certification._mixtures import Mixture
     from privacy.certification._split import moment
 
@@ -237,18 +241,19 @@ def _composed_delta(
 ) -> arb:
     """Return an upper bound on delta of a composition, in the worse direction.
 
-    Basic composition if it suffices; otherwise a finite sum, or a contour integral for each
-    direction. With probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
+    With probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
     """
     counts = releases(mechanism)
+    if any(isinstance(part, RandomAllocation) for part in counts):
+        return _allocated_delta(mechanism, epsilon, relation, limit, work)
     whole = sum(counts.values())
     share = (epsilon / whole).lower()
     basic = arb("inf")
     if not any(isinstance(part, GroupSampled) for part in counts):
         basic = sum((n * _profile(part, share, relation) for part, n in counts.items()), arb(0))
-    if basic <= limit:
+    if basic <= limit or (whole == 1 and basic.is_finite()):
         return basic
-    from privacy.certification import _contour, _laplace, _split  # they import numpy
+    from privacy.certification import _contour, _laplace  # they import numpy
 
     kept, squared, parts, simple = arb(1), arb(0), [], []
     for part, n in counts.items():
@@ -263,18 +268,49 @@ def _composed_delta(
             case PureDP() | ApproximateDP() | RandomizedResponse(categories=2):
                 simple.append((arb(part.epsilon), n, False))
     terms = whole * math.prod(n + 1 for n in counts.values())
-    if len(simple) == len(counts) and terms <= _MOST_TERMS:
+    if len(simple) == len(counts) and terms <= max(_MOST_TERMS, work // _PER_TERM):
         return (1 - kept + kept * _laplace.delta(simple, epsilon)).min(basic)
-    both = any(isinstance(part, PoissonSampled | GroupSampled) for part in counts)
-    ways = _ways(relation) if both else _ways(relation)[:1]
     least = (limit - (1 - kept)) / kept
     if not least > 0:
         raise Unproven("the deltas of its claims exceed the delta")
-    worst = arb(0)
-    for way in ways:
-        total = _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)
-        worst = worst.max(_split.delta(total, epsilon, least, work))
-    return (1 - kept + kept * worst).min(basic)
+    both = any(isinstance(part, _SAMPLED) for part in counts)
+    sums = [
+        _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)
+        for way in _ways(relation)[: None if both else 1]
+    ]
+    return (1 - kept + kept * _worst(sums, epsilon, least, work)).min(basic)
+
+
+def _worst(sums: "Sequence[Sum]", epsilon: arb, least: arb, work: int) -> arb:
+    """Return delta in the worst direction; on a grid if too much Laplace noise has atoms."""
+    from privacy.certification import _laplace, _lattice, _split
+
+    parts = sums[0].parts
+    noise = [(one, n) for one, n in parts if isinstance(one, _laplace.SampledLaplace)]
+    alone = len(noise) == len(parts) and sums[0].mu_squared == 0
+    most = min(work, _SHORT) if alone else work
+    try:
+        return reduce(arb.max, (_split.delta(each, epsilon, least, most) for each in sums))
+    except Unproven:
+        if not alone:
+            raise
+    return _lattice.delta([(_lattice.laplace(one, n, work), n) for one, n in noise], epsilon, work)
+
+
+def _allocated_delta(
+    mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation, limit: arb, work: int
+) -> arb:
+    """Return a bound for random allocations and Gaussians: of known steps, or on a grid."""
+    known = _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+    if known <= limit:
+        return known
+    from privacy.certification import _lattice
+
+    parts = [
+        (_lattice.allocated(_mu_squared(part, relation), getattr(part, "steps", 1), work), n)
+        for part, n in releases(mechanism).items()
+    ]
+    return _lattice.delta(parts, epsilon, work)
 
 
 def _failure(part: Mechanism) -> arb:
@@ -290,7 +326,7 @@ def _ways(relation: NeighboringRelation) -> tuple[str, ...]:
 
 def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], Part]":
     """Return the loss of a part, other than a Gaussian, as a function of the direction."""
-    from privacy.certification import _laplace, _mixtures
+    from privacy.certification import _contour, _laplace, _mixtures
 
     match part:
         case PoissonSampled(mechanism=Laplace() as inner) | (Laplace() as inner):
@@ -300,6 +336,12 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
             return partial(_atoms, part, arb(1))
         case PoissonSampled(mechanism=RandomizedResponse() | PureDP() | ApproximateDP() as inner):
             return partial(_atoms, inner, arb(part.sampling_probability))
+        case TruncatedPoisson(mechanism=inner):
+            rest, full, share = _truncation(part)
+            chance = arb(part.sampling_probability)
+            added = partial(_mixtures.Mixture, _mu_squared(inner, relation), (1 - chance, chance))
+            moved = partial(_mixtures.Mixture, _mu_squared(inner, REPLACE_ONE), (1 - share, share))
+            return lambda way: _contour.Mixed((rest, full), (added(way), moved(way)))
         case PoissonSampled() | GroupSampled():
             # a replaced record moves the antipodal pair's means by 1, as an added one does
             once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
@@ -335,7 +377,7 @@ def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str)
     return Atoms(*zip(*found, strict=True))
 
 
-def _upper_tail(x: arb) -> arb:
+def upper_tail(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() / 2
 
 
@@ -345,25 +387,19 @@ def _gaussian_delta(epsilon: arb, mu: arb) -> arb:
     Balle and Wang 2018, Theorem 8.
     """
     middle, half = epsilon / mu, mu / 2
-    return _upper_tail(middle - half) - epsilon.exp() * _upper_tail(middle + half)
+    return upper_tail(middle - half) - epsilon.exp() * upper_tail(middle + half)
 
 
 def _antipodal_delta(epsilon: arb, q: arb, mu_squared: arb) -> arb:
     """Return delta of (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
 
-    The dominating pair of a sampled Gaussian with a replaced record (Lebeda, Regehr, Kamath and
-    Steinke 2024, arXiv 2405.20769). With P, N, R the outputs with the record, without it, and
-    with its replacement, delta = sup_E q P(E) - q e^epsilon R(E)
-    - (1 - q)(e^epsilon - 1) N(E). Given P(E) = p, N(E) >= Phi(Phi^-1(p) - mu) and
-    R(E) >= Phi(Phi^-1(p) - 2 mu); E = {x > t} attains both for the antipodal pair.
-    The supremum is attained where q e^(-mu^2/2) (y - e^epsilon / y) = (1 - q)(e^epsilon - 1),
-    y = e^(mu t).
+    Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769; docs/theory/contour.md.
     """
     mu, gamma, u = mu_squared.sqrt(), epsilon.exp(), epsilon.expm1()
     half = (1 - q) / q * u * (mu_squared / 2).exp() / 2
     t = (half + (half * half + gamma).sqrt()).log() / mu
-    replaced = _upper_tail(t - mu) - gamma * _upper_tail(t + mu)
-    return q * replaced - (1 - q) * u * _upper_tail(t)
+    replaced = upper_tail(t - mu) - gamma * upper_tail(t + mu)
+    return q * replaced - (1 - q) * u * upper_tail(t)
 
 
 def _laplace_delta(epsilon: arb, loss: arb) -> arb:
@@ -377,9 +413,8 @@ def _laplace_delta(epsilon: arb, loss: arb) -> arb:
 def _response_delta(epsilon: arb, mechanism: RandomizedResponse | PureDP | ApproximateDP) -> arb:
     """Return d + (1 - d) (e^c - e^epsilon) / (e^c + k - 1) if epsilon < c, else d.
 
-    c is the epsilon of the mechanism, d its delta, and k its number of categories. For a claim
-    k = 2: P(E) <= e^c Q(E) + d and 1 - Q(E) <= e^c (1 - P(E)) + d imply this bound on
-    P(E) - e^epsilon Q(E), which randomized response attains (Kairouz, Oh and Viswanath 2015).
+    c is the epsilon of the mechanism, d its delta, and k its number of categories, 2 for a claim
+    (Kairouz, Oh and Viswanath 2015; docs/theory/contour.md).
     """
     claim = arb(mechanism.epsilon)
     failed = _failure(mechanism)
@@ -406,8 +441,7 @@ def _delta_from_divergence(divergence: arb, excess: arb, epsilon: arb) -> arb:
 def _best_excess(rho: float, epsilon: float) -> float:
     """Return approximately the a - 1 that gives the smallest delta under rho-zCDP.
 
-    It is the root of (2a - 1) rho - epsilon + log(1 - 1/a), which increases with a. Any order is
-    valid; rounding it has only a second-order effect on delta.
+    It is the root of (2a - 1) rho - epsilon + log(1 - 1/a). Any order is valid.
     """
     low, high = 1e-300, 1e300
     for _ in range(80):
@@ -427,6 +461,8 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     and d - 1 + e^-d at a distance of d scales.
     """
     match mechanism:
+        case RandomAllocation(mechanism=inner):
+            return _total(inner, relation, _rho)  # of known steps (joint convexity)
         case ZeroConcentratedDP():
             return arb(mechanism.rho)
         case Gaussian():
@@ -449,7 +485,7 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
     """
     a = arb(order)
     match mechanism:
-        case Gaussian() | ZeroConcentratedDP():
+        case Gaussian() | ZeroConcentratedDP() | RandomAllocation():
             return a * _rho(mechanism, relation)
         case PoissonSampled(mechanism=inner, sampling_probability=q) if (
             order.is_integer() and order <= _LARGEST_SUM and _removing_is_worse(mechanism, relation)
@@ -457,7 +493,7 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             power = _binomial_moment(int(order), arb(q), _mu_squared(inner, relation))
         case FixedSizeSampled():
             power = _moment_of_batches(mechanism, relation, order)
-        case PoissonSampled() | GroupSampled():
+        case PoissonSampled() | GroupSampled() | TruncatedPoisson():
             from privacy.certification._split import moment as largest
 
             ways = _ways(relation)[: 1 if _removing_is_worse(mechanism, relation) else 2]
@@ -481,10 +517,9 @@ def _removing_is_worse(sample: Mechanism, relation: NeighboringRelation) -> bool
 
 def _binomial_moment(order: int, q: arb, mu_squared: arb) -> arb:
     """Return sum_k C(a, k) (1 - q)^(a - k) q^k e^(k (k - 1) mu^2 / 2), a = order."""
-    ratio, growth = q / (1 - q), mu_squared.exp()
-    term = total = (1 - q) ** order
+    ratio, growth, term = q / (1 - q), mu_squared.exp(), (1 - q) ** order
+    total = term
     for k in range(order):
-        term = term * ratio * (order - k) / (k + 1)
-        total += term
-        ratio *= growth
+        term *= ratio * (order - k) / (k + 1)
+        total, ratio = total + term, ratio * growth
     return total

@@ -3,17 +3,22 @@
 docs/theory/contour.md ("Proof in interval arithmetic") has the bound. M(c + iw) of a part is a sum
 of weights times exp(i w L) at the nodes of a `Part`, plus an error whose modulus is at most the
 `error` of the nodes, for all |w| <= W. Floats choose parameters that affect only the tightness.
+
+A part is one loss in one direction. Floats: `rough` weights with a sum near M(c) and losses,
+`rough_decay` logs of `decay` / M(c) and best shifts, `plan` parameters for errors of exp(-digits).
+Enclosures: `nodes` for |w| <= frequency, `decay` a bound on |M(c + iw)|, w >= frequency.
 """
 
 import math
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from flint import acb, arb, ctx
 
 from privacy.certification._coverage import Unproven
+from privacy.certification._laplace import SampledLaplace
 from privacy.certification._mixtures import Mixture, Nodes
 from privacy.certification._panels import Array
 from privacy.certification._products import sums
@@ -33,34 +38,6 @@ def digits() -> float:
     return _DIGITS if ctx.prec < _BITS else _MORE_DIGITS
 
 
-class Part(Protocol):
-    """One loss in one direction.
-
-    The results of `rough`, `rough_decay` and `plan` are float estimates, all others enclosures.
-    """
-
-    def supremum(self) -> arb:
-        """Return an upper bound on the loss."""
-
-    def rough(self, c: float) -> tuple[Array, Array]:
-        """Return weights whose sum approximates M(c), and their losses."""
-
-    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
-        """Return approximately logs of `decay` / M(c), and their best shifts, near `depth`."""
-
-    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Any:
-        """Return parameters for `nodes` and `decay` with relative errors of exp(-digits)."""
-
-    def size(self, plan: Any) -> int:
-        """Return the number of nodes."""
-
-    def nodes(self, c: float, frequency: float, plan: Any) -> Nodes:
-        """Return nodes for M(c + iw), |w| <= frequency."""
-
-    def decay(self, c: float, frequency: float, plan: Any, shift: float) -> arb:
-        """Return a bound on |M(c + iw)| for all w >= frequency."""
-
-
 @dataclass(frozen=True)
 class Atoms:
     """A loss with finitely many values: probabilities under P, and the losses."""
@@ -78,7 +55,7 @@ class Atoms:
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         return np.zeros(frequency.size), np.zeros(frequency.size)
 
-    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> None:
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Any:
         return None
 
     def size(self, plan: Any) -> int:
@@ -91,6 +68,56 @@ class Atoms:
 
     def decay(self, c: float, frequency: float, plan: Any, shift: float) -> arb:
         return sum(self.nodes(c, frequency, plan).weights, arb(0))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """One of several losses, with probabilities, revealed. The `shift` is the depth of each."""
+
+    weights: tuple[arb, ...]
+    parts: tuple["Part", ...]
+
+    def supremum(self) -> arb:
+        return reduce(arb.max, (part.supremum() for part in self.parts))
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        each = [
+            (float(p), *part.rough(c)) for p, part in zip(self.weights, self.parts, strict=True)
+        ]
+        weights, losses = ([p * one for p, one, _ in each], [loss for *_, loss in each])
+        return np.concatenate(weights), np.concatenate(losses)
+
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
+        total = 0 * frequency
+        for p, part in zip(self.weights, self.parts, strict=True):
+            size = float(p) * part.rough(c)[0].sum()
+            total += size * np.exp(part.rough_decay(c, frequency, depth)[0])
+        return np.log(total / self.rough(c)[0].sum()), depth + 0 * frequency
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Any:
+        places = np.array([frequency])
+        own = [shift and float(part.rough_decay(c, places, shift)[1][0]) for part in self.parts]
+        return [
+            (part.plan(c, frequency, digits, b), b) for part, b in zip(self.parts, own, strict=True)
+        ]
+
+    def size(self, plan: Any) -> int:
+        return sum(part.size(own) for part, (own, _) in zip(self.parts, plan, strict=True))
+
+    def nodes(self, c: float, frequency: float, plan: Any) -> Nodes:
+        found = Nodes([], [], arb(0))
+        for p, part, (own, _) in zip(self.weights, self.parts, plan, strict=True):
+            one = part.nodes(c, frequency, own)
+            weights = found.weights + [p * weight for weight in one.weights]
+            found = Nodes(weights, found.losses + one.losses, found.error + p * one.error)
+        return found
+
+    def decay(self, c: float, frequency: float, plan: Any, shift: float) -> arb:
+        each = zip(self.weights, self.parts, plan, strict=True)
+        return sum((p * part.decay(c, frequency, *own) for p, part, own in each), arb(0))
+
+
+Part = Atoms | Mixed | Mixture | SampledLaplace
 
 
 @dataclass(frozen=True)

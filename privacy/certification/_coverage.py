@@ -17,8 +17,10 @@ from privacy.mechanisms import (
     Parallel,
     PoissonSampled,
     PureDP,
+    RandomAllocation,
     RandomizedResponse,
     Repeated,
+    TruncatedPoisson,
     ZeroConcentratedDP,
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
@@ -37,6 +39,7 @@ def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
 
     A record is in one batch of an epoch, and the other batches do not depend on it. The steps of
     one group of a cyclic sampler are Poisson samples; a record takes part in those of its group.
+    Several participations are one in each of several blocks of steps (joint convexity).
     """
     match mechanism:
         case Repeated():
@@ -49,6 +52,13 @@ def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
             q = mechanism.sampling_probability
             once = PoissonSampled(mechanism.mechanism, sampling_probability=q)
             return Repeated(once, -(-mechanism.steps // mechanism.groups))
+        case RandomAllocation(mechanism=inner, participations=k) if _gaussian(inner, relation):
+            size, longer = divmod(mechanism.steps, k)
+            found = []
+            for steps, n in ((size, k - longer), (size + 1, longer)):
+                one = RandomAllocation(inner, steps) if steps > 1 else inner
+                found += [Repeated(one, n * mechanism.epochs)] if n else []
+            return Composed(tuple(found))
     return mechanism
 
 
@@ -89,6 +99,13 @@ def _gaussian(mechanism: Mechanism, _: NeighboringRelation) -> bool:
 
 
 @_trees_of
+def _at_most_gaussian(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
+    """Return whether every leaf is a Gaussian, at most so if the steps of a record are known."""
+    known = isinstance(mechanism, RandomAllocation) and relation is not REPLACE_ONE
+    return known or isinstance(mechanism, Gaussian)
+
+
+@_trees_of
 def _antipodal(mechanism: Mechanism, _: NeighboringRelation) -> bool:
     return isinstance(mechanism, Gaussian) and mechanism.replace_distance == 2
 
@@ -97,6 +114,8 @@ def _is_concentrated(mechanism: Mechanism, relation: NeighboringRelation) -> boo
     match mechanism:
         case Gaussian() | Laplace() | RandomizedResponse(categories=2):
             return True
+        case RandomAllocation():
+            return relation is not REPLACE_ONE
         case PureDP() | ZeroConcentratedDP():
             return mechanism.relation is relation
     return False
@@ -106,7 +125,7 @@ def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool
     match mechanism:
         case PoissonSampled(mechanism=ApproximateDP()):
             return False
-        case PoissonSampled() | GroupSampled():
+        case PoissonSampled() | GroupSampled() | TruncatedPoisson():
             return _composed(mechanism, relation)
         case FixedSizeSampled():
             return one_release(mechanism, relation)
@@ -158,12 +177,16 @@ def releases(mechanism: Mechanism) -> Counter[Mechanism]:
 
 
 def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
-    """Return whether every part has moments in `_contour`."""
-    return all(_has_moments(part, relation) for part in releases(mechanism))
+    """Return whether every part has moments in `_contour`, or all are at most Gaussians."""
+    return _at_most_gaussian(mechanism, relation) or all(
+        _has_moments(part, relation) for part in releases(mechanism)
+    )
 
 
 def _has_moments(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
+        case TruncatedPoisson():
+            return relation is ADD_OR_REMOVE_ONE and _gaussian(mechanism.mechanism, relation)
         case PoissonSampled():
             return _sampled(mechanism.mechanism, relation)
         case GroupSampled():
@@ -175,7 +198,7 @@ def _has_moments(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
 
 
 def _approximate(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
-    kinds = PureDP | ApproximateDP | RandomizedResponse
+    kinds = PureDP | ApproximateDP | RandomizedResponse | RandomAllocation | TruncatedPoisson
     claims = all(isinstance(part, kinds) for part in releases(mechanism))
     return one_release(mechanism, relation) or (claims and _composed(mechanism, relation))
 
@@ -187,7 +210,7 @@ def _contour(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
 COVERS: dict[str, Covers] = {
     "approximate": _approximate,
     "contour": _contour,
-    "gaussian": _gaussian,
+    "gaussian": _at_most_gaussian,
     "pld": _contour,
     "rdp": _trees_of(_has_divergence),
     "zcdp": _trees_of(_is_concentrated),

@@ -6,6 +6,7 @@ interval arithmetic") has the distribution of l, and the bound for large frequen
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -149,4 +150,5 @@ def _polynomial(noises: int, fallen: int, _bits: int) -> arb_poly:
         series = [int(power[k]) for k in range(noises)]
     else:
         series = [-each for each in accumulate(math.comb(noises - 1, k) for k in range(noises))]
-    return arb_poly([arb(c) / math.factorial(j) for j, c in enumerate(reversed(series))])
+    factorials = accumulate(range(1, noises), operator.mul, initial=1)
+    return arb_poly([arb(c) / f for c, f in zip(reversed(series), factorials, strict=True)])

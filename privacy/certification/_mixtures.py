@@ -405,11 +405,8 @@ class Mixture:
         return total * growth.exp() / (2 * arb.pi()).sqrt()
 
     def _log_least(self, x: arb, turn: arb) -> arb:
-        """Return a lower bound on log |B(x + ib)|, turn = k mu |b| < pi, that increases with x.
-
-        All terms of B(x + ib) are within turn / 2 of one direction, and Re B(x + ib) is at least
-        p_0 + (B(x) - p_0) cos(turn).
-        """
+        """Return a lower bound on log |B(x + ib)|, turn = k mu |b| < pi, that increases with x."""
+        # terms are within turn / 2 of one direction; Re B >= p_0 + (B(x) - p_0) cos(turn)
         ratio, cos = self._log_ratio(x), turn.cos()
         bound = ratio + (turn / 2).cos().log()
         if cos > 0:
@@ -420,11 +417,7 @@ class Mixture:
     def _outside(
         self, panels: list[Panel], c: float, shift: float, start: float, end: float
     ) -> arb:
-        """Bound the integral of e^(-x^2/2) X prod |B(+-(x + i shift))|^exponent beyond the panels.
-
-        |B(x + ib)| <= B(x). log B is convex with slopes in [0, k mu], so that it is below its
-        chords; log X and -x^2 / 2 are below their tangents.
-        """
+        """Bound the integral beyond the panels by chords of log B, tangents of other logs."""
         turn = self._means[-1] * abs(shift)
         if not panels or not turn < arb.pi():
             return arb("inf")

@@ -84,11 +84,7 @@ def _delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
 
 
 class Split:
-    """The sum `total` without the outcomes in which all losses are small, or one is large.
-
-    `epsilon` and `log_delta` are the claim, in floats. `tried`: whether to look for windows, which
-    takes about 0.1 s.
-    """
+    """The sum `total` without the outcomes in which all losses are small, or one is large."""
 
     def __init__(self, total: Sum, epsilon: float, log_delta: float, *, tried: bool = True) -> None:
         self.total, self.epsilon = total, epsilon

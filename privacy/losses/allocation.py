@@ -251,27 +251,16 @@ def _labeled_mean(one: Labels, other: Labels, share: float, fine: int) -> Labels
 
 
 @lru_cache(maxsize=256)
-def _labels(mu: float, steps: int, cells: int) -> Labels:
-    if steps == 1:
-        return _labeled_factor(mu, cells)
-    found = _labeled_mean(*_halves(mu, steps, cells), 1)
-    while 2 * found.without.size <= cells:
-        found = found.refined()
-    return found
-
-
-def _halves(mu: float, steps: int, cells: int) -> tuple[Labels, Labels, float]:
-    """Return the labels of both halves of the steps, and the share of the second one."""
-    rest = steps - steps // 2
-    return _labels(mu, steps // 2, cells), _labels(mu, rest, cells), rest / steps
-
-
-@lru_cache(maxsize=256)
-def labels(mu: float, steps: int, cells: int = _LABELS) -> Labels:
+def labels(mu: float, steps: int, cells: int = _LABELS, fine: int = _FINE) -> Labels:
     """Return the distributions of a label of the output, for a lower bound."""
     if steps == 1:
-        return _labels(mu, steps, cells)
-    return _labeled_mean(*_halves(mu, steps, cells), _FINE)
+        return _labeled_factor(mu, cells)
+    rest = steps - steps // 2
+    one, other = (labels(mu, each, cells, 1) for each in (steps // 2, rest))
+    found = _labeled_mean(one, other, rest / steps, fine)
+    while fine == 1 and 2 * found.without.size <= cells:
+        found = found.refined()
+    return found
 
 
 @dataclass(frozen=True)
