@@ -19,7 +19,7 @@ _NEEDS = {
 }
 _BY_EPOCH = ("random-allocation", "shuffle")
 WITHOUT_STEPS = (
-    "Or pass --batch-size and --records; if each epoch shuffles the records, --sampler shuffle."
+    "Or pass --batch-size and --records, and --sampler shuffle if each epoch shuffles the records."
 )
 OPTIONS = ("sampler", "batch_size", "max_batch_size", "records", "epochs")
 
@@ -35,7 +35,7 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
     values = {"sampler": "poisson", **values}
     sampler: str = values["sampler"]
     if "steps" not in takes and sampler in _BY_EPOCH:
-        remedy = "Run dpcalib epsilon with different values of --epochs."
+        remedy = "Find the largest --epochs with dpcalib epsilon."
         rule = f"one of {', '.join(name for name in SAMPLERS if name not in _BY_EPOCH)}"
         raise ValueError(checks.expected("sampler", sampler, rule, remedy))
     _refuse_unused(values, sampler, participations=participations)
@@ -84,7 +84,7 @@ def _refuse_unused(values: Values, sampler: str, *, participations: bool) -> Non
     given = [name for name in sorted(unused) if name in values]
     if given:
         told = flags(given, " and ")
-        lead = f"The sampler {sampler}, with the other options, does not use {told}."
+        lead = f"With these options, the sampler {sampler} does not use {told}."
         raise ValueError(f"{lead} Remove {told}.")
 
 

@@ -201,16 +201,12 @@ def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...
     if by_epochs:
         missing.append("steps")
     chosen = [name for name in one_of if name in values]
-    wanted = [flags([name]) for name in missing]
+    told = [f"Missing {flags([name])}: {TEXTS[name]}" for name in missing]
+    told += [WITHOUT_STEPS] * by_epochs
     if one_of and not chosen:
-        wanted.append(f"one of {flags(one_of)}")
-    if wanted:
-        *first, last = wanted
-        told = f"Missing {' and '.join([', '.join(first), last] if first else [last])}."
-        hints = [f"{flags([name])}: {TEXTS[name]}" for name in missing]
-        if by_epochs:
-            hints.append(WITHOUT_STEPS)
-        raise ValueError(" ".join([told, *hints]))
+        told.append(f"Missing one of {flags(one_of)}.")
+    if told:
+        raise ValueError(" ".join(told))
     if len(chosen) > 1:
         found = flags(chosen, " and ")
         raise ValueError(f"Expected exactly one of {flags(one_of)}. Remove all but one of {found}.")

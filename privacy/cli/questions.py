@@ -73,8 +73,12 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except REFUSALS as error:
-        output.error(told(error))
-        click.get_current_context().exit(_exit_code(error))
+        context, text = click.get_current_context(), told(error)
+        if any(option.name == "relation" for option in context.command.params):
+            text = text.replace("Pass relation=", "Pass --relation ")
+            text = text.replace("use PoissonSampled", "use --sampler poisson")
+        output.error(text)
+        context.exit(_exit_code(error))
 
 
 def command(

@@ -214,7 +214,7 @@ def test_answers_are_those_of_python(name, texts):
     ("name", "texts", "field", "message"),
     [
         ("epsilon", RUN | {"delta": "5"}, "delta", "Expected delta=5 to be > 0 and < 1."),
-        ("epsilon", RUN | {"delta": ""}, "delta", "Missing --delta."),
+        ("epsilon", RUN | {"delta": ""}, "delta", "Missing --delta: "),
         ("epsilon", RUN | {"sigma": "2"}, "noise_multiplier", "Expected exactly one of"),
         ("epsilon", RUN | {"steps": "many"}, "steps", "steps='many' is not a number."),
         ("epsilon", RUN | {"delta": "nan"}, "delta", "Expected delta=nan"),
@@ -227,7 +227,7 @@ def test_answers_are_those_of_python(name, texts):
         ("account", {"plan": PLAN.replace("1e-6", "2")}, "plan", "Expected delta=2"),
         ("account", {"plan": PLAN, "delta": "3"}, "delta", "Expected delta=3"),
         ("account", {"plan": PLAN.replace("2.5", "-1")}, "plan", "part 'sum': Expected noise"),
-        ("epsilon", RUN | {"sampler": "shuffle"}, "sampling_probability", "The sampler shuffle"),
+        ("epsilon", RUN | {"sampler": "shuffle"}, "sampling_probability", "the sampler shuffle"),
         ("epsilon", SHUFFLED, "relation", "No proven bound for Epochs"),
         ("account", {"plan": "[" * 9000}, "plan", ""),
     ],

@@ -315,6 +315,7 @@ class TestSamplers:
         text = refusal("sigma", *TARGET, "--sampler", sampler, *LOADER)
         assert "displaces others" in text
         assert "DataLoader(shuffle=True)" in text
+        assert "Pass --relation REPLACE_ONE or REPLACE_SPECIAL." in text
 
     @pytest.mark.parametrize(
         ("typed", "told"),
@@ -422,7 +423,9 @@ class TestExplain:
 
     def test_all_missing_options_are_named_at_once(self):
         text = refusal("explain", "--epochs", 15)
-        assert "Missing --delta, --steps and one of --epsilon, --noise-multiplier, --sigma." in text
+        assert re.search(
+            "Missing --delta: .* Missing --steps: .* Missing one of --epsilon, --n", text
+        )
         assert answer("explain", *TARGET, "--epochs", 1)["steps"] == 1
 
 
@@ -530,11 +533,11 @@ class TestBadInput:
     def test_missing(self):
         assert "--delta" in refusal("sigma", "--epsilon", 1)
         text = refusal("sigma")
-        assert "--epsilon and --delta" in text
+        assert re.search("Missing --epsilon: .* Missing --delta: ", text)
         assert "--delta" in refusal("convert", "--epsilon", 1)
         text = refusal("epsilon", "--delta", 1e-5)
         assert "Missing one of --noise-multiplier, --sigma." in text
-        assert "Missing --delta and one of --noise-multiplier, --sigma." in refusal("epsilon")
+        assert re.search("Missing --delta: .* Missing one of --noise-m", refusal("epsilon"))
 
     def test_a_fraction_is_a_number(self):
         found = answer("epsilon", "--sigma", 2, "--delta", "1/1e5", "-q", "256/60000")
