@@ -26,8 +26,8 @@ ELSEWHERE = {
 BATCHES = ("batch_size", "epochs", "num_epochs", "dataset_size", "num_examples", "sample_size", "n")
 """Batch parameters, which do not determine the sampler."""
 _SAMPLING = (
-    "Pass sampling_probability, the expected batch size / number of records, and steps, "
-    "epochs * number of records / batch size, if batches are Poisson samples."
+    "If batches are Poisson samples, pass sampling_probability = batch_size / records and "
+    "steps = epochs * records / batch_size, with the expected batch size."
 )
 
 

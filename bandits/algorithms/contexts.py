@@ -65,7 +65,7 @@ class PrivateContexts(Private):
             checks.real("delta", self.delta, "Pass a probability, such as 1e-5.", above=0, below=1)
             for name, only, remedy in (
                 ("noise", "binary_tree", "Pass noise='binary_tree'."),
-                ("ridge", PrivateContexts.ridge, "Omit it: the published shift replaces it."),
+                ("ridge", PrivateContexts.ridge, "Omit it: this calibration computes it."),
             ):
                 value = getattr(self, name)
                 rule = f"{only!r} with calibration='published'"

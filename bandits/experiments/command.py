@@ -64,7 +64,7 @@ def _main(
         sys.stderr.write(f"SKIPPED {reason}\n")
 
 
-_COVERAGE = "Only check that each printed number has a row and a verdict, or a reason."
+_COVERAGE = "Only check that each printed number has a verdict, or a reason to have none."
 main = click.Command(
     "bandits.experiments",
     callback=_main,

@@ -101,7 +101,7 @@ class Determinant:
     lockstep = False
 
     def __post_init__(self) -> None:
-        checks.real("growth", self.growth, "Pass the growth of det A, such as 1.", above=0)
+        checks.real("growth", self.growth, "Pass the relative growth of det A, such as 1.", above=0)
 
     def length(self, batch: int) -> None:
         return

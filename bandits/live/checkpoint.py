@@ -130,7 +130,7 @@ def save(agent: "Agent", folder: Path) -> None:
     if _turn(folder) != agent._turn:
         raise RuntimeError(
             f"Another agent was restored from {folder}, or a save was interrupted. Use only the "
-            "agent restored last, or restore it now: with two, a batch would be released twice."
+            "agent restored last, or restore again: two agents would release a batch twice."
         )
     learner = agent._learner
     features, rewards = agent._open_rounds()

@@ -252,7 +252,7 @@ def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
         # probability at most 1e-6 (Bernstein's bound for the lower tail of nonnegative terms)
         least = 1 - math.sqrt(2 * bound * math.log(1e6) / len(weight))
         remedy = "Omit largest_weight: the policy plays actions that were not logged."
-        rule = f">= {least:.6g}, if largest_weight={bound:g} holds for every action"
+        rule = f">= {least:.6g}, as largest_weight={bound:g} implies"
         checks.refuse_if(weight.mean() < least, "mean weight", float(weight.mean()), rule, remedy)
     # a clipped total of an infinite weight is a fraction 0 of it
     removed = 1 - float(used.sum() / weight.sum()) if (used < weight).any() else 0.0

@@ -125,7 +125,7 @@ def _assumed(answer: Record) -> str:
                 "The guarantee assumes truncated Poisson sampling: in every step, each record is "
                 f"included independently with probability {kept}. If more than {most} are, a "
                 f"uniformly chosen subset of {most} is used. Which records were sampled stays "
-                f"secret. The (larger) data set has {records} records, which is public."
+                f"secret. The (larger) data set has {records} records, a public number."
             )
         case "random-allocation":
             return (
@@ -152,7 +152,7 @@ _OTHERWISE = {
     "fixed-size": "The batches of a shuffled epoch are not drawn independently in every step.",
     "truncated-poisson": "Shuffled or fixed-size batches are not truncated Poisson samples.",
     "random-allocation": "In a shuffled epoch, the steps of the records are not independent.",
-    "shuffle": "The same holds for any batches in which a record participates as often.",
+    "shuffle": "The same holds for any batches with as many participations per record.",
 }
 """Which batches are drawn in another way, by sampler."""
 
@@ -162,7 +162,7 @@ def _sampling(answer: Record, *, stated: bool) -> str:
     some = steps is None or epochs < steps
     whole = "steps" if steps is None else f"{steps} steps"
     most = f"at most {epochs} of the {whole}" if some else "any number of steps"
-    source = "as given by --epochs" if stated else "pass --epochs if fewer"
+    source = "as given by --epochs" if stated else "--epochs limits it"
     losses = "".join(
         f"\n- Under {relation}{_CHANGES[relation]}, {_loss(epsilon)}."
         for relation, epsilon in answer["epsilon_without_poisson"].items()

@@ -57,7 +57,7 @@ def at_most(bound: Callable[[arb], arb], delta: float, precisions: tuple[int, ..
             if ball > limit * (1 + arb(_NEAR if bits == precisions[0] else 0)):
                 found = f"{float(ball.upper()):.9g}"
                 raise Unproven(f"delta is proven to be at most {found}, not {delta:.9g}")
-    raise Unproven(f"the balls are too wide at {precisions[-1]} bits of precision")
+    raise Unproven(f"the intervals are too wide at {precisions[-1]} bits of precision")
 
 
 def delta_bound(

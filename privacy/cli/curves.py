@@ -50,8 +50,8 @@ def _curve(
     """Compute one quantity against another.
 
     Pass one of --epsilon-against, --delta-against, --sigma-against, --tradeoff
-    and --plan. The option of the horizontal axis, such as --steps, is its
-    largest value. Repeat --notion to compare accounting methods, and --plan to
+    and --plan. The option of the horizontal axis, such as --steps, sets its
+    maximum. Repeat --notion to compare accounting methods, and --plan to
     compare plans.
 
     \b

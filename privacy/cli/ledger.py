@@ -144,7 +144,7 @@ def _show(*, url: str, as_json: bool) -> None:
     head = ("budget", "data set", "unit", "epsilon", "delta", "spent", "left", "used", "spends")
     output.columns("budgets", head, [_row(row, depth) for row, depth in _nested(rows)])
     words = "spent and left are sums, converted to epsilon."
-    click.echo(f"\nThe guarantee is epsilon of the whole budget. {words}")
+    click.echo(f"\nThe guarantee is (epsilon, delta) of the whole budget. {words}")
 
 
 def _nested(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:

@@ -62,7 +62,7 @@ _NUMBERS = {
     "sigma": "Noise standard deviation, in the unit of --clip-norm.",
     "sampling_probability": "Poisson sampling probability of each record in a step.  [default: 1]",
     "steps": TEXTS["steps"] + "  [default: 1]",
-    "batch_size": "Records per batch, expected for Poisson samples; with --records instead of -q.",
+    "batch_size": "(Expected) records per batch; with --records, replaces -q.",
     "max_batch_size": "Largest batch of --sampler truncated-poisson.",
     "records": "Number of records of the data set (public).",
     "epochs": "Passes over the data set; with --batch-size and --records, replaces --steps.",

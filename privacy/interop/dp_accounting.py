@@ -113,7 +113,7 @@ def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
     Under REPLACE_SPECIAL the answer of the special record is uniform.
     """
     if relation is ADD_OR_REMOVE_ONE:
-        raise _refused(event, "Its number of answers is public: pass relation=REPLACE_ONE.")
+        raise _refused(event, "Its number of records is public: pass relation=REPLACE_ONE.")
     k = checks.count("num_buckets", event.num_buckets, "Pass the number of answers.")
     remedy = "Pass the probability of a uniform answer."
     p = checks.real("noise_parameter", event.noise_parameter, remedy, at_least=0, at_most=1)

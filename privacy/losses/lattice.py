@@ -289,7 +289,7 @@ def from_cells(
         rest = loss - (start + cell[:, None] * step)
         rest[cell < 0] = 0.0
         if (np.abs(rest - 0.5 * step) > step * (0.5 + 1e-9) + blur).any():
-            raise OverflowError("a loss is beyond the cell of its panel")
+            raise OverflowError("a loss is outside its cell of the grid")
         share = np.exp(-rest) if step > 1 else -np.expm1(-rest)
         mass += np.bincount(cell + 1, weight.sum(axis=1), size)
         other += np.bincount(cell + 1, (weight * share).sum(axis=1), size)

@@ -5,7 +5,7 @@ from privacy.losses.profiles import Profile
 
 
 class Loss:
-    """Base class of losses: bounds on the moments of one application's privacy loss.
+    """Base class: bounds on the moments of the privacy loss of one application.
 
     Subclasses are frozen, hashable dataclasses. A property that is not available is None.
     """

@@ -35,7 +35,7 @@ class DiscreteGaussian(IntegerNoise):
     replace_sensitivity: int | None = None
 
     def __post_init__(self) -> None:
-        remedy = "Use another unit, or Gaussian, whose noise rounded_gaussian draws."
+        remedy = "Rescale the query, or use Gaussian and rounded_gaussian noise."
         sigma = checks.real("sigma", self.sigma, remedy, at_least=0.01, at_most=10_000)
         sensitivity, replaced = integer_sensitivities(self, "Gaussian")
         freeze(self, sigma=sigma, sensitivity=sensitivity, replace_sensitivity=replaced)

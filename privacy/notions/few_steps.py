@@ -261,7 +261,7 @@ class _Level:
         whole: _Factors | None = None
         for part in self.parts:
             if part.mass.size > cells:
-                raise ArithmeticError("one loss does not fit")
+                raise ArithmeticError("one loss needs too many cells")
             log_size = _log_moment(part.mass, part.loss, s)
             tilt = np.exp(np.minimum(s * part.loss - log_size, 700.0))
             tail, rest = part.rare * tilt, (part.mass - part.rare) * tilt
@@ -338,7 +338,7 @@ def _part(
     below = max(0, math.ceil((start - max(first, center - depth)) / step))
     above = math.ceil((min(top, last) - start) / step - 1e-6)
     if not 0 <= below + above < _MOST_CELLS:
-        raise ArithmeticError("one loss does not fit")
+        raise ArithmeticError("one loss needs too many cells")
     loss = start + step * np.arange(-below, above + 1.0)
     ends, off_by = _where(model, sign * loss)
     if direction == "remove":

@@ -83,7 +83,7 @@ def check(path: Path, left: Stamp | None) -> None:
     if stamp(path) != left:
         raise Overtaken(
             f"The file {str(path)!r} was moved or written by another object: a release would be "
-            "drawn twice, with different noise. Restore the file to continue."
+            "drawn twice, with different noise. To continue, restore from it."
         )
     if left is not None and (problem := linked(path)):
         raise Overtaken(problem)
@@ -195,7 +195,7 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     if version != _VERSION:
         raise ValueError(
             f"Expected path={str(path)!r} to have format version {_VERSION}, not "
-            f"{version!r}. Read it with the release that wrote it."
+            f"{version!r}. Read it with the version that wrote it."
         )
     if not whole:
         raise _damaged(path)

@@ -93,7 +93,7 @@ def float_gaussian_for_simulation(
 
 
 def _exact(name: str, value: Any, *, at_least: float | None = None) -> Fraction:
-    remedy = "Choose a lattice step that brings it into this range."
+    remedy = "Rescale the data to bring it into this range."
     checks.real(name, value, remedy, above=0, at_least=at_least, at_most=LARGEST_SCALE)
     found = exact(value)
     assert found is not None

@@ -85,7 +85,7 @@ def release_sum(
     step = Fraction(2) ** exponent
     remedy = "Rescale the data: the noise's lattice step is too small for a float."
     checks.refuse_if(not float(step), "mechanism", mechanism, "larger", remedy)
-    remedy = f"Pass a smaller one: a contribution has up to {float(bound / step):.3g} steps."
+    remedy = f"Pass a smaller one: {float(bound / step):.3g} steps per contribution are too many."
     checks.refuse_if(bound / step >= _LARGEST_INTEGER, "resolution", resolution, "smaller", remedy)
     is_gaussian = isinstance(mechanism, Gaussian | DiscreteGaussian)
     law = Law(scale / step, is_gaussian, is_rounded=not is_discrete)

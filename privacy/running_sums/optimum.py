@@ -154,7 +154,7 @@ def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
 
 def _not_found(releases: int) -> ArithmeticError:
     what = f"The optimal factorization of {releases} releases"
-    return ArithmeticError(f"{what} was not found to {_GAP:g}.")
+    return ArithmeticError(f"{what} has a relative gap > {_GAP:g}.")
 
 
 def _best(counts: Array, objective: str) -> Array:

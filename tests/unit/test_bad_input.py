@@ -212,7 +212,7 @@ def test_a_value_of_the_wrong_type(call, good, name, refused):
         (dp.noise_multiplier, TARGET | {"num_steps": 10}, "Pass steps."),
         (dp.noise_multiplier, {"target_epsilon": 1, "delta": 1e-5}, "Pass epsilon."),
         (dp.noise_multiplier, {"epsilon": 1, "target_delta": 1e-5}, "Pass delta."),
-        (dp.noise_multiplier, TARGET | {"batch_size": 256}, "if batches are Poisson samples"),
+        (dp.noise_multiplier, TARGET | {"batch_size": 256}, "If batches are Poisson samples"),
         (dp.noise_multiplier, TARGET | {"accountant": "rdp"}, "Pass notion."),
         (dp.max_steps, TARGET | {"sigma": 2}, "Pass noise_multiplier, the standard deviation"),
         (dp.max_sampling_probability, TARGET | {"std": 2}, "Pass noise_multiplier, the"),
