@@ -227,7 +227,7 @@ def test_answers_are_those_of_python(name, texts):
         ("account", {"plan": PLAN.replace("1e-6", "2")}, "plan", "Expected delta=2"),
         ("account", {"plan": PLAN, "delta": "3"}, "delta", "Expected delta=3"),
         ("account", {"plan": PLAN.replace("2.5", "-1")}, "plan", "part 'sum': Expected noise"),
-        ("epsilon", RUN | {"sampler": "shuffle"}, "sampling_probability", "the sampler shuffle"),
+        ("epsilon", RUN | {"sampler": "shuffle"}, "sampling_probability", "With these options"),
         ("epsilon", SHUFFLED, "relation", "No proven bound for Epochs"),
         ("account", {"plan": "[" * 9000}, "plan", ""),
     ],
