@@ -143,7 +143,7 @@ class Forced:
     uniforms = 2
 
     def __post_init__(self) -> None:
-        checks.moderate("gamma", self.gamma, "Pass the divisor of the probability, such as 1.")
+        checks.moderate("gamma", self.gamma, "Pass gamma of d log t / (t gamma), such as 1.")
 
     @property
     def normals(self) -> int:

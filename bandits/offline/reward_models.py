@@ -57,7 +57,7 @@ def fit_rewards(
     features = np.asarray(features, dtype=float)
     action = np.asarray(action)
     n = len(action)
-    folds = checks.count("folds", folds, "Pass the number of blocks.", at_least=2, at_most=n)
+    folds = checks.count("folds", folds, "Pass the number of folds.", at_least=2, at_most=n)
     remedy = "Pass the probability of each action in each round."
     checks.refuse_if(target.ndim != 2, "shape of target", target.shape, "(n, actions)", remedy)
     target = checks.finite("target", target, (n, target.shape[1]), remedy)

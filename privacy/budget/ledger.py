@@ -162,7 +162,7 @@ class Ledger:
         for each in self._chain(account):
             now = self.budget(each.name)
             if isinstance(now, IndividualBudget):
-                remedy = "Call spend(): an IndividualBudget is checked for each user."
+                remedy = "Call spend(), which checks each user of an IndividualBudget."
                 raise TypeError(checks.expected("budget", each.name, "a Budget", remedy))
             row: dict[str, Any] = {
                 "budget": each.name,
@@ -271,7 +271,7 @@ class Ledger:
             checks.refuse_if(settled["kind"] == "cancel", "key", key, "not canceled", remedy)
             if json.loads(settled["detail"])["holder"] != holder:
                 remedy = "Reserve with another key: each release needs its own reservation."
-                rule = "not committed by another holder"
+                rule = "not committed for another release"
                 raise ValueError(checks.expected("key", key, rule, remedy))
 
     def cancel(self, key: str, *, data_never_read: str) -> None:

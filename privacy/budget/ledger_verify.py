@@ -101,7 +101,7 @@ class _Check:
         assert isinstance(sums.budget, IndividualBudget)
         sums.budget, admitted = sums.budget.spend(mechanism, detail["sensitive_shares"])
         if admitted.tolist() != detail["sensitive_admitted"]:
-            raise ValueError("the admitted users differ")
+            raise ValueError("it admits the wrong users")
 
     def _costs(self, row: Row) -> dict[str, Cost]:
         """Return the costs in an entry, which must be at least those of its mechanism."""
@@ -116,7 +116,7 @@ class _Check:
             needed = ledger_rows.costs_in(mechanism_from_json(json.loads(row["mechanism"])), chain)
             for name, cost in needed.items():
                 if any(a < b for a, b in zip(costs[name], cost, strict=True)):
-                    raise ValueError(f"the budget {name!r} was charged less than the mechanism")
+                    raise ValueError(f"the budget {name!r} was charged too little")
             self.known[key] = {name: costs[name] for name in needed}
         return self.known[key]
 

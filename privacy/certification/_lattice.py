@@ -163,7 +163,7 @@ def _mean(one: Lattice, other: Lattice, share: arb) -> Lattice:
             value = 1 - weight + weight * (step * d).exp()
             below = (value.log() / step).floor().unique_fmpz() if d else 0
             if below is None:
-                raise Unproven("the place of a mean is not accurate enough")
+                raise Unproven("the grid index of a mean is not accurate enough")
             up = (value / (step * below).exp() - 1) / step.expm1() if d else arb(0)
             pairs = x[begin - low : end - low] * y[begin + d - high : end + d - high]
             at = begin + int(below)

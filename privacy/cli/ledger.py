@@ -143,7 +143,7 @@ def _show(*, url: str, as_json: bool) -> None:
         return
     head = ("budget", "data set", "unit", "epsilon", "delta", "spent", "left", "used", "spends")
     output.columns("budgets", head, [_row(row, depth) for row, depth in _nested(rows)])
-    words = "spent and left are sums, converted to epsilon."
+    words = "spent and left are converted to epsilon and need not add up."
     click.echo(f"\nThe guarantee is (epsilon, delta) of the whole budget. {words}")
 
 

@@ -57,7 +57,7 @@ def _check(
     """Check whether each plan fits its budget.
 
     With --ledger, check whether one plan fits what is left there. The exit code is 0 if all fit and
-    3 if not. PLAN is a TOML file; without --ledger, its budget has an epsilon.
+    3 if not. PLAN is a TOML file; without --ledger, its budget needs an epsilon.
     """
     if ledger is not None and len(files) > 1:
         raise click.UsageError("Pass one plan with --ledger: together, several may not fit.")

@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, help="[default: 8765]")
 @click.option("--seconds", type=click.IntRange(1, 3600), default=30, help="[default: 30]")
 def serve(port: int, seconds: int) -> None:
-    """Serve forms for these commands in a browser.
+    """Serve forms for calculations in a browser.
 
     Other computers cannot open them. An answer takes at most --seconds. Port 0
     is any free port.

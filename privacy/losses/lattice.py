@@ -432,7 +432,7 @@ class GridSum:
         self._parts = parts
         self.step, self.upper, self.tilt = first.step, first.upper, tilt.tilt
         if any(part.step != self.step or part.upper != self.upper for part, _ in parts):
-            raise ValueError("the grids have different steps or bound different sides")
+            raise ValueError("the grids differ in step or in bound (upper, lower)")
         kept = math.fsum(n * math.log1p(-min(p.infinite, 1 - U)) for p, n in parts)
         self.infinite = min(-math.expm1(kept) * (1 + (16 if self.upper else -16) * U), 1.0)
         self.relative = math.fsum(n * (part.relative + 8 * U) for part, n in parts)

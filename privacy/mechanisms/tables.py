@@ -212,7 +212,7 @@ def _check_ratios(
         if too_low or too_high:
             at = places[min(k, len(places) - 1)]
             remedy = "Return the distribution of log P/Q under P in p, and under Q in q."
-            rule = f"to match: near {at:g}, P / Q of an interval of losses is not e^loss"
+            rule = f"to match: near {at:g}, their masses do not have the ratio e^loss"
             raise ValueError(f"Expected p and q {rule}. {remedy}")
 
 

@@ -48,7 +48,7 @@ def user_level(
     except TypeError:
         counts = []
     rule = "counts of records, one per release"
-    checks.refuse_if(not counts, "spread", spread, rule, _CONTRIBUTIONS)
+    checks.refuse_if(not counts, "spread", spread, rule, "Pass a list, such as [3, 1].")
     return compose(*(_for_user(mechanism, count) for count in counts))
 
 

@@ -82,8 +82,8 @@ def check(path: Path, left: Stamp | None) -> None:
     """Raise `Overtaken` unless the file at `path` has the stamp `left` and one hard link."""
     if stamp(path) != left:
         raise Overtaken(
-            f"The file {str(path)!r} was moved or written by another object: a release would be "
-            "drawn twice, with different noise. To continue, restore from it."
+            f"The file {str(path)!r} was moved or written by another object. Restore from it: "
+            "this object would draw a release again, with different noise."
         )
     if left is not None and (problem := linked(path)):
         raise Overtaken(problem)

@@ -94,4 +94,4 @@ class Buffers(Memory):
 
 def _check_shape(state: Array, shape: tuple[int, ...]) -> None:
     if state.shape != shape:
-        raise ValueError(f"A memory has the shape {state.shape}, not {shape}.")
+        raise ValueError(f"The saved noise has shape {state.shape}, not {shape}.")

@@ -82,7 +82,7 @@ class RunningSum:
             checks.ledger(ledger, simulation=simulation)
         rule, remedy = "a Factorization", "Pass one, such as Factorization.square_root(100)."
         checks.instance("factorization", factorization, Factorization, rule, remedy)
-        remedy = "Pass 'rounded' for the profile of the Gaussian mechanism."
+        remedy = "Pass 'rounded' for the privacy profile of Gaussian noise."
         checks.one_of("noise", noise, get_args(Noise), remedy)
         gaussian = Gaussian(noise_multiplier, replace_distance)
         self.factorization = factorization
@@ -181,10 +181,8 @@ class RunningSum:
         k = self.releases % self.factorization.releases
         if k == 0 and self.releases:
             if self.participation != Participation.once():
-                remedy = (
-                    "Build the sum with more releases: a sum with repeated participation cannot "
-                    "be restarted as a new block."
-                )
+                reason = "with repeated participation, no new block can start"
+                remedy = f"Build the sum with more releases: {reason}."
                 rule = f"< {self.factorization.releases} with {self.participation}"
                 raise ValueError(checks.expected("releases", self.releases, rule, remedy))
             self._start_block()

@@ -157,8 +157,8 @@ def _rebuilt(
     if releases != 0:
         releases = checks.count("releases", releases, "It was changed.")
     if releases > most and sums.participation != Participation.once():
-        rule = "cannot be restarted as a new block"
-        raise ValueError(f"A sum with repeated participation {rule}: {releases} > {most} releases.")
+        rule = "With repeated participation, no new block can start"
+        raise ValueError(f"{rule}: {releases} > {most} releases.")
     sums.releases = releases
     sums._paid = header.get("paid")
     in_block = (releases - 1) % most + 1 if releases else 0

@@ -347,7 +347,7 @@ def test_verification_recomputes_costs(ledger, path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ledger_rows, "costs_in", lambda *_: {"all": (cost / 2,)})
         ledger.spend(NOISE, label="x")
-    with pytest.raises(dp.LedgerError, match="charged less than the mechanism"):
+    with pytest.raises(dp.LedgerError, match="charged too little"):
         ledger.verify()
 
 
@@ -675,7 +675,7 @@ def test_one_reservation_covers_one_state(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(dp.Ledger, "commit_state", commit_state)
     path.rename(tmp_path / "moved.npz")
     running_sum(ledger, path).step([0.0])
-    with pytest.raises(ValueError, match="to be not committed by another holder"):
+    with pytest.raises(ValueError, match="to be not committed for another release"):
         dp.RunningSum.restore(tmp_path / "moved.npz", ledger=ledger)
 
 

@@ -909,7 +909,7 @@ def test_several_participations_in_a_second_block_are_refused(tmp_path):
         tmp_path, factorization=F.square_root(5), participation=P.consecutive(2)
     )
     storage.write(path, header | {"releases": 10}, arrays)
-    with pytest.raises(ValueError, match="cannot be restarted as a new block"):
+    with pytest.raises(ValueError, match="no new block can start"):
         dp.RunningSum.restore(path)
 
 

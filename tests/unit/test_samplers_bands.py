@@ -113,7 +113,7 @@ def test_a_sampled_running_sum_starts_no_second_block():
     sums = running_sum(simulation=True, rng=1)
     for _ in range(30):
         sums.step([0.0, 0.0])
-    with pytest.raises(ValueError, match="cannot be restarted as a new block"):
+    with pytest.raises(ValueError, match="no new block can start"):
         sums.step([0.0, 0.0])
 
 
