@@ -271,7 +271,13 @@ MUTANTS = [
         'bound_in("l1"), mechanism.scale',
         'bound_in("l2"), mechanism.scale',
     ),
-    ("wrong relation", check_replaced, "sums", "replace_distance != 2", "replace_distance > 2"),
+    (
+        "wrong relation",
+        check_replaced,
+        "sums",
+        'distance != 2, "replace_distance"',
+        'distance > 2, "replace_distance"',
+    ),
     (
         "wrong relation of a choice",
         check_choice,
