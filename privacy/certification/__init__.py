@@ -1,7 +1,7 @@
 """Proofs of reported numbers by interval arithmetic (`arb` of python-flint).
 
-The reported floats are taken as exact, and code independent of the float code evaluates their
-theorem in balls that contain the exact value, with growing precision until the balls decide.
+The reported floats are exact, and code independent of the float code evaluates their theorem in
+balls that contain the exact value, with growing precision until the balls decide.
 """
 
 import math
@@ -60,7 +60,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     notion
         ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, and
         compositions of claims. ``"contour"`` and ``"pld"``: also compositions with Gaussian and
-        Laplace noise, sampled, with a cut sample, or with `user_level` (64 records); random
+        Laplace noise, sampled in any way, or with `user_level` (64 records); random
         allocations. ``"zcdp"`` and ``"rdp"``: parts with divergences. docs/theory/contour.md has
         the limits.
     """
@@ -68,10 +68,7 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
 
 
 def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -> Mechanism | None:
-    """Return the mechanism, rebuilt with validation from plain nodes, if it has a formula.
-
-    Node classes do not validate: otherwise a count of 0 or a misspelled `cells` could be proven.
-    """
+    """Return the mechanism, rebuilt because node classes do not validate, if it has a formula."""
     covers = COVERS.get(notion)
     if covers is None:
         return None
@@ -157,11 +154,7 @@ def _proven_delta(
 
 
 def proves_guarantee(guarantee: Guarantee) -> bool:
-    """Return whether a guarantee is proven for its mechanism, accounting method and unit.
-
-    A unit "3 records" or "3 times one user", as `Curve.group` writes it, is a group of 3; any other
-    unit is one record.
-    """
+    """Return whether a guarantee is proven; a unit "3 records" or "3 times one user" is a group."""
     return _is_proven(lambda: proven_delta(guarantee, THOROUGH))
 
 
@@ -208,10 +201,7 @@ def nudges() -> Iterator[float]:
 
 
 def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guarantee:
-    """Return the guarantee with a proof, `move` increased by the first step that is proven.
-
-    Raises `NotCertified` if no formula covers it, or none proves it within 1e-9 relative.
-    """
+    """Return it proven, `move` increased by at most 1e-9 relative, or raise `NotCertified`."""
     for step in nudges():
         value = getattr(guarantee, move) * (1 + step)
         candidate = replace(guarantee, **{move: min(value, 1.0) if move == "delta" else value})
@@ -226,21 +216,14 @@ def certified(guarantee: Guarantee, move: Literal["epsilon", "delta"]) -> Guaran
         ):
             break
     of = "" if guarantee.mechanism is None else f" for {brief(guarantee.mechanism)}"
-    others = _provable(guarantee)
     remedy = "Omit certify to get the float result."
-    if others:
-        remedy = f"Account for the whole mechanism with {others}."
-    raise NotCertified(f"No proof of {guarantee}{of}: {reason}. {remedy}")
-
-
-def _provable(guarantee: Guarantee) -> str:
-    """Return the other accounting methods that have a formula for the mechanism, in words."""
-    mechanism, relation = guarantee.mechanism, guarantee.relation
-    others = [
+    others = " or ".join(
         f"notion={notion!r}"
         for notion, covers in COVERS.items()
         if covers is not COVERS.get(guarantee.notion)
-        and mechanism is not None
-        and can_prove(mechanism, relation=relation, notion=notion)
-    ]
-    return " or ".join(others)
+        and guarantee.mechanism is not None
+        and can_prove(guarantee.mechanism, relation=guarantee.relation, notion=notion)
+    )
+    if others:
+        remedy = f"Account for the whole mechanism with {others}."
+    raise NotCertified(f"No proof of {guarantee}{of}: {reason}. {remedy}")

@@ -70,10 +70,7 @@ def delta_bound(
     limit: arb,
     work: int,
 ) -> arb:
-    """Return a ball or an upper bound; one that is at most `limit` need not be tight.
-
-    `work` limits the size of a contour integral.
-    """
+    """Return an upper bound on delta, tight only above `limit`; `work` limits an integral."""
     if notion == "gaussian":
         # Dong, Roth and Su 2022, Theorem 2.14
         return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
@@ -165,20 +162,12 @@ def _mu_squared(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
 
 
 def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) -> arb:
-    """Return delta(epsilon) of a Gaussian tree or of one release, in the worse direction.
-
-    Balle, Barthe and Gaboardi 2018, Theorem 8; docs/theory/contour.md, "One release".
-    """
+    """Return delta of a Gaussian tree or one release, in the worse direction ("One release")."""
     match mechanism:
         case Parallel() if not record_can_move(mechanism, relation):
             parts = dict.fromkeys(mechanism.parts)
             return reduce(arb.max, (_profile(part, epsilon, relation) for part in parts))
-        case TruncatedPoisson(mechanism=inner, sampling_probability=q):
-            rest, full, share = _truncation(mechanism)
-            level, added = (epsilon.expm1() / share).log1p(), epsilon.expm1() / q
-            exchanged = share * _profile(inner, level, REPLACE_ONE)
-            return full * exchanged + rest * q * _profile(inner, added.log1p(), relation)
-        case PoissonSampled() | FixedSizeSampled():
+        case TruncatedPoisson() | PoissonSampled() | FixedSizeSampled():
             return _sampled_delta(mechanism, epsilon, relation)
         case Laplace():
             return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)
@@ -188,21 +177,24 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
 
 
 def _sampled_delta(
-    node: PoissonSampled | FixedSizeSampled, epsilon: arb, relation: NeighboringRelation
+    node: TruncatedPoisson | PoissonSampled | FixedSizeSampled,
+    epsilon: arb,
+    relation: NeighboringRelation,
 ) -> arb:
-    """Return delta of one sample.
-
-    A batch of fixed size has q times the delta of a replaced record at log(1 + u / q) (Balle,
-    Barthe and Gaboardi 2018, Theorem 9). A null record may take the place of another one.
-    """
-    inner = node.mechanism
+    """Return delta of one sample (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9)."""
+    inner, level = node.mechanism, epsilon.expm1()
     if isinstance(node, FixedSizeSampled):
         q, mu_squared = _of_batch(node, relation)
-        return q * _gaussian_delta((epsilon.expm1() / q).log1p(), mu_squared.sqrt())
+        return q * _gaussian_delta((level / q).log1p(), mu_squared.sqrt())
     q = arb(node.sampling_probability)
+    if isinstance(node, TruncatedPoisson):
+        rest, full, share = _truncation(node)
+        exchanged = _exchanged(partial(_profile, inner, (level / share).log1p()), relation)
+        added = PoissonSampled(inner, sampling_probability=node.sampling_probability)
+        return full * share * exchanged + rest * _profile(added, epsilon, relation)
     if relation is REPLACE_ONE:
         return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
-    return q * _profile(inner, (epsilon.expm1() / q).log1p(), relation)
+    return q * _profile(inner, (level / q).log1p(), relation)
 
 
 def _truncation(node: TruncatedPoisson) -> tuple[arb, arb, arb]:
@@ -216,33 +208,19 @@ def _truncation(node: TruncatedPoisson) -> tuple[arb, arb, arb]:
 
 def _of_batch(node: FixedSizeSampled, relation: NeighboringRelation) -> tuple[arb, arb]:
     """Return q and mu^2 of the worst record in the batch."""
-    inner = node.mechanism
-    worst = _mu_squared(inner, REPLACE_ONE).max(_mu_squared(inner, relation))
+    worst = _exchanged(partial(_mu_squared, node.mechanism), relation)
     return arb(node.batch_size) / node.records, worst
 
 
-def _moment_of_batches(node: FixedSizeSampled, relation: NeighboringRelation, order: float) -> arb:
-    """Return a bound on the moment; docs/theory/contour.md, "Batches of fixed size"."""
-    from privacy.certification._mixtures import Mixture
-    from privacy.certification._split import moment
-
-    q, mu_squared = _of_batch(node, relation)
-    if node.batch_size == node.records:
-        return (arb(order) * (arb(order) - 1) * mu_squared / 2).exp()
-    mu = mu_squared.sqrt()
-    start = math.nextafter(float((mu / 2).lower()), -math.inf)  # more outcomes only add to it
-    parts = (Mixture(mu_squared, (1 - q, q), way) for way in ("remove", "add"))
-    found = sum((moment(part, order - 1, _DIGITS, start=start) for part in parts), arb(0))
-    return found + (1 - q) * (mu / arb(8).sqrt()).erf()
+def _exchanged(loss: Callable[[NeighboringRelation], arb], relation: NeighboringRelation) -> arb:
+    """Return the worst of a record and one that may take its place in a batch."""
+    return reduce(arb.max, map(loss, {REPLACE_ONE, relation} - {ADD_OR_REMOVE_ONE}))
 
 
 def _composed_delta(
     mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation, limit: arb, work: int
 ) -> arb:
-    """Return an upper bound on delta of a composition, in the worse direction.
-
-    With probability lost = 1 - prod (1 - delta_i), an (epsilon_i, delta_i) claim fails.
-    """
+    """Return a bound for a composition, in the worse direction; `kept`: that no claim fails."""
     counts = releases(mechanism)
     if any(isinstance(part, RandomAllocation) for part in counts):
         return _allocated_delta(mechanism, epsilon, relation, limit, work)
@@ -336,12 +314,11 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
             return partial(_atoms, part, arb(1))
         case PoissonSampled(mechanism=RandomizedResponse() | PureDP() | ApproximateDP() as inner):
             return partial(_atoms, inner, arb(part.sampling_probability))
-        case TruncatedPoisson(mechanism=inner):
-            rest, full, share = _truncation(part)
-            chance = arb(part.sampling_probability)
-            added = partial(_mixtures.Mixture, _mu_squared(inner, relation), (1 - chance, chance))
-            moved = partial(_mixtures.Mixture, _mu_squared(inner, REPLACE_ONE), (1 - share, share))
-            return lambda way: _contour.Mixed((rest, full), (added(way), moved(way)))
+        case FixedSizeSampled():
+            q, mu_squared = _of_batch(part, relation)
+            return partial(_contour.mirrored, mu_squared, q)
+        case TruncatedPoisson():
+            return _truncated(part, relation)
         case PoissonSampled() | GroupSampled():
             # a replaced record moves the antipodal pair's means by 1, as an added one does
             once = ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation
@@ -351,16 +328,33 @@ def _losses(part: Mechanism, relation: NeighboringRelation) -> "Callable[[str], 
     raise TypeError(f"{part!r} has no moments.")  # `can_prove` refuses it
 
 
+def _truncated(node: TruncatedPoisson, relation: NeighboringRelation) -> "Callable[[str], Part]":
+    """Return the loss of an added or an exchanged record (docs/theory/samplers.md)."""
+    from privacy.certification import _contour, _laplace, _mixtures
+
+    moved: Callable[[str], Part]
+    inner, chance = node.mechanism, node.sampling_probability
+    rest, full, share = _truncation(node)
+    if isinstance(inner, Laplace):
+        moved = partial(_laplace.SampledLaplace, _shift(inner, REPLACE_ONE) / inner.scale, share)
+    else:
+        mu_squared = _exchanged(partial(_mu_squared, inner), relation)
+        moved = partial(_contour.mirrored, mu_squared, share)
+        if relation is ADD_OR_REMOVE_ONE:
+            moved = partial(_mixtures.Mixture, mu_squared, (1 - share, share))
+    if chance == 1:
+        return moved
+    added = _losses(PoissonSampled(inner, sampling_probability=chance), relation)
+    return lambda way: _contour.Mixed((rest, full), (added(way), moved(way)))
+
+
 def _binomial(q: float, size: int) -> tuple[arb, ...]:
     rest = 1 - arb(q)
     return tuple(math.comb(size, j) * arb(q) ** j * rest ** (size - j) for j in range(size + 1))
 
 
 def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str) -> "Atoms":
-    """Return randomized response on a Poisson sample; it dominates the claim unless that fails.
-
-    The direction matters only if q < 1: the response itself is symmetric.
-    """
+    """Return randomized response on a Poisson sample; it dominates the claim unless that fails."""
     from privacy.certification._contour import Atoms
 
     odds, others = arb(claim.epsilon), _categories(claim) - 1
@@ -382,10 +376,7 @@ def upper_tail(x: arb) -> arb:
 
 
 def _gaussian_delta(epsilon: arb, mu: arb) -> arb:
-    """Return Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-
-    Balle and Wang 2018, Theorem 8.
-    """
+    """Return the delta of Balle and Wang 2018, Theorem 8."""
     middle, half = epsilon / mu, mu / 2
     return upper_tail(middle - half) - epsilon.exp() * upper_tail(middle + half)
 
@@ -403,10 +394,7 @@ def _antipodal_delta(epsilon: arb, q: arb, mu_squared: arb) -> arb:
 
 
 def _laplace_delta(epsilon: arb, loss: arb) -> arb:
-    """Return 1 - exp((epsilon - loss) / 2) where positive, loss = shift / scale.
-
-    Balle, Barthe and Gaboardi 2018, Theorem 3.
-    """
+    """Return delta for loss = shift / scale (Balle, Barthe and Gaboardi 2018, Theorem 3)."""
     return (-((epsilon - loss) / 2).expm1()).max(arb(0))
 
 
@@ -430,19 +418,13 @@ def _categories(mechanism: RandomizedResponse | PureDP | ApproximateDP) -> int:
 
 
 def _delta_from_divergence(divergence: arb, excess: arb, epsilon: arb) -> arb:
-    """Return exp((a - 1)(D_a - epsilon)) / (a - 1) (1 - 1/a)^a, excess = a - 1.
-
-    Canonne, Kamath and Steinke 2020, Proposition 12.
-    """
+    """Return the delta of Canonne, Kamath and Steinke 2020, Proposition 12; excess = a - 1."""
     order = 1 + excess
     return (excess * (divergence - epsilon) + excess * excess.log() - order * order.log()).exp()
 
 
 def _best_excess(rho: float, epsilon: float) -> float:
-    """Return approximately the a - 1 that gives the smallest delta under rho-zCDP.
-
-    It is the root of (2a - 1) rho - epsilon + log(1 - 1/a). Any order is valid.
-    """
+    """Return nearly the best a - 1: the root of (2a - 1) rho - epsilon + log(1 - 1/a)."""
     low, high = 1e-300, 1e300
     for _ in range(80):
         middle = math.sqrt(low) * math.sqrt(high)
@@ -491,9 +473,7 @@ def _divergence(order: float, mechanism: Mechanism, relation: NeighboringRelatio
             order.is_integer() and order <= _LARGEST_SUM and _removing_is_worse(mechanism, relation)
         ):
             power = _binomial_moment(int(order), arb(q), _mu_squared(inner, relation))
-        case FixedSizeSampled():
-            power = _moment_of_batches(mechanism, relation, order)
-        case PoissonSampled() | GroupSampled() | TruncatedPoisson():
+        case PoissonSampled() | GroupSampled() | TruncatedPoisson() | FixedSizeSampled():
             from privacy.certification._split import moment as largest
 
             ways = _ways(relation)[: 1 if _removing_is_worse(mechanism, relation) else 2]

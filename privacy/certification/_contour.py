@@ -19,7 +19,7 @@ from flint import acb, arb, ctx
 
 from privacy.certification._coverage import Unproven
 from privacy.certification._laplace import SampledLaplace
-from privacy.certification._mixtures import Mixture, Nodes
+from privacy.certification._mixtures import Half, Mixture, Nodes
 from privacy.certification._panels import Array
 from privacy.certification._products import sums
 
@@ -72,7 +72,7 @@ class Atoms:
 
 @dataclass(frozen=True)
 class Mixed:
-    """One of several losses, with probabilities, revealed. The `shift` is the depth of each."""
+    """A weighted sum of measures of losses. The `shift` is the depth of each."""
 
     weights: tuple[arb, ...]
     parts: tuple["Part", ...]
@@ -81,11 +81,9 @@ class Mixed:
         return reduce(arb.max, (part.supremum() for part in self.parts))
 
     def rough(self, c: float) -> tuple[Array, Array]:
-        each = [
-            (float(p), *part.rough(c)) for p, part in zip(self.weights, self.parts, strict=True)
-        ]
-        weights, losses = ([p * one for p, one, _ in each], [loss for *_, loss in each])
-        return np.concatenate(weights), np.concatenate(losses)
+        each = [part.rough(c) for part in self.parts]
+        weights = [float(p) * one for p, (one, _) in zip(self.weights, each, strict=True)]
+        return np.concatenate(weights), np.concatenate([loss for _, loss in each])
 
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         total = 0 * frequency
@@ -96,10 +94,9 @@ class Mixed:
 
     def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Any:
         places = np.array([frequency])
-        own = [shift and float(part.rough_decay(c, places, shift)[1][0]) for part in self.parts]
-        return [
-            (part.plan(c, frequency, digits, b), b) for part, b in zip(self.parts, own, strict=True)
-        ]
+        own = (shift and float(part.rough_decay(c, places, shift)[1][0]) for part in self.parts)
+        pairs = zip(self.parts, own, strict=True)
+        return [(part.plan(c, frequency, digits, b), b) for part, b in pairs]
 
     def size(self, plan: Any) -> int:
         return sum(part.size(own) for part, (own, _) in zip(self.parts, plan, strict=True))
@@ -117,7 +114,19 @@ class Mixed:
         return sum((p * part.decay(c, frequency, *own) for p, part, own in each), arb(0))
 
 
-Part = Atoms | Mixed | Mixture | SampledLaplace
+def mirrored(mu_squared: arb, q: arb, _way: str) -> Mixed:
+    """Return the loss of a batch that contains the replaced record with probability q.
+
+    docs/theory/samplers.md: the losses log B(z), z > mu / 2, their mirror image, and 0. It is the
+    same in both directions. Outcomes just below mu / 2 count too: more outcomes only add to delta.
+    """
+    start = math.nextafter(float((mu_squared.sqrt() / 2).lower()), -math.inf)
+    halves = (Half(Mixture(mu_squared, (1 - q, q), way), start) for way in ("remove", "add"))
+    none = Atoms(((1 - q) * (mu_squared / 8).sqrt().erf(),), (arb(0),))
+    return Mixed((arb(1),) * 3, (*halves, none))
+
+
+Part = Atoms | Half | Mixed | Mixture | SampledLaplace
 
 
 @dataclass(frozen=True)
@@ -136,10 +145,7 @@ class Sum:
         return sum((count * part.supremum() for part, count in self.parts), arb(0))
 
     def at_real(self, t: float, epsilon: arb) -> arb:
-        """Return exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t).
-
-        Canonne, Kamath and Steinke 2020, Proposition 12.
-        """
+        """Return the bound of Canonne, Kamath and Steinke 2020, Proposition 12."""
         ball = arb(t)
         log_size = self.log_moment(t) + ball * ball.log() - (ball + 1) * ball.log1p()
         return upper((log_size - ball * epsilon).exp())
@@ -216,10 +222,7 @@ class Line:
         raise Unproven("no saddle point was found")
 
     def place(self) -> int:
-        """Choose c, the spacing, the last frequency, and the parameters of each part.
-
-        Return the number of products of frequencies and nodes.
-        """
+        """Choose all parameters; return the number of products of frequencies and nodes."""
         total = self.total
         self.c, period = self._spacing()
         # few bits: multiples of the step are exact floats
@@ -252,10 +255,7 @@ class Line:
         return sum(sizes) * self.count
 
     def _spacing(self) -> tuple[float, float]:
-        """Return c and the period 2 pi / h of the alias terms.
-
-        A c left of the saddle point needs more digits but may need fewer terms.
-        """
+        """Return c and the period 2 pi / h; a c left of the saddle point may need fewer terms."""
         t, excess = self._beside, self._log_bound - self.log_delta + digits()
         among = (0.4 * self.saddle < t) & (t <= self.saddle)
         apart = t - t[among][:, None]

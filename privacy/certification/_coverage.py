@@ -48,6 +48,8 @@ def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
             return replace(mechanism, parts=tuple(plain(p, relation) for p in mechanism.parts))
         case Epochs(mechanism=Gaussian() | Laplace() | PoissonSampled() as inner):
             return mechanism if relation is ADD_OR_REMOVE_ONE else inner
+        case FixedSizeSampled(batch_size=size, replacement=False) if size == mechanism.records:
+            mechanism = mechanism if relation is ADD_OR_REMOVE_ONE else mechanism.mechanism
         case CyclicPoisson() if _gaussian(mechanism.mechanism, relation):
             q = mechanism.sampling_probability
             once = PoissonSampled(mechanism.mechanism, sampling_probability=q)
@@ -125,10 +127,8 @@ def _has_divergence(mechanism: Mechanism, relation: NeighboringRelation) -> bool
     match mechanism:
         case PoissonSampled(mechanism=ApproximateDP()):
             return False
-        case PoissonSampled() | GroupSampled() | TruncatedPoisson():
+        case PoissonSampled() | GroupSampled() | TruncatedPoisson() | FixedSizeSampled():
             return _composed(mechanism, relation)
-        case FixedSizeSampled():
-            return one_release(mechanism, relation)
         case RandomizedResponse():
             return True
     return _is_concentrated(mechanism, relation)
@@ -186,7 +186,11 @@ def _composed(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
 def _has_moments(mechanism: Mechanism, relation: NeighboringRelation) -> bool:
     match mechanism:
         case TruncatedPoisson():
-            return relation is ADD_OR_REMOVE_ONE and _gaussian(mechanism.mechanism, relation)
+            claims = RandomizedResponse | PureDP | ApproximateDP
+            inner = mechanism.mechanism
+            return not isinstance(inner, claims) and _sampled(inner, relation)
+        case FixedSizeSampled():
+            return one_release(mechanism, relation)
         case PoissonSampled():
             return _sampled(mechanism.mechanism, relation)
         case GroupSampled():

@@ -1,8 +1,7 @@
 """Log moments of sampled Laplace noise, and sums of unsampled releases, enclosed in balls.
 
 With the loss l of the unsampled distributions at distance s and B(l) = 1 - q + q e^l, the moment is
-E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added. docs/theory/contour.md ("Proof in
-interval arithmetic") has the distribution of l, and the bound for large frequencies.
+E_Q B^(1 + t) if a record is removed, and E_Q B^-t if it is added (docs/theory/contour.md).
 """
 
 import math
@@ -113,10 +112,7 @@ class SampledLaplace:
 
 
 def delta(parts: Sequence[tuple[arb, int, bool]], epsilon: arb) -> arb:
-    """Return delta of Laplace noise and responses with two outcomes (docs/theory/contour.md).
-
-    `parts` are distances of noise or epsilons of responses, counts, and whether it is noise.
-    """
+    """Return delta of distances of noise or epsilons of responses, counts, and whether noise."""
     noises, scale, found = 0, 2 * (epsilon / 2).exp(), arb(0)
     for s, count, is_noise in parts:
         noises += count * is_noise

@@ -490,6 +490,100 @@ class Mixture:
         return self.window.at(arb(end)) * beyond
 
 
+@dataclass(frozen=True)
+class Half:
+    """The loss of a `Mixture` of one record, "remove" or "add", on the outcomes z >= `start`."""
+
+    whole: Mixture
+    start: float
+
+    def supremum(self) -> arb:
+        return arb("inf")
+
+    def rough(self, c: float) -> tuple[Array, Array]:
+        x, width = self._places(c)
+        log_weight, loss = self.whole.rough_at(x, c)
+        return np.exp(log_weight) * width, loss
+
+    def _places(self, c: float) -> tuple[Array, Array]:
+        """Return nodes of the noise, and their weights."""
+        edges = self._edges(self.whole.places(c)[-1] - self.start)
+        x, width = np.polynomial.legendre.leggauss(10)
+        step = 0.5 * (edges[1] - edges[0])
+        each = self.start + edges[:-1, None] + step * (1 + x)
+        return each.ravel(), np.tile(step * width / math.sqrt(2 * math.pi), edges.size - 1)
+
+    def _edges(self, end: float) -> Array:
+        return np.linspace(0.0, end, 2 + int(end * (0.5 + self.whole.steepest / 4)))
+
+    def _rough_path(self, r: Any, c: float, b: float) -> tuple[Array, Array]:
+        """Return approximately the log of the integrand of `decay`, and its fall."""
+        ((_, offset, slope),) = self.whole.factors
+        aside = 1j * slope * b * -np.expm1(-r)
+        one, two = (self.whole._rough_log_ratio(self.start + r + way * aside) for way in (1, -1))
+        size = 0.5 * (-((self.start + r) ** 2) - aside**2).real
+        size += np.log(np.abs(1 + 0.5 * b * b * np.exp(-2 * r)))
+        size += 0.5 * (offset + slope * c) * (one + two).real
+        outside = np.abs(aside.imag) + np.abs(r.imag) >= 0.95 * math.pi / self.whole.steepest
+        return np.where(outside, np.inf, size), np.asarray(0.5 * slope * (one - two).imag)
+
+    def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
+        plain, best, shift = self.rough(c)[0].sum(), 0 * frequency, 0 * frequency
+        x, width = self._places(c)
+        for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.whole.steepest):
+            size, fall = self._rough_path(x - self.start, c, float(b))
+            log_size = log_sums(size + np.log(width / plain) - np.multiply.outer(frequency, fall))
+            shift, best = np.where(log_size < best, b, shift), np.minimum(best, log_size)
+        return best, shift
+
+    def plan(self, c: float, frequency: float, digits: float, shift: float = 0.0) -> Plan:
+        found = self.whole.plan(c, frequency, digits, start=self.start)
+        if not shift:
+            return found
+
+        def log_size(r: Any) -> Array:
+            size, fall = self._rough_path(r, c, shift)
+            return np.asarray(size - frequency * fall)
+
+        edges = self._edges(found.panels[-1].high - self.start)
+        panels = plan(log_size, edges, found.log_error, math.pi / self.whole.steepest)
+        return found._replace(decay=panels)
+
+    def size(self, plan: Plan) -> int:
+        return self.whole.size(plan)
+
+    def nodes(self, c: float, frequency: float, plan: Plan) -> Nodes:
+        return self.whole.nodes(c, frequency, plan, start=self.start)
+
+    def decay(self, c: float, frequency: float, plan: Plan, shift: float) -> arb:
+        """Bound |M(c + iw)|, w >= frequency, on the path z = start + r +- ib (1 - e^-r)."""
+        if not shift:
+            return self.nodes(c, 0.0, plan).total()
+        ((_, offset, slope),) = self.whole.factors
+        exponent, w, b = (offset + slope * arb(c)) / 2, arb(frequency), arb(shift)
+        highest = arb.pi() / self.whole._means[-1]
+
+        def log_size(r: acb) -> arb:
+            x, aside = self.start + r, slope * b * (1 - (-r).exp())
+            one, two = x + acb(0, 1) * aside, x - acb(0, 1) * aside
+            if not (abs(one.imag) < highest and abs(two.imag) < highest):
+                return arb("inf")
+            # |dz / dr| <= 1 + (b e^-r)^2 / 2
+            size = abs(1 + b * b / 2 * (-2 * r).exp()).upper().log()
+            first, other = self.whole._log_ratio_at(one), self.whole._log_ratio_at(two)
+            size += ((aside * aside - x * x) / 2).real + exponent * (first + other).real
+            return size - slope * w / 2 * (first - other).imag
+
+        panels = plan.decay
+        if not (panels and panels[0].low == 0 and 0 < b < highest):
+            return arb("inf")
+        points, total = rule(panels, log_size, plan.log_error)
+        total = sum((log_size(acb(r)).exp() * width for r, width in points), total)
+        edge = math.nextafter(self.start + panels[-1].high, -math.inf)
+        beyond = self.whole._beyond(edge, 1, c, self.whole._means[-1] * b)
+        return (total + beyond * (b * b / 2).exp() * (1 + b * b / 2)) / (2 * arb.pi()).sqrt()
+
+
 def _flat(rising: float, outward: int, ends: list[float], width: float) -> float:
     """Return outward * x from which on phi X exp(rising * outward * x) decreases."""
     steep, least = 1.0, 1.01 * rising + 1

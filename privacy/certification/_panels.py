@@ -49,10 +49,7 @@ class Panel(NamedTuple):
 
 
 def plan(log_size: RoughLog, edges: Array, log_error: float, highest: float) -> list[Panel]:
-    """Return panels between increasing `edges`, split further where many nodes are needed.
-
-    `log_error` is the log of the total error; ellipses stay below the height `highest`.
-    """
+    """Return panels between `edges`, split for few nodes each, with ellipses below `highest`."""
     log_error -= math.log(edges.size)
     done: list[Panel] = []
     low, high = edges[:-1], edges[1:]
@@ -107,8 +104,8 @@ def rule(
 ) -> tuple[list[tuple[arb, arb]], arb]:
     """Return nodes and their weights, and a bound on the error of the integral over all panels.
 
-    The error is infinite if a panel does not begin where the last one ends. `log_size` is called
-    with balls inside the ellipses only.
+    It is infinite unless each panel begins where the last one ends. `log_size` gets balls inside
+    the ellipses only.
     """
     if any(one.high != two.low for one, two in pairwise(panels)):
         return [], arb("inf")

@@ -1,8 +1,7 @@
 """Bounds on delta of a sum of losses: by a real t, one contour integral, or a split sum.
 
 docs/theory/contour.md ("Few steps") derives the three terms of the split sum, from windows X <= X'
-without lower ends on the noise of each sampled Gaussian. In the first, losses below `far_end` have
-the real-t bound, and the probability of X beyond it is added.
+without lower ends on the noise of each sampled Gaussian.
 """
 
 import math
@@ -30,20 +29,17 @@ _ORDERS = 2.0 ** np.arange(0.0, 11.0, 2.0)
 
 
 def delta(total: Sum, epsilon: arb, least: arb, work: int) -> arb:
-    """Return an upper bound on delta; one at most `least` need not be tight.
-
-    Raises `Unproven` if more than `work` frequencies times nodes are needed.
-    """
+    """Return an upper bound on delta, tight only above `least`, from at most `work` products."""
     if total.mu_squared == 0 and total.supremum() <= epsilon:
         return arb(0)
     with _finite():
         return _delta(total, epsilon, least, work)
 
 
-def moment(part: Any, t: float, digits: float, **start: float) -> arb:
-    """Return an upper bound on the moment of a `Part` at a real t, of outcomes z >= `start`."""
+def moment(part: Any, t: float, digits: float) -> arb:
+    """Return an upper bound on the moment of a `Part` at a real t."""
     with _finite():
-        return arb(part.nodes(t, 0.0, part.plan(t, 0.0, digits, **start), **start).total())
+        return arb(part.nodes(t, 0.0, part.plan(t, 0.0, digits)).total())
 
 
 @contextmanager

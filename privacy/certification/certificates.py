@@ -76,8 +76,7 @@ def _prove_again(guarantee: Guarantee, claimed: float) -> None:
 def verify(form: Any) -> Guarantee:
     """Prove the claim of a certificate again, at other precisions, and return it.
 
-    Raises ValueError if it is not a certificate or was changed, and `NotCertified` if its claim is
-    not proven.
+    Raises ValueError for another or a changed form, and `NotCertified` for one that is not proven.
     """
     if not isinstance(form, Mapping) or tuple(sorted(form)) != tuple(sorted(_KEYS)):
         rule = f"an object with the keys {', '.join(_KEYS)}"
