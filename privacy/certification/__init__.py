@@ -171,7 +171,7 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
         guarantee.mechanism,
         guarantee.epsilon,
         guarantee.delta,
-        guarantee.relation,
+        checks.relation(guarantee.relation),
         guarantee.notion,
         # for zCDP the best order is computed again; the float order may round to 1
         guarantee.order if guarantee.notion == "rdp" else None,

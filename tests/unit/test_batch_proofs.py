@@ -17,6 +17,7 @@ from privacy.mechanisms import (
     FixedSizeSampled,
     Gaussian,
     Laplace,
+    PoissonSampled,
     TruncatedPoisson,
     compose,
     repeat,
@@ -209,3 +210,14 @@ def test_a_batch_without_a_part_is_rejected(monkeypatch, mutant, notion):
 
 
 ORDERS = {"contour": None, "rdp": [6.0]}
+
+
+@pytest.mark.parametrize(
+    "plan", [truncated(Gaussian(2.0)), PoissonSampled(Gaussian(2.0), sampling_probability=0.1)]
+)
+def test_the_relation_of_a_guarantee_may_be_its_name(plan):
+    added = account(plan, notion="contour").guarantee(delta=1e-6)
+    assert proves_guarantee(added)
+    assert not proves_guarantee(replace(added, relation="REPLACE_ONE"))
+    replaced = account(plan, notion="contour", relation=ONE).guarantee(delta=1e-6)
+    assert proves_guarantee(replace(replaced, relation="REPLACE_ONE"))
