@@ -138,7 +138,7 @@ def test_atoms_keep_their_probabilities_under_both():
 def test_different_steps_are_refused():
     mass, loss = np.array([0.5, 0.5]), np.array([-1.0, 1.0])
     grids = [from_atoms(mass, loss, step, 1.0, upper=True) for step in (0.1, 0.2)]
-    with pytest.raises(ValueError, match="different steps"):
+    with pytest.raises(ValueError, match="differ in step"):
         GridSum([(grid, 1) for grid in grids], choose_tilt([(grids[0], 1)], 0.5))
 
 
