@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flint import arb, ctx
 
 from privacy.certification._coverage import COVERS, Unproven, one_release, record_can_move, releases
+from privacy.certification._normal import antipodal_delta, gaussian_delta
 from privacy.mechanisms import (
     ApproximateDP,
     Composed,
@@ -73,7 +74,7 @@ def delta_bound(
     """Return an upper bound on delta, tight only above `limit`; `work` limits an integral."""
     if notion == "gaussian":
         # Dong, Roth and Su 2022, Theorem 2.14
-        return _gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
+        return gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
     if size > 1 and notion != "zcdp":
 
         def one(each: float, share: arb) -> arb:
@@ -173,7 +174,7 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
             return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)
         case RandomizedResponse() | PureDP() | ApproximateDP():
             return _response_delta(epsilon, mechanism)
-    return _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+    return gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
 
 
 def _sampled_delta(
@@ -185,7 +186,7 @@ def _sampled_delta(
     inner, level = node.mechanism, epsilon.expm1()
     if isinstance(node, FixedSizeSampled):
         q, mu_squared = _of_batch(node, relation)
-        return q * _gaussian_delta((level / q).log1p(), mu_squared.sqrt())
+        return q * gaussian_delta((level / q).log1p(), mu_squared.sqrt())
     q = arb(node.sampling_probability)
     if isinstance(node, TruncatedPoisson):
         rest, full, share = _truncation(node)
@@ -193,7 +194,7 @@ def _sampled_delta(
         added = PoissonSampled(inner, sampling_probability=node.sampling_probability)
         return full * share * exchanged + rest * _profile(added, epsilon, relation)
     if relation is REPLACE_ONE:
-        return _antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
+        return antipodal_delta(epsilon, q, _mu_squared(inner, ADD_OR_REMOVE_ONE))
     return q * _profile(inner, (level / q).log1p(), relation)
 
 
@@ -279,7 +280,7 @@ def _allocated_delta(
     mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation, limit: arb, work: int
 ) -> arb:
     """Return a bound for random allocations and Gaussians: of known steps, or on a grid."""
-    known = _gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
+    known = gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
     if known <= limit:
         return known
     from privacy.certification import _lattice
@@ -369,28 +370,6 @@ def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str)
             removed = way != "add"
             found.append((without * mixed.exp(), mixed) if removed else (without, -mixed))
     return Atoms(*zip(*found, strict=True))
-
-
-def upper_tail(x: arb) -> arb:
-    return (x / arb(2).sqrt()).erfc() / 2
-
-
-def _gaussian_delta(epsilon: arb, mu: arb) -> arb:
-    """Return the delta of Balle and Wang 2018, Theorem 8."""
-    middle, half = epsilon / mu, mu / 2
-    return upper_tail(middle - half) - epsilon.exp() * upper_tail(middle + half)
-
-
-def _antipodal_delta(epsilon: arb, q: arb, mu_squared: arb) -> arb:
-    """Return delta of (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
-
-    Lebeda, Regehr, Kamath and Steinke 2024, arXiv 2405.20769; docs/theory/contour.md.
-    """
-    mu, gamma, u = mu_squared.sqrt(), epsilon.exp(), epsilon.expm1()
-    half = (1 - q) / q * u * (mu_squared / 2).exp() / 2
-    t = (half + (half * half + gamma).sqrt()).log() / mu
-    replaced = upper_tail(t - mu) - gamma * upper_tail(t + mu)
-    return q * replaced - (1 - q) * u * upper_tail(t)
 
 
 def _laplace_delta(epsilon: arb, loss: arb) -> arb:

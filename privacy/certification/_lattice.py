@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, ctx, fmpz_poly
 
-from privacy.certification._bounds import upper_tail as tail
 from privacy.certification._coverage import Unproven
 from privacy.certification._laplace import SampledLaplace
+from privacy.certification._normal import upper_tail as tail
 from privacy.certification._panels import Array
 
 _LOW, _HIGH = -10.5, 12.0  # ends of the noise under Q, and beyond mu
