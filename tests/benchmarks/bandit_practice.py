@@ -96,7 +96,7 @@ def _successive_elimination(means: Any, rounds: int, epsilon: float, rng: Any) -
 
 
 def one_hot_arms(replicates: int = 96) -> Iterator[Row]:
-    """Yield the regret of plain arms after 10,000 rounds at epsilon 1.
+    """Yield the regret of one-hot arms after 10,000 rounds at epsilon 1.
 
     Goals are compared with the mean over 4 times as many worlds, because that of 16 worlds, also
     shown, has a standard error of 14 to 31.
@@ -118,17 +118,17 @@ def one_hot_arms(replicates: int = 96) -> Iterator[Row]:
         count = replicates if slow else 4 * replicates
         found = bandits.simulate(ours, world, replicates=count, seed=2026, points=1)
         for name, (mean, error) in found.final_regret().items():
-            yield f"{arms} plain arms: {name}, {count} worlds, s.e. {error:.0f}", mean, "", limit
+            yield f"{arms} one-hot arms: {name}, {count} worlds, s.e. {error:.0f}", mean, "", limit
             yield "  the first 16 worlds", float(found.regret[name][:16, -1].mean()), "", None
         if not slow:
             found = bandits.simulate(others, world, replicates=replicates, seed=2026, points=1)
             for name, (mean, error) in found.final_regret().items():
-                yield f"{arms} plain arms: {name}, s.e. {error:.0f}", mean, "", None
+                yield f"{arms} one-hot arms: {name}, s.e. {error:.0f}", mean, "", None
         rng = np.random.default_rng(2026)
         means = rng.random((replicates, arms))
         rivals = [_successive_elimination(each, 10_000, 1.0, rng) for each in means]
         error = np.std(rivals) / math.sqrt(replicates)
-        name = f"{arms} plain arms: Sajed and Sheffet, pure DP, s.e. {error:.0f}"
+        name = f"{arms} one-hot arms: Sajed and Sheffet, pure DP, s.e. {error:.0f}"
         yield name, float(np.mean(rivals)), "", None
 
 
