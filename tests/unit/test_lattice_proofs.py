@@ -1,4 +1,4 @@
-"""Proofs of cut Poisson samples, random allocations and Laplace noise: exact values, mutants."""
+"""Proofs of truncated Poisson samples, random allocations and Laplace noise, and mutants."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def _bits():
         yield
 
 
-# -- cut Poisson samples ----------------------------------------------------------------
+# -- truncated Poisson samples ----------------------------------------------------------------
 
 
 def cut(steps, size=7, noise=1.4):
