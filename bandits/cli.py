@@ -55,7 +55,9 @@ def _simulate(
     ):
         if path is not None and not (path.suffix in endings and path.parent.is_dir()):
             rule = f"a {' or '.join(endings)} file in an existing folder"
-            raise click.UsageError(f"Expected {option}={str(path)!r} to be {rule}.")
+            raise click.UsageError(
+                f"Expected {option}={str(path)!r} to be {rule}. Pass such a path."
+            )
     built = {}
     try:
         world = _environment(data, dimension, synthetic)

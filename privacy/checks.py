@@ -87,7 +87,7 @@ def count(name: str, value: Any, remedy: str) -> int:
 
 def one_of(name: str, value: Any, known: tuple[str, ...], remedy: str) -> None:
     """Check a choice among words."""
-    refuse_if(value not in known, name, value, f"one of {known}", remedy)
+    refuse_if(value not in known, name, value, f"one of {', '.join(map(repr, known))}", remedy)
 
 
 def flag(name: str, value: Any, remedy: str) -> bool:

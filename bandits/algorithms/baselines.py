@@ -231,9 +231,9 @@ class AdaPrivateUser(AdaPrivateTS):
     replace_distance = 2.0
 
     def __post_init__(self) -> None:
-        remedy = "Pass the contribution bound of a user."
-        checks.moderate("cap", self.cap, remedy)
+        checks.moderate("cap", self.cap, "Pass the contribution bound of a user.")
         if self.per_batch is not None:
+            remedy = "Pass the contribution bound of a user per batch."
             checks.moderate("per_batch", self.per_batch, remedy)
         super().__post_init__()
 

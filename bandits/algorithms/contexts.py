@@ -61,7 +61,7 @@ class PrivateContexts(Private):
 
     def __post_init__(self) -> None:
         if self.published:
-            checks.real("epsilon", self.epsilon, "Pass the target.", above=0)
+            checks.real("epsilon", self.epsilon, "Pass the privacy target, such as 1.", above=0)
             checks.real("delta", self.delta, "Pass a probability, such as 1e-5.", above=0, below=1)
             for name, only, remedy in (
                 ("noise", "binary_tree", "Pass noise='binary_tree'."),

@@ -352,6 +352,6 @@ def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> Non
         learner.learn(features, channel.prefix)
         agent._next_batch(count)
     elif ahead:
-        remedy = "Do not mix files of different saves: a batch would be released twice."
+        remedy = "Restore the folder from a backup: it mixes files of different saves."
         name = "releases of the sum - batches of the model"
         raise ValueError(checks.expected(name, ahead, "0 or 1", remedy))

@@ -35,7 +35,7 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
     values = {"sampler": "poisson", **values}
     sampler: str = values["sampler"]
     if "steps" not in takes and sampler in _BY_EPOCH:
-        remedy = "Try values of --epochs in dpcalib epsilon."
+        remedy = "For this sampler, run dpcalib epsilon with several values of --epochs."
         rule = f"one of {', '.join(name for name in SAMPLERS if name not in _BY_EPOCH)}"
         raise ValueError(checks.expected("sampler", sampler, rule, remedy))
     _refuse_unused(values, sampler, participations=participations)

@@ -19,6 +19,7 @@ from privacy.mechanisms import Gaussian, Mechanism, UnsupportedMechanism, ZeroCo
 from privacy.mechanisms.base import brief, check_relation
 from privacy.notions.gaussian import GaussianCurve
 from privacy.notions.zcdp import epsilon_from_rho, rho_from_epsilon
+from privacy.numerics.display import rounded
 from privacy.numerics.rounding import round_down, round_up
 from privacy.relations import NeighboringRelation
 
@@ -110,7 +111,7 @@ class Measure(ABC):
         if not math.isfinite(value):
             message = (
                 f"{brief(mechanism)} has no finite cost with notion={self.notion!r}. "
-                "Choose another notion."
+                "Pass another notion."
             )
             raise UnsupportedMechanism(message, mechanism=mechanism, notion=self.notion)
         return Fraction(value)
@@ -348,8 +349,8 @@ def added(one: Cost, other: Cost) -> Cost:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def shown(cost: tuple[float, ...], digits: int = 6) -> str:
-    numbers = ", ".join(f"{value:.{digits}g}" for value in cost)
+def shown(cost: tuple[float, ...], *, up: bool = True) -> str:
+    numbers = ", ".join(rounded(value, up=up) for value in cost)
     return numbers if len(cost) == 1 else f"({numbers})"
 
 

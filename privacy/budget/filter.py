@@ -153,13 +153,10 @@ class Budget(Immutable):
         total = added(self._spent, cost)
         if not self._allows(total):
             asked, left = tuple(map(up, cost)), self.remaining
-            digits = 6  # more if the cost and the remainder would print alike
-            while digits < 17 and not _differ(asked, left, digits):
-                digits += 1
             message = (
                 f"Expected {mechanism!r} to cost at most the remaining {self.measure.name} "
-                f"{shown(left, digits)}: it costs {shown(asked, digits)}, and "
-                f"{shown(self.spent, digits)} of {shown(self.limit, digits)} is spent. "
+                f"{shown(left, up=False)}: it costs {shown(asked)}, and "
+                f"{shown(self.spent)} of {shown(self.limit, up=False)} is spent. "
                 "Increase the noise."
             )
             raise BudgetExceeded(message, asked, self.spent, left)
@@ -253,7 +250,7 @@ class Budget(Immutable):
         return budget
 
     def __str__(self) -> str:
-        spent = f"{self.measure.name} {shown(self.spent)} of {shown(self.limit)} spent"
+        spent = f"{self.measure.name} {shown(self.spent)} of {shown(self.limit, up=False)} spent"
         return f"{spent}; the whole budget is {self.guarantee()}"
 
 
@@ -281,8 +278,3 @@ def _of_parameter(measure: Measure, rho: float | None, mu: float | None) -> Frac
     remedy = f"Leave notion out: {name}= implies it."
     checks.refuse_if(measure.notion != notion, "notion", measure.notion, repr(notion), remedy)
     return max(Fraction(number), measures.decimal(number)) ** (1 if mu is None else 2)
-
-
-def _differ(asked: tuple[float, ...], left: tuple[float, ...], digits: int) -> bool:
-    pairs = ((a, b) for a, b in zip(asked, left, strict=True) if a > b)
-    return any(shown((a,), digits) != shown((b,), digits) for a, b in pairs)

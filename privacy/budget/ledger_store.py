@@ -348,8 +348,9 @@ def _create_file(path: Path) -> None:
     except FileExistsError:
         pass  # without tables, if a crash interrupted its creation
     except OSError as error:
-        remedy = f"It cannot be created: {error.strerror or error}."
-        raise LedgerError(checks.expected("url", str(path), "a new file", remedy)) from error
+        rule = f"a file that can be created ({error.strerror or error})"
+        remedy = "Pass a new file in a folder that you may write to."
+        raise LedgerError(checks.expected("url", str(path), rule, remedy)) from error
 
 
 def _reason(error: Exception) -> str:

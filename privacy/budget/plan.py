@@ -110,8 +110,8 @@ def load_plan(path: str | PathLike[str]) -> Plan:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        remedy = f"It cannot be read: {error.strerror or error}."
-        raise type(error)(checks.expected("path", str(path), "a plan file", remedy)) from error
+        rule = f"a file that can be read ({error.strerror or error})"
+        raise type(error)(checks.expected("path", str(path), rule, "Pass a TOML file.")) from error
     rule = f"at most {_LARGEST_FILE} bytes long"
     remedy = "Write equal parts once, with steps."
     checks.refuse_if(len(content) > _LARGEST_FILE, "path", str(path), rule, remedy)
@@ -119,7 +119,8 @@ def load_plan(path: str | PathLike[str]) -> Plan:
         text = content.decode("utf-8")
         form = None if _DEEP_KEY.search(text) else tomllib.loads(text)
     except ValueError as error:
-        raise ValueError(checks.expected("path", str(path), "TOML", f"{error}.")) from error
+        remedy = "Correct the line."
+        raise ValueError(checks.expected("path", str(path), f"TOML ({error})", remedy)) from error
     except RecursionError:
         form = None
     if form is None:

@@ -36,6 +36,11 @@ class Infeasible(ValueError):
         self.best_epsilon = best_epsilon
 
 
+def _unreachable(target: str, best: float, value: float, name: str) -> str:
+    where = f"the smallest {name} is {best:.6g}, at the parameter value {value:g}"
+    return f"Expected {target} to be reachable: {where}. Pass a larger {name}."
+
+
 @dataclass(eq=False)
 class Family:
     """A one-parameter family of mechanisms with a target (epsilon, delta), both checked."""
@@ -313,18 +318,11 @@ class Family:
         value = abs(max(self.tried)[0])
         curve = self.asked(value)[0]
         best = curve.epsilon(self.delta)
-        message = (
-            f"Expected epsilon={self.epsilon:g} at delta={self.delta:g} to be reachable: the best "
-            f"epsilon at that delta is {best:.6g}, where the parameter is {value:g}. Pass a "
-            "larger epsilon."
-        )
         if self.epsilon == 0:
-            message = (
-                f"Expected advantage={self.delta:g} to be reachable: the smallest one is "
-                f"{curve.advantage():.6g}, where the parameter is {value:g}. Raise the advantage, "
-                "or widen the domain."
-            )
-        return Infeasible(message, best)
+            found = (f"advantage={self.delta:g}", curve.advantage(), value, "advantage")
+        else:
+            found = (f"epsilon={self.epsilon:g} at delta={self.delta:g}", best, value, "epsilon")
+        return Infeasible(_unreachable(*found), best)
 
     def _certified(self, value: float, *, integer: bool) -> float:
         """Make `value` more private until interval arithmetic verifies it."""
@@ -383,12 +381,9 @@ class RateFamily(Family):
     def _infeasible(self) -> Infeasible:
         value = abs(max(self.tried)[0])
         best = math.exp(self.asked(value)[1].value)
-        return Infeasible(
-            f"Expected true_positive_rate={self.delta:g} at false_positive_rate={self.rate:g} to "
-            f"be reachable: the smallest one is {best:.6g}, where the parameter is {value:g}. "
-            "Raise the true positive rate, or widen the domain.",
-            math.inf,
-        )
+        target = f"true_positive_rate={self.delta:g} at false_positive_rate={self.rate:g}"
+        told = _unreachable(target, best, value, "true_positive_rate")
+        return Infeasible(told, math.inf)
 
     def _certified(self, value: float, *, integer: bool) -> float:
         raise NotCertified("A true positive rate cannot be certified. Omit certify.")

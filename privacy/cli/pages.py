@@ -88,7 +88,7 @@ def answer(name: str, texts: Mapping[str, str]) -> tuple[int, str]:
     try:
         return 0, page(FORMS[name], texts, record=_answered(FORMS[name], texts))
     except REFUSALS as error:
-        return 2, page(FORMS[name], texts, error=told(error))
+        return 2, page(FORMS[name], texts, error=told(error, FORMS[name].asked.names))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def _ledger_summary(answer: Record) -> str:
     lines = [f"{'Within' if answer['fits'] else 'Over'} budget:"]
     for row in answer["budgets"]:
         costs = f"{row['measure']} {shown(row['asked'])}"
-        left = "an odometer" if row["left"] is None else f"{shown(row['left'])} is left"
+        left = "an odometer" if row["left"] is None else f"{shown(row['left'], up=False)} is left"
         lines.append(f"- {safe(row['budget'])}: costs {costs}, {left}")
     return "\n".join(lines)
 

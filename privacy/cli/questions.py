@@ -1,9 +1,10 @@
 """Build commands from the functions of `privacy.answers`: option sources, batches, exit codes."""
 
 import json
+import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
@@ -47,13 +48,25 @@ def _exit_code(error: Exception) -> int:
     return NOT_CERTIFIED if isinstance(error, dp.NotCertified) else USAGE
 
 
-def told(error: Exception) -> str:
-    """Return the message of a refusal."""
+def told(error: Exception, names: Collection[str]) -> str:
+    """Return the message of a refusal, with the `names` in its remedies as command-line options."""
     if isinstance(error, ArithmeticError):
-        return f"The inputs are outside the computable range ({error})."
+        return f"The inputs are outside the computable range ({error}). Pass less extreme values."
     if isinstance(error, RecursionError):
         return "The input is nested too deeply. Remove nesting levels."
-    return str(error)
+    text = str(error)
+    if "relation" not in names:  # the command reads a file, whose keys are those names
+        return text
+    if "notion" in names:
+        text = text.replace("Use notion", "Use --notion")
+    if "sampler" in names:
+        text = text.replace("use PoissonSampled", "use --sampler poisson")
+    given = rf"([Pp]ass|with|such as) ({'|'.join(names)})=(\"?)(\S*?)\3(?=[\s.,;:]|$)"
+    return re.sub(given, lambda found: _spelled(*found.group(1, 2, 4)), text)
+
+
+def _spelled(lead: str, name: str, value: str) -> str:
+    return " ".join(filter(None, (lead, flags([name]), value)))
 
 
 _CERTIFICATE = "File to write a certificate to, for dpcalib verify. Implies --certify."
@@ -73,11 +86,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except REFUSALS as error:
-        context, text = click.get_current_context(), told(error)
-        if any(option.name == "relation" for option in context.command.params):
-            text = text.replace("Pass relation=", "Pass --relation ")
-            text = text.replace("use PoissonSampled", "use --sampler poisson")
-        output.error(text)
+        context = click.get_current_context()
+        output.error(told(error, [str(option.name) for option in context.command.params]))
         context.exit(_exit_code(error))
 
 
@@ -106,9 +116,8 @@ def command(
         with refusals():
             if certificate is not None:
                 if batch or typed["certify"] is False:
-                    rule = f"without {'--batch' if batch else '--no-certify'}"
-                    remedy = "Omit --certificate or the other option."
-                    raise ValueError(checks.expected("certificate", str(certificate), rule, remedy))
+                    other = "--batch" if batch else "--no-certify"
+                    raise ValueError(f"Remove --certificate or {other}: they exclude each other.")
                 typed["certify"] = True
             unused, remedy = jobs != 1 and not batch, "Omit --jobs, or add --batch."
             checks.refuse_if(unused, "jobs", jobs, "1 without --batch", remedy)
@@ -167,7 +176,7 @@ def _run_batch(names: tuple[str, ...], reply: Callable[[Values], Record], jobs: 
             return reply(named(_parsed(line), names)), 0
         except REFUSALS as error:
             code = _exit_code(error)
-            problem = {"line": number, "error": told(error), "exit_code": code}
+            problem = {"line": number, "error": told(error, names), "exit_code": code}
             if isinstance(error, UnsupportedMechanism):
                 problem["alternatives"] = list(error.alternatives)
             return record("error", problem), code
@@ -192,6 +201,6 @@ def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
         values: dict[str, Any] = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"Not a JSON object: {error}") from error
+        raise ValueError(f"Expected a JSON object. {_LINE} {error}") from error
     checks.instance("line", values, dict, "a JSON object", _LINE)
     return values

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from privacy import checks
 from privacy.answers import runs
 from privacy.cli import output
 from privacy.cli.help import READ, Command
@@ -39,7 +40,8 @@ def _verify(*, file: Path, as_json: bool) -> None:
         try:
             form = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"{file} is not JSON: {error}") from error
+            rule, remedy = f"JSON ({error})", "Pass a file that --certificate wrote."
+            raise ValueError(checks.expected("CERTIFICATE", str(file), rule, remedy)) from error
         answer = runs.verify(form)
     output.reply(answer, table, as_json=as_json)
 

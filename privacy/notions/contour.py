@@ -95,8 +95,8 @@ class ContourCurve(PairCurve):
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
         if claims and not self.mu_squared:
             return (
-                f"Accounting method {self.notion!r} needs a part with other losses than "
-                "+-epsilon (those of claims)."
+                f"Accounting method {self.notion!r} does not support compositions of (epsilon, "
+                "delta) claims and randomized response alone."
             )
         if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer) > _MOST_DISCRETE:
             return (

@@ -123,7 +123,7 @@ def restored(own: "type[RunningSum]", path: Path, ledger: "Ledger | None") -> "R
             _check_the_same(sums, header, arrays)
         except (*storage.DAMAGES, OSError) as error:
             remedy = f"Restore it from a backup. {type(error).__name__}: {error}"
-            rule = "of a running sum whose parts match"
+            rule = "an undamaged running sum"
             raise ValueError(checks.expected("path", str(path), rule, remedy)) from error
         storage.clean(path, parts)
     if sums._paid is not None or ledger is not None:

@@ -328,7 +328,7 @@ def test_a_record_that_changes_cells_is_charged_in_both():
 
 
 @pytest.mark.parametrize("excess", [1e-6, 1e-9, 1e-12, 1e-15])
-def test_a_refusal_prints_the_digits_that_differ(excess):
+def test_a_refusal_prints_a_cost_above_the_remainder(excess):
     claim = dp.ZeroConcentratedDP(1 + excess)
     with pytest.raises(dp.BudgetExceeded) as refused:
         dp.Budget(rho=1, delta=1e-6).spend(claim)
@@ -336,6 +336,14 @@ def test_a_refusal_prints_the_digits_that_differ(excess):
         r"remaining rho ([\d.]+): it costs ([\d.]+),", str(refused.value)
     ).groups()
     assert float(asked) > float(remaining)
+
+
+def test_a_refusal_rounds_the_remainder_down_and_the_rest_up():
+    budget = dp.Budget(rho=1, delta=1e-6).spend(dp.ZeroConcentratedDP(1 / 3))
+    with pytest.raises(dp.BudgetExceeded) as refused:
+        budget.spend(dp.ZeroConcentratedDP(2 / 3 + 1e-9))
+    told = "remaining rho 0.666666: it costs 0.666667, and 0.333334 of 1 is spent."
+    assert told in str(refused.value)
 
 
 class TestSaved:

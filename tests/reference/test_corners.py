@@ -197,7 +197,7 @@ def test_the_largest_number_of_steps_for_a_huge_epsilon(epsilon):
 def test_a_plan_that_has_spent_all_is_infeasible(rest):
     done, target = sampled(1.1, 0.01, 300), {"epsilon": 0.8, "delta": 1e-5}
     spent = dp.account(done).epsilon(1e-5)
-    with pytest.raises(dp.Infeasible, match=r"reachable: the best epsilon") as caught:
+    with pytest.raises(dp.Infeasible, match=r"reachable: the smallest epsilon") as caught:
         dp.recalibrate(done, rest, **target)
     assert caught.value.best_epsilon == pytest.approx(spent, rel=1e-6)
     with pytest.raises(dp.Infeasible):

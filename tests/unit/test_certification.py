@@ -728,7 +728,7 @@ def test_a_sampled_response_is_proven_under_add_or_remove_alone(absent):
     added = account(repeat(step, count)).delta(at)
     assert (truth > 1.5 * added) is (absent == 2)
     assert not can_prove(step, relation=SPECIAL, notion="approximate")
-    with pytest.raises(NotImplementedError, match="proven for add/remove"):
+    with pytest.raises(NotImplementedError, match="supported under ADD_OR_REMOVE_ONE"):
         account(step, relation=SPECIAL)
 
 

@@ -629,7 +629,7 @@ def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_
         first.write_bytes(second.read_bytes())
     else:
         first.write_bytes(first.read_bytes().replace(b"high", b"higj"))
-    with pytest.raises(ValueError, match="whose parts match"):
+    with pytest.raises(ValueError, match="to be an undamaged running sum"):
         dp.RunningSum.restore(path)
 
 
@@ -813,7 +813,7 @@ def test_inconsistent_parts_are_refused(tmp_path, changes):
     """Also if the digest was recomputed after the change."""
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | changes, arrays)
-    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match\. Restore"):
+    with pytest.raises(ValueError, match=r"^Expected path=.* undamaged running sum\. Restore"):
         dp.RunningSum.restore(path)
 
 
@@ -871,7 +871,7 @@ def test_settings_that_change_the_guarantee_are_refused(tmp_path, setting, monke
     monkeypatch.chdir(tmp_path)
     path, header, arrays = kept(tmp_path)
     storage.write(path, header | {"settings": header["settings"] | setting}, arrays)
-    with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match"):
+    with pytest.raises(ValueError, match=r"^Expected path=.* undamaged running sum"):
         dp.RunningSum.restore(path)
     assert files(tmp_path) == ["sums.npz"]
 
@@ -889,7 +889,7 @@ def test_arrays_of_wrong_shape_or_type_are_refused(tmp_path, name):
     ]
     for changed in ({}, *({name: array} for array in wrong)):
         storage.write(path, header, arrays | changed)
-        with pytest.raises(ValueError, match=r"^Expected path=.* whose parts match"):
+        with pytest.raises(ValueError, match=r"^Expected path=.* undamaged running sum"):
             dp.RunningSum.restore(path)
 
 
