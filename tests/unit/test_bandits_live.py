@@ -850,7 +850,7 @@ def test_an_old_running_sum_is_refused(tmp_path):
     old = (tmp_path / "state" / "sums.npz").read_bytes()
     run(agent, 30)
     (tmp_path / "state" / "sums.npz").write_bytes(old)
-    with pytest.raises(ValueError, match="released twice"):
+    with pytest.raises(ValueError, match="different saves"):
         bandits.Algorithm.restore(tmp_path / "state")
 
 
