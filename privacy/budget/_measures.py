@@ -31,7 +31,11 @@ GRACE = Fraction(1, 10**12)
 
 
 class Immutable:
-    """Base of the budgets: frozen dataclasses whose changes are copies."""
+    """Base of the budgets: frozen dataclasses whose changes are copies.
+
+    Those that hold what was spent define `__init__`, so that ``dataclasses.replace``, which would
+    build one with nothing spent, raises TypeError.
+    """
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

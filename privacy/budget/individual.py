@@ -14,7 +14,7 @@ from privacy.mechanisms import Mechanism, UnsupportedMechanism, ZeroConcentrated
 from privacy.mechanisms.base import brief
 from privacy.notions.zcdp import rho_from_epsilon
 from privacy.numerics.rounding import U
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ _SCHEMA = "dpcalib.individual_budget/1"
 _KEYS = ("epsilon", "delta", "users", "relation", "unit", "sensitive_spent")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class IndividualBudget(Immutable):
     """A privacy filter for each user, charged by the norm of that user's own contributions.
 
@@ -43,22 +43,29 @@ class IndividualBudget(Immutable):
     epsilon: float
     delta: float
     users: int
-    relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    unit: str = "one user"
-    _spent: "NDArray[np.float64]" = field(init=False, repr=False, compare=False)
+    relation: NeighboringRelation
+    unit: str
+    _spent: "NDArray[np.float64]" = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        users: int,
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+        unit: str = "one user",
+    ) -> None:
         import numpy as np
 
-        relation = checks.relation(self.relation)
+        relation = checks.relation(relation)
         if relation is NeighboringRelation.REPLACE_ONE:
             rule = "ADD_OR_REMOVE_ONE or REPLACE_SPECIAL"
             remedy = "For REPLACE_ONE use a Budget, which charges all users alike."
             raise ValueError(checks.expected("relation", str(relation), rule, remedy))
-        users = checks.count("users", self.users, "Pass the number of users.")
-        self._set(epsilon=checks.epsilon(self.epsilon), delta=checks.delta(self.delta))
-        self._set(users=users, relation=relation, unit=checks.unit(self.unit))
-        self._set(_spent=np.zeros(users))
+        users = checks.count("users", users, "Pass the number of users.")
+        self._set(epsilon=checks.epsilon(epsilon), delta=checks.delta(delta), users=users)
+        self._set(relation=relation, unit=checks.unit(unit), _spent=np.zeros(users))
 
     @property
     def limit(self) -> float:

@@ -99,6 +99,7 @@ class Store:
         self.timeout = checks.real("timeout", timeout, "Pass seconds, such as 30.", above=0)
         self._engine: sa.Engine | None = None
         self._process = 0
+        self._file: tuple[int, int] | None = None
 
     @property
     def path(self) -> Path | None:
@@ -140,6 +141,18 @@ class Store:
 
         return engine
 
+    def _check_file(self) -> None:
+        """Raise if the path leads to another file: SQLite would go on writing to the old one."""
+        if self.path is None:
+            return
+        if _identity(self.path) != self._file:
+            raise LedgerError(
+                f"Ledger {str(self)!r}: its file was deleted, moved or replaced: nothing was "
+                "spent. Stop all programs that use it, and open the ledger again."
+            )
+        if problem := storage.linked(self.path):
+            raise LedgerError(problem)
+
     @contextmanager
     def _clear(self) -> Iterator[None]:
         """Replace errors of the database by a `LedgerError` that names the remedy."""
@@ -173,10 +186,9 @@ class Store:
         remedy = "Create it with Ledger.create(url) or dpcalib ledger init."
         none = LedgerError(checks.expected("url", str(self), "a ledger", remedy))
         if self.path is not None:
-            if not self.path.is_file():
+            self._file = _identity(self.path)
+            if self._file is None:
                 raise none
-            if problem := storage.linked(self.path):
-                raise LedgerError(problem)
         with self._clear():
             with self.reads() as connection:
                 if not sa.inspect(connection).has_table(HEAD.name):
@@ -204,12 +216,14 @@ class Store:
         options: dict[str, Any] = {"ledger_reads": True}
         if self.path is None:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._check_file()
         with self._clear(), self.engine.connect().execution_options(**options) as connection:
             yield connection
 
     @contextmanager
     def writes(self) -> Iterator["Writer"]:
         """Yield the only writer of the ledger; its rows are kept if the block succeeds."""
+        self._check_file()
         with self._clear(), self.engine.begin() as connection:
             writer = Writer(connection)
             if self.path is None:  # SQLite has locked the file
@@ -314,6 +328,10 @@ def chained(last: str, row: Row) -> str:
     """Return the hash of an entry after the entry with the hash `last`."""
     text = json.dumps([last, *(row[name] for name in HASHED)], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    return (path.stat().st_dev, path.stat().st_ino) if path.is_file() else None
 
 
 def _closed(engine: sa.Engine, process: int) -> None:

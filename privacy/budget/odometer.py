@@ -12,7 +12,7 @@ from privacy.budget._measures import Cost, Immutable, Measure, added, decimal, u
 from privacy.guarantees import ONE_RECORD, Guarantee
 from privacy.mechanisms import Mechanism
 from privacy.numerics.rounding import U, round_up
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 OdometerNotion = Literal["rdp", "approximate"]
 
@@ -26,7 +26,7 @@ _THEOREMS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Odometer(Immutable):
     """An upper bound on the privacy loss of adaptive releases, readable at any time.
 
@@ -42,30 +42,36 @@ class Odometer(Immutable):
     """
 
     delta: float
-    notion: OdometerNotion = "rdp"
-    orders: Iterable[float] | None = None
-    relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    unit: str = ONE_RECORD
-    _spent: Cost = field(init=False, repr=False)
+    notion: OdometerNotion
+    orders: tuple[float, ...]
+    relation: NeighboringRelation
+    unit: str
+    _spent: Cost = field(repr=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        delta: float,
+        notion: OdometerNotion = "rdp",
+        orders: Iterable[float] | None = None,
+        relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+        unit: str = ONE_RECORD,
+    ) -> None:
         remedy = "For other methods use a Budget: no odometer theorem is known for them."
-        checks.one_of("notion", self.notion, get_args(OdometerNotion), remedy)
-        orders: tuple[float, ...] = ()
-        if self.notion == "rdp":
-            delta = checks.delta(self.delta)
-            orders = checks.orders(_ORDERS if self.orders is None else self.orders)
+        checks.one_of("notion", notion, get_args(OdometerNotion), remedy)
+        if notion == "rdp":
+            delta = checks.delta(delta)
+            orders = checks.orders(_ORDERS if orders is None else orders)
         else:
-            delta = checks.query_delta(self.delta)
-            checks.refuse_if(self.orders is not None, "orders", self.orders, "None", _ORDERS_OF_RDP)
-        nothing = (Fraction(0),) * (len(orders) or 2)
-        self._set(delta=delta, orders=orders, relation=checks.relation(self.relation))
-        self._set(unit=checks.unit(self.unit), _spent=nothing)
+            delta = checks.query_delta(delta)
+            checks.refuse_if(orders is not None, "orders", orders, "None", _ORDERS_OF_RDP)
+            orders = ()
+        self._set(delta=delta, notion=notion, orders=orders, relation=checks.relation(relation))
+        self._set(unit=checks.unit(unit), _spent=(Fraction(0),) * (len(orders) or 2))
 
     @property
     def measure(self) -> Measure:
         """The costs added."""
-        assert isinstance(self.orders, tuple)
         return measures.Divergence(self.orders) if self.orders else measures.EpsilonDelta()
 
     def spend(self, mechanism: Mechanism) -> "Odometer":
@@ -84,7 +90,6 @@ class Odometer(Immutable):
         return min(reading for reading, _ in self._readings())
 
     def _readings(self) -> list[tuple[float, float]]:
-        assert isinstance(self.orders, tuple)
         if not any(self._spent):
             return [(0.0, self.orders[0])]
         tail = math.log(len(self.orders)) - math.log(self.delta)
@@ -101,7 +106,6 @@ class Odometer(Immutable):
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-compatible dict for `from_json`, with the amount spent."""
-        assert isinstance(self.orders, tuple)
         head = (self.delta, self.notion, list(self.orders) or None, str(self.relation), self.unit)
         spent = measures.cost_to_json(self._spent)
         return {"schema": _SCHEMA, **dict(zip(_KEYS, (*head, spent), strict=True))}

@@ -506,6 +506,19 @@ def in_threads(run):
 
 
 @pytest.mark.parametrize(
+    "budget",
+    [
+        a_budget("zcdp").spend(dp.Gaussian(20.0)),
+        dp.Odometer(delta=1e-6).spend(dp.Gaussian(20.0)),
+        dp.IndividualBudget(epsilon=1, delta=1e-6, users=1).spend(dp.Gaussian(20.0), [1.0])[0],
+    ],
+)
+def test_a_replaced_field_does_not_forget_what_was_spent(budget):
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        replace(budget, delta=1e-5)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"notion": "contour"}, "Expected notion='contour' to be one of"),

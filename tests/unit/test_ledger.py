@@ -293,6 +293,22 @@ def test_there_is_one_ledger_in_a_file(ledger, path):
         dp.Ledger(path)
 
 
+@pytest.mark.parametrize("how", ["deleted", "replaced", "linked"])
+def test_a_spend_does_not_go_to_a_file_that_is_gone(ledger, path, how):
+    """SQLite would write to the old file, and the spend would be missing in the ledger."""
+    ledger.spend(NOISE, label="x")
+    if how == "linked":
+        os.link(path, path.with_name("other.db"))
+    else:
+        path.rename(path.with_name("backup.db"))
+        if how == "replaced":
+            dp.Ledger.create(path).open("all", dp.Budget(rho=1, delta=1e-6), dataset="d")
+    for call in (lambda: ledger.spend(NOISE, label="x"), ledger.summary):
+        with pytest.raises(dp.LedgerError, match=r"links|deleted, moved or replaced"):
+            call()
+    assert path.exists() == (how != "deleted")
+
+
 def test_an_interrupted_creation_can_be_repeated(path):
     path.touch()
     dp.Ledger.create(path).open("all", dp.Budget(rho=1, delta=1e-6), dataset="d")
