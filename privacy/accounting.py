@@ -263,8 +263,7 @@ def _splits(
 ) -> Iterator[SplitCurve]:
     """Yield basic composition of two groups of parts, if some are known by moments only.
 
-    The second group has these parts, and perhaps others. The methods in `composed` support all
-    parts together.
+    The second group has at least these parts. The methods in `composed` support all parts.
     """
 
     def supports(part: Mechanism, *notions: str) -> bool:
@@ -411,8 +410,7 @@ class TightestCurve(Curve):
     def _smallest(self, ask: Callable[[Curve, float], Answer], nothing: float) -> Answer:
         """Return the smallest answer; `nothing` is the trivial bound.
 
-        The members are asked in order until an exact one has a tight answer; without one, the
-        simpler bounds are asked as well.
+        Members are asked until an exact one has a tight answer; without one, also simpler bounds.
         """
         answers: list[Answer] = []
         error, hint, composed = 0.0, None, False

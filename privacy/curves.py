@@ -32,10 +32,9 @@ Prover = Callable[[Guarantee, str], Guarantee]
 class Answer(NamedTuple):
     """The answer to one query of a curve, by the accounting method `notion` and its `theorem`.
 
-    `value` is an upper bound on epsilon or delta (internally also on log delta). `error` is its
-    relative error bound: delta exceeds the method's exact value by at most this fraction. `order`
-    is the Rényi order used, if the method has one, and `hint` an order near which a similar query
-    may start its search.
+    `value` is an upper bound on epsilon or delta (internally also on log delta). `error` bounds its
+    relative error: delta exceeds the method's exact value by at most this. `order` is the Rényi
+    order used, if the method has one, and `hint` an order to start the search of a similar query.
     """
 
     value: float
@@ -312,8 +311,7 @@ class Curve(Risk, ABC):
     def epsilon(self, delta: "ArrayLike") -> "Array | float":
         """Return the smallest epsilon proven for `delta` in [0, 1).
 
-        It is an upper bound, >= 0; infinite at delta 0 unless the privacy loss is bounded. Arrays
-        are as in `delta`.
+        It is >= 0, and infinite at delta 0 unless the loss is bounded. Arrays are as in `delta`.
         """
         if several(delta):
             return self._each(delta, self._asked_epsilon, self._many_epsilons)

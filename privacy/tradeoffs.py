@@ -1,7 +1,4 @@
-"""Trade-off functions: the error rates of every attack that a privacy profile allows.
-
-docs/risk.md ("Derivation") has the bounds h(s) on the true positive rate, and why each is valid.
-"""
+"""Trade-off functions of a privacy profile; docs/risk.md ("Derivation") has the bounds h(s)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -105,10 +102,7 @@ def _both_sides(end: float, count: int) -> Array:
 
 
 def _refine(profile: "_Profile", rates: Array, inner: Array) -> None:
-    """Narrow the interval around each minimum with the points of `_candidates`.
-
-    `inner` has the points, values and errors of three points at each rate, shape (3, 3, n).
-    """
+    """Narrow each interval by `_candidates`; `inner` has points, values and errors, (3, 3, n)."""
     value = inner[1]
     # at the rate 0, h is delta, which has no smallest value > 0
     least = np.where(rates > 0, 0.0, _NEGLIGIBLE)
@@ -232,9 +226,8 @@ def dominating_gaussian(log_deltas: LogDeltas, end: float, remainder: float) -> 
     """Return the smallest mu with G_mu - remainder <= f, and its regret.
 
     f is bounded below by a symmetric polygon with lines 1 - delta - e^epsilon a. G_mu is convex and
-    symmetric, so it is enough to compare both at the vertices on one side of the diagonal.
-    `log_deltas` is the privacy profile, `end` an epsilon with delta(epsilon) <= `remainder`, that
-    of `Risk.gaussian_bound`.
+    symmetric: the vertices on one side of the diagonal suffice. `log_deltas` is the privacy
+    profile, `end` an epsilon with delta <= `remainder`, of `Risk.gaussian_bound`.
     """
     from scipy.special import ndtr, ndtri
 

@@ -27,8 +27,7 @@ OPTIONS = ("sampler", "batch_size", "max_batch_size", "records", "epochs")
 def by_batches(values: Values, takes: Iterable[str], *, participations: bool = False) -> Values:
     """Return checked options with sampling probability and steps computed from the batch size.
 
-    Options of commands without ``"sampler"`` in `takes` are unchanged. `participations` is as in
-    `Asked`.
+    Without ``"sampler"`` in `takes`, nothing changes. `participations` is as in `Asked`.
     """
     if "sampler" not in takes:
         return values

@@ -106,9 +106,8 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     """Compute epsilon of the first k parts of a plan, for every k.
 
     `plans` are plans, or mappings that `privacy.plan_from_json` reads. The result, and `track`, are
-    as in `curve`. For one plan, ``parts`` has the name of each part; several have one series each,
-    with None after the last part. Raises `UnsupportedMechanism` if the plan's accounting method
-    does not support it.
+    as in `curve`. For one plan, ``parts`` has the names of its parts; several have a series each,
+    with None at the end. Raises `UnsupportedMechanism` if a plan's method does not support it.
     """
     checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]

@@ -185,9 +185,8 @@ def _guaranteed(answer: Mapping[str, Any]) -> dp.Guarantee:
 def certificate(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Prove an answer and return its certificate, a JSON object for `privacy.answers.verify`.
 
-    It has the claim, the theorem and the proven bound on delta. `answer` is from
-    `privacy.answers.sigma`, or another function that accounts for one run. Raises `NotCertified` if
-    no proof was found.
+    It has the claim, its theorem and the proven delta. `answer` is from `privacy.answers.sigma`, or
+    another function for one run. Raises `NotCertified` if no proof was found.
     """
     from privacy.certification.certificates import certificate as certificate_of
 

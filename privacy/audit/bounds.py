@@ -1,8 +1,7 @@
 """Exact confidence bounds from scores: lower bounds, not estimates.
 
 Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs.
-Thresholds are fixed before the scores are seen, so counts are binomial and bounds exact for any
-scores.
+Thresholds are fixed before scores are seen, so counts are binomial and bounds exact for all.
 """
 
 import math
@@ -86,9 +85,8 @@ def guesses_wrong(right: int, guesses: int) -> bool:
 def misread(scores_0: Floats, scores_1: Floats) -> str:
     """Return evidence that scores are no log-likelihood ratios log P1 / P0, or an empty string.
 
-    With ratios, scores <= t are at least as frequent on data set 0 as on data set 1 for every t,
-    and the difference is largest at t = 0. Half of the runs selects the t that violates this most,
-    the other half tests it at 1e-6.
+    Ratios <= t are at least as frequent on data set 0 for every t, the difference from data set 1
+    being largest at t = 0. Half of the runs selects the worst t, the other half tests it at 1e-6.
     """
     (tried_0, tested_0), (tried_1, tested_1) = ((s[::2], s[1::2]) for s in (scores_0, scores_1))
     size = tested_0.size
@@ -154,8 +152,7 @@ def epsilon_lower_bound(
     The scores and `confidence` are as in `mu_lower_bound`. If `claim`, the claimed mechanism, is a
     composition of Gaussians, the bound is that of its mu (`mu_lower_bound`) and nearly tight.
     Otherwise it is log((tpr - delta) / fpr), the largest over 7 thresholds in both directions, with
-    all 28 rates bounded at once (Clopper-Pearson, Bonferroni). `relation` is the neighboring
-    relation of the pair.
+    all 28 rates bounded at once (Clopper-Pearson, Bonferroni). `relation` is that of the pair.
 
     Examples
     --------

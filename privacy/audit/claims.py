@@ -33,10 +33,9 @@ def falsify(
     """Test a claimed curve on scores of outputs for two neighboring data sets.
 
     Two tests share the significance level. (1) The sign of the score guesses the data set correctly
-    with probability at most (1 + delta(0)) / 2, averaged over both data sets, which is Phi(mu / 2)
-    for a mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr +
-    delta(epsilon) at every claimed epsilon, with both rates of each of 14 events bounded at once
-    (Clopper-Pearson, Bonferroni).
+    with probability at most (1 + delta(0)) / 2, averaged over both data sets, Phi(mu / 2) for a
+    mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr + delta(epsilon)
+    at every claimed epsilon, both rates of 14 events bounded at once (Clopper-Pearson, Bonferroni).
 
     `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
     `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data

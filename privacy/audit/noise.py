@@ -94,8 +94,7 @@ def _shape(ordered: Floats) -> tuple[float, float]:
 def _repeated(repeats: int, n: int) -> float:
     """Return an upper bound on the probability of this many repeats (Chernoff).
 
-    The k-th residual repeats an earlier one with probability <= (k - 1) times the likeliest
-    value's.
+    Residual k repeats an earlier one with probability <= (k - 1) times the likeliest value's.
     """
     expected = n * (n - 1) / 2 * _LIKELY
     if repeats <= expected:

@@ -106,10 +106,9 @@ def _check(canaries: int, guesses: int, correct: int) -> None:
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Return an upper bound on the p-value of v correct guesses under (epsilon, delta)-DP.
 
-    P[v or more are correct] <= P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, where B
-    is binomial with r trials of probability e^epsilon / (1 + e^epsilon): the guesses of m
-    randomized responses, and a term for their failures (Steinke, Nasr and Jagielski 2023, arXiv
-    2305.08846).
+    P[v or more are correct] <= P[B >= v] + 2 m delta max over i of P[v > B >= v - i] / i, B
+    binomial with r trials of probability e^epsilon / (1 + e^epsilon): the guesses of m randomized
+    responses, and a term for their failures (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846).
     """
     m, r, v = int(canaries), int(guesses), int(correct)
     if v == 0 or math.isinf(epsilon):

@@ -1,7 +1,6 @@
 """Deterministic audits: run a release on recorded noise and check how it uses the noise.
 
-Contributions are compared as exact fractions, and the privacy parameter that a release spends on
-one pair of data sets is computed.
+Contributions are compared as exact fractions; a release's privacy parameter is computed.
 """
 
 import math
@@ -154,8 +153,7 @@ def privacy_parameter(release: Callable[[Any, Any], Any], pair: Any) -> tuple[st
     difference (noise used twice, an output without noise). Raises `Violation` if the draws, their
     effect on the output, or its shape depend on the data, an output is not a finite number, or no
     noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace noise, does not
-    draw one Laplace variable per output, or is not linear in the noise; RuntimeError if it raises
-    anything.
+    draw one Laplace variable per output, or is not linear in the noise; RuntimeError if it raises.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]
@@ -219,10 +217,9 @@ def assert_spends(
 ) -> None:
     """Assert that a release spends no more on a pair of data sets than is claimed.
 
-    Raises `Violation` as `privacy_parameter` does, or if the release spends more than the claim by
-    over 1e-9 (relative, for float rounding). Raises `UnsupportedMechanism` unless
-    ``notion="gaussian"`` supports the claim of Gaussian noise; the privacy loss of Laplace noise
-    must be bounded.
+    Raises `Violation` as `privacy_parameter` does, or if the release spends over 1e-9 (relative,
+    for float rounding) more than the claim. Raises `UnsupportedMechanism` unless
+    ``notion="gaussian"`` supports the claim of Gaussian noise; Laplace claims need a bounded loss.
     """
     kind, loss = privacy_parameter(release, pair)
     if kind == "normal":

@@ -12,9 +12,8 @@ class AuditResult:
 
     A true claim gives a p-value of at most x with probability at most x, for every x;
     `significance` bounds the false positive rate. `evidence` is the strongest observation against
-    the claim, and the limit that the claim sets; `runs` the number of outputs behind it (per data
-    set, if there are two). `warning` is a sign, such as scores of the wrong sign, that no violation
-    could be found.
+    the claim, and the limit that the claim sets; `runs` the number of outputs (per data set, if
+    there are two). `warning`: why no violation could be found, such as scores of the wrong sign.
     """
 
     claim: str

@@ -32,8 +32,7 @@ def neighboring_pairs(
 
     `null` is the record that contributes nothing; REPLACE_SPECIAL requires it. `unit` is
     ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
-    records of one user differ, at most `max_per_user`. Both data sets have at most `max_size`
-    records in common.
+    records of one user differ, at most `max_per_user`. At most `max_size` records are in common.
     """
     relation = checks.relation(relation)
     remedy = "Pass the unit of privacy."

@@ -31,8 +31,7 @@ class IndividualBudget(Immutable):
 
     `spend` drops a user's data from a release that would exceed the user's budget (Feldman and
     Zrnic 2021, for Rényi divergences, hence for rho). You may publish the outputs and `guarantee`,
-    but not what a user has spent, nor which or how many users have exhausted their budgets.
-    Immutable, as `Budget`.
+    but not what a user has spent, nor which or how many budgets are exhausted. Immutable.
 
     `epsilon` and `delta` are the guarantee of each user, at any stopping time, and `users` the
     number of users, in a fixed order. `relation` is ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where
@@ -86,10 +85,9 @@ class IndividualBudget(Immutable):
     ) -> "tuple[IndividualBudget, NDArray[np.bool_]]":
         """Return the budget after a release, and the private mask of the users who may enter it.
 
-        Call it before the mechanism reads the data. Omit all other users, who spend nothing.
-        `mechanism` is unsampled Gaussian noise, which may depend on earlier outputs. `shares` is
-        the norm of each user's contribution in clip norms, in [0, 1], shape (users,); it costs
-        share^2 * rho.
+        Call it before the mechanism reads the data. Omit the others, who spend nothing. `mechanism`
+        is unsampled Gaussian noise, which may depend on earlier outputs. `shares` is each user's
+        contribution norm in clip norms, in [0, 1], shape (users,); it costs share^2 * rho.
         """
         import numpy as np
 

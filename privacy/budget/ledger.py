@@ -153,8 +153,7 @@ class Ledger:
     ) -> list[dict[str, Any]]:
         """Return what a mechanism or a plan would cost each budget, and whether it fits.
 
-        One dict for the budget and each parent: ``asked`` and ``left`` (None: no limit) in its
-        ``measure``.
+        A dict for the budget and each parent: ``asked``, ``left`` (None: no limit), ``measure``.
         """
         account = self._account(budget)
         mechanism = ledger_rows.mechanism_of(mechanism, account)

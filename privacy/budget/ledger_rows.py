@@ -34,8 +34,8 @@ class LedgerEntry:
 
     As a context manager it does nothing: the entry stays if the block fails. The number `sequence`
     orders entries; times do not. `key` is the idempotency key, for a retry and for `Ledger.commit`
-    and `Ledger.cancel`. `is_new` is False if an earlier call with the same key made the entry,
-    `is_committed` True for a committed reservation. `sensitive_admitted` is the private mask of
+    and `Ledger.cancel`. `is_new` is False if an earlier call with this key made it, `is_committed`
+    True for a committed reservation. `sensitive_admitted` is the private mask of
     `IndividualBudget.spend`.
     """
 

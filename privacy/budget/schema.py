@@ -36,8 +36,7 @@ assert _KEYS.keys() == set(_RUN)
 def plan_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 7) of a plan file, also as ``dpcalib schema``.
 
-    It has every registered mechanism, and checks names and types, so that an editor completes them;
-    `load_plan` checks every rule.
+    It has every registered mechanism, and names and types for an editor; `load_plan` checks all.
     """
     kinds = {name: _mechanism(registered) for name, registered in sorted(REGISTRY.items())}
     budget = {

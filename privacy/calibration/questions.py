@@ -115,22 +115,19 @@ def calibrate(
 ) -> float:
     """Return the smallest (or largest) parameter whose mechanism meets a target.
 
-    `make` is a function from the parameter to a mechanism, monotone in privacy. The target is
-    `epsilon` > 0 and `delta` in [0, 1); or `advantage`, the largest true positive rate minus false
-    positive rate of an attack, in (0, 1); or its largest `true_positive_rate` at a
-    `false_positive_rate`; or `bayes_risk`, its least error probability, if a record is present with
-    probability `prior`.
+    `make` maps the parameter to a mechanism, monotone in privacy. The target is `epsilon` > 0 and
+    `delta` in [0, 1); or `advantage`, the largest true positive rate minus false positive rate of
+    an attack, in (0, 1); or its largest `true_positive_rate` at a `false_positive_rate`; or
+    `bayes_risk`, its least error probability, `prior` being that of a record's presence.
 
     `seek` is ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
     `domain` is the search interval, 0 <= low < high, finite ends other than 0 included. If every
     value meets the target, the end is returned (1e-9 in place of 0). `integer`: the parameter is a
     whole number. `notion` and `relation` are as in `account`. `certify` verifies the result with
-    interval arithmetic (needs python-flint). It may be some units in the last place more private
-    than without.
+    interval arithmetic (needs python-flint). It may be some ulps more private than without.
 
-    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
-    found with ``certify=True``, and ValueError if the family is not monotone, or an argument is
-    outside its domain.
+    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` without a proof
+    for ``certify=True``, and ValueError if the family is not monotone, or an invalid argument.
 
     Examples
     --------
@@ -241,8 +238,7 @@ def _contour_start(
 def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
     """Return an estimate to start the search, 1 / sqrt(log(1 + mu^2 / (q^2 T))), to some percent.
 
-    By the central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
-    Long and Su 2020, Theorem 5).
+    mu^2 = q^2 T (e^(1/s^2) - 1) by a central limit theorem (Bu, Dong, Long and Su 2020, Theorem 5).
     """
 
     def excess(log_mu: float) -> float:

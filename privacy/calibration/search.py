@@ -26,10 +26,7 @@ _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded 
 
 
 class Infeasible(ValueError):
-    """No value in the domain meets the target.
-
-    `best_epsilon` is the smallest epsilon found at the target delta.
-    """
+    """No value meets the target; `best_epsilon` is the smallest epsilon at the target delta."""
 
     def __init__(self, message: str, best_epsilon: float) -> None:
         super().__init__(message)

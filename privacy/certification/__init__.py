@@ -91,9 +91,8 @@ def proves(
 ) -> bool:
     """Return whether `mechanism` is proven (epsilon, delta)-DP by the theorem of `notion`.
 
-    False if the theorem does not give the pair, if the balls are too wide at 1024 bits, if the pair
-    is outside its domain or not exactly floats, or if `can_prove` is False. Raises ImportError
-    without python-flint.
+    False if the theorem does not give the pair, the balls are too wide at 1024 bits, the pair is
+    not of floats in its domain, or `can_prove` is False. Raises ImportError without python-flint.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The delta of a mechanism at an exact epsilon, in ball arithmetic.
 
 Functions return balls that contain the exact value, at the precision of `flint.ctx`. A ball that
-could not be computed is NaN or infinite and proves nothing. The caller checks the mechanism with
+could not be computed is NaN or infinite and proves nothing. The caller calls
 `privacy.certification.can_prove`.
 """
 

@@ -43,8 +43,7 @@ class Nodes(NamedTuple):
 class Window:
     """A smooth indicator X(z) = Phi((z - low) / width) - Phi((z - high) / width) of [low, high].
 
-    On the real axis 0 <= X <= 1. As a convolution with a Gaussian, it is entire, and
-    |X(x + iy)| <= exp((y / width)^2 / 2) X(x).
+    0 <= X <= 1 on the real axis. It is entire, and |X(x + iy)| <= exp((y / width)^2 / 2) X(x).
     """
 
     low: float = -math.inf

@@ -104,8 +104,7 @@ def rule(
 ) -> tuple[list[tuple[arb, arb]], arb]:
     """Return nodes and their weights, and a bound on the error of the integral over all panels.
 
-    It is infinite unless each panel begins where the last one ends. `log_size` gets balls inside
-    the ellipses only.
+    It is infinite unless the panels are adjacent. `log_size` gets balls inside the ellipses only.
     """
     if any(one.high != two.low for one, two in pairwise(panels)):
         return [], arb("inf")

@@ -91,8 +91,7 @@ OPTIONS: dict[str, click.Option] = {
 def merged(layers: Iterable[Mapping[str, Any]], one_of: tuple[str, ...]) -> Values:
     """Return the values of all sources: the config file, the command line, and a batch line.
 
-    Later layers override earlier ones; a layer that gives one of `one_of` removes the earlier ones.
-    None means not given.
+    Later layers override earlier ones, and all of `one_of` if they give one. None: not given.
     """
     values: Values = {}
     for layer in layers:

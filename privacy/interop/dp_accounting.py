@@ -38,8 +38,7 @@ def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE
     mechanism to `account` with the same `relation`, ours, its name, or that of dp-accounting:
     claims and tables carry it, and some events have a meaning under some relations only. Raises
     `NoGuarantee` if it has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
-    Raises `UnsupportedMechanism`, and names the event, if it has no counterpart under this
-    relation.
+    Raises `UnsupportedMechanism`, which names the event, if it has no counterpart.
     """
     relation = our_relation(relation)
     remedy = "Pass an event, such as GaussianDpEvent(1.0)."
@@ -56,8 +55,7 @@ def to_dp_event(
     """Return the event of dp-accounting that describes a mechanism.
 
     `relation` is the neighboring relation that the event will be accounted under. Raises
-    `UnsupportedMechanism` if the installed version has no event with the same meaning under this
-    relation.
+    `UnsupportedMechanism` if the installed version has no event with that meaning under it.
     """
     relation = our_relation(relation)
     mechanism = mechanisms.checked(mechanism, "mechanism")
@@ -411,8 +409,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
     Pass it wherever dp-accounting, jax-privacy or TF-Privacy take an accountant, such as
     ``calibrate_dp_mechanism(DpAccountant, ...)``.
 
-    `neighboring_relation` is one of dp-accounting or ours, and `notion` the accounting method, by
-    default the tightest.
+    `neighboring_relation` is one of dp-accounting or ours, `notion` by default the tightest.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Dominating pairs of one application of a mechanism, and their transforms.
-
-The modules named here need numpy and are imported on first use: closed forms run without it.
-"""
+"""Dominating pairs of one application; modules that need numpy are imported on first use."""
 
 from typing import TYPE_CHECKING
 

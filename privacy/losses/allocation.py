@@ -1,8 +1,7 @@
 """The dominating pair of a Gaussian whose record is allocated to one of t steps at random.
 
-(Feldman and Shenfeld 2026, arXiv 2602.17284.) docs/theory/random-allocation.md derives the pair,
-the upper bound by mean-preserving spreads of dP/dQ on a geometric grid, and the lower bound by
-labels on such a grid.
+(Feldman and Shenfeld 2026, arXiv 2602.17284.) docs/theory/random-allocation.md derives the upper
+bound by mean-preserving spreads of dP/dQ on a geometric grid, and the lower bound by labels.
 """
 
 import math
@@ -30,10 +29,7 @@ _QUADRATURE = 1e-12  # relative error of the mass of a cell, with its rounding
 
 @dataclass(frozen=True)
 class Ratios:
-    """A distribution of dP/dQ under Q on the values exp(k spacing), k = first, first + 1, ...
-
-    Its masses are at least those of a mean-preserving spread of the exact distribution.
-    """
+    """Masses under Q, rounded up, of a mean-preserving spread of dP/dQ on exp(k spacing)."""
 
     spacing: float  # distance of neighboring losses
     first: int  # index of the first value

@@ -66,10 +66,7 @@ def _cut(longer: Array, size: int, orders: Array, group: GroupDivergence) -> Arr
 
 
 def _between(values: Array, above: Array) -> Array:
-    """Return a bound at orders 1 + above, by chords: (a - 1) D is convex in a, and 0 at 1.
-
-    van Erven and Harremoës 2014, Corollary 2.
-    """
+    """Return a bound at orders 1 + above, by chords (van Erven and Harremoës 2014, Corollary 2)."""
     x = np.concatenate([[0.0], _ORDERS - 1])
     y = np.concatenate([[0.0], (_ORDERS - 1) * values])
     with np.errstate(invalid="ignore"):

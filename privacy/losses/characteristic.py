@@ -25,9 +25,8 @@ def centered_characteristic(
     characteristic function minus 1, with an error of a few ulp of (k step)^2 E |loss|^2.
 
     From k = b size + a, psi(x + y) = psi(x) + psi(y) + (e^x - 1) (e^y - 1) splits the table of
-    count x nodes numbers into two of sqrt(count) x nodes and a matrix product. Each of the two is
-    split once more if it is long. |psi(i x)| <= x^2 / 2 and |e^(i x) - 1| <= x, so that a split
-    adds 2 ulp of (x + y)^2 at most.
+    count x nodes numbers into two of sqrt(count) x nodes and a matrix product. A long one is split
+    again. |psi(i x)| <= x^2 / 2 and |e^(i x) - 1| <= x, so a split adds at most 2 ulp of (x + y)^2.
     """
     size = math.isqrt(count - 1) + 1
     split = size > _LONG

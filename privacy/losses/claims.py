@@ -13,8 +13,7 @@ from privacy.numerics.rounding import U, round_up
 class ClaimPair(DiscretePair):
     """Randomized response with odds e^epsilon : 1 that reveals its input with probability `mass`.
 
-    With 2 categories it dominates every (epsilon, mass)-DP mechanism (Kairouz, Oh and Viswanath
-    2015, Theorem 3.3).
+    2 categories dominate (epsilon, mass)-DP (Kairouz, Oh and Viswanath 2015, Theorem 3.3).
     """
 
     epsilon: float

@@ -38,8 +38,7 @@ class Atoms(NamedTuple):
 class DiscretePair(LossPair):
     """A dominating pair whose privacy loss has finitely many values.
 
-    A subclass is a frozen dataclass that defines `atoms` and, if some output identifies the data
-    set, `mass_at_infinity`.
+    A subclass, a frozen dataclass, defines `atoms`, and `mass_at_infinity` unless it is 0.
     """
 
     __slots__ = ()

@@ -117,9 +117,8 @@ def largest_rho(divergence: Divergence, supremum: float) -> float:
     Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one.
 
     With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
-    2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
-    (A + B t) / (t (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels whose bound exceeds the
-    largest computed value are split.
+    2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and (A + B t) / (t
+    (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels with a larger bound are split.
     """
     if not supremum < 1e150:
         return math.inf
@@ -190,10 +189,7 @@ class BoundedRange(Formula):
     width: float
 
     def at(self, orders: Array) -> Array:
-        """Return the divergence, at most width and at most order * width^2 / 8.
-
-        The latter is by Cesar and Rogers 2021.
-        """
+        """Return the divergence, at most width, and order * width^2 / 8 (Cesar and Rogers 2021)."""
         t = orders - 1
         half = 0.5 * self.width
         reach = orders * half
@@ -267,10 +263,9 @@ class SampledNoise(Divergence):
 class SampledGaussianNoise(Formula):
     """The Poisson-sampled Gaussian mechanism in direction "remove".
 
-    At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
-    A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
-    without cancellation; at fractional orders, quadrature. Removing is at least as bad as adding at
-    every order (their Theorem 5).
+    At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3), A - 1
+    = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1), without cancellation;
+    at fractional orders, quadrature. Removing is at least as bad as adding (their Theorem 5).
     """
 
     mu: float

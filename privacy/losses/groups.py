@@ -1,7 +1,4 @@
-"""The sampled Gaussian for a group of independently sampled records.
-
-docs/theory/contour.md states the requirements of the quadrature.
-"""
+"""The sampled Gaussian for a group of sampled records (docs/theory/contour.md)."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -113,10 +110,7 @@ class GroupSampledGaussian(AgainstNormal):
         return self._in_blocks(lambda some: self._ratio_at(some, y), x, np.size(y))
 
     def _in_blocks(self, function: Callable[[Array], _A], x: Array, depths: int) -> _A:
-        """Return the function of x, computed in blocks of limited size.
-
-        Raises OverflowError if the whole table has too many entries.
-        """
+        """Return f(x) in blocks of limited size; OverflowError if the whole table is too large."""
         entries = x.size * depths * (self.most + 1)
         refuse_beyond(_MOST_ENTRIES, entries)
         blocks = np.array_split(x, math.ceil(entries / _ENTRIES) or 1)
@@ -227,8 +221,7 @@ class GroupSampledProfile(Profile):
     def _place(self, level: float) -> float:
         """Return the x at which the part of dR/dN from centers other than 0 has log `level`.
 
-        By bisection in a bracket: this part is at most P(some are sampled) e^(mu x) for x <= 0, and
-        at least its last summand.
+        Bisection: the part is at most P(some are sampled) e^(mu x), x <= 0, at least its last term.
         """
         j, _, log_weight = _binomial(self.size, self.q)
         place = j[1:] * self.mu

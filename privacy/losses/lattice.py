@@ -2,8 +2,7 @@
 
 A `GridLoss` is a measure on losses start + k step. If it is `upper`, its delta is at least that of
 the pair that it was made from, also after composition; else it is at most that. Neither need be
-normalized: more mass, or mass at a larger loss, only increases delta. docs/theory/pld.md has the
-derivation.
+normalized: more mass, or at a larger loss, only increases delta. See docs/theory/pld.md.
 """
 
 import math
@@ -243,8 +242,7 @@ def from_atoms(
 
     For an upper bound, an atom is divided between its two neighbors on the grid so that its mass
     under P and under Q is kept. For a lower bound, all atoms of a cell are one output. The
-    probability under P and the loss of each atom have relative errors of a few units in the last
-    place.
+    probability under P and the loss of each atom have relative errors of a few ulps.
     """
     place = np.floor((loss - start) / step + _ON_GRID)
     first, last = float(place.min()), float(place.max())
@@ -582,10 +580,7 @@ class GridSum:
 
 
 def _levels(size: int) -> float:
-    """Return the error of a transform, whose outputs sum along log2(size) levels.
-
-    Higham 2002, section 24.1.
-    """
+    """Return the error of a transform: sums along log2(size) levels (Higham 2002, section 24.1)."""
     return 8 * U * (math.log2(size) + 2)
 
 

@@ -30,8 +30,7 @@ class Loss:
 class LossPair(Loss):
     """A dominating pair (P, Q) of one application, in both directions.
 
-    In direction "remove", P is the output with the record and Q the output without it; "add" is the
-    reverse.
+    In direction "remove", P is the output with the record, Q without it; "add" is the reverse.
     """
 
     __slots__ = ()

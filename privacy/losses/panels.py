@@ -1,7 +1,4 @@
-"""Quadrature nodes of Laplace noise: Gauss-Legendre panels and two atoms.
-
-docs/theory/contour.md derives the panels and the errors.
-"""
+"""Nodes of Laplace noise: Gauss-Legendre panels and two atoms (docs/theory/contour.md)."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -24,8 +21,7 @@ _EVEN = 64  # largest number of panels of equal width
 class SampledLaplace(LossModel):
     """Poisson-sampled Laplace: (1-q) Lap(0, b) + q Lap(1, b) against Lap(0, b).
 
-    The ratio of the densities is constant for noise x < 0 and x > 1, so that the loss has two
-    atoms, and a density between them.
+    The density ratio is constant for noise x < 0 and x > 1: two atoms, with a density between.
     """
 
     sampling_probability: float
@@ -84,10 +80,7 @@ class SampledLaplace(LossModel):
         return math.ceil(min(count, MOST_NODES))  # MOST_NODES panels are refused
 
     def _across(self, t: float, more: float) -> tuple[Array, Array]:
-        """Return panels of [0, 1] over each of which the exponent increases by at most 8.
-
-        Then 16 points are accurate to 1e-25.
-        """
+        """Return panels of [0, 1] that raise the exponent by <= 8: 16 points are good to 1e-25."""
         count = self._panel_count(t, more)
         refuse_beyond(MOST_NODES, count * 16)
         return _panels(np.linspace(0.0, 1.0, count + 1))

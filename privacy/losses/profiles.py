@@ -1,7 +1,4 @@
-"""Privacy profiles of ONE release in closed form: delta as a function of epsilon.
-
-Each `log_delta` is an upper bound that includes a bound on rounding errors.
-"""
+"""Privacy profiles of ONE release in closed form: upper bounds, rounding errors included."""
 
 import math
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Log moments of one step's privacy loss, by quadrature.
 
 K(t) = log E_P exp(t L) = t D_{t+1}(P || Q) for a dominating pair (P, Q), L = log dP/dQ and t > 0 is
-computed without cancellation (docs/theory/contour.md, "Computing K"). A model (`mixtures`) gives
-weighted nodes of P, `LossNodes`.
+computed without cancellation (docs/theory/contour.md). A model gives `LossNodes` of P.
 """
 
 import math
@@ -118,10 +117,7 @@ class LossNodes:
         return t[:, None] * self.loss[..., None, :]
 
     def cumulants(self, t: float) -> tuple[Array, Array, Array]:
-        """Return K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss.
-
-        They are approximate; `log_moment` and `mean` have bounds on their errors.
-        """
+        """Return nearly K(t), K'(t) and K''(t): log moment, mean, variance of the tilted loss."""
         y = t * self.loss
         if t * self._largest <= _LARGE:
             growth = np.expm1(y)
@@ -171,8 +167,7 @@ class LossNodes:
 class LineNodes:
     """A quadrature of E_P exp(s L) for all s with Re s = t, 0 <= Im s <= frequency.
 
-    The sum of weight * exp(i w loss) is M(t + i w) / M(t). The nodes may lie on a path in the
-    complex plane, where Im loss >= 0.
+    The sum of weight * exp(i w loss) is M(t + i w) / M(t). Complex nodes have Im loss >= 0.
     """
 
     weight: Array | Complex
@@ -186,8 +181,7 @@ class LineNodes:
 class LossModel(Protocol):
     """The dominating pair of one step, in both directions; hashable, for caching.
 
-    Every method may raise OverflowError if the loss spreads too widely for a hundred thousand
-    nodes.
+    Every method may raise OverflowError if the loss needs more than a hundred thousand nodes.
     """
 
     def __hash__(self) -> int:

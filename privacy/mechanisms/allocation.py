@@ -26,8 +26,7 @@ class RandomAllocation(Mechanism):
     In each of `epochs` epochs of `steps` <= 10^7 steps, every record draws its steps uniformly,
     without replacement, independently of all other records and epochs. `mechanism` (one or more
     Gaussians) runs once in each step, on the records that drew it. The steps of a record must stay
-    secret. Shuffling is another sampler: its batch sizes are fixed, so an added record moves
-    others.
+    secret. Shuffling differs: batch sizes are fixed, so an added record moves others.
 
     Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
     the mean over i of N(e_i, s^2 I) against N(0, s^2 I) (Feldman and Shenfeld 2026, arXiv

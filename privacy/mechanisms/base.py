@@ -44,8 +44,7 @@ class Mechanism:
     null_is_absent: ClassVar[bool] = False
     """Whether a null record gives the same output distribution as an absent one.
 
-    True for noise added to a sum. Poisson sampling then amplifies privacy under REPLACE_SPECIAL
-    as under ADD_OR_REMOVE_ONE.
+    True for noise on a sum. Poisson sampling then amplifies under REPLACE_SPECIAL too.
     """
 
     fixed_count: ClassVar[bool] = False
@@ -191,9 +190,8 @@ def register_mechanism(
 ) -> None:
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
-    `example` is an instance of the class, a frozen dataclass, which then suggests its field for a
-    keyword of another library. `build` makes a mechanism from the fields of the JSON form; by
-    default it is the class.
+    `example` is an instance of the class, a frozen dataclass, which then suggests its fields for
+    keywords of others. `build`, by default the class, makes one from the fields of its JSON.
     """
     example = checked(example, "example")
     kind: Any = type(example)

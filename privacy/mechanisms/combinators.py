@@ -68,8 +68,7 @@ class Parallel(base.OfParts):
     ) -> tuple[list[_T], dict[Mechanism, _T]]:
         """Return the results of `ask` for each distinct part, and for each that a record can leave.
 
-        The latter are under ADD_OR_REMOVE_ONE, since a claim proven for `relation` does not cover a
-        record that leaves the cell.
+        The latter are under ADD_OR_REMOVE_ONE: a claim for `relation` covers no record that leaves.
         """
         parts = dict.fromkeys(self.parts)
         if self.cells == "by_record":
@@ -138,9 +137,8 @@ def compose(*mechanisms: Mechanism) -> Mechanism:
     """Return the composition of `mechanisms` on the same records.
 
     Later queries may depend on earlier outputs if this list of mechanisms was fixed in advance.
-    Nested compositions are flattened, equal parts merged into one repetition, and parts sorted. A
-    single mechanism is returned itself. For a list that may be empty, pass ``no_op()`` first,
-    which is omitted beside others.
+    Nested compositions are flattened, equal parts merged, and parts sorted. A single mechanism is
+    returned itself. For a list that may be empty, pass ``no_op()`` first; else it is omitted.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):

@@ -37,8 +37,7 @@ class Gaussian(Noise):
     `noise_multiplier` > 0 is the standard deviation of the noise / L2 norm bound (clip norm) of ONE
     record's contribution, for every relation; no unit. `replace_distance` in (0, 2] is the
     sensitivity to replacing one record, in clip norms, for REPLACE_ONE. The default 2 (v against
-    -v) is always valid; pass less only if the query changes less (1 for a reward in [0, 1] in a
-    public round).
+    -v) is always valid; pass less if it changes less (1 for rewards in [0, 1] of public rounds).
     """
 
     noise_multiplier: float

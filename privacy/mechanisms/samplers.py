@@ -84,8 +84,7 @@ class FixedSizeSampled(_OfBatches):
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the pair of a replaced record, valid at every epsilon.
 
-        With replacement, a record is drawn j ~ Bin(batch_size, 1 / records) times: j replaced
-        records.
+        With replacement, a record is drawn j ~ Bin(batch_size, 1 / records) times: j replacements.
         """
         if relation is ADD_OR_REMOVE_ONE:
             raise unproven(self, relation, _DISPLACED)
@@ -240,10 +239,9 @@ class Epochs(_OfBatches, metaclass=_OnePass):
     """`mechanism` run on every batch of a shuffled data set, once per epoch.
 
     Each record is in at most one batch of an epoch, at a random or fixed place that does not depend
-    on the contents of the records and may be public. An epoch costs as much as one release
-    (parallel composition); no amplification by shuffling is claimed (:doc:`/theory/samplers`).
-    Valid under REPLACE_ONE and REPLACE_SPECIAL. The result is
-    ``repeat(Epochs(mechanism), passes)`` for `passes` epochs.
+    on the records' contents and may be public. An epoch costs as much as one release (parallel
+    composition); no amplification by shuffling is claimed (:doc:`/theory/samplers`). Valid under
+    REPLACE_ONE and REPLACE_SPECIAL. `passes` epochs are ``repeat(Epochs(mechanism), passes)``.
     """
 
     mechanism: Mechanism

@@ -67,12 +67,11 @@ def best_of(
 ) -> Mechanism:
     """Return the mechanism that runs `mechanism` a random number of times and keeps the best.
 
-    It outputs the best output alone, by any total order of the outputs (such as a score that is
-    part of the output); ties go to the first. The number of runs and all other outputs stay secret.
-    `tune` runs it. If `mechanism` is epsilon-DP and the number of runs is not Poisson, it is (2 +
-    shape) epsilon-DP. In general, ``"rdp"`` uses Papernot and Steinke 2022, Theorems 2 (truncated
-    negative binomial) and 6 (Poisson), and ``"contour"``, not in compositions, Koskela, Redberg and
-    Wang 2024 (:doc:`/tuning`).
+    It outputs the best output alone, by any total order (such as a score in the output); ties go to
+    the first. The number of runs and all other outputs stay secret. `tune` runs it. If `mechanism`
+    is epsilon-DP and the number not Poisson, it is (2 + shape) epsilon-DP. In general, ``"rdp"``
+    uses Papernot and Steinke 2022, Theorems 2 (truncated negative binomial) and 6 (Poisson), and
+    ``"contour"``, not in compositions, Koskela, Redberg and Wang 2024 (:doc:`/tuning`).
 
     `mechanism` is ONE run, with the cost of its score if that is computed from private data.
     `mean_runs` is the mean number of runs, in (1, 1e6]. `distribution` is ``"geometric"``,

@@ -80,9 +80,8 @@ def from_cdfs(
     `p` and `q` are P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q)
     must dominate all pairs of neighboring data sets under `relation` (see `FiniteMechanism`).
     `losses` are 2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last
-    one, as little as possible is moved to an infinite loss. `p_above` and `q_above` are P(L > x)
-    and Q(L > x); without them, the rounding errors of 1 - p and 1 - q matter below a delta of about
-    1e-12.
+    one, as little as possible becomes an infinite loss. `p_above` and `q_above` are P(L > x) and
+    Q(L > x); without them, the rounding errors of 1 - p and 1 - q matter below a delta near 1e-12.
 
     With `bound` ``"upper"``, the pair dominates (P, Q): the probability between two losses is
     divided between them, with sums under P and Q kept (Doroshenko et al. 2022, arXiv 2207.04380).

@@ -62,10 +62,7 @@ class ApproximateCurve(Curve):
 
     @cached_property
     def _mass(self) -> float:
-        """Return 1 - prod (1 - delta_i), the mass at infinity, rounded up.
-
-        It is at most the sum of the deltas, computed exactly from their decimal representations.
-        """
+        """Return 1 - prod (1 - delta_i), rounded up: at most the exact sum of decimal deltas."""
         claims = [(p.claim[1], n) for p, n in self.parts.items()]
         total = sum((n * Fraction(repr(mass)) for mass, n in claims if mass), start=Fraction(0))
         log_none = math.fsum(n * math.log1p(-mass) for mass, n in claims)
@@ -146,8 +143,7 @@ class ApproximateCurve(Curve):
 
         `composition` is the theorem. ``"optimal"``: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
         ``"advanced"``: sum epsilon tanh(epsilon / 2) + sqrt(2 log(1 / delta') sum epsilon^2) (their
-        Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. The last two are valid
-        but looser.
+        Theorem 3.5), or basic composition if smaller. ``"basic"``: the sum. Both are looser.
         """
         remedy = "Use 'optimal' unless you must match a published closed form."
         checks.one_of("composition", composition, get_args(Composition), remedy)

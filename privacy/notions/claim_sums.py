@@ -24,8 +24,7 @@ _Losses = Sequence[tuple[float, int]]
 def optimal_sum(loss: float, count: int, epsilon: float) -> float:
     """Return an upper bound on log delta of `count` releases of loss +-`loss` each.
 
-    sum over i of C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+
-    with p = e^loss / (1 + e^loss).
+    sum_i C(n, i) p^(n-i) (1-p)^i (1 - e^(epsilon - (n - 2i) loss))+, p = e^loss / (1 + e^loss).
     """
     import numpy as np
 

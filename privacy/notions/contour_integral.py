@@ -257,9 +257,8 @@ class Line:
     def _sums(self, drift: Array) -> Array:
         """Return the real sums over k of T_k z^k, with z = exp(i drift step).
 
-        With a dummy, also those of t_k T_k z^k, for the slope. The nodes form a matrix with indices
-        k = block * row + column, so that two small tables of powers and a matrix product replace
-        one exponential per node.
+        With a dummy, also of t_k T_k z^k, for the slope. The nodes form a matrix, k = block * row +
+        column, so that two tables of powers and a matrix product replace exponentials.
         """
         exponents, terms = self._table
         powers = np.exp(np.multiply.outer(drift, exponents))
@@ -487,10 +486,7 @@ def _rough_excess(total: LossSum, t: Array, *, rough: bool = False) -> tuple[Arr
 
 
 def epsilon(total: LossSum, log_delta: float, other: Bound = _NO_LOSS) -> Bound:
-    """Return the smallest epsilon proven in one direction.
-
-    Or that of the `other` direction, if it is larger and proven in this one.
-    """
+    """Return the least epsilon proven in one direction, or a larger proven one of `other`."""
     if not (lost := total.lost):
         return _epsilon(total, log_delta, other)
     if lost < 1:

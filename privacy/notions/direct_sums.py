@@ -1,7 +1,6 @@
 """The profile of up to 256 sampled releases with normal noise, by direct sums on a grid.
 
-All terms are positive, so that deltas are accurate for which neither the contour integral nor a
-Fourier transform has digits left.
+All terms are positive: also accurate where the integral and Fourier transforms lose all digits.
 """
 
 import math

@@ -49,8 +49,7 @@ def supports(total: LossSum) -> bool:
 def log_delta(total: LossSum, epsilon: float, near: float) -> float:
     """Return an upper bound on log delta(epsilon), 0 if none is found; `near` is an estimate.
 
-    A lattice omits what is negligible for its estimate. If the bound is much smaller, it is the
-    estimate for another lattice.
+    A lattice omits what is negligible for its estimate; a much smaller bound is the next estimate.
     """
     least = 0.0
     for _ in range(2 * _ROUNDS):
@@ -112,8 +111,7 @@ def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float
 class _Part(NamedTuple):
     """Masses under P at the losses of one of several equal releases.
 
-    `rare` are those of cells above a threshold. `beyond` is the mass of larger losses, `off` an
-    error of the losses.
+    `rare`: those of cells above a threshold; `beyond`: of larger ones; `off`: error of losses.
     """
 
     mass: Array
@@ -147,9 +145,8 @@ def _bulk(parts: list[_Part], t: float, threshold: float) -> float:
 class Lattice:
     """The sum of the losses, for epsilons near the given one with a log delta near the given one.
 
-    delta of a^T is the sum over levels of delta of a^T - b^T, where b has the losses up to the
-    threshold of the level, and a those up to that of the next level. `bottom` is the smallest
-    epsilon with a bound.
+    delta of a^T is the sum over levels of delta of a^T - b^T, b with the losses up to the level's
+    threshold, a up to the next level's. `bottom` is the smallest epsilon with a bound.
     """
 
     def __init__(self, total: LossSum, epsilon: float, log_delta: float) -> None:

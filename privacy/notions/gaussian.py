@@ -1,8 +1,7 @@
 """Gaussian differential privacy (GDP): the exact profile of composed Gaussians.
 
-A composition of Gaussian mechanisms has exactly the privacy of ONE with
-mu^2 = sum of (shift / noise_multiplier)^2 (Dong, Roth and Su 2022, Corollary 3.3). The profile of
-mu-GDP is that of Balle and Wang 2018, Theorem 8.
+Composed Gaussians have exactly the privacy of ONE with mu^2 = sum of (shift / noise_multiplier)^2
+(Dong, Roth and Su 2022, Corollary 3.3). Profile: Balle and Wang 2018, Theorem 8.
 """
 
 import math
@@ -124,8 +123,7 @@ def noise_multiplier_from_mu(mu: float) -> float:
 def mu_from_rho(rho: float) -> float:
     """Return mu = sqrt(2 rho) of the Gaussian mechanism with that rho, rounded down.
 
-    Only for a Gaussian mechanism: rho-zCDP does not imply mu-GDP. A Gaussian mechanism with the
-    returned mu costs at most rho.
+    That Gaussian mechanism costs at most rho. In general, rho-zCDP does not imply mu-GDP.
     """
     rho = checks.real("rho", rho, "Pass the rho of a Gaussian mechanism.", above=0)
     guess = math.sqrt(2) * math.sqrt(rho)

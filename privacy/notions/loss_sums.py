@@ -141,10 +141,7 @@ class LossSum:
         return stack.model.nodes(self.direction, t) if shared is None else shared
 
     def decay(self, c: float, each: Cumulants, frequency: Array, digits: float) -> Array:
-        """Return log upper bounds on |exp(K(c + i w) - K(c))| for every w >= frequency.
-
-        `each` is ``self.each(c)``.
-        """
+        """Bound log |exp(K(c + i w) - K(c))| for w >= frequency; `each` is ``self.each(c)``."""
         total = -0.5 * self.mu_squared * frequency**2
         for stack, (here, _, _) in each:
             depth = np.multiply.outer(_DEPTHS, np.sqrt(2 * digits / stack.times))

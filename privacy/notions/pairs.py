@@ -20,8 +20,7 @@ from privacy.relations import REPLACE_ONE, NeighboringRelation
 class PairCurve(Curve):
     """The profile of composed dominating pairs; losses add within each direction.
 
-    `parts` has the number of releases of each pair on the same records, `mu_squared` is the sum of
-    mu^2 over the unsampled Gaussians.
+    `parts` has the counts of each pair, `mu_squared` the sum of mu^2 of unsampled Gaussians.
     """
 
     closed_form: ClassVar[bool] = False

@@ -354,8 +354,7 @@ class LossCurve(PairCurve):
     def distribution(self) -> dict[str, LossDistribution]:
         """Return the distribution of the privacy loss by direction, "remove" and "add".
 
-        It is for inspection: the absolute error of a probability is about 1e-15, so that small ones
-        have no relative accuracy.
+        For inspection: probabilities have an absolute error of about 1e-15.
         """
         found: dict[str, LossDistribution] = {}
         for sums in self._sums:

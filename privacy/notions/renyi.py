@@ -55,8 +55,7 @@ _Objective = Callable[[Array, Array], Array]
 class RenyiCurve(Curve):
     """Upper bounds on the Rényi divergences of composed releases.
 
-    `parts` has the number of releases of each divergence on the same records; `orders` are the only
-    ones to use, None searches all.
+    `parts` has the number of releases of each divergence; `orders` the only ones to use, or None.
     """
 
     notion: ClassVar[str] = "rdp"
@@ -68,10 +67,7 @@ class RenyiCurve(Curve):
     orders: tuple[float, ...] | None = None
 
     def divergences(self, orders: Sequence[float] | Array = DEFAULT_ORDERS) -> Array:
-        """Return upper bounds on the divergences at `orders` > 1, of shape (n,).
-
-        The shape is (2, n), record removed and record added, if the directions differ.
-        """
+        """Return upper bounds on the divergences at `orders` > 1: (n,), or (2, n) by direction."""
         a = np.asarray(orders, dtype=float)
         if not self.parts:
             return np.zeros(a.shape)
@@ -143,8 +139,7 @@ class RenyiCurve(Curve):
     def _log_total_variation(self) -> float:
         """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
-        Bretagnolle and Huber 1979, Lemma 2.1. For a delta above it epsilon is 0, where conversions
-        by orders give more than 0.
+        Bretagnolle and Huber 1979, Lemma 2.1. Epsilon is 0 for a larger delta, unlike conversions.
         """
         if not self.parts:
             return -math.inf

@@ -1,7 +1,4 @@
-"""The profile of the best of a random number of runs, from the profile of one run.
-
-docs/tuning.md has the bound and its proof.
-"""
+"""The profile of the best of a random number of runs, from one run's (docs/tuning.md)."""
 
 import math
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Bounds from the curves of groups of parts: basic composition, and the worst of parallel cells.
-
-They serve plans that no single accounting method supports well.
-"""
+"""Bounds from curves of groups of parts: basic composition, and the worst of parallel cells."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

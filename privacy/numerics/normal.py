@@ -1,8 +1,7 @@
 """The Gaussian privacy profile in plain `math`, without cancellation.
 
-With m_n(x) = integral over y > 0 of y^n exp(-x y - y^2 / 2), m_0 is Mills' ratio R(x) =
-(1 - Phi(x)) / phi(x), and the profile of mu-GDP is delta(epsilon) = phi(a) (R(a) - R(b)),
-a = epsilon / mu - mu / 2, b = a + mu.
+With m_n(x) the integral of y^n exp(-x y - y^2 / 2), y > 0, m_0 is Mills' ratio R(x) = (1 - Phi(x))
+/ phi(x), and delta of mu-GDP is phi(a) (R(a) - R(b)), a = epsilon / mu - mu / 2, b = a + mu.
 """
 
 import math
@@ -16,8 +15,7 @@ _SQRT_HALF = math.sqrt(0.5)
 def _moment_ratios(x: float, count: int) -> list[float]:
     """Return r_n = m_n(x) / m_{n-1}(x) for n = 1 .. count, x >= 1.
 
-    r_n = n / (x + r_{n+1}), all terms positive. Backward from a large n, the error of the start
-    decays like exp(-2 x sqrt(2 n)).
+    r_n = n / (x + r_{n+1}), backward from a large n: the error decays like exp(-2 x sqrt(2 n)).
     """
     start = count + 12 + int(330 / (x * x))
     ratio = 0.5 * (math.sqrt(x * x + 4 * start) - x)
@@ -51,8 +49,7 @@ def _odd_moments(x: float) -> list[float]:
 def log_gaussian_delta(epsilon: float, mu: float) -> tuple[float, float]:
     """Return log delta of mu-GDP at `epsilon` >= 0, and an error bound on the log.
 
-    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
-    (Balle and Wang 2018, Theorem 8).
+    Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, Theorem 8).
     """
     middle, half = epsilon / mu, 0.5 * mu
     a, b = middle - half, middle + half

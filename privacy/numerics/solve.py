@@ -23,13 +23,11 @@ def safe_root(
 ) -> float:
     """Return an evaluated point with excess <= 0, the end of a bracket of width `rtol` or `atol`.
 
-    Inverse quadratic interpolation with bisection as a safeguard (Chandrupatla 1997, Advances in
-    Engineering Software 28). Each interpolated point is moved by 0.4 times the tolerance past the
-    root, so that both ends converge.
+    Inverse quadratic interpolation, or bisection (Chandrupatla 1997, Advances in Engineering
+    Software 28). Points are moved 0.4 tolerances past the root, so that both ends converge.
 
     `excess` is a monotone function, possibly infinite, with ``excess(safe) <= 0 < excess(unsafe)``;
-    `at_safe` and `at_unsafe` are its values at the ends of the bracket, if known. `rtol` is
-    relative to the larger end.
+    `at_safe` and `at_unsafe` are its values there, if known. `rtol` is relative to the larger end.
     """
     f_safe = excess(safe) if at_safe is None else at_safe
     f_unsafe = excess(unsafe) if at_unsafe is None else at_unsafe
@@ -159,10 +157,7 @@ def invert_all(
 
 
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
-    """Return an approximate minimizer of a unimodal function by golden-section search.
-
-    `steps` + 2 evaluations divide the interval by 1.618^`steps`.
-    """
+    """Return nearly the minimizer of a unimodal function: 1.618^-`steps` of the interval."""
     share = (math.sqrt(5) - 1) / 2
     left, right = high - share * (high - low), low + share * (high - low)
     at_left, at_right = function(left), function(right)

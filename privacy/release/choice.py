@@ -58,8 +58,7 @@ def choose(
 
     The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
     Laplace noise costs ``PureDP(1 / scale)``. Candidates are chosen in sequence, without
-    replacement; for `ExponentialMechanism` this equals one draw of Gumbel noise (Durfee and Rogers
-    2019).
+    replacement; for `ExponentialMechanism` as by Gumbel noise (Durfee and Rogers 2019).
 
     Every probability is exact: scores are read as exact numbers, and noise is added to integers,
     for which the proof of report noisy max holds too (Dwork and Roth 2014, Claim 3.9).
@@ -69,9 +68,8 @@ def choose(
     the largest change of ONE score under its relation; for `Gaussian` the largest L2 norm of the
     change of all scores. It must hold for the numbers passed, rounding errors included.
     `monotonic`: two neighboring data sets never change two scores in opposite directions, as with
-    counts when a record is added; a replaced one can increase one count and decrease another.
-    `count` is the number of candidates to choose; `rng` and `simulation` are as in
-    `discrete_gaussian`.
+    counts when a record is added; a replaced one can change two in opposite ways. `count` is the
+    number of candidates to choose; `rng` and `simulation` are as in `discrete_gaussian`.
     """
     found = _exact_scores(scores)
     size = checked_sensitivity(sensitivity)

@@ -48,9 +48,8 @@ def select_keys(
 ) -> SelectedKeys:
     """Select the keys that many users have, if the set of all keys is not public.
 
-    A user counts once per key, for at most `max_keys` different keys, the contribution bound. A key
-    that no user has is never selected. The mechanism of the result holds under
-    ``ADD_OR_REMOVE_ONE``.
+    A user counts once per key, for at most `max_keys` keys, the contribution bound. A key that no
+    user has is never selected. The result holds under ``ADD_OR_REMOVE_ONE``.
 
     - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
       probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,

@@ -28,8 +28,7 @@ class SparseVector:
     `threshold` is public; if it differs per query, subtract it from the value. `sensitivity` and
     `monotonic` are as in `choose`, of the value of one query; if monotonic, the noise is smaller.
     `answer_share` in [0, 1) is the fraction of epsilon for the values of positive answers. With 0,
-    `ask` returns only whether a query is above the threshold. `rng` and `simulation` are as in
-    `discrete_gaussian`.
+    `ask` returns only booleans. `rng` and `simulation` are as in `discrete_gaussian`.
     """
 
     def __init__(

@@ -71,8 +71,7 @@ def release_sum(
     affect privacy or discrete noise. `rng` and `simulation` are as in `discrete_gaussian`.
 
     The mechanism is spent from a `ledger` before noise is drawn. Every call spends, also under one
-    `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new: the same key would charge two
-    releases once.
+    `LifetimeCap`. A key of ``ledger.using(key=...)`` must be new, so that no charge covers two.
     """
     bound, scale = _noise(contributions, mechanism)
     remedy = "Pass the lattice steps per standard deviation, such as 2**30."

@@ -86,9 +86,8 @@ def choose_bands(
     """Return the noise that running sums need for a target, for several numbers of bands.
 
     `releases` is K, the number of steps, `batch_size` the expected number of records in a batch,
-    and `records` their number in all (public). The target, `epsilon` and `delta` under `relation`,
-    is for all releases together. `bands` are at most K and records / batch_size, by default the
-    powers of two.
+    and `records` the public number of all. The target, `epsilon` and `delta` under `relation`, is
+    for all releases together. `bands` <= min(K, records / batch_size) are powers of two by default.
     """
     releases = checks.count("releases", releases, "Pass the number of steps K.")
     records = checks.count("records", records, "Pass the number of records.")

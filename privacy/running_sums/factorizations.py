@@ -72,10 +72,9 @@ class Factorization(ABC):
         """Use a Toeplitz C with `band` diagonals (Kalinin and Lampert 2024).
 
         Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
-        of C, which reduces the sensitivity of records with several participations. `optimized`
-        minimizes the mean noise variance at sensitivity 1 over the coefficients (Choquette-Choo et
-        al. 2023), in less than a second for K = 10,000 and 32 diagonals; by default they are those
-        of the square root.
+        of C: less sensitivity for records with several participations. `optimized` minimizes the
+        mean noise variance at sensitivity 1 over the coefficients (Choquette-Choo et al. 2023),
+        within a second for K = 10,000 and 32 diagonals; by default they are the square root's.
         """
         releases = _size(releases)
         band = min(checks.count("band", band, "Pass the number of diagonals of C."), releases)
@@ -87,8 +86,7 @@ class Factorization(ABC):
         """Write the coefficients of C as a sum of `buffers` decaying exponentials ("BLT").
 
         A simulation stores `buffers` vectors instead of K (Dvijotham, McMahan, Pillutla, Steinke
-        and Thakurta 2024). Exact noise, on integers, needs all K. The noise is close to the square
-        root's.
+        and Thakurta 2024). Exact integer noise needs all K. The error is near the square root's.
         """
         releases = _size(releases)
         buffers = checks.count("buffers", buffers, "Pass the number of buffers, such as 12.")
@@ -320,9 +318,8 @@ KINDS: dict[str, type[Factorization]] = {}  # by their names in state files
 def register_factorization(kind: Kind) -> Kind:
     """Register a kind of factorization by name, so that its state files can be read.
 
-    Decorate a subclass of `Factorization` whose own attribute `kind` is a name and a version, such
-    as ``"acme.decaying/1"``, changed when its fields change meaning. Import its module before you
-    restore a file.
+    Decorate a subclass of `Factorization` whose own attribute `kind` is a name and a version of its
+    fields, such as ``"acme.decaying/1"``. Import its module before you restore a file.
     """
     own: Any = kind
     if not (isinstance(own, type) and issubclass(own, Factorization)):

@@ -2,8 +2,7 @@
 
 Entries of C are rounded to 2^-20, and integer inputs are split into a high and a low part of 21
 bits, so that every product and partial sum is a multiple of 2^-20 below 2^33, which doubles
-represent exactly. Row k of C x is rounded to the lattice and integer noise is added; everything
-later is post-processing.
+represent exactly. Row k of C x is rounded and gets integer noise; all later is post-processing.
 """
 
 from dataclasses import dataclass

@@ -116,8 +116,7 @@ def _search(point: Array, *, move: bool) -> tuple[Array, Array]:
     """Return the logs of v and of the weights at the optimum, and G.
 
     Anderson mixing (1965) of the fixed-point iteration v = diag(S). For all weights, the minimum
-    over G of the weighted mean is at most the minimum of the maximum, so the dual bound holds for
-    both objectives.
+    over G of the weighted mean is at most that of the maximum, so the dual bound holds for both.
     """
     largest = np.maximum.outer(*2 * [np.arange(point.shape[1])])
     history: list[tuple[Array, Array]] = []

@@ -70,9 +70,8 @@ class Participation(ABC):
     def lifetime_cap(norm: Cap = "l2") -> "Participation":
         """Each record can be in all releases; its contributions are bounded together.
 
-        With ``"l2"``, the sum of their squared norms is at most clip_norm^2, and the sensitivity
-        the operator norm of C. With ``"l1"``, the sum of their norms is at most clip_norm, and the
-        sensitivity that of one release.
+        With ``"l2"``, their squared norms add up to at most clip_norm^2, and the sensitivity is the
+        operator norm of C; with ``"l1"``, their norms to clip_norm, and it is that of one release.
         """
         remedy = "Pass 'l1' to bound a record's sum of norms, 'l2' for its sum of squared norms."
         checks.one_of("norm", norm, get_args(Cap), remedy)

@@ -55,10 +55,9 @@ class RunningSum:
     `ledger` is charged for `mechanism`. With a `path`, a crash during the construction neither
     loses nor repeats the charge: construct or restore the sum again with the same path.
 
-    The attribute `releases` is the number of releases made, `sensitivity` that of C x to one
-    record, in clip norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm *
-    sensitivity + step * sqrt(K d)). Rounding C x row by row can move each of its K d coordinates by
-    one more step.
+    `releases` is the number of releases made, `sensitivity` that of C x to one record, in clip
+    norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm * sensitivity +
+    step * sqrt(K d)). Rounding can move each of K d coordinates of C x by one step more.
     """
 
     def __init__(
@@ -167,10 +166,10 @@ class RunningSum:
         """Add `values` to the sum and return the noisy sum of all values so far.
 
         `values` is the sum of the contributions of this release's records, and may depend on
-        earlier releases. Raises ValueError, and leaves the state unchanged, if it has another
-        shape, is not finite or not on the lattice, or repeated participation rules out a new block.
-        Raises RuntimeError if an earlier release was not saved, another object changed the file, or
-        the process was forked.
+        earlier releases. Raises ValueError, and leaves the state unchanged, for another shape,
+        values not finite or off the lattice, or if repeated participation allows no new block.
+        Raises RuntimeError if a release was not saved, another object changed the file, or after a
+        fork.
         """
         flat = self._checked(values)
         with self._lock:  # one release at a time, including its write
