@@ -63,8 +63,7 @@ class Risk:
     def tradeoff_interval(self, false_positive_rate: "ArrayLike") -> "Interval":
         """Return lower and upper bounds on `tradeoff`, of the same shape as the rates.
 
-        They contain the f of the exact privacy profile. Unless the curve is `exact`, the upper
-        bound is 1 - a, that of no information.
+        They contain f of the exact profile. Unless the curve is `exact`, the upper bound is 1 - a.
         """
         import numpy as np
 
@@ -110,10 +109,10 @@ class Risk:
         return self.delta(0.0)
 
     def bayes_risk(self, prior: float) -> float:
-        """Return the least error probability of any attack, given the prior probability `prior`.
+        """Return the least error probability of an attack, given the prior probability `prior`.
 
-        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, with ``prior`` the
-        probability p in [0, 1] that the record is present.
+        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, p = `prior` that the
+        record is present.
         """
         rare, epsilon = _odds(prior)
         return 0.0 if rare == 0 else max(rare * (1 - self.delta(epsilon)) * (1 - 8 * U), 0.0)

@@ -85,8 +85,8 @@ def guesses_wrong(right: int, guesses: int) -> bool:
 def misread(scores_0: Floats, scores_1: Floats) -> str:
     """Return evidence that scores are no log-likelihood ratios log P1 / P0, or an empty string.
 
-    Ratios <= t are at least as frequent on data set 0 for every t, the difference from data set 1
-    being largest at t = 0. Half of the runs selects the worst t, the other half tests it at 1e-6.
+    Ratios <= t are at least as frequent on data set 0 as on 1, with the largest difference at 0.
+    Half of the runs selects the worst t, the other half tests it at 1e-6.
     """
     (tried_0, tested_0), (tried_1, tested_1) = ((s[::2], s[1::2]) for s in (scores_0, scores_1))
     size = tested_0.size
@@ -184,10 +184,7 @@ def epsilon_lower_bound(
 
 
 def tail_counts(scores_0: Floats, scores_1: Floats, thresholds: Floats) -> NDArray[np.int64]:
-    """Return how often a score passes each threshold, shape (2, 2 * len(thresholds)).
-
-    The events are score > t, then score < -t. Row 1 is the data set on which the event is likely.
-    """
+    """Return how often score > t, then score < -t, for each t; row 1 is the likely data set."""
     above = [[np.count_nonzero(s > t) for t in thresholds] for s in (scores_0, scores_1)]
     below = [[np.count_nonzero(s < -t) for t in thresholds] for s in (scores_1, scores_0)]
     return np.array([left + right for left, right in zip(above, below, strict=True)])

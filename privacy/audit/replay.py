@@ -32,8 +32,8 @@ class Violation(AssertionError):
 def assert_norm(value: Any, bound: float, *, norm: Norm = 2) -> None:
     """Assert that a clipped record's norm is at most the bound, exactly; else raise `Violation`.
 
-    `value` is a number, an array, or a mapping of numbers; one that is not finite is a violation,
-    and so is one unit in the last place above the bound. The norm is 1, 2, or inf.
+    `value` is a number, an array, or a mapping of numbers. One that is not finite is a violation,
+    and so is an ulp above the bound. The norm is 1, 2, or inf.
     """
     _within(_flat(value), bound, norm, f"{value!r}")
 

@@ -24,8 +24,8 @@ _ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), a
 class BudgetExceeded(ValueError):
     """A mechanism costs more than the remaining budget. Nothing was spent.
 
-    `asked`, `spent` and `remaining` are its cost, and the amounts before, in the budget's measure:
-    one number, or (epsilon, delta) with ``notion="approximate"``.
+    `asked` is its cost, `spent` and `remaining` are the amounts before, all in the budget's
+    measure: one number, or (epsilon, delta) with ``notion="approximate"``.
     """
 
     def __init__(

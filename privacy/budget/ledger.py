@@ -396,8 +396,8 @@ class Ledger:
     def verify(self, *, head: str | None = None) -> dict[str, Any]:
         """Recompute every sum and hash, and return the number of entries and the last hash.
 
-        `head`, the last hash of an earlier call, kept elsewhere, detects that all entries were
-        replaced by another chain. Raises `LedgerError` if the ledger is damaged or was changed.
+        With `head`, the last hash of an earlier call, a chain that replaced all entries is
+        detected. Raises `LedgerError` if the ledger is damaged or was changed.
         """
         from privacy.budget.ledger_verify import verify
 

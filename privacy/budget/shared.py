@@ -21,8 +21,8 @@ _ONE_PROCESS = "Spend in one process only."
 class SharedBudget(Generic[_B]):
     """A `Budget`, `Odometer` or `IndividualBudget` that the threads of one process share.
 
-    It replaces the budget under a lock. It cannot be copied, pickled or used in a forked process:
-    each copy would spend the whole budget. Do not spend from the given `budget` elsewhere.
+    It replaces the budget under a lock. Copies, pickles and forks are refused: each would spend the
+    whole budget. Do not spend from the given `budget` elsewhere.
     """
 
     def __init__(self, budget: _B) -> None:

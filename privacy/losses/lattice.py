@@ -138,7 +138,7 @@ class GridLoss:
 class MixedGrid(GridLoss):
     """Several losses, each a public choice between two successive ones of `nodes`.
 
-    Moments are the mean of those of all losses, and `mass` is the sum of those of the nodes.
+    Moments are means over the losses, and `mass` is the sum over the nodes.
     """
 
     nodes: tuple[GridLoss, ...]  # measures on the same grid

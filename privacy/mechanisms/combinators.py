@@ -136,9 +136,9 @@ def no_op() -> Mechanism:
 def compose(*mechanisms: Mechanism) -> Mechanism:
     """Return the composition of `mechanisms` on the same records.
 
-    Later queries may depend on earlier outputs if this list of mechanisms was fixed in advance.
-    Nested compositions are flattened, equal parts merged, and parts sorted. A single mechanism is
-    returned itself. For a list that may be empty, pass ``no_op()`` first; else it is omitted.
+    Later queries may depend on earlier outputs if this list was fixed in advance. Nested
+    compositions are flattened, equal parts merged, and parts sorted. A single one is returned
+    itself. For a list that may be empty, pass ``no_op()`` first; it is omitted beside others.
     """
     counts: dict[Mechanism, int] = {}
     for part in _flat(mechanisms):

@@ -35,7 +35,7 @@ class IntegerNoise(Mechanism):
 class DiscreteLaplace(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-|x| / scale)`` on an integer query.
 
-    The geometric mechanism (Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1). `scale` is
+    The geometric mechanism of Ghosh, Roughgarden and Sundararajan 2012, Definition 2.1. `scale` is
     in the unit of the query, >= 1e-9; both sensitivities are as in `DiscreteGaussian`.
     """
 

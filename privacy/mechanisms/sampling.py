@@ -121,8 +121,7 @@ def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
 def unsampled(mechanism: Mechanism) -> Mechanism:
     """Return the mechanism on all records, the same object if nothing is sampled.
 
-    It is at most as private: the pair on a Poisson sample mixes the pair with one that does not
-    depend on the record, and hockey-stick divergences are jointly convex.
+    It is at most as private, by joint convexity: a Poisson sample mixes the pair with equal ones.
     """
     match mechanism:
         case PoissonSampled(mechanism=inner):

@@ -139,7 +139,7 @@ class RenyiCurve(Curve):
     def _log_total_variation(self) -> float:
         """An upper bound: TV <= sqrt(1 - e^-KL), and KL <= D at any order > 1.
 
-        Bretagnolle and Huber 1979, Lemma 2.1. Epsilon is 0 for a larger delta, unlike conversions.
+        Bretagnolle and Huber 1979, Lemma 2.1. Epsilon is 0 above it, where conversions give more.
         """
         if not self.parts:
             return -math.inf

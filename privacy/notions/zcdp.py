@@ -131,7 +131,7 @@ def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "
     """Return the largest rho that guarantees (epsilon > 0, delta in (0, 1)), rounded down.
 
     `conversion` is ``"optimal"``: inverse of `epsilon_from_rho`; ``"classic"``: (sqrt(epsilon + L)
-    - sqrt(L))^2 L = log(1/delta); or ``"gaussian"``: the exact inverse, only for Gaussian noise.
+    - sqrt(L))^2, L = log(1/delta); or ``"gaussian"``: the exact inverse, only for Gaussian noise.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Exact sampling of integer noise with integer arithmetic.
-
-docs/theory/exact-noise.md has the algorithm, the blocks of 2^k points, and the proof.
-"""
+"""Exact sampling of integer noise; docs/theory/exact-noise.md has the algorithm and its proof."""
 
 from bisect import bisect_left
 from collections.abc import Callable

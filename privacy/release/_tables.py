@@ -84,10 +84,7 @@ def finite(values: Floats, not_finite: NotFinite) -> Floats:
 
 
 def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
-    """Return a number 0 ... k - 1 for the user of every row, and the k users.
-
-    `users` are a user for every row, or the name of a column of `data`.
-    """
+    """Return a number 0 ... k - 1 for each row's user, from rows or a column, and the users."""
     if isinstance(users, str):
         frame = None if _is_array(data) else _native("data", data, _USERS)
         if frame is None or users not in getattr(frame, "columns", ()):

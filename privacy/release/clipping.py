@@ -253,10 +253,7 @@ def _slack(columns: Floats) -> float:
 
 
 def sums_of_rows(columns: Floats) -> Floats:
-    """Return each row's sum, one column after the other.
-
-    NumPy's order of summation depends on the shape of the table, and so on other rows.
-    """
+    """Return each row's sum by columns: NumPy's order of summation depends on other rows."""
     total = np.zeros(columns.shape[1])
     for column in columns:
         total += column

@@ -72,10 +72,7 @@ class Lattice:
 
     @staticmethod
     def widening(factorization: Factorization, participation: Participation) -> float:
-        """Return an upper bound on the sensitivity added by rounding the entries of C.
-
-        A column of at most `band` entries moves by at most 2^-21 sqrt(band).
-        """
+        """Return a bound on the sensitivity added by rounding C: 2^-21 sqrt(band) per column."""
         largest, band = factorization.row_sum(), factorization.band
         if largest + band / _GRAIN >= 2**12 or float(factorization.diagonal().min()) < 2.0**-10:
             remedy = "Scale C, or use fewer releases."

@@ -1,7 +1,4 @@
-"""The optimal factorization of the running sum: a convex problem in G = C'C, with a dual bound.
-
-docs/theory/running-sums.md ("The optimum") defines M, S and v, and derives the bound.
-"""
+"""The optimal factorization of the running sum (docs/theory/running-sums.md, "The optimum")."""
 
 import contextlib
 import hashlib
@@ -169,10 +166,7 @@ def _best(counts: Array, objective: str) -> Array:
 
 
 def banded(releases: int, band: int) -> Array:
-    """Return `band` Toeplitz coefficients with a small mean variance at sensitivity 1, by BFGS.
-
-    They need not be optimal: noise and sensitivity are computed from them.
-    """
+    """Return `band` Toeplitz coefficients of small mean variance at sensitivity 1, by BFGS."""
     weights = 1 - np.arange(releases) / releases
 
     def objective(rest: Array) -> tuple[float, Array]:

@@ -236,8 +236,8 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Outside a simulation it is that of C rounded to 2^-20, and rounding adds less than step^2.
-        With discrete noise it is an upper bound.
+        Outside a simulation C is rounded to 2^-20. Rounding adds less than step^2. With discrete
+        noise it is an upper bound.
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorization.releases)
