@@ -221,8 +221,8 @@ class Challenging:
 
     The leader has the largest estimate. Let another candidate be d below it, with a posterior
     standard deviation s of the difference. Its weight is (2 Phi(-d / s))^2, against 1 for the
-    leader, if the remaining rounds times E max(difference, 0) exceed `cost`, else 0. Shares are
-    proportional to the weights, by the multiples of the golden ratio, so no numbers are drawn.
+    leader, if the remaining rounds times E max(difference, 0) exceed `cost`, else 0. The rounds are
+    divided in proportion to the weights by multiples of the golden ratio, without random numbers.
     """
 
     horizon: int
@@ -265,10 +265,9 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 class Repeating:
     """`base`, or `sampling` in batches whose rounds repeat one set of candidates.
 
-    A deterministic rule of one round plays one arm in all rounds of such a batch, and contexts do
-    not vary, so exploration must vary. The learner decides for each batch: in the first one it
-    samples, in a later one if most of the previous batch's first rounds had the candidates of the
-    round before.
+    In such a batch, a deterministic rule plays one arm in every round. So the learner samples in
+    the first batch, and in a later one if most of the first rounds of the batch before repeated the
+    candidates of the previous round.
     """
 
     base: Exploration

@@ -39,7 +39,7 @@ class Learner:
     `batch`, `rounds` and `in_batch` are the numbers of ended batches, of started rounds, and of
     rounds of the open batch; `waiting` has, for each batch that ended but was not released, its
     rounds and the round of its release. `grace` is the number of rounds between the two, and
-    `growth` that of log det A in the open batch.
+    `growth` the increase of log det A in the open batch.
     """
 
     model: Model

@@ -251,8 +251,8 @@ class Agent:
     def _ready(self, user: Any) -> User | None:
         """Check that a round can start, and release the batches that are due.
 
-        Rounds need no call until `_until` were started; until then, `_start` is the number of the
-        open batch's first round. With users or a journal, all rounds need one.
+        With users or a journal, call it before every round; else only once `_until` rounds have
+        started. `_start` is the number of the open batch's first round.
         """
         learner = self._learner
         owner = None if user is None and not self._by_user else self._owner(user)

@@ -141,7 +141,7 @@ def betting(
     If all weights are at most W and their mean is 1, the value is the mean of v + w (r - q) for any
     q and v of the form of a model and its baseline. Without a model, q = v is the weighted mean of
     the earlier rounds. This is used for logs so long that the bound on the bets, 1 / (2 (m + W)),
-    is rarely active, a choice that depends on no reward.
+    is rarely active; the choice depends on no reward.
     """
     scaled = (reward - options.low) / (options.high - options.low)
     most, n = options.largest_weight, len(weight)

@@ -41,7 +41,7 @@ def account_plan(plan: Mapping[str, Any] | dp.Plan, *, delta: float | None = Non
 def check_plan(
     plan: Mapping[str, Any] | dp.Plan, *, ledger: dp.Ledger | None = None, budget: str | None = None
 ) -> Record:
-    """Check whether a plan fits its budget: ``fits`` of the returned dict.
+    """Check whether a plan fits its budget (``fits`` in the returned dict).
 
     `plan` is as in `account_plan`, with an epsilon; or pass a `ledger`, whose budget named `budget`
     and its parents are checked instead.

@@ -94,7 +94,7 @@ def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
 
 @dataclass(frozen=True)
 class CyclicPoisson(Mechanism):
-    """Poisson sampling from `groups` groups of records, from one group per step in turn.
+    """Poisson sampling of records in `groups` groups, of one group per step in turn.
 
     Each record is in one group, random or given by its public index, independently of all others.
     Step i of `steps` uses group i mod `groups`, and includes each of its records independently with

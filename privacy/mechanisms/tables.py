@@ -33,7 +33,7 @@ _Masses = list[tuple[Fraction, Fraction]]
 def from_profile(
     points: Iterable[tuple[float, float]], *, relation: NeighboringRelation = ADD_OR_REMOVE_ONE
 ) -> FiniteMechanism:
-    """Return the mechanism of the least pair that dominates every mechanism with these guarantees.
+    """Return the mechanism of the smallest dominating pair for several (epsilon, delta) guarantees.
 
     As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
     where delta' is that of the other direction. The largest delta that `points` permit is

@@ -18,7 +18,7 @@ from privacy.release.noise import random_source
 
 @dataclass(frozen=True)
 class ChosenNorm:
-    """The chosen norm, one of the candidates, and the choice's ``PureDP(epsilon, relation)``."""
+    """The chosen candidate, and the mechanism to account for, ``PureDP(epsilon, relation)``."""
 
     clip_norm: float
     mechanism: Mechanism

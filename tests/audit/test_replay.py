@@ -134,7 +134,7 @@ def test_a_budget_that_is_spent_twice():
         assert_spends(double, PAIR, dp.Gaussian(2.0))
 
 
-def test_claims_are_held_to_their_relation():
+def test_claims_are_checked_under_their_relation():
     def total(data, rng):
         return sum(data) + rng.normal(0, 2.0)
 

@@ -308,7 +308,7 @@ def test_text_contrasts_and_fits(browser, server, scheme):
     context.close()
 
 
-def test_another_site_cannot_ask(browser, never_asked):
+def test_requests_of_other_sites_are_refused(browser, never_asked):
     opened = browser.new_page()
     url = f"http://{never_asked.hosts[0]}/epsilon"
     ask = """([url, body]) => fetch(url, {

@@ -111,7 +111,7 @@ def test_a_measurement_under_another_relation_is_a_claim():
     assert from_measurement(measurement, 1, relation="REPLACE_ONE") == dp.PureDP(0.5, ONE)
 
 
-def test_what_has_no_meaning_is_refused():
+def test_unsupported_measurements_are_refused():
     with pytest.raises(TypeError, match="Measurement"):
         from_measurement(dp.Gaussian(1.0), 1)
     od.enable_features("honest-but-curious")

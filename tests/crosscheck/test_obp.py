@@ -81,10 +81,10 @@ def theirs(log):
 
 
 @pytest.mark.parametrize("name", ["made-up", *SAMPLES])
-def test_the_values_on_record(name):
+def test_values_agree_with_the_reference_file(name):
     assert ours(log_of(name)) == pytest.approx(RECORD[name], rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["made-up", *SAMPLES])
-def test_the_record_is_what_obp_returns(name):
+def test_the_reference_file_has_the_values_of_obp(name):
     assert theirs(log_of(name)) == pytest.approx(RECORD[name], rel=1e-12, abs=1e-12)

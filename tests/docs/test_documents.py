@@ -144,7 +144,7 @@ def decisions():
 
 
 @pytest.mark.parametrize(("call", "answer"), decisions())
-def test_bad_input_is_answered_as_decided(call, answer):
+def test_bad_input_has_the_documented_result(call, answer):
     names = {"dp": dp, "inf": math.inf, "nan": math.nan}
     if answer in ERRORS:
         with pytest.raises(ERRORS[answer]) as caught:

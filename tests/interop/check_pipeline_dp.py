@@ -52,7 +52,7 @@ def test_several_aggregations_get_less_noise_in_one_budget(kind):
     assert noise < (0.3 if kind is pdp.NoiseKind.GAUSSIAN else 0.9) * before
 
 
-def test_noise_is_never_below_what_the_budget_needs():
+def test_noise_is_at_least_that_of_the_budget():
     ours = CalibratedBudgetAccountant(1.0, 1e-6)
     aggregate(ours, times=2)
     noise = [spec.noise_standard_deviation for spec in ours.mechanism_specs]
@@ -110,7 +110,7 @@ def test_weights_and_scopes_scale_the_noise():
     assert ours.curve().epsilon(0) <= 2
 
 
-def test_what_has_no_meaning_is_refused():
+def test_unsupported_requests_are_refused():
     with pytest.raises(ValueError, match="delta"):
         CalibratedBudgetAccountant(1.0, 0).request_budget(MechanismType.GAUSSIAN)
     ours = CalibratedBudgetAccountant(1.0, 1e-6)

@@ -173,7 +173,7 @@ def test_a_fixed_cell_never_costs_more_than_a_free_one(cells, relation, delta):
 
 @settings(max_examples=25)
 @given(part=st.one_of(gaussians, laplaces, sampled(laplaces)), delta=deltas)
-def test_equal_cells_cost_what_one_costs(part, delta):
+def test_equal_cells_cost_as_much_as_one(part, delta):
     same(dp.account(dp.parallel(part, part, part)), dp.account(part), delta)
 
 

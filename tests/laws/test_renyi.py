@@ -155,7 +155,7 @@ def test_laplace_divergences_are_the_closed_form(scale, order):
 )
 @example(part=named(8.952441042345507, 0.17548602003172206), order=28.23, far=256.5)
 @example(part=named(7.350400925824913, 0.2804908852795142), order=2.8335, far=128.7)
-def test_an_order_does_not_depend_on_others_asked_with_it(part, order, far):
+def test_a_divergence_does_not_depend_on_the_other_orders(part, order, far):
     """Nodes for large orders serve the small ones as well."""
     curve = dp.account(part, notion="rdp")
     together = curve.divergences([order + 1e-3, far + 1e-3])[..., 0]

@@ -103,7 +103,7 @@ def test_three_participations_reach_the_quadratic_form(name):
 
 
 @each
-def test_directions_that_depend_on_releases_move_no_further(name):
+def test_adaptive_directions_have_the_same_sensitivity(name):
     """A direction chosen afresh after each release, on every single transcript."""
     losses, moves = transcript_losses(FACTORIZATIONS[name], {1, 2, 3}, P.consecutive(3))
     assert moves.max() <= (1 + 1e-9) / NOISE

@@ -258,7 +258,7 @@ OTHER_JOBS = {"sqrt_toeplitz", "dpsvd_sensitivity"}
 """Kinds that have no function here: running sums, feature matrices."""
 
 
-def test_every_kind_is_asked():
+def test_every_kind_is_compared():
     asked = {
         argument.values[0]["kind"]
         for test in globals().values()

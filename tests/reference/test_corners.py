@@ -24,7 +24,7 @@ def sampled(sigma, q, steps=1):
     return dp.repeat(step, steps)
 
 
-def test_many_small_costs_are_not_lost_in_one_that_is_large():
+def test_many_small_costs_beside_a_large_one_are_counted():
     multipliers = [1.0, *(1.0000001e8 + i for i in range(4000))]
     inner = dp.compose(*map(dp.Gaussian, multipliers))
     release = dp.PoissonSampled(inner, sampling_probability=0.5)
@@ -194,7 +194,7 @@ def test_the_largest_number_of_steps_for_a_huge_epsilon(epsilon):
     "rest",
     [lambda s: sampled(s, 0.01, 200), dp.Gaussian, dp.Laplace],
 )
-def test_a_plan_that_has_spent_all_is_infeasible(rest):
+def test_a_plan_without_remaining_budget_is_infeasible(rest):
     done, target = sampled(1.1, 0.01, 300), {"epsilon": 0.8, "delta": 1e-5}
     spent = dp.account(done).epsilon(1e-5)
     with pytest.raises(dp.Infeasible, match=r"reachable: the smallest epsilon") as caught:
@@ -224,7 +224,7 @@ def test_a_delta_that_needs_no_epsilon():
 
 
 @pytest.mark.parametrize(("sigma", "q"), [(1e13, 0.1), (1.0, 1e-10), (1e200, 1e-3), (1.0, 1e-90)])
-def test_the_contour_answers_much_noise_and_rare_samples(sigma, q):
+def test_the_contour_supports_much_noise_and_rare_samples(sigma, q):
     curve = dp.account(sampled(sigma, q, 2), notion="contour")
     one = dp.account(sampled(sigma, q))
     for epsilon in (0.0, 1e-14, 1.0):

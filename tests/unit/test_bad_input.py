@@ -478,7 +478,7 @@ def test_a_mechanism_that_no_accounting_method_supports():
         dp.account(nearer, notion="rdp", relation="REPLACE_ONE")
 
 
-def test_parts_that_no_notion_answers_together():
+def test_parts_that_no_method_supports_together():
     cells = [
         dp.parallel(dp.ApproximateDP(0.1, 1e-7), dp.Gaussian(noise)) for noise in (1.0, 2.0, 3.0)
     ]
@@ -491,7 +491,7 @@ def test_parts_that_no_notion_answers_together():
     assert "tightest" not in told
 
 
-def test_parts_of_which_one_is_answered_by_nothing():
+def test_a_part_that_no_method_supports():
     nearer = dp.PoissonSampled(dp.Gaussian(1, replace_distance=1), sampling_probability=0.1)
     with pytest.raises(dp.UnsupportedMechanism) as caught:
         dp.account(dp.compose(GAUSSIAN, nearer), relation="REPLACE_ONE")

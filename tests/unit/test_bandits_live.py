@@ -450,7 +450,7 @@ def test_a_fork_of_an_agent_is_refused_whichever_thread_held_its_lock():
     agent.select(np.eye(3))
 
 
-def test_a_copied_simulation_has_a_lock_of_its_own():
+def test_a_copied_simulation_has_its_own_lock():
     agent = build("AdaPrivateTS").start(simulation=True, seed=1)
     run(agent, 5)
     for copied in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
@@ -541,7 +541,7 @@ def test_candidate_sets_may_change_in_size_and_long_features_are_scaled():
         [[0, 0, 1], [0, math.nan, 0]],
     ],
 )
-def test_bad_candidates_are_refused_and_nothing_happens(bad):
+def test_bad_candidates_are_refused_and_change_nothing(bad):
     agent = build("AdaPrivateTS").start()
     with pytest.raises(ValueError, match="Expected "):
         agent.select(bad)
@@ -577,7 +577,7 @@ def test_rounds_beyond_the_horizon_are_refused():
 
 
 @pytest.mark.parametrize("release", [True, False])
-def test_the_last_partial_batch_is_released_or_dropped_as_said(release):
+def test_finish_releases_or_drops_the_last_partial_batch(release):
     agent = build("AdaPrivateTS").start(simulation=True, seed=1)
     run(agent, 20)
     before = agent.releases
@@ -774,7 +774,7 @@ def test_only_the_agent_restored_last_can_release(tmp_path):
     assert third.releases == 1
 
 
-def test_an_agent_has_one_folder_wherever_the_process_goes(tmp_path, monkeypatch):
+def test_the_folder_does_not_depend_on_the_working_directory(tmp_path, monkeypatch):
     agent = build("AdaPrivateTS").start()
     monkeypatch.chdir(tmp_path)
     agent.save("state")

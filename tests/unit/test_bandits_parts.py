@@ -214,7 +214,7 @@ def test_draws_do_not_depend_on_the_block_size():
     np.testing.assert_array_equal(whole.uniforms[0], np.concatenate([p.uniforms for p in parts]))
 
 
-def test_thompson_draws_have_the_posterior_law():
+def test_thompson_draws_have_the_posterior_distribution():
     rng = np.random.default_rng(8)
     factor = rng.standard_normal((2, 2))
     normals = Draws(np.random.SeedSequence(1)).noise(Thompson(), 200_000, 2).normals

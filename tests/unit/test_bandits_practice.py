@@ -321,7 +321,7 @@ def test_a_late_reward_that_may_move_is_charged_for_two_batches():
     )
 
 
-def test_whether_a_late_reward_counts_does_not_depend_on_other_arrivals(monkeypatch):
+def test_a_late_reward_does_not_depend_on_other_arrivals(monkeypatch):
     monkeypatch.setattr("bandits.live.agent._MOST_LATE", 15)
     sums = []
     for answered in (False, True):

@@ -71,7 +71,7 @@ class TestInfeasible:
             dp.recalibrate(dp.PureDP(2), dp.Laplace, epsilon=1, delta=0)
         assert caught.value.best_epsilon >= 2
 
-    def test_unanswered_mechanisms_are_refused_and_not_infeasible(self):
+    def test_unsupported_mechanisms_are_refused_and_not_infeasible(self):
         with pytest.raises(dp.UnsupportedMechanism):
             dp.calibrate(dp.ZeroConcentratedDP, **TARGET, notion="gaussian", seek="largest")
 

@@ -230,7 +230,7 @@ def test_distributions_of_noisy_scores(mechanism):
     assert fits(draw, law / law.sum())
 
 
-def test_several_candidates_are_chosen_in_turn():
+def test_several_candidates_are_chosen_in_sequence():
     """The law of ordered pairs of the exponential mechanism without replacement."""
     weights = np.exp(0.5 * np.array([0.0, 1.0, 2.0]))
     pairs = list(permutations(range(3), 2))

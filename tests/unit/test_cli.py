@@ -405,7 +405,7 @@ class TestExplain:
         assert "- Under REPLACE_ONE (one record's value changes), epsilon is 7.32938." in sampling
         assert "(a null record replaces one record), epsilon is 3.26455." in sampling
 
-    def test_full_batches_say_that_every_record_takes_part(self):
+    def test_full_batches_state_that_every_record_participates(self):
         statement = answer("explain", "--noise-multiplier", 0.5, "--delta", 1e-5)["statement"]
         assert "every record participates in every step" in statement
         assert "verified with interval arithmetic" in statement
@@ -480,7 +480,7 @@ class TestTable:
             assert dp.account(dp.repeat(step, 2)).delta(epsilon) <= delta
 
     @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
-    def test_units_are_rounded_to_the_safe_side(self, noise, clip_norm):
+    def test_units_are_rounded_conservatively(self, noise, clip_norm):
         sigma = units.sigma_from_noise_multiplier(noise, clip_norm)
         assert units.noise_multiplier_from_sigma(sigma, clip_norm) >= math.nextafter(noise, 0)
         ratio = units.noise_multiplier_from_sigma(noise, clip_norm)

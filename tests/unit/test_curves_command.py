@@ -86,7 +86,7 @@ def test_the_budget_of_a_plan_over_time():
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_a_picture_is_written_and_says_nothing(suffix, tmp_path):
+def test_a_picture_is_written_without_output(suffix, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"out.{suffix}"
     done = called("--tradeoff", *RUN, "--points", "3", "--plot", str(path))

@@ -253,6 +253,6 @@ def test_only_algorithm_classes_are_registered():
             bandits.register_algorithm(kind)
 
 
-def test_a_name_that_nobody_registered_is_refused_with_the_remedy():
+def test_an_unregistered_name_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match="import the module that registers it"):
         bandits.algorithm_from_json({"type": "Nowhere", "dimension": 3, "rounds": 60})

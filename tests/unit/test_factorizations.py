@@ -334,7 +334,7 @@ def test_weights_of_any_size_count_by_their_ratios():
     ("name", "instead"),
     [("_ITERATIONS", 1), ("_optimum", lambda counts, move: np.ones(2 * counts.shape))],  # singular
 )
-def test_an_optimum_that_is_not_found_is_the_error_that_is_documented(monkeypatch, name, instead):
+def test_an_optimum_that_is_not_found_raises_the_documented_error(monkeypatch, name, instead):
     monkeypatch.setattr(optimum, name, instead)
     with pytest.raises(ArithmeticError, match="has a relative gap"):
         F.optimized(9)

@@ -173,7 +173,7 @@ class TestCurves:
 
     @pytest.mark.parametrize("epsilon", [0.0, 0.3, 5.0])
     @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-300])
-    def test_a_claim_answers_with_its_own_pair(self, epsilon, delta):
+    def test_a_claim_uses_its_own_pair(self, epsilon, delta):
         curve = dp.account(dp.ApproximateDP(epsilon, delta))
         assert epsilon <= curve.epsilon(delta) <= epsilon * (1 + 1e-14)
         assert delta <= curve.delta(epsilon) <= delta * (1 + 1e-12)

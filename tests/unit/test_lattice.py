@@ -149,7 +149,7 @@ def test_overflowing_rounding_errors_are_refused():
         GridSum([(grid, 2**600)], no_tilt([(grid, 1)]))
 
 
-def test_a_bound_that_is_not_a_number_meets_no_target():
+def test_a_nan_bound_meets_no_target():
     assert invert(lambda epsilon: 0.0 if epsilon < 0.5 else math.nan, -1.0) == math.inf
 
 

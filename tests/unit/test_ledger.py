@@ -294,7 +294,7 @@ def test_there_is_one_ledger_in_a_file(ledger, path):
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "linked"])
-def test_a_spend_does_not_go_to_a_file_that_is_gone(ledger, path, how):
+def test_a_deleted_ledger_is_refused(ledger, path, how):
     """SQLite would write to the old file, and the spend would be missing in the ledger."""
     ledger.spend(NOISE, label="x")
     if how == "linked":

@@ -22,7 +22,7 @@ each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 
 @pytest.mark.parametrize("relation", dp.NeighboringRelation)
 @pytest.mark.parametrize("notion", NOTIONS)
-def test_nothing_has_zero_epsilon_and_delta(notion, relation):
+def test_no_op_has_zero_epsilon_and_delta(notion, relation):
     curve = dp.account(dp.no_op(), notion=notion, relation=relation)
     for several in (curve, 5 * curve, curve + curve, curve.worst_of(curve), curve.group(3)):
         assert several.epsilon(0) == several.epsilon(1e-9) == 0
@@ -31,7 +31,7 @@ def test_nothing_has_zero_epsilon_and_delta(notion, relation):
 
 
 @each
-def test_nothing_is_the_identity_of_composition(mechanism):
+def test_no_op_is_the_identity_of_composition(mechanism):
     assert dp.compose(mechanism, dp.no_op()) == dp.compose(dp.no_op(), mechanism) == mechanism
     assert dp.compose(dp.no_op()) == dp.compose(dp.no_op(), dp.no_op()) == dp.no_op()
     assert dp.repeat(mechanism, 0) == dp.repeat(mechanism, 0.0) == dp.no_op()
@@ -42,7 +42,7 @@ def test_nothing_is_the_identity_of_composition(mechanism):
 
 @pytest.mark.parametrize("notion", NOTIONS)
 @each
-def test_nothing_adds_zero_to_a_curve(mechanism, notion):
+def test_no_op_adds_zero_to_a_curve(mechanism, notion):
     try:
         curve = dp.account(mechanism, notion=notion)
     except dp.UnsupportedMechanism:
@@ -58,7 +58,7 @@ def test_nothing_adds_zero_to_a_curve(mechanism, notion):
 
 @pytest.mark.parametrize("cells", ["by_record", "by_public_index"])
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE_ONE, REPLACE_ONE])
-def test_a_cell_in_which_nothing_ran(cells, relation):
+def test_no_op_in_a_cell(cells, relation):
     both = dp.parallel(dp.Gaussian(2.0), dp.no_op(), cells=cells)
     one = dp.account(dp.Gaussian(2.0), relation=relation)
     assert dp.account(both, relation=relation).epsilon(1e-5) == one.epsilon(1e-5)

@@ -27,7 +27,7 @@ class TestOdometer:
         assert odometer.epsilon >= right
         assert odometer.guarantee().order == 9
 
-    def test_nothing_spent_is_nothing_lost(self):
+    def test_an_unspent_odometer_has_zero_epsilon(self):
         for notion in ("rdp", "approximate"):
             assert dp.Odometer(delta=DELTA, notion=notion).epsilon == 0
 
@@ -249,7 +249,7 @@ class TestIndividualBudget:
             budget.spend(dp.Gaussian(1.0), shares)
         assert "0.731" not in str(refused.value)
 
-    def test_replacing_has_no_theorem(self):
+    def test_replacing_is_not_supported(self):
         with pytest.raises(ValueError, match="Expected relation="):
             dp.IndividualBudget(epsilon=1, delta=DELTA, users=2, relation="REPLACE_ONE")
 

@@ -51,7 +51,7 @@ def relation_of(example):
 
 
 @each_kind
-def test_the_matrix_names_the_methods_that_answer(kind):
+def test_the_matrix_names_the_methods_that_support_each_mechanism(kind):
     answering = []
     example = mechanisms.REGISTRY[kind.__name__].example
     for notion in NOTION_MODULES:

@@ -431,7 +431,7 @@ def test_zero_rows_spend_nothing():
 # A private clip norm
 
 
-def test_a_chosen_norm_is_near_the_quantile_and_costs_what_was_asked():
+def test_a_chosen_norm_is_near_the_quantile_and_costs_the_given_epsilon():
     pick = np.random.default_rng(7)
     rows = np.abs(pick.normal(size=5000))
     grid = [2.0**k for k in range(-6, 7)]

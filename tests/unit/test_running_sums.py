@@ -617,7 +617,7 @@ def test_a_kill_between_a_part_and_its_file_loses_nothing(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("damage", ["missing", "other", "flipped"])
-def test_a_part_that_is_not_the_one_that_was_written_is_refused(tmp_path, short_parts, damage):
+def test_a_changed_part_is_refused(tmp_path, short_parts, damage):
     path = tmp_path / "sums.npz"
     sums = released(F.column_normalized(8), path=path)
     for values in inputs(7):
@@ -761,7 +761,7 @@ def kept(tmp_path, **changes):
     return path, *storage.read(path)
 
 
-def test_any_field_that_was_changed_is_one_clear_error(tmp_path):
+def test_a_changed_field_is_one_clear_error(tmp_path):
     """A valid zip in which one member is replaced, missing, or added."""
     path, *_ = kept(tmp_path)
     with np.load(path, allow_pickle=False) as file:

@@ -85,7 +85,7 @@ def test_monte_carlo_lies_in_the_bracket():
 
 @pytest.mark.parametrize("mu", [0.01, 0.7, 3.0])
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 64, 1000])
-def test_the_law_has_the_moments_of_a_ratio(mu, steps):
+def test_the_distribution_has_the_moments_of_a_ratio(mu, steps):
     law = allocation.ratios(mu, steps)
     found = [law.mass.sum() + law.empty, law.lost + (law.mass * np.exp(law.losses)).sum()]
     # the masses are upper bounds, the lower labels are nearly all of them

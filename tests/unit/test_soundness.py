@@ -37,7 +37,7 @@ class TestNoiseMultiplierDefinition:
         assert shown(curve.epsilon(DELTA)) == epsilon
 
     @pytest.mark.parametrize("notion", ["zcdp", "rdp"])
-    def test_moments_see_the_relation_too(self, notion):
+    def test_moments_depend_on_the_relation(self, notion):
         near, far = (
             dp.account(dp.Gaussian(2), notion=notion, relation=relation).epsilon(DELTA)
             for relation in (ADD, REPLACE_ONE)

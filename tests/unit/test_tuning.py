@@ -139,7 +139,7 @@ def test_gamma_gives_at_least_the_mean(mean, shape):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_the_mean_is_that_of_the_law(distribution):
+def test_the_mean_is_that_of_the_distribution(distribution):
     runs = dp.best_of(dp.PureDP(1.0), mean_runs=6.0, distribution=distribution)
     law = count_law(runs, 4000)
     assert law.sum() == pytest.approx(1)
