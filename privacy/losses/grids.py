@@ -163,6 +163,7 @@ def _normal(model: NormalMixtures, direction: Direction, log_tail: float) -> Noi
     low, high = -away, away + (span if rising else 0.0)
     beyond = math.exp(-0.5 * away * away) * (1 + 1e-12) + model.lost(direction)
     slope = max(-low, high) + span
+    refuse_beyond(MOST_CELLS, slope)
     width = min(_WIDEST / max(1.0, shift), _TURN / slope)
     side = 1 if direction == "remove" else -1
 
@@ -188,7 +189,7 @@ def _log_excess(loss: Array, q: float) -> Array:
     """Return y with log(1 - q + q e^y) = loss, which is only used to place panels."""
     if q == 1:
         return loss
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         near = np.log(np.maximum((np.expm1(np.minimum(loss, 700.0)) + q) / q, 1e-300))
     return np.asarray(np.where(loss < 500, near, loss - math.log(q)))
 

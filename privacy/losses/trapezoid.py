@@ -133,11 +133,12 @@ class NormalMixtures(LossModel):
 
     def _spacing(self, direction: Direction, t: Array, scan: Array) -> float:
         """Return a node spacing that is valid for all of `t`."""
-        depth = self._strip * _DEPTHS
-        base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
-        size = base[:, :1]
-        kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, -np.inf)
-        if not scan.size or not np.isfinite(kept.max(axis=-1)).all():
+        depth, kept = self._strip * _DEPTHS, np.full(1, -np.inf)
+        if scan.size:
+            base, _ = self._log_integrand(direction, scan, depth[:, None], t[:, None, None])
+            size = base[:, :1]
+            kept = np.where(size > size.max(axis=-1, keepdims=True) - 200, base, kept)
+        if not np.isfinite(kept.max(axis=-1)).all():
             raise OverflowError("the privacy loss is too small for the quadrature")
         strip = log_sum(kept)
         # conservative: an integral that is smaller off the real line is not used

@@ -155,6 +155,8 @@ class Lattice:
         goal = log_delta - _DIGITS
         rare = goal - math.log(sum(count for _, count in total.parts))
         coarse = [_coarse(model, total.direction, n, rare) for model, n in total.parts]  # type: ignore[arg-type]
+        if not all(part.mass.any() for part in coarse):
+            raise ArithmeticError("no loss of a release has a probability above 0")
         top = [float(part.loss[part.mass > 0].max()) for part in coarse]
         first, self._order = _threshold(coarse, epsilon, goal)
         if first >= max(top):
@@ -224,7 +226,7 @@ class _Level:
             return float(max(above, below, last + _DIGITS / s))
 
         widths = {s: width_of(s) for s in sizes}
-        s = self._tilt = min(sizes, key=lambda t: sizes[t] + math.log(widths[t] / (1 + t)))
+        s = self._tilt = min(sizes, key=lambda t: sizes[t] + math.log(widths[t]) - math.log1p(t))
         width, depth = widths[s], _DIGITS / s
         releases = sum(count for _, count in total.parts)
         step = min(0.03, math.sqrt(12 * _GOAL * s * epsilon / releases)) / s

@@ -75,3 +75,22 @@ def test_claims_whose_sum_is_not_a_float_have_infinite_epsilon(notion):
     curve = dp.account(claims, notion=notion)
     assert curve.epsilon(1e-5) == math.inf
     assert curve.delta(1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("notion", "sigma", "q", "steps", "epsilon", "delta"),
+    [
+        ("contour", 0.00589757313144239, 0.9999999999920105, 2, 0.02, 1e-4),
+        ("pld", 0.04143013298164231, 2.6645411248118268e-61, 1099330321538759, 1e-300, 2e-111),
+        ("rdp", 20.23299166522246, 4.7502167979062515e-185, 1, 1e-300, 2.9e-228),
+        ("tightest", 0.03355521476963676, 9.8592468286854e-238, 9, 1e-300, 2e-10),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rare_and_sure_samples_have_a_bound(notion, sigma, q, steps, epsilon, delta):
+    """Each of these left a quadrature without nodes."""
+    step = dp.PoissonSampled(dp.Gaussian(sigma), sampling_probability=q)
+    curve = dp.account(dp.repeat(step, steps), notion=notion)
+    one_step = q * math.erf(1 / (math.sqrt(8) * sigma))  # delta of one step at epsilon 0
+    assert curve.delta(epsilon) >= one_step * (1 - 1e-12)
+    assert curve.epsilon(delta) >= 0
