@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +21,7 @@ from privacy.numerics.rounding import ratio_up, round_down, round_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
 Event = Any
-_Read = Callable[[Event, NeighboringRelation], Mechanism]
+_Reader = Callable[[Event, NeighboringRelation], Mechanism]
 _Write = Callable[[Any, NeighboringRelation], tuple[str, Mapping[str, Any]]]
 _MOST_GRID = 1200  # losses of a mixture of Gaussians
 
@@ -40,7 +39,10 @@ def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE
     `NoGuarantee` if it has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
     Raises `UnsupportedMechanism`, which names the event, if it has no counterpart.
     """
-    relation = our_relation(relation)
+    return _read(event, our_relation(relation))
+
+
+def _read(event: Event, relation: NeighboringRelation) -> Mechanism:
     remedy = "Pass an event, such as GaussianDpEvent(1.0)."
     checks.instance("event", event, dp_event.DpEvent, "a dp_accounting.DpEvent", remedy)
     read = EVENTS.get(type(event).__name__)
@@ -147,7 +149,7 @@ def _sampled(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.sampling_probability == 0:
         return no_op()
     return mechanisms.PoissonSampled(
-        from_dp_event(event.event, relation=relation),
+        _read(event.event, relation),
         sampling_probability=event.sampling_probability,
     )
 
@@ -156,7 +158,7 @@ def _fixed_size(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.sample_size == 0:
         return no_op()
     return mechanisms.FixedSizeSampled(
-        from_dp_event(event.event, relation=relation),
+        _read(event.event, relation),
         batch_size=event.sample_size,
         records=event.source_dataset_size,
         replacement=type(event).__name__ == "SampledWithReplacementDpEvent",
@@ -185,7 +187,7 @@ def _tree(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 
 def _best_of(event: Event, relation: NeighboringRelation) -> Mechanism:
-    once = from_dp_event(event.event, relation=relation)
+    once = _read(event.event, relation)
     if event.mean == 1 and event.shape < math.inf:
         return once
     if event.shape == math.inf:
@@ -209,7 +211,7 @@ def _claim(event: Event, relation: NeighboringRelation) -> Mechanism:
     return mechanisms.ApproximateDP(event.epsilon, event.delta, relation)
 
 
-def _epsilon(kind: Callable[[float, NeighboringRelation], Mechanism]) -> _Read:
+def _epsilon(kind: Callable[[float, NeighboringRelation], Mechanism]) -> _Reader:
     """Return how to read an event with one epsilon, 0 for no loss."""
     return lambda event, relation: kind(event.epsilon, relation) if event.epsilon else no_op()
 
@@ -260,7 +262,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
     )
 
 
-EVENTS: dict[str, _Read] = {
+EVENTS: dict[str, _Reader] = {
     "NoOpDpEvent": lambda *_: no_op(),
     "NonPrivateDpEvent": _non_private,
     "UnsupportedDpEvent": _unsupported,
@@ -268,9 +270,9 @@ EVENTS: dict[str, _Read] = {
     "LaplaceDpEvent": lambda e, _: mechanisms.Laplace(_noisy(e, e.noise_multiplier)),
     "DiscreteLaplaceDpEvent": _discrete_laplace,
     "RandomizedResponseDpEvent": _response,
-    "SelfComposedDpEvent": lambda e, rel: repeat(from_dp_event(e.event, relation=rel), e.count),
+    "SelfComposedDpEvent": lambda e, rel: repeat(_read(e.event, rel), e.count),
     "ComposedDpEvent": lambda e, relation: compose(
-        no_op(), *(from_dp_event(part, relation=relation) for part in e.events)
+        no_op(), *(_read(part, relation) for part in e.events)
     ),
     "PoissonSampledDpEvent": _sampled,
     "SampledWithReplacementDpEvent": _fixed_size,
@@ -286,9 +288,7 @@ EVENTS: dict[str, _Read] = {
     "ExponentialMechanismDpEvent": _epsilon(mechanisms.ExponentialMechanism),
     "PermuteAndFlipDpEvent": _epsilon(mechanisms.PermuteAndFlip),
     "RandomAllocationDpEvent": lambda e, relation: (
-        mechanisms.RandomAllocation(
-            from_dp_event(e.event, relation=relation), e.num_steps, e.num_selected
-        )
+        mechanisms.RandomAllocation(_read(e.event, relation), e.num_steps, e.num_selected)
         if e.num_selected
         else no_op()
     ),
@@ -424,7 +424,8 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         self._new_kinds: dict[Any, Mechanism] = {}
         self._checked: list[tuple[Event, Mechanism, int]] = []
         self._guaranteed = True
-        self._last: Any = None  # the `_key` of the last event
+        # The last event. A set compares hashes too: those of numpy.float32(0.7) == 0.7 differ.
+        self._last: set[Event] = set()
         self._more = 0  # its uncounted repetitions
 
     @property
@@ -441,19 +442,22 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
 
     def compose(self, event: Event, count: int = 1) -> "DpAccountant":
         """Compose an event `count` times; repeating the last event takes constant time."""
-        key = _key(event)
-        if key is not None and key == self._last and type(count) is int and count > 0:
-            self._more += count
-            return self
+        try:
+            if event in self._last and type(count) is int and count > 0:
+                self._more += count
+                return self
+            last = {event}
+        except TypeError:  # it has a list and can change
+            last = set()
         self._count_last()
         super().compose(event, count)
-        self._last = key
+        self._last = last
         return self
 
     def _count_last(self) -> None:
-        last, more, self._last, self._more = self._last, self._more, None, 0
+        last, more, self._last, self._more = self._last, self._more, set(), 0
         if more:
-            super().compose(last[1], more)
+            super().compose(*last, more)
 
     def _maybe_compose(self, event: Event, count: int, do_compose: bool) -> Any:  # noqa: FBT001
         if do_compose:  # it was checked before
@@ -462,24 +466,26 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
             self._kinds |= self._new_kinds
             self._private &= self._guaranteed
             return None
-        found, self._guaranteed, refused = [], True, event
+        self._checked, self._new_kinds, self._guaranteed, refused = [], {}, True, event
         try:
             for refused, times in _parts(event, count):
                 try:
-                    found.append((refused, from_dp_event(refused, relation=self.relation), times))
+                    once = _read(refused, self.relation)
                 except NoGuarantee:
                     self._guaranteed = False
+                    continue
+                self._checked.append((refused, once, times))
+                if (kind := _kind(once)) not in self._kinds:
+                    self._new_kinds[kind] = once
             # Only one mechanism of each kind is checked: checking all parts in each step would take
             # quadratic time. For a count of 0, from `supports`, all parts are checked.
-            kinds = {_kind(once): once for _, once, _ in found}
-            self._new_kinds = {kind: kinds[kind] for kind in kinds if kind not in self._kinds}
             if self._new_kinds or not count:
-                refused, new = event, (once for _, once, _ in found)
+                refused, new = event, (once for _, once, _ in self._checked)
                 self._account(compose(no_op(), *self._kinds.values(), *new))
         except UnsupportedMechanism as refusal:
-            refused = next((part for part, once, _ in found if not self._accepts(once)), refused)
-            return self.CompositionErrorDetails(invalid_event=refused, error_message=str(refusal))
-        self._checked = found
+            parts = (part for part, once, _ in self._checked if not self._accepts(once))
+            found = next(parts, refused)
+            return self.CompositionErrorDetails(invalid_event=found, error_message=str(refusal))
         return None
 
     def _accepts(self, mechanism: Mechanism) -> bool:
@@ -509,16 +515,6 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
         if not self._private:
             return 1.0
         return self.curve().delta(min(target_epsilon, sys.float_info.max))
-
-
-def _key(event: Event) -> tuple[int, Event] | None:
-    """Return the hash and the event, or None if it has a list and can change.
-
-    numpy.float32(0.7) == 0.7, but their hashes differ.
-    """
-    with suppress(TypeError):
-        return hash(event), event
-    return None
 
 
 def _kind(mechanism: Mechanism) -> Any:

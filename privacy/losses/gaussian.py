@@ -75,7 +75,8 @@ class SampledGaussianPair(_Sampled):
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":
-        return losses.mixtures.SampledGaussian(*self._kept) if self._kept else None
+        kept = self._kept
+        return losses.mixtures.SampledGaussian(*kept) if kept else None
 
 
 class AntipodalPair(_Sampled):
@@ -98,7 +99,8 @@ class AntipodalPair(_Sampled):
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":
-        return losses.mixtures.AntipodalGaussian(*self._kept) if self._kept else None
+        kept = self._kept
+        return losses.mixtures.AntipodalGaussian(*kept) if kept else None
 
 
 @dataclass(frozen=True)

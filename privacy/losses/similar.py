@@ -111,20 +111,14 @@ def _kinds(parts: Parts) -> Iterable[list[tuple[LossPair, int]]]:
     return kinds.values()
 
 
-def fewer_parts(parts: Parts, most: int, *, upper: bool = True) -> Parts:
+def fewer_parts(parts: Parts, most: int, *, upper: bool = True) -> tuple[Parts, float]:
     """Return fewer parts of at least (at most) the same loss, at most about `most` of a kind.
 
-    Similar parts are replaced by one with the largest (smallest) parameters among them.
+    Similar parts are replaced by one with the largest (smallest) parameters among them. The second
+    value is the largest relative change of a parameter.
     """
-    return parts if len(parts) <= most else _merged(parts, most, upper=upper)[0]
-
-
-def widest(parts: Parts, most: int) -> float:
-    """Return the largest relative change of a parameter by `fewer_parts`."""
-    return 0.0 if len(parts) <= most else _merged(parts, most, upper=True)[1]
-
-
-def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
+    if len(parts) <= most:
+        return parts, 0.0
     found: list[tuple[LossPair, int]] = []
     change = 0.0
     for several in _kinds(parts):
@@ -132,7 +126,8 @@ def _merged(parts: Parts, most: int, *, upper: bool) -> tuple[Parts, float]:
         if len(several) <= most or not names:
             found += several
             continue
-        values = np.array([[getattr(pair, name) for name in names] for pair, _ in several])
+        columns = ([getattr(pair, name) for pair, _ in several] for name in names)
+        values = np.array(list(columns)).T
         cell = _cells(values, most)
         order = np.argsort(cell, kind="stable")
         starts = np.flatnonzero(np.diff(cell[order], prepend=-1))

@@ -112,9 +112,10 @@ def parts_of(mechanism: Mechanism) -> Iterator[Mechanism]:
     """Yield the mechanisms in the fields of a mechanism."""
     for name in _names(type(mechanism)):  # type: ignore[arg-type]
         value = getattr(mechanism, name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Mechanism):
-                yield part
+        if isinstance(value, Mechanism):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (part for part in value if isinstance(part, Mechanism))
 
 
 @cache

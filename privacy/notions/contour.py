@@ -20,7 +20,7 @@ from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array, LossModel
-from privacy.losses.similar import Parts, fewer_parts, widest
+from privacy.losses.similar import Parts, fewer_parts
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, direct_sums, few_steps
 from privacy.notions.contour_integral import Bound
@@ -68,7 +68,7 @@ class ContourCurve(PairCurve):
         """Whether parts are replaced by pairs so near that no bound from moments is smaller."""
         noise = all(isinstance(pair, SampledGaussianPair) for pair in self.parts)
         many = len(self.parts) > _MOST_PARTS and noise
-        return many and widest(tuple(self.parts.items()), _FEWER_PARTS) <= _NARROW
+        return many and self._fewer[1] <= _NARROW
 
     @cached_property
     def below(self) -> tuple[Curve, ...]:
@@ -82,7 +82,8 @@ class ContourCurve(PairCurve):
         from privacy.notions.renyi import RenyiCurve
 
         squared = math.fsum((self.mu_squared, *(n * pair.mu**2 for pair, n in noises)))
-        fewer = fewer_parts((*noises, (GaussianPair(self.mu_squared), 1)), _LOWER, upper=False)
+        squares = (GaussianPair(self.mu_squared), 1)
+        fewer, _ = fewer_parts((*noises, squares), _LOWER, upper=False)
         moments = merged((cast("Divergence", pair.divergence), n) for pair, n in fewer)
         dense = ContourCurve(self.relation, {}, squared * (1 - 1e-12))
         return RenyiCurve(self.relation, moments), dense
@@ -98,7 +99,7 @@ class ContourCurve(PairCurve):
                 f"Accounting method {self.notion!r} does not support compositions of (epsilon, "
                 "delta) claims and randomized response alone."
             )
-        if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer) > _MOST_DISCRETE:
+        if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer[0]) > _MOST_DISCRETE:
             return (
                 f"Accounting method {self.notion!r} composes at most {_MOST_DISCRETE} different "
                 "discrete parts."
@@ -108,18 +109,19 @@ class ContourCurve(PairCurve):
     @cached_property
     def _whole(self) -> tuple[LossSum, ...]:
         """The loss sum of each direction."""
-        models, few = _models(self._fewer), None
+        parts, few = self._fewer[0], None
+        models = _models(parts)
         if len(models) > _MOST_SOUGHT:
-            few = _models(fewer_parts(self._fewer, _MOST_SOUGHT))
+            few = _models(fewer_parts(parts, _MOST_SOUGHT)[0])
         squared, ways = self.mu_squared, self._directions
         fewer = {way: None if few is None else LossSum(few, squared, way) for way in ways}
         return tuple(LossSum(models, squared, way, fewer[way]) for way in ways)
 
     @cached_property
-    def _fewer(self) -> Parts:
-        """The parts; very many are replaced by fewer, slightly worse ones."""
+    def _fewer(self) -> tuple[Parts, float]:
+        """The parts, very many replaced by slightly worse ones, and the largest relative change."""
         parts = tuple(self.parts.items())
-        return fewer_parts(parts, _FEWER_PARTS) if len(parts) > _MOST_PARTS else parts
+        return fewer_parts(parts, _FEWER_PARTS if len(parts) > _MOST_PARTS else _MOST_PARTS)
 
     @cached_property
     def _sums(self) -> list[tuple[float, tuple[LossSum, ...]]]:

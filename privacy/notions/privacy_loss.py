@@ -23,7 +23,7 @@ from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import GridLoss, GridSum
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
-from privacy.losses.similar import Blend, Parts, blended, fewer_parts, widest
+from privacy.losses.similar import Blend, Parts, blended, fewer_parts
 from privacy.notions.loss_sums import NOTHING
 from privacy.notions.pairs import PairCurve
 from privacy.numerics.rounding import U, sum_up
@@ -112,21 +112,20 @@ class LossesOnGrid:
         return blended(self._finite, _MANY) if self._merged else (self.parts, ())
 
     @cached_property
-    def _above(self) -> Parts:
-        """The parts for an upper bound, in addition to mixtures."""
+    def _above(self) -> tuple[Parts, float]:
+        """The parts for an upper bound, in addition to mixtures; their largest relative change."""
         left, _ = self._blended
-        return fewer_parts(left, _BLOCKS) if self._merged else left
+        return fewer_parts(left, _BLOCKS) if self._merged else (left, 0.0)
 
     @property
     def beats_moments(self) -> bool:
         """Whether parts were merged with pairs so near that no bound from moments is smaller."""
-        left, blends = self._blended
-        near = widest(left, _BLOCKS) <= _NARROW and all(one.ratio <= 1.1 for one in blends)
-        return self._merged and near
+        near = all(one.ratio <= 1.1 for one in self._blended[1])
+        return self._merged and near and self._above[1] <= _NARROW
 
     @cached_property
     def _below(self) -> Parts:
-        return fewer_parts(self._finite, _BLOCKS, upper=False) if self._merged else self.parts
+        return fewer_parts(self._finite, _BLOCKS, upper=False)[0] if self._merged else self.parts
 
     def near(self, epsilon: float, enough: float = -math.inf) -> Sums | None:
         """Return sums that are tight near `epsilon`, None if log delta is below `enough`."""
@@ -252,7 +251,7 @@ class LossesOnGrid:
         upper: bool,
     ) -> _Grids:
         grids: _Grids = []
-        parts, blends = (self._above, self._blended[1]) if upper else (self._below, ())
+        parts, blends = (self._above[0], self._blended[1]) if upper else (self._below, ())
         lowest = min(floors, default=-math.inf)
         if self._merged or not floors:
             floors = [lowest] * len(parts)

@@ -1,6 +1,7 @@
 """Every event of dp-accounting is a mechanism, and our accountant passes its tests."""
 
 import copy
+import cProfile
 import importlib
 import math
 import unittest
@@ -300,6 +301,19 @@ def test_steps_are_checked_once_per_kind_and_counted_when_asked(monkeypatch):
         once = dp.PoissonSampled(dp.Gaussian(1.0 + i), sampling_probability=0.01)
         sampled.append(dp.repeat(once, 3))
     assert accountant.mechanism == dp.compose(*sampled)
+
+
+def test_a_step_takes_no_more_calls_than_before():
+    def calls(noises):
+        steps = [events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(x)) for x in noises]
+        accountant = DpAccountant().compose(steps[0])
+        profile = cProfile.Profile(builtins=False)
+        for step in steps[1:]:
+            profile.runcall(accountant.compose, step)
+        return sum(entry.callcount for entry in profile.getstats()) / (len(steps) - 1)
+
+    assert calls([1.0] * 101) <= 5  # hashes and comparisons of two nested events
+    assert calls(1 + np.arange(101) / 100) <= 50
 
 
 def test_an_event_that_changes_between_two_steps_is_read_again():
