@@ -81,7 +81,7 @@ def _client(port: int, rounds: int, seed: int) -> None:
     connection.close()
 
 
-def measure(clients: int = 4, rounds: int = 250) -> tuple[float, float]:
+def measure(clients: int = 4, rounds: int = 100) -> tuple[float, float]:
     """Return rounds per second, and CPU seconds per round, of clients in this process."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AGENT_FOLDER"] = folder

@@ -9,6 +9,7 @@ and ``+ a`` is appended in some cases. ``text:`` marks other sentences.
 import ast
 import builtins
 import difflib
+import functools
 import inspect
 import re
 import sys
@@ -361,6 +362,7 @@ def is_ours(module):
     return module.partition(".")[0] in {package.__name__ for package in PACKAGES}
 
 
+@functools.cache
 def listing():
     helps = list(help_texts(main, "dpcalib"))
     return [line.rstrip() for line in (*Listing(helps).lines(), *helps)]
