@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,16 @@ def package(name: str, patch: Patch | None = None) -> Iterator[Load]:
             setattr(sys.modules[outer], last, real[name])
 
 
-def caught(name: str, patch: Patch, check: Check) -> bool:
-    """Return whether `check` fails on the patched package; it must pass on the real one."""
+@cache
+def passes(name: str, check: Check) -> None:
+    """Run a check on the real package, once for all patches; raise if it fails."""
     with package(name) as load:
         check(load)
+
+
+def caught(name: str, patch: Patch, check: Check) -> bool:
+    """Return whether `check` fails on the patched package; it must pass on the real one."""
+    passes(name, check)
     with package(name, patch) as load:
         try:
             check(load)

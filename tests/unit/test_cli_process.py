@@ -235,23 +235,32 @@ def test_an_interrupt_has_an_exit_code_of_its_own():
     assert told.strip() == "Interrupted."
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("dpcalib si", "sigma"),
-        ("dpcalib sigma --rel", "--relation"),
-        ("dpcalib sigma --relation re", "replace-one"),
-        ("dpcalib sigma --notion z", "zcdp"),
-        ("dpcalib convert --conversion c", "classic"),
-    ],
-)
-def test_completion_in_a_shell(words, found):
-    done = run(
-        _DPCALIB_COMPLETE="bash_complete",
-        COMP_WORDS=words,
-        COMP_CWORD=str(len(words.split()) - 1),
-    )
-    assert found in done.stdout
+# Complete several command lines in one process.
+COMPLETE = """
+import json, os, sys
+from privacy.cli import main
+for words in json.loads(sys.argv[1]):
+    os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    try:
+        main(prog_name="dpcalib")
+    except SystemExit:
+        print(end="\\x1f", flush=True)
+"""
+
+
+def test_completion_in_a_shell():
+    expected = {
+        "dpcalib si": "sigma",
+        "dpcalib sigma --rel": "--relation",
+        "dpcalib sigma --relation re": "replace-one",
+        "dpcalib sigma --notion z": "zcdp",
+        "dpcalib convert --conversion c": "classic",
+    }
+    done = run(json.dumps([*expected]), code=COMPLETE, _DPCALIB_COMPLETE="bash_complete")
+    *texts, end = done.stdout.split("\x1f")
+    assert end == "", done.stderr
+    for (words, found), text in zip(expected.items(), texts, strict=True):
+        assert found in text, words
 
 
 def test_runs_as_a_module():

@@ -117,7 +117,9 @@ def test_a_custom_factorization_is_audited():
         return float(matrix[:, worst] @ encoded)
 
     pair = (np.zeros(K), np.eye(K)[worst])
-    how = {"runs": 2000, "score": None, "seed": 0, "progress": lambda _: None}
+    moved = float(matrix[:, worst] @ matrix[:, worst])
+    score = dp.audit.gaussian_score(0.0, moved, 2.0 * moved)
+    how = {"runs": 2000, "score": score, "seed": 0, "progress": lambda _: None}
     scores = scored(release, pair, **how)
     assert not dp.audit.falsify(dp.Gaussian(2.0), *scores, significance=1e-6).falsified
     assert dp.audit.falsify(dp.Gaussian(6.0), *scores, significance=1e-6).falsified
