@@ -25,32 +25,15 @@ if TYPE_CHECKING:
     from privacy.audit.sequential import SequentialAudit, audit_until_falsified
     from privacy.audit.strategies import Pair, edge_floats, neighboring_pairs
 
+# fmt: off
 __all__ = [
-    "AuditResult",
-    "Falsified",
-    "NoiseTape",
-    "Pair",
-    "SequentialAudit",
-    "Violation",
-    "assert_contribution",
-    "assert_norm",
-    "assert_not_falsified",
-    "assert_spends",
-    "audit",
-    "audit_until_falsified",
-    "edge_floats",
-    "epsilon_lower_bound",
-    "falsify",
-    "falsify_noise",
-    "falsify_one_run",
-    "fit_score",
-    "gaussian_score",
-    "laplace_score",
-    "mu_lower_bound",
-    "neighboring_pairs",
-    "one_run_epsilon_lower_bound",
-    "privacy_parameter",
+    "AuditResult", "Falsified", "NoiseTape", "Pair", "SequentialAudit", "Violation",
+    "assert_contribution", "assert_norm", "assert_not_falsified", "assert_spends", "audit",
+    "audit_until_falsified", "edge_floats", "epsilon_lower_bound", "falsify", "falsify_noise",
+    "falsify_one_run", "fit_score", "gaussian_score", "laplace_score", "mu_lower_bound",
+    "neighboring_pairs", "one_run_epsilon_lower_bound", "privacy_parameter",
 ]
+# fmt: on
 
 _HOMES = {
     "assertions": "Falsified assert_not_falsified",

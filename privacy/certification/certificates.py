@@ -81,16 +81,13 @@ def verify(form: Any) -> Guarantee:
     if not isinstance(form, Mapping) or tuple(sorted(form)) != tuple(sorted(_KEYS)):
         rule = f"an object with the keys {', '.join(_KEYS)}"
         raise ValueError(checks.expected("certificate", form, rule, _REMEDY))
-    if form["schema"] != SCHEMA:
-        raise ValueError(checks.expected("schema", form["schema"], repr(SCHEMA), _REMEDY))
-    if form["digest"] != _digest(form):
-        rule = "the digest of an unchanged certificate"
-        raise ValueError(checks.expected("digest", form["digest"], rule, _REMEDY))
+    checks.refuse_if(form["schema"] != SCHEMA, "schema", form["schema"], repr(SCHEMA), _REMEDY)
+    rule = "the digest of an unchanged certificate"
+    checks.refuse_if(form["digest"] != _digest(form), "digest", form["digest"], rule, _REMEDY)
     claim, proof = form["claim"], form["proof"]
     fields = isinstance(claim, Mapping) and tuple(sorted(claim)) == tuple(sorted(_CLAIM))
-    if not fields or not isinstance(proof, Mapping):
-        rule = f"an object with the keys {', '.join(_CLAIM)}"
-        raise ValueError(checks.expected("claim", claim, rule, _REMEDY))
+    rule = f"an object with the keys {', '.join(_CLAIM)}"
+    checks.refuse_if(not fields or not isinstance(proof, Mapping), "claim", claim, rule, _REMEDY)
     pair = [claim["epsilon"], claim["delta"], proof.get("delta_at_most")]
     if not all(isinstance(each, int | float) and abs(each) <= _LARGEST for each in pair):
         raise ValueError(checks.expected("epsilon, delta, delta_at_most", pair, "finite", _REMEDY))

@@ -73,12 +73,9 @@ class ApproximateDP(Mechanism):
 
     def __post_init__(self) -> None:
         remedy = "Pass the epsilon that was proven."
-        freeze(
-            self,
-            epsilon=checks.real("epsilon", self.epsilon, remedy, at_least=0),
-            delta=checks.delta(self.delta),
-            relation=checks.relation(self.relation),
-        )
+        epsilon = checks.real("epsilon", self.epsilon, remedy, at_least=0)
+        delta, relation = checks.delta(self.delta), checks.relation(self.relation)
+        freeze(self, epsilon=epsilon, delta=delta, relation=relation)
 
     def loss(self, relation: NeighboringRelation) -> ClaimPair:
         """Return randomized response that reveals its input with probability delta."""
@@ -114,11 +111,8 @@ class ZeroConcentratedDP(Mechanism):
 
     def __post_init__(self) -> None:
         remedy = "Pass the rho that was proven, such as rho=0.1."
-        freeze(
-            self,
-            rho=checks.real("rho", self.rho, remedy, above=0),
-            relation=checks.relation(self.relation),
-        )
+        rho = checks.real("rho", self.rho, remedy, above=0)
+        freeze(self, rho=rho, relation=checks.relation(self.relation))
 
     def loss(self, relation: NeighboringRelation) -> MomentBound:
         check_relation(self, relation)

@@ -40,9 +40,8 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     except ValueError:
         shown = "<rows of several lengths>"
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy)) from None
-    if columns is not None:
-        remedy = "Pass an array with only these columns."
-        raise ValueError(checks.expected("columns", columns, "None for an array", remedy))
+    remedy = "Pass an array with only these columns."
+    checks.refuse_if(columns is not None, "columns", columns, "None for an array", remedy)
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         schema = {} if frame is None else frame.schema
         words = [name for name, kind in schema.items() if not kind.is_numeric()]

@@ -83,10 +83,10 @@ def select_keys(
         chances = [chance[min(count, len(chance) - 1)] for count in counts]
         kept = (name for name, p in zip(names, chances, strict=True) if _uniform(source) < p)
         return SelectedKeys(tuple(kept), None, repeat(mechanism, most), simulation)
-    if delta is None:
-        remedy = "Pass the probability that a key of one user is revealed."
-        raise ValueError(checks.expected("delta", delta, "a probability", remedy))
-    lattice = _Threshold.of(mechanism, most, checks.delta(delta))
+    remedy = "Pass the probability that a key of one user is revealed."
+    checks.refuse_if(delta is None, "delta", delta, "a probability", remedy)
+    delta = checks.delta(delta)
+    lattice = _Threshold.of(mechanism, most, delta)
     source = random_source(rng, simulation=simulation)
     names, counts = _counts(users, keys, most, seed)
     noise = draw(lattice.law, len(counts), source).tolist()

@@ -226,7 +226,7 @@ class _LifetimeCap(Participation):
 
 
 @dataclass(frozen=True)
-class _CyclicPoisson(Participation):
+class _CyclicPoisson(_Once):  # in the rows that one participation changes
     kind: ClassVar[str] = "cyclic-poisson/1"
     amplifies: ClassVar[bool] = True
 
@@ -240,13 +240,7 @@ class _CyclicPoisson(Participation):
         remedy = "Use Factorization.banded with at most as many bands as groups."
         rule = f">= {factorization.band}, the bands of C"
         checks.refuse_if(factorization.band > self.groups, "groups", self.groups, rule, remedy)
-        return _Once().sensitivity(factorization)
-
-    def total(self, releases: int) -> float:
-        return 1.0  # in the rows that one participation changes
-
-    def proof(self, releases: int) -> dict[str, Any]:
-        return _Once().proof(releases)
+        return super().sensitivity(factorization)
 
 
 _ALL = (_Once, _Consecutive, _Separated, _Explicit, _LifetimeCap, _CyclicPoisson)
