@@ -14,11 +14,13 @@ from privacy.numerics.solve import safe_root
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
 _MOST_NODES = 10_000
-_MANY = 10_000  # steps
 _MOST_PRODUCTS = 2**21  # frequencies times nodes
 # the largest frequency times epsilon, at an error of 1 and more per digit, and the factor's width
-_ROUGHEST, _SHARPER, _KEPT = 10.0, 6.0, 1.55
+_ROUGHEST, _SHARPER, _KEPT = 30.0, 6.0, 1.55
 _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
+# multiples of the saddle point at which aliases are bounded; an integral may be at the first ones
+_BESIDE, _PLACES = np.array([0.2, 0.3, 0.4, 0.55, 0.7, 1.0, 1.15]), 5
+_ACCURATE = 13.0  # log of the ratio of known aliases to delta, for one step
 _EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
 
 Unknown = Literal["noise", "q", "steps"]
@@ -99,12 +101,12 @@ def contour_start(
             size = math.sqrt(-2 * log_delta)  # that of normal losses:
             t = 0.3 * size * (size + math.sqrt(size**2 + 2 * epsilon)) / max(epsilon, 0.01)
             move = 1.0
-            for _ in range(12):
-                tail = max(min(1e-3, 0.01 * move**2), 1e-8)
+            for turn in range(12):
+                tail = max(1e-3 * min(1.0, move**2), 1e-8)
                 value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
                 last, move = move, math.log(log_delta / value) * value / slope
                 log_x += min(max(move, -reach), reach)
-                if abs(move) < _EXACT or 0.5 * abs(last) < abs(move) < 0.01:
+                if abs(move) < _EXACT or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01):
                     found = t
                     break
     except (ArithmeticError, ValueError):
@@ -133,14 +135,18 @@ def _integral(
     near = tilted(t)
     variance = steps * near.variance
     most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
-    trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 2.0 ** np.arange(12), most)
+    trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 1.5 ** np.arange(18), most)
     decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
     left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)
-    enough = trial[(left < tail) | (trial == most)]
+    enough = trial[(left < 0.03 * tail) | (trial == most)]
     last = float(enough[0]) if enough.size else math.inf
-    rare = tail < 1e-5 and last > 2 * trial[0]  # the losses are far from normal
-    period = 2 * _PERIOD if rare else _PERIOD
-    step = 2 * math.pi / period / math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    c, alias = t, 0.0
+    period = _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    rare = last > trial[0]  # the losses are far from normal
+    if rare:
+        c, period, alias = _left(near, steps, epsilon, log_delta, 0.01 * tail)
+        near = tilted(c)
+    step = 2 * math.pi / period
     if last / step > _MOST_PRODUCTS / near.loss.size:
         raise ArithmeticError("too many frequencies for an estimate")
     count = math.ceil(last / step) + 1
@@ -149,22 +155,49 @@ def _integral(
     base = 1j * step * (near.loss - near.mean)
     low, high = (np.vander(np.exp(by * base), size, increasing=True) for by in (1, size))
     moment = ((high.T * near.weight) @ low).ravel()[:count]
-    log_moment, s = log1p(moment - 1), t + 1j * w  # np.log is slow for numbers near 1
-    if rare and steps > _MANY:  # times the rounding of the log
+    log_moment, s = log1p(moment - 1), c + 1j * w  # np.log is slow for numbers near 1
+    if rare and tail < 1e-5:  # the rounding of the log counts
         log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
     terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
     terms[0] *= 0.5
     if last == most:
         terms *= np.exp(-((_KEPT / most * w) ** 8))
-    total = float(terms.real.sum())
+    unit = steps * near.log_moment - c * epsilon + math.log(step / math.pi)
+    total = float(terms.real.sum()) - alias * math.exp(-unit)
     if unknown == "steps":
         change = log_moment + near.log_moment + 1j * near.mean * w
     else:
         change = ((high.T * (near.weight * near.scores)) @ low).ravel()[:count]
         change *= (s + 1) / moment
     derivative = steps * float((terms * change).real.sum()) / total
-    value = math.log(total * step / math.pi) + steps * near.log_moment - t * epsilon
-    return value, derivative, t
+    return math.log(total) + unit, derivative, t
+
+
+def _left(
+    near: "_Tilted", steps: float, epsilon: float, log_delta: float, tail: float
+) -> tuple[float, float, float]:
+    """Return a c left of the saddle point, an alias period, and the sum of the known aliases.
+
+    The aliases delta(epsilon + n period) exp(c n period) with n > 0 are a fraction `tail` of delta
+    at most. Those with n < 0 are known, since there delta is nearly 1 - exp(epsilon + n period).
+    """
+    t = near.t * _BESIDE
+    growth = np.abs(np.exp(np.multiply.outer(t - near.t, near.loss)) @ near.weight)
+    size = steps * (np.log(growth) + near.log_moment) - t * epsilon
+    excess = size + t * np.log(t) - (1 + t) * np.log1p(t) - log_delta - math.log(tail)
+    apart = t - t[:_PLACES, None]
+    with np.errstate(divide="ignore"):
+        periods = np.where(apart > 0, excess / np.abs(apart), np.inf).min(axis=1)
+    # the rounding of K, times the steps, is relative to the known aliases
+    most = math.log(steps) - log_delta - _ACCURATE
+    periods = np.maximum(np.maximum(periods, 2 * epsilon + 15 / near.t), most / t[:_PLACES])
+    k = int((np.log(periods) + 0.25 * size[:_PLACES]).argmin())
+    c, period = float(t[k]), float(periods[k])
+    alias = sum(
+        sign * math.exp(shift - s * period) / -math.expm1(-s * period)
+        for sign, s, shift in ((1, c, 0.0), (-1, c + 1, epsilon))
+    )
+    return c, period, alias
 
 
 def sampled_gaussian_start(

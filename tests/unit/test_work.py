@@ -29,6 +29,12 @@ LIMITS = {
     "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 9920, 2_302_000)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 4, 22, 660)),
+    "sigma, few steps": (
+        lambda x: dp.noise_multiplier(
+            epsilon=0.273 * x, delta=5.9e-5, sampling_probability=0.0167 * x, steps=113
+        ),
+        Counts(1, 1, 3, 36, 2920),
+    ),
     "a line of --batch": (
         lambda x: answers.sigma(
             {"epsilon": 4 * x, "delta": 1e-6, "sampling_probability": 0.05, "steps": 5000}
