@@ -62,8 +62,8 @@ def account(
     ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
     `relation` is the neighboring relation. `orders` are the only Rényi orders (> 1) for
     ``notion="rdp"`` to use, such as ``range(2, 65)``, by default all. `unit` is the unit of
-    privacy, in words, for the guarantee: pass ``"one user"`` if the noise is scaled to the
-    sensitivity to all data of one user.
+    privacy, in words, for the guarantee: pass ``"one user"`` if the noise covers all data of one
+    user.
 
     Raises `UnsupportedMechanism` if the method has no proven bound for a part of the mechanism.
 
@@ -345,8 +345,7 @@ def _unanswered(
 class TightestCurve(Curve):
     """The smallest valid bound over all methods, chosen at each query.
 
-    Composing two such curves accounts for the composed mechanism again by every method, so that
-    no minimum is taken before composition.
+    Composition accounts for the composed mechanism by every method: no minimum is taken before.
     """
 
     notion: ClassVar[str] = "tightest"

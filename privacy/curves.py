@@ -190,8 +190,7 @@ class Curve(Risk, ABC):
     def group(self, size: int) -> "Curve":
         """Return the curve for a group of `size` records that change together.
 
-        Each accounting method uses its own group privacy theorem if it has one, else Lemma 2.2 of
-        Vadhan 2017 on its privacy profile.
+        By the method's own group theorem if it has one, else Vadhan 2017, Lemma 2.2.
         """
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:

@@ -233,8 +233,7 @@ def plot_epsilon_against_steps(
 ) -> "Figure":
     """Plot epsilon of n runs of each mechanism against n, for n in `steps`.
 
-    `mechanisms` has one step of each run, by label. The other parameters are those of
-    `Curve.epsilon` and `privacy.account`.
+    `mechanisms` has one step of each run, by label; others are as in `Curve.epsilon` and `account`.
     """
     counts = list(steps)
 

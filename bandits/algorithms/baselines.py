@@ -132,8 +132,8 @@ class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
     At the same guarantee, the noise of a sum divided by q is sigma(q) / (q sigma(1)) times that
-    without sampling, usually more, and sampling adds error. A `sampling_probability` q in (0, 1)
-    emits a warning with this factor. `rescale` divides the released sums by q.
+    without sampling, usually more, and sampling adds error. `sampling_probability` q is in (0, 1];
+    below 1, a warning states this factor. `rescale` divides the released sums by q.
 
     Notes
     -----

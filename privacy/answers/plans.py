@@ -43,8 +43,8 @@ def check_plan(
 ) -> Record:
     """Check whether a plan fits its budget (``fits`` in the returned dict).
 
-    `plan` is as in `account_plan`, with an epsilon; or pass a `ledger`, whose budget named `budget`
-    and its parents are checked instead.
+    `plan` is as in `account_plan`, with an epsilon; or a `ledger`'s `budget` and parents are
+    checked.
     """
     plan = _checked(plan)
     if ledger is not None:

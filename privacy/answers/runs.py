@@ -60,10 +60,7 @@ def delta(options: Mapping[str, Any]) -> Record:
 
 
 def steps(options: Mapping[str, Any]) -> Record:
-    """Find the largest number of steps that meets a target epsilon and delta.
-
-    The other `options` are those of `privacy.answers.epsilon`.
-    """
+    """Find the largest number of steps for a target; `options` as in `privacy.answers.epsilon`."""
     values = STEPS.settled(options)
 
     def solved(*, certify: bool) -> Record:
@@ -79,10 +76,7 @@ def steps(options: Mapping[str, Any]) -> Record:
 
 
 def sampling_probability(options: Mapping[str, Any]) -> Record:
-    """Find the largest sampling probability that meets a target epsilon and delta.
-
-    The other `options` are those of `privacy.answers.epsilon`.
-    """
+    """Find the largest sampling probability for a target; see `privacy.answers.epsilon`."""
     values = SAMPLING_PROBABILITY.settled(options)
 
     def solved(*, certify: bool) -> Record:

@@ -40,10 +40,9 @@ def falsify(
     `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
     `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data
     set, shape (runs,) each, known (`gaussian_score`) or fitted on other outputs (`fit_score`).
-    Wrong scores reduce statistical power and do not raise the false positive rate. The result
-    warns if they are not such ratios (at level 1e-6), for example raw losses or the two arrays
-    exchanged. `significance` is the largest probability of falsifying a true claim, in (0, 1/4],
-    and `relation` the neighboring relation of the pair.
+    Wrong scores reduce statistical power, not validity; the result warns if they are not such
+    ratios (at level 1e-6), such as raw losses or exchanged arrays. `significance` is the largest
+    probability of falsifying a true claim, in (0, 1/4], and `relation` that of the pair.
     """
     level = checked_significance(significance)
     curve = bounds.curve_of(claim, relation)
@@ -138,8 +137,8 @@ def audit(
     once and returns that many outputs, stacked. `pair` is both data sets, and `runs` the number of
     tested outputs of each. `claim`, `significance` and `relation` are as in `falsify`. `score` maps
     stacked outputs to log-likelihood ratios, by default by `fit_score` on as many additional
-    outputs, at most 20,000 per data set. `seed` is that of the release's generators; `progress` is
-    called with the number of new outputs.
+    outputs, at most 20,000 per data set. `seed` is that of the generators; `progress` gets the
+    number of new outputs.
 
     Raises RuntimeError for any exception of the release, SystemExit and ``pytest.skip`` included.
     """

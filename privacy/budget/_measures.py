@@ -33,8 +33,7 @@ GRACE = Fraction(1, 10**12)
 class Immutable:
     """Base of the budgets: frozen dataclasses whose changes are copies.
 
-    Those that hold what was spent define `__init__`, so that ``dataclasses.replace``, which would
-    build one with nothing spent, raises TypeError.
+    Those that hold sums define `__init__`, so that ``dataclasses.replace`` cannot drop the sums.
     """
 
     def _set(self, **values: object) -> None:

@@ -49,8 +49,8 @@ class Budget(Immutable):
     that implies epsilon at `delta`. `notion` is ``"zcdp"`` (adds rho; the default), ``"gaussian"``
     (adds mu^2; Gaussians only; the default with `mu`), ``"rdp"`` (adds the divergence at one Rényi
     `order` > 1; sampled noise too), or ``"approximate"`` (adds epsilon and delta, which may be 0).
-    Tighter methods require a plan fixed in advance. `relation` is the neighboring relation, and
-    `unit` the unit of privacy in words.
+    Tighter methods require a plan fixed in advance. `relation` is the neighboring relation, `unit`
+    the unit of privacy in words.
 
     Examples
     --------

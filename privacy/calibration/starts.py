@@ -73,8 +73,8 @@ def contour_start(
     The third value is the saddle point there, if it is known.
 
     The start is accurate to some percent. Newton's method on the contour integral, with the
-    derivative from the same nodes and no error bounds, adds digits: nine, unless the
-    characteristic function decays so slowly that it is cut off.
+    derivative from the same nodes and no error bounds, adds digits: nine, unless the characteristic
+    function decays so slowly that it is cut off.
     """
 
     def at(log_x: float) -> Run:

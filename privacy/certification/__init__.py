@@ -51,18 +51,11 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     that is sampled or in a cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples
     under REPLACE_ONE, except of Gaussians with replace_distance 2.
 
-    Parameters
-    ----------
-    mechanism
-        What ran.
-    relation
-        Neighboring relation of the guarantee.
-    notion
-        ``"gaussian"``: Gaussians. ``"approximate"``: one release, sampled or not, and
-        compositions of claims. ``"contour"`` and ``"pld"``: also compositions with Gaussian and
-        Laplace noise, sampled in any way, or with `user_level` (64 records); random
-        allocations. ``"zcdp"`` and ``"rdp"``: parts with divergences. docs/theory/contour.md has
-        the limits.
+    `relation` is that of the guarantee. `notion` ``"gaussian"`` covers Gaussians; ``"approximate"``
+    one release, sampled or not, and compositions of claims; ``"contour"`` and ``"pld"`` also
+    compositions with Gaussian and Laplace noise, sampled in any way, or with `user_level` (64
+    records), and random allocations; ``"zcdp"`` and ``"rdp"`` parts with divergences.
+    docs/theory/contour.md has the limits.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 
@@ -94,18 +87,11 @@ def proves(
     False if the theorem does not give the pair, the balls are too wide at 1024 bits, the pair is
     not of floats in its domain, or `can_prove` is False. Raises ImportError without python-flint.
 
-    Parameters
-    ----------
-    mechanism, relation, notion
-        As in `can_prove`.
-    epsilon, delta
-        The reported pair, epsilon >= 0 and delta in [0, 1], as exact binary numbers.
-    order
-        Rényi order > 1 of the conversion to (epsilon, delta). Required for ``"rdp"``; for
-        ``"zcdp"`` by default the best one; otherwise ignored.
-    size
-        Number of records that change together. Gaussians: size * mu; zCDP: size^2 * rho;
-        otherwise a chain of neighboring data sets (Vadhan 2017, Lemma 2.2).
+    `relation` and `notion` are as in `can_prove`; `epsilon` >= 0 and `delta` in [0, 1] are exact
+    binary numbers. `order` > 1, the Rényi order of the conversion, is required for ``"rdp"``, by
+    default the best one for ``"zcdp"``, else ignored. `size` is the number of records that change
+    together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise a chain of neighboring data sets
+    (Vadhan 2017, Lemma 2.2).
     """
     claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
     return _is_proven(lambda: _proven_delta(*claim, THOROUGH))

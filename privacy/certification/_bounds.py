@@ -1,8 +1,7 @@
 """The delta of a mechanism at an exact epsilon, in ball arithmetic.
 
 Functions return balls that contain the exact value, at the precision of `flint.ctx`. A ball that
-could not be computed is NaN or infinite and proves nothing. The caller calls
-`privacy.certification.can_prove`.
+could not be computed is NaN or infinite and proves nothing. Callers check `can_prove`.
 """
 
 import math
@@ -418,8 +417,8 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     """Return rho of one release: the supremum over orders of its divergence / order.
 
     For a Gaussian mu^2 / 2 (Bun and Steinke 2016, Proposition 1.6). For a pure claim and Laplace
-    noise it is the limit at order 1, the Kullback-Leibler divergence: epsilon tanh(epsilon / 2),
-    and d - 1 + e^-d at a distance of d scales.
+    noise it is the Kullback-Leibler divergence: epsilon tanh(epsilon / 2), and d - 1 + e^-d at d
+    scales.
     """
     match mechanism:
         case RandomAllocation(mechanism=inner):

@@ -1,4 +1,1 @@
-"""Accounting of this package inside other libraries: one module per library, which imports it.
-
-Import the module of yours, such as ``from privacy.interop.opacus import Accountant``.
-"""
+"""Accounting inside other libraries: import the module of yours, as ``privacy.interop.opacus``."""

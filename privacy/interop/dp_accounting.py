@@ -406,8 +406,7 @@ _WRITERS: dict[type[Mechanism], _Write] = {
 class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it has no types
     """A `dp_accounting.PrivacyAccountant` that computes with `privacy.account`.
 
-    Pass it wherever dp-accounting, jax-privacy or TF-Privacy take an accountant, such as
-    ``calibrate_dp_mechanism(DpAccountant, ...)``.
+    For dp-accounting, jax-privacy and TF-Privacy, as ``calibrate_dp_mechanism(DpAccountant, ...)``.
 
     `neighboring_relation` is one of dp-accounting or ours, `notion` by default the tightest.
     """

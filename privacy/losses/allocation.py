@@ -52,10 +52,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class Labels:
-    """The distribution of a label k = first, first + 1, ... under Q and P.
-
-    Outcomes of negligible probability have no label. The log ratio is near k spacing.
-    """
+    """The distribution of a label k under Q and P, rare ones omitted; log ratio near k spacing."""
 
     spacing: float
     first: int
@@ -117,10 +114,7 @@ def _factor(mu: float, cells: int) -> Ratios:
 def _runs(
     first: int, size: int, other: int, other_size: int, spacing: float, share: float, least: int
 ) -> Iterator[_Run]:
-    """Yield the index pairs at each distance >= `least`, the lower index in the first distribution.
-
-    `share` is the weight of the higher index.
-    """
+    """Yield index pairs at distances >= `least`, lower one first; `share` weighs the higher one."""
     start = max(least, other - (first + size - 1))
     distance = np.arange(start, other + other_size - first)
     apart = distance * spacing

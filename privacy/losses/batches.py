@@ -16,8 +16,7 @@ from privacy.numerics.rounding import sum_up
 def replaced(inner: LossPair, q: float) -> LossPair:
     """Return the pair of a replaced record that is in the batch with probability q.
 
-    `inner` is a symmetric pair (P, Q) that dominates every two batches that differ in one record.
-    docs/theory/samplers.md derives the result.
+    `inner` is symmetric and dominates batches that differ in a record (docs/theory/samplers.md).
     """
     if q == 1:
         return inner

@@ -27,10 +27,7 @@ def _right_end(pull: Callable[[float], float], span: float, p: float, extra: flo
 
 
 class AgainstNormal(NormalMixtures):
-    """A mixture R of normals with centers >= 0 against the standard normal N.
-
-    "remove" is the mixture against the normal, "add" the reverse.
-    """
+    """A mixture R of normals with centers >= 0 against N(0, 1) ("remove"), or reversed ("add")."""
 
     @property
     def _span(self) -> float:

@@ -101,10 +101,7 @@ class NormalMixtures(LossModel):
         return self._rounded(t) if any(map(_is_column, parameters)) else self
 
     def _rounded(self, t: float) -> Self:
-        """Return a single model whose grid for (0, t] is valid for every row.
-
-        A grid for slightly less noise is finer and wider.
-        """
+        """Return a model of less noise, whose finer, wider grid for (0, t] suits every row."""
         q, noise = self._rounded_probability(t), -_most(-self.noise_multiplier)
         return replace(self, sampling_probability=q, noise_multiplier=2.0 ** (_octave(noise) / 32))  # type: ignore[type-var]
 
@@ -273,8 +270,7 @@ class NormalMixtures(LossModel):
     ) -> Array:
         """Return log upper bounds on |M(t + i w)| / M(t) for every w >= frequency.
 
-        On Im z = d, any d in the strip, where arg(dP/dQ) > 0, the integrand of M has the factor
-        exp(-w arg), which decreases with w.
+        On Im z = d, where arg(dP/dQ) > 0, the integrand of M has the decreasing factor exp(-w arg).
         """
         shared = self._shared_grid(direction, quadrature.reach(t))
         z, h = shared or self._pruned_grid(direction, t)

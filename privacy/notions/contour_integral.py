@@ -424,10 +424,7 @@ def _log_deltas(
 def _line(
     total: LossSum, c: float, epsilon: float, near: float = -math.inf
 ) -> tuple[Line, float, float]:
-    """Return a line for `epsilon`, its bound on log delta and the slope.
-
-    It has more nodes if the default ones are not accurate enough. `near` is as in `Line`.
-    """
+    """Return a line for `epsilon`, with more nodes if needed, its bound on log delta and slope."""
     line = Line(total, c, epsilon, near=near)
     found = line, *line.log_delta(epsilon)
     for thrift, enough in ((0.25, _FINE), (2.0, _LOOSE), (4.0, _ROUGH)):
@@ -452,10 +449,7 @@ def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
 
 
 def _bound_near(total: LossSum, saddle: float, epsilon: float, enough: float) -> float:
-    """Return a loose upper bound on log delta from the saddle point of the other direction.
-
-    If it is not `enough`, return that of a coarse line.
-    """
+    """Bound log delta from the other direction's saddle point or, if not `enough`, a rough line."""
     t = saddle * _OTHER
     try:
         excess, error = _rough_excess(total.fewer or total, t, rough=True)
@@ -545,10 +539,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
 
 
 def _on_line(line: Line, guess: float, log_delta: float) -> float:
-    """Return an epsilon at which the bound of the line meets the target, by Newton's method.
-
-    Raises `Unresolved` if the line gives no useful bound at an iterate.
-    """
+    """Return an epsilon where the line's bound meets the target (Newton), or raise `Unresolved`."""
     low, high = -math.inf, math.inf
     for _ in range(30):
         value, slope = line.log_delta(guess)

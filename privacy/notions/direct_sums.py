@@ -32,10 +32,7 @@ def supports(total: LossSum) -> bool:
 
 
 def log_delta(pairs: Sequence[tuple[LossPair, int]], total: LossSum, epsilon: float) -> float:
-    """Return an upper bound on log delta(epsilon) in the direction of `total`, the sum of `pairs`.
-
-    It is 0 if the grid would be too large.
-    """
+    """Bound log delta(epsilon) of `total`, the sum of `pairs`; 0 if the grid would be too large."""
     if epsilon >= total.supremum:
         return -math.inf
     try:

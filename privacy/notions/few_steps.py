@@ -371,10 +371,7 @@ def _part(
 
 
 def _masses(model: AgainstNormal, ends: Array) -> tuple[Array, Array]:
-    """Return the masses between increasing `ends`, rounded up, and bounds on their errors.
-
-    Each has two rows: of the mixture, and of the standard normal.
-    """
+    """Return masses between increasing `ends`, rounded up, and errors: mixture, then normal."""
     place, weight = model.centers()
     mixture, off = _between(np.subtract.outer(ends, place))
     normal, other = _between(ends[:, None])

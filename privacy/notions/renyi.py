@@ -385,8 +385,7 @@ class _Moved(Divergence):
 class _BestOf(Divergence):
     """D(a) + log E[K] / (a - 1) + `constant` (Papernot and Steinke 2022, Theorem 2).
 
-    Below `order`, where D(a) + log E[K] / (a - 1) is smallest, the value there is used: a
-    divergence does not decrease with its order.
+    Below `order`, where the sum is smallest, its value there is used: divergences do not decrease.
     """
 
     one: _Parts

@@ -190,8 +190,7 @@ def rho_from_mu(mu: float) -> float:
 class ZeroConcentratedCurve(Curve):
     """rho-zCDP: a Rényi divergence of at most order * rho at every order > 1.
 
-    rho >= 0 is additive under composition. `known` says whether only rho is known of the mechanism,
-    so that no other method can be tighter.
+    rho >= 0 adds up. `known`: only rho is known of the mechanism; no other method is tighter.
     """
 
     notion: ClassVar[str] = "zcdp"

@@ -6,10 +6,7 @@ from typing import Any
 
 
 class ReleaseLock:
-    """A lock for one release, reentrant for signal handlers in the thread that holds it.
-
-    Copies, pickles and forked processes get a new lock.
-    """
+    """A lock for one release, reentrant for signal handlers; copies and forks get a new one."""
 
     def __init__(self) -> None:
         self._process, self._lock = os.getpid(), threading.RLock()

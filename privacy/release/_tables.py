@@ -97,8 +97,7 @@ def users_of(data: Any, users: Any) -> tuple[Integers, list[Any]]:
 def _user_array(users: Any) -> npt.NDArray[Any]:
     """Return users as an array that keeps different users different.
 
-    NumPy would equate 1 and "1", True and 1, and strings that differ in trailing zero bytes, and
-    bound the rows of two users as one user's.
+    NumPy would merge users 1 and "1", True and 1, and strings that differ in trailing zero bytes.
     """
     if isinstance(users, np.ndarray):
         return users

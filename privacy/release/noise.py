@@ -49,7 +49,7 @@ def discrete_laplace(
     """Draw from the discrete Laplace distribution: P(x) proportional to exp(-abs(x) / scale).
 
     Added to a vector of integers of L1 sensitivity D, it gives (D / scale)-DP: account for it as
-    ``PureDP``. The privacy profile of the continuous Laplace mechanism does NOT hold for it.
+    ``PureDP``. The profile of the continuous Laplace mechanism does NOT hold for it.
     Parameters are those of `discrete_gaussian`.
     """
     law = Law(_exact("scale", scale), is_gaussian=False)

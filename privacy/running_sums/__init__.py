@@ -1,7 +1,4 @@
-"""Running sums with correlated noise, and the factorizations that correlate it.
-
-Importing the package registers its own kinds of factorizations with `register_factorization`.
-"""
+"""Running sums with correlated noise; the import registers the package's factorizations."""
 
 from privacy.running_sums import buffered, dense, toeplitz
 

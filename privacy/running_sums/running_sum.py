@@ -167,9 +167,8 @@ class RunningSum:
 
         `values` is the sum of the contributions of this release's records, and may depend on
         earlier releases. Raises ValueError, and leaves the state unchanged, for another shape,
-        values not finite or off the lattice, or if repeated participation allows no new block.
-        Raises RuntimeError if a release was not saved, another object changed the file, or after a
-        fork.
+        values that are not finite or off the lattice, or if repeated participation allows no new
+        block. Raises RuntimeError after an unsaved release, a change of the file or a fork.
         """
         flat = self._checked(values)
         with self._lock:  # one release at a time, including its write
@@ -236,8 +235,8 @@ class RunningSum:
     def noise_variance(self, release: int) -> float:
         """Return the noise variance of one coordinate of release 1, 2, ...
 
-        Outside a simulation C is rounded to 2^-20. Rounding adds less than step^2. With discrete
-        noise it is an upper bound.
+        Outside a simulation it is that of C rounded to 2^-20, and rounding adds less than step^2.
+        With discrete noise it is an upper bound.
         """
         release = checks.count("release", release, "Pass the release's number, from 1.")
         blocks, k = divmod(release - 1, self.factorization.releases)
@@ -293,8 +292,8 @@ class RunningSum:
         """Continue from a state file, to which later releases are saved.
 
         `prefix` is the last release, which may not have been used before a crash. `ledger` is that
-        of the construction. Raises ValueError if the file or one of its parts was damaged or
-        changed, or another ledger was charged.
+        of the construction. Raises ValueError for a damaged or changed file or part, or another
+        ledger.
         """
         return state_file.restored(cls, Path(path), ledger)
 
