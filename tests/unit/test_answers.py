@@ -15,6 +15,8 @@ from privacy import answers, certification
 from privacy.answers import runs
 from privacy.certification import proves
 from privacy.cli import main
+from privacy.cli.pages import FORMS
+from privacy.cli.questions import told
 
 PLAN = Path(__file__).resolve().parents[2] / "examples" / "plan.toml"
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -127,8 +129,9 @@ def test_options_are_left_as_they_were():
 def test_bad_options_are_refused_in_the_words_of_the_command(question, options):
     with pytest.raises((ValueError, TypeError)) as refused:
         getattr(answers, question)(options)
-    done = call(question.replace("_", "-"), "--batch", text=json.dumps(options))
-    assert json.loads(done.stdout)["error"] == str(refused.value)
+    command = question.replace("_", "-")
+    done = call(command, "--batch", text=json.dumps(options))
+    assert json.loads(done.stdout)["error"] == told(refused.value, FORMS[command].asked.names)
 
 
 def test_a_target_that_is_not_met():
@@ -270,11 +273,13 @@ def test_an_unsupported_method_error_names_supported_ones():
     done = call("epsilon", "--batch", text=json.dumps(options))
     printed = json.loads(done.stdout)
     assert printed["alternatives"] == ["contour", "pld", "rdp"]
-    assert printed["error"] == str(refused.value)
+    supported = "notion 'contour' or 'pld' or 'rdp'."
+    assert str(refused.value).endswith(f"Use {supported}")
+    assert printed["error"].endswith(f"Use --{supported}")
     assert (printed["line"], printed["exit_code"], done.exit_code) == (1, 2, 2)
-    told = call("epsilon", *typed(options)).stderr
-    assert told.startswith("Error: ")
-    assert "Use notion 'contour' or 'pld' or 'rdp'." in " ".join(told.split())
+    text = call("epsilon", *typed(options)).stderr
+    assert text.startswith("Error: ")
+    assert f"Use --{supported}" in " ".join(text.split())
     others = json.loads(call("epsilon", "--batch", text="{}").stdout)
     assert "alternatives" not in others
 
