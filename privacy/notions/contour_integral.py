@@ -32,7 +32,8 @@ _BESIDE = np.concatenate(
 )
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _STRETCH = 1.25 ** np.arange(16)
-_OTHER = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7])  # multiples of the other direction's saddle point
+# multiples of the other direction's saddle point
+_OTHER, _FARTHEST = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7]), 20.0
 _COARSE, _COARSE_PERIOD = 1e-6, 6.0  # `_TARGET` and alias period (in sigmas) of a coarse line
 
 
@@ -452,10 +453,14 @@ def _bound_near(total: LossSum, saddle: float, epsilon: float, enough: float) ->
     """Bound log delta from the other direction's saddle point or, if not `enough`, a rough line."""
     t = saddle * _OTHER
     try:
-        excess, error = _rough_excess(total.fewer or total, t, rough=True)
-        bounds = excess - t * epsilon + error + 8 * ULP * t * epsilon
-        if bounds.min() <= enough or not epsilon:  # at 0 both directions are equal
-            return float(bounds.min())
+        while True:
+            excess, error = _rough_excess(total.fewer or total, t, rough=True)
+            bounds = excess - t * epsilon + error + 8 * ULP * t * epsilon
+            if bounds.min() <= enough or not epsilon:  # at 0 both directions are equal
+                return float(bounds.min())
+            if bounds.argmin() < t.size - 1 or t[-1] > _FARTHEST * saddle:
+                break
+            t = t[-1] * _OTHER
         return Line(total, float(t[bounds.argmin()]), epsilon, coarse=True).log_delta(epsilon)[0]
     except ArithmeticError:
         return 0.0

@@ -27,6 +27,10 @@ LIMITS = {
     "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 3, 25, 2300)),
     "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 612, 104_100)),
     "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 9920, 2_302_000)),
+    "sigma, q=0.0001, T=1000, epsilon=0.1": (
+        calibrated(1e-4, 1000, 0.1),
+        Counts(1, 1, 3, 3930, 680_000),
+    ),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 3, 16, 560)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 4, 22, 660)),
     "sigma, few steps": (
