@@ -269,13 +269,21 @@ class RunningSum:
         return super().__reduce_ex__(protocol)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file, which contains the raw sums of this block.
+        """Write the state to a new file, and keep it up to date from then on, as with `path`.
 
-        Two objects must not continue from one file: a release would be drawn twice.
+        It contains the raw sums of this block. A simulation writes a copy to any file instead.
+        Raises ValueError if this sum has another file, since two sums would draw a release twice.
         """
+        place = Path(path).resolve()
         with self._lock:
             self._check_alone()
-            self._write(Path(path).resolve())
+            if not self.simulation and place != self._path:
+                remedy = "To move a sum, stop it, move its file, and call RunningSum.restore(path)."
+                rule = "a new file, or that of this sum"
+                taken = self._path is not None or place.exists()
+                checks.refuse_if(taken, "path", str(path), rule, remedy)
+                self._path = place
+            self._write(place)
 
     def _write(self, path: Path) -> None:
         own = path == self._path

@@ -554,10 +554,10 @@ def test_a_long_history_is_written_once(tmp_path, scripted, short_parts, simulat
         assert all(written[part] == now for part, now in parts.items() if part in written)
         written = parts
         assert len(storage.read(path)[1]["memory"]) <= 3
-    for last in (sums, dp.RunningSum.restore(path)):
-        last.save(tmp_path / "copy.npz")
-        again = dp.RunningSum.restore(tmp_path / "copy.npz")
-        assert np.array_equal(again.prefix, expected[-1])
+    place = tmp_path / "copy.npz" if simulation else path
+    for last in (lambda: sums, lambda: dp.RunningSum.restore(path)):
+        last().save(place)
+        assert np.array_equal(dp.RunningSum.restore(place).prefix, expected[-1])
 
 
 def test_a_file_does_not_grow_with_each_release(tmp_path):
@@ -707,7 +707,8 @@ def test_two_objects_cannot_continue_from_one_file(tmp_path, monkeypatch, first)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")  # the file stays where it was
     ahead, behind = (old, new) if first == "old" else (new, old)
-    ahead.save("copy.npz")
+    with pytest.raises(ValueError, match=r"copy.npz' to be a new file, or that of this sum"):
+        ahead.save("copy.npz")
     ahead.step(np.zeros(2))
     ahead.save(tmp_path / "sums.npz")
     for go_on in (lambda: behind.step(np.zeros(2)), lambda: behind.save("other.npz")):
@@ -718,6 +719,19 @@ def test_two_objects_cannot_continue_from_one_file(tmp_path, monkeypatch, first)
     (tmp_path / "sums.npz").unlink()
     with pytest.raises(RuntimeError, match="was moved or"):
         ahead.step(np.zeros(2))
+
+
+def test_a_saved_sum_and_its_file_do_not_both_go_on(tmp_path):
+    first = released()
+    first.save(tmp_path / "sums.npz")
+    first.step(np.zeros(2))
+    second = dp.RunningSum.restore(tmp_path / "sums.npz")
+    assert np.array_equal(second.prefix, first.prefix)
+    second.step(np.zeros(2))
+    with pytest.raises(RuntimeError, match="written by another object"):
+        first.step(np.zeros(2))
+    with pytest.raises(ValueError, match="to be a new file"):
+        released().save(tmp_path / "sums.npz")
 
 
 def test_files_are_versioned_private_and_checked(tmp_path):
