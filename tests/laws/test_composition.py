@@ -37,8 +37,10 @@ notions = {
 each_notion = pytest.mark.parametrize("notion", notions)
 
 
-def same(one, other, delta):
-    assert one.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=ROUNDING, abs=1e-13)
+def same(one, *others, delta):
+    expected = pytest.approx(one.epsilon(delta), rel=ROUNDING, abs=1e-13)
+    for other in others:
+        assert other.epsilon(delta) == expected
 
 
 @each_notion
@@ -48,9 +50,8 @@ def test_repeating_is_adding(notion, data, count, delta):
     part = data.draw(notions[notion])
     repeated = dp.account(dp.repeat(part, count), notion=notion)
     one = dp.account(part, notion=notion)
-    same(repeated, count * one, delta)
-    same(repeated, reduce(add, [one] * count), delta)
-    same(repeated, dp.account(dp.compose(*[part] * count), notion=notion), delta)
+    composed = dp.account(dp.compose(*[part] * count), notion=notion)
+    same(repeated, count * one, reduce(add, [one] * count), composed, delta=delta)
 
 
 @each_notion
@@ -59,11 +60,10 @@ def test_repeating_is_adding(notion, data, count, delta):
 def test_order_and_grouping_do_not_matter(notion, data, delta):
     a, b, c = (data.draw(notions[notion]) for _ in range(3))
     ours = dp.account(dp.compose(a, b, c), notion=notion)
-    same(ours, dp.account(dp.compose(c, a, b), notion=notion), delta)
-    same(ours, dp.account(dp.compose(dp.compose(c, b), a), notion=notion), delta)
+    orders = dp.compose(c, a, b), dp.compose(dp.compose(c, b), a)
     x, y, z = (dp.account(part, notion=notion) for part in (a, b, c))
-    same(ours, x + (y + z), delta)
-    same(ours, (z + x) + y, delta)
+    curves = (dp.account(plan, notion=notion) for plan in orders)
+    same(ours, *curves, x + (y + z), (z + x) + y, delta=delta)
 
 
 @settings(max_examples=12)
@@ -174,7 +174,7 @@ def test_a_fixed_cell_never_costs_more_than_a_free_one(cells, relation, delta):
 @settings(max_examples=25)
 @given(part=st.one_of(gaussians, laplaces, sampled(laplaces)), delta=deltas)
 def test_equal_cells_cost_as_much_as_one(part, delta):
-    same(dp.account(dp.parallel(part, part, part)), dp.account(part), delta)
+    same(dp.account(dp.parallel(part, part, part)), dp.account(part), delta=delta)
 
 
 @pytest.mark.parametrize(
