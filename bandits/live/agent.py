@@ -162,7 +162,7 @@ class Agent:
     def keep_log(self) -> None:
         """Keep the rounds from now on in memory, for `log`; requires ``explore=``."""
         if not self.algorithm.explore:
-            remedy = "Pass it to the algorithm, so that every action has a propensity."
+            remedy = "Pass explore= to the algorithm, so that every action has a propensity."
             raise ValueError(checks.expected("explore", self.algorithm.explore, "> 0", remedy))
         with self._lock:
             self._logged = {} if self._logged is None else self._logged

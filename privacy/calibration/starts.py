@@ -70,11 +70,10 @@ def contour_start(
 ) -> tuple[float, float, float | None]:
     """Return the parameter of `run` that meets log delta, and d log delta / d log parameter.
 
-    The third value is the saddle point there, if it is known.
-
-    The start is accurate to some percent. Newton's method on the contour integral, with the
-    derivative from the same nodes and no error bounds, adds digits: nine, unless the characteristic
-    function decays so slowly that it is cut off.
+    The third value is the saddle point there, if it is known. The start is accurate to some
+    percent. Newton's method on the contour integral, with the derivative from the same nodes and no
+    error bounds, adds digits: nine, unless the characteristic function decays so slowly that it is
+    cut off.
     """
 
     def at(log_x: float) -> Run:

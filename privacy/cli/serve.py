@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         same = host in self.server.hosts and origin in {"", f"http://{host}"}
         if same and self.headers.get("Sec-Fetch-Site", "none") in {"none", "same-origin"}:
             return False
-        self.send_error(403, f"Type http://{self.server.hosts[0]} into a browser.")
+        self.send_error(403, f"Open http://{self.server.hosts[0]} directly in a browser.")
         return True
 
     def _reply(self, status: int, text: str, kind: str = "html") -> None:

@@ -260,7 +260,10 @@ def _continuous(
 
 
 def _edges(noise: Noise, start: float, step: float, *, rising: bool) -> tuple[Array, Index]:
-    """Return ends of panels inside cells, and the cell of each; below `start` undivided and -1."""
+    """Return increasing ends of panels, none of which crosses a cell, and the cell of each.
+
+    Panels at losses below `start` are not divided by cells and have the cell -1.
+    """
     span = noise.high - noise.low
     count = _WIDER * math.ceil(min(span / noise.width, _MOST_PANELS) / _WIDER)
     z = np.linspace(noise.low, noise.high, count + 1)

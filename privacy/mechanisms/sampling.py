@@ -121,7 +121,7 @@ def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
 def unsampled(mechanism: Mechanism) -> Mechanism:
     """Return the mechanism on all records, the same object if nothing is sampled.
 
-    It is at most as private, by joint convexity: a Poisson sample mixes the pair with equal ones.
+    It is at most as private by joint convexity: a sample mixes the pair with equal distributions.
     """
     match mechanism:
         case PoissonSampled(mechanism=inner):

@@ -25,7 +25,6 @@ def safe_root(
 
     Inverse quadratic interpolation, or bisection (Chandrupatla 1997, Advances in Engineering
     Software 28). Points are moved 0.4 tolerances past the root, so that both ends converge.
-
     `excess` is a monotone function, possibly infinite, with ``excess(safe) <= 0 < excess(unsafe)``;
     `at_safe` and `at_unsafe` are its values there, if known. `rtol` is relative to the larger end.
     """
@@ -157,7 +156,7 @@ def invert_all(
 
 
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
-    """Return nearly the minimizer of a unimodal function: 1.618^-`steps` of the interval."""
+    """Return a minimizer of a unimodal function, within 1.618^-`steps` of the interval."""
     share = (math.sqrt(5) - 1) / 2
     left, right = high - share * (high - low), low + share * (high - low)
     at_left, at_right = function(left), function(right)

@@ -321,7 +321,7 @@ def test_requests_of_other_sites_are_refused(browser, never_asked):
     opened.set_content(f"<form method=post action='{url}'><input name=delta value=1></form>")
     with opened.expect_navigation():
         opened.evaluate("document.forms[0].submit()")
-    assert "into a browser." in opened.content()
+    assert "directly in a browser." in opened.content()
     opened.close()
 
 
