@@ -77,9 +77,10 @@ def real(
 def count(name: str, value: Any, remedy: str) -> int:
     """Return `value` as a whole number in [1, 2^1000], or raise (1000.0 and 1e12 are whole)."""
     rule = "a whole number >= 1"
-    if isinstance(value, bool) or not isinstance(value, Real):
+    whole = type(value) is int  # as in `real`
+    if not whole and (isinstance(value, bool) or not isinstance(value, Real)):
         raise TypeError(expected(name, value, rule, remedy))
-    exact = int(value) if isinstance(value, Integral) else float(value)
+    exact = int(value) if whole or isinstance(value, Integral) else float(value)
     if exact < 1 or not (isinstance(exact, int) or exact.is_integer()):
         raise ValueError(expected(name, value, rule, remedy))
     refuse_if(exact > 2**1000, name, value, rule + " and <= 2**1000", remedy)
@@ -125,6 +126,11 @@ def query_delta(value: Any) -> float:
     """Check a delta of a query, in [0, 1)."""
     remedy = "Pass a small probability, such as delta=1e-5, or 0 for pure differential privacy."
     return real("delta", value, remedy, at_least=0, below=1)
+
+
+def query_epsilon(value: Any) -> float:
+    """Check an epsilon of a query, >= 0."""
+    return real("epsilon", value, "Pass the privacy loss bound, such as epsilon=1.", at_least=0)
 
 
 def probability(value: Any, name: str = "sampling_probability") -> float:

@@ -204,6 +204,8 @@ class Curve(Risk, ABC):
 
     def labeled(self, mechanism: Mechanism | None, unit: str, prover: Prover | None) -> Self:
         """Return this curve with another mechanism, unit and prover."""
+        if mechanism is self.mechanism and unit == self.unit and prover is self.prover:
+            return self
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
     def _labeled(self, curve: Self) -> Self:
@@ -236,8 +238,7 @@ class Curve(Risk, ABC):
         return self._at_delta(checks.query_delta(delta))
 
     def _asked_delta(self, epsilon: object) -> Answer:
-        remedy = "Pass the privacy loss bound, such as epsilon=1."
-        found = self._at_epsilon(checks.real("epsilon", epsilon, remedy, at_least=0))
+        found = self._at_epsilon(checks.query_epsilon(epsilon))
         return found._replace(value=self._delta(found.value))
 
     def _delta(self, log_delta: float) -> float:
@@ -270,8 +271,6 @@ class Curve(Risk, ABC):
         asked = np.asarray(values)
         flat, where = np.unique(asked.ravel(), return_inverse=True)
         if self.vectorized and flat.size >= _SEVERAL and flat.dtype.kind in "iuf":
-            for end in (flat[0], flat[-1]):  # NaN is last
-                ask(end)  # checks the domain
             found = many(flat.astype(float))
         else:
             found = np.array([ask(one).value for one in flat.tolist()], dtype=float)
@@ -280,6 +279,8 @@ class Curve(Risk, ABC):
     def _many_deltas(self, epsilons: "Array") -> "Array":
         import numpy as np
 
+        for end in epsilons[[0, -1]]:  # NaN is last
+            checks.query_epsilon(end)
         values, errors = self._profile()(epsilons)
         for k in np.flatnonzero(errors > _SHARED):
             values[k] = min(values[k], self._at_epsilon(float(epsilons[k])).value)
@@ -288,12 +289,13 @@ class Curve(Risk, ABC):
     def _many_epsilons(self, deltas: "Array") -> "Array":
         import numpy as np
 
+        for end in deltas[[0, -1]]:
+            checks.query_delta(end)
         found = np.full_like(deltas, math.nan)
         if (known := deltas > 0).any():
             top = self._at_delta(float(deltas[known][0])).value
-            profile = self._profile()
-            rising = invert_all(profile, np.log(deltas[known][::-1]), top)
-            rising[profile(np.nan_to_num(rising))[1] > _SHARED] = math.nan
+            rising, errors = invert_all(self._profile(), np.log(deltas[known][::-1]), top)
+            rising[errors > _SHARED] = math.nan
             found[known] = rising[::-1]
         for k in np.flatnonzero(np.isnan(found)):
             found[k] = self._at_delta(float(deltas[k])).value

@@ -271,8 +271,10 @@ class SampledGaussianNoise(Formula):
     q: float
 
     def at(self, orders: Array) -> Array:
-        value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # one row per order
         whole = orders == np.floor(orders)
+        if not whole.any():
+            return self._integrated(orders, SampledGaussianNoise._chord)
+        value = np.empty(orders.shape + np.shape(self.mu)[:-1])  # one row per order
         if not whole.all():
             value[~whole] = self._integrated(orders[~whole], SampledGaussianNoise._chord).T
         huge = orders > _LAST_SUM

@@ -30,11 +30,10 @@ _LARGE = 600.0  # above this, sums of exp(y) are computed in logs
 
 def psi(y: Array) -> Array:
     """Return e^y - 1 - y with a relative accuracy of 4e-15 (y <= 700)."""
-    series = np.full_like(y, _SERIES[0])
+    series = y * _SERIES[0]
     for coefficient in _SERIES[1:]:
-        series *= y
         series += coefficient
-    series *= y
+        series *= y
     series *= y
     return np.where(np.abs(y) < _SMALL, series, np.expm1(y) - y)
 

@@ -113,31 +113,32 @@ def invert(log_delta: Callable[[float], float], target: float, *, rtol: float = 
 
 def invert_all(
     log_deltas: "Callable[[Array], tuple[Array, Array]]", targets: "Array", top: float
-) -> "Array":
+) -> "tuple[Array, Array]":
     """Return an evaluated epsilon in [0, top] with log delta <= target for each; NaN if none.
 
     Secants from a grid, then small steps up. `targets` decrease; `log_deltas` takes increasing
-    epsilons and gives upper bounds first.
+    epsilons and gives upper bounds and their errors, which are returned too.
     """
     import numpy as np
 
     if not 0 < top < math.inf:
-        return np.full_like(targets, 0.0 if top == 0 else math.nan)
+        return np.full_like(targets, 0.0 if top == 0 else math.nan), np.zeros_like(targets)
 
     def at(epsilons: "Array") -> "Array":
         order = epsilons.argsort(kind="stable")
-        found = np.empty_like(epsilons)
-        found[order] = log_deltas(epsilons[order])[0]
+        found = np.empty((2, epsilons.size))
+        found[:, order] = log_deltas(epsilons[order])
         return np.maximum(found, -1e3)
 
-    grid = top * np.linspace(0.0, 1.0, 65)
-    known = np.minimum.accumulate(at(grid))
+    grid = top * np.linspace(0.0, 1.0, 257)
+    known, errors = at(grid)
+    known = np.minimum.accumulate(known)
     found = np.interp(-targets, -known, grid)
     slope = np.interp(found, grid, np.gradient(known, grid))
-    value = at(found)
+    value, error = at(found)
     for _ in range(5):
         point = np.clip(found - (value - targets) / np.minimum(slope, -1e-300), 0.0, top)
-        new = at(point)
+        new, error = at(point)
         with np.errstate(divide="ignore", invalid="ignore"):
             secant = (new - value) / (point - found)
         far = np.abs(point - found) > 1e-9 * point
@@ -145,14 +146,16 @@ def invert_all(
         found, value = point, new
         if not far.any():
             break
-    result, found = np.full_like(targets, math.nan), np.where(targets >= known[0], 0.0, found)
-    for nudge in (0.0, *(1e-15 * 8.0 ** np.arange(9))):
+    result = np.where(value <= targets, found, math.nan)
+    for nudge in 1e-15 * 8.0 ** np.arange(9):
         open_ = np.flatnonzero(np.isnan(result))
         if not open_.size:
             break
         safe = found[open_] * (1 + nudge)
-        result[open_] = np.where(at(safe) <= targets[open_], safe, math.nan)
-    return result
+        value, error[open_] = at(safe)
+        result[open_] = np.where(value <= targets[open_], safe, math.nan)
+    met = targets >= known[0]
+    return np.where(met, 0.0, result), np.where(met, errors[0], error)
 
 
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:

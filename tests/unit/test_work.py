@@ -53,11 +53,11 @@ LIMITS = {
     ),
     "1,000 deltas": (
         lambda x: CURVE.delta(x * np.linspace(0, 10, 1000)),
-        Counts(0, 7, 38, 381, 61_000),
+        Counts(0, 4, 22, 134, 22_300),
     ),
     "1,000 epsilons": (
         lambda x: CURVE.epsilon(x * np.geomspace(1e-12, 1e-2, 1000)),
-        Counts(0, 6, 34, 288, 46_600),
+        Counts(0, 3, 20, 155, 25_900),
     ),
     "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 1, 3, 33, 4460)),
 }
