@@ -22,8 +22,9 @@ class SequentialAudit:
     """A sequential test of whether guesses are correct more often than the claim allows.
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
-    1, so it ever reaches 1 / significance with at most this probability, in (0, 1/4] (Ville 1939).
-    `claim` and `relation` are as in `falsify`. `runs` is the number of pairs of runs so far.
+    1, so it ever reaches 1 / significance with probability at most `significance`, in (0, 1/4]
+    (Ville 1939). `claim` and `relation` are as in `falsify`. `runs` is the number of pairs of runs
+    so far.
 
     A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and

@@ -118,7 +118,7 @@ def calibrate(
     `make` maps the parameter to a mechanism, monotone in privacy. The target is `epsilon` > 0 and
     `delta` in [0, 1); or `advantage`, the largest true positive rate minus false positive rate of
     an attack, in (0, 1); or its largest `true_positive_rate` at a `false_positive_rate`; or
-    `bayes_risk`, its least error probability, `prior` being that of a record's presence.
+    `bayes_risk`, its least error probability, if a record is present with probability `prior`.
 
     `seek` is ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
     `domain` is the search interval, 0 <= low < high, finite ends other than 0 included. If every

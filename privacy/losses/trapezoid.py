@@ -110,7 +110,8 @@ class NormalMixtures(LossModel):
 
         That grid is at least as wide. For q <= 1/2 a change of log q by x, else one of log(1 - q),
         changes log |dP/dQ| by at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the
-        strip. The log of the rule's error changes by at most t + 1 times that, to below e^-30.
+        strip. The log of the rule's error changes by at most t + 1 times that; it stays below
+        e^-30.
         """
         q, fine = _most(self.sampling_probability), 2 * max(t, 16.0)
         if 0.5 < q < 1:

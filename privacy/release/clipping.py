@@ -196,8 +196,9 @@ def clip_rows(
     """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
 
     With m the largest |coordinate| and y = x / m in floats, ||y|| is in [1, d], so nothing over- or
-    underflows. Its value, raised by more than rounding errors, is an upper bound. Each coordinate
-    of y times a rounded-down factor, moved one float toward zero, is at most the product.
+    underflows. Its value, raised by more than all rounding errors, is an upper bound. Each
+    coordinate of y times a rounded-down factor, moved one float toward zero, is at most the
+    product.
     """
     norm_of(norm)
     bounds = np.broadcast_to(bound, len(rows))
