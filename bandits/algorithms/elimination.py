@@ -70,7 +70,7 @@ class Phases(Stored):
         deviations = np.sqrt(self.reward_variance * values + self.noise_variance) / values
         root = self.width * vectors * deviations[..., None, :]
         reach = np.sqrt(np.square(rows_times(features, root)).sum(-1))
-        lowest = (_estimates(features, theta) - reach).max(-1, initial=-np.inf, keepdims=True)
+        lowest = (times(features, theta) - reach).max(-1, initial=-np.inf, keepdims=True)
         newest = np.concatenate((theta, lowest), axis=-1)[..., None, :]
         self.mean = np.concatenate((newest, self.mean[..., :-1, :]), axis=-2)
         start = np.zeros_like(root) + np.eye(root.shape[-1]) / np.sqrt(self.ridge)
@@ -79,12 +79,6 @@ class Phases(Stored):
         self.root = np.concatenate((ends[0], kept, ends[1]), axis=-3)
 
     _STATE = ("mean", "root", "before")
-
-
-def _estimates(features: Array, theta: Array) -> Array:
-    """Return x'theta for the rows x of (..., n, d) and theta (..., d): shape (..., n)."""
-    found: Array = (features @ theta[..., None])[..., 0]
-    return found
 
 
 def alive(candidates: Array, mean: Array, root: Array) -> Array:
@@ -113,7 +107,7 @@ class Elimination:
         """Return the picks, given `mean` and `root` of `Phases`."""
         still = alive(candidates, mean, root)
         unknown = np.square(rows_times(candidates, root[..., -1, :, :])).sum(-1).round(_DIGITS)
-        best = _estimates(candidates, mean[..., 0, :-1])
+        best = times(candidates, mean[..., 0, :-1])
         scores = np.where(still, unknown, np.where(still.any(-1, keepdims=True), -np.inf, best))
         picks: Indices = scores.argmax(-1)
         return picks

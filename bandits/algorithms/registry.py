@@ -59,9 +59,9 @@ def register_algorithm(kind: _Kind) -> _Kind:
 def check_registered(algorithm: Algorithm) -> None:
     """Raise ValueError if an algorithm's class is not the one registered under its name."""
     name = type(algorithm).__name__
-    if ALGORITHMS.get(name) is not type(algorithm):
-        remedy = f"Call bandits.register_algorithm({name}), so that saved agents can be restored."
-        raise ValueError(checks.expected("algorithm", name, "registered", remedy))
+    remedy = f"Call bandits.register_algorithm({name}), so that saved agents can be restored."
+    known = ALGORITHMS.get(name)
+    checks.refuse_if(known is not type(algorithm), "algorithm", name, "registered", remedy)
 
 
 def algorithm_from_json(form: Mapping[str, Any]) -> Algorithm:

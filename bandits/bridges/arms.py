@@ -27,9 +27,8 @@ class ArmPolicy:
     """
 
     def __init__(self, arms: Sequence[Hashable], build: Build) -> None:
-        if not arms or len(set(arms)) < len(arms):
-            remedy = "Declare each arm once."
-            raise ValueError(checks.expected("arms", arms, "distinct and not empty", remedy))
+        wrong = not arms or len(set(arms)) < len(arms)
+        checks.refuse_if(wrong, "arms", arms, "distinct and not empty", "Declare each arm once.")
         self.arms, self._build = list(arms), build
         self.agent: Agent | None = None
 

@@ -13,6 +13,7 @@ import numpy as np
 from bandits.checks import Array, Indices
 from bandits.learning.exploration import (
     COMPARED,
+    FEW,
     ByScore,
     Challenging,
     Draws,
@@ -22,6 +23,7 @@ from bandits.learning.exploration import (
     Repeating,
     Repeats,
     Rounds,
+    prepared,
 )
 from bandits.learning.linear_model import Model
 from bandits.learning.posterior import NoiseAware
@@ -74,6 +76,9 @@ class Learner:
         self._scores: Array | None = None
         self._weights: tuple[bytes, tuple[Array, Array]] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_prepared": {}}  # functions of this learner's arrays
+
     def _open(self) -> None:
         """Set what stays fixed in a batch: its length, and its rule if any replicate samples."""
         self._length = self.schedule.length(self.batch)
@@ -81,6 +86,8 @@ class Learner:
         self._rule = (samples and self._sampling) or base
         scored = self._fixed and not samples
         self._score = base.scores if scored and isinstance(base, ByScore) else None
+        # a live learner's picks by number of candidates, with the arrays that they are prepared for
+        self._prepared: dict[int, tuple[Array, Array, Array, Callable[[Noise], Any] | None]] = {}
 
     @property
     def ended(self) -> bool:
@@ -118,18 +125,27 @@ class Learner:
         if self.in_batch < self._compared:
             repeats = self._repeats
             repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
-        mean, root, rule = self.model.mean, self.model.root, self._rule
-        if self._score is not None:
-            best: Indices = self._score(candidates, mean, root).argmax(-1)
-            return best
+        model, rule = self.model, self._rule
+        mean, root = model.mean, model.root
         if not self.draws.live:
             return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
-        noise = self._noise()
+        noise = self._nothing if self._fixed else self._noise()
+        found = self._prepared.get(len(candidates))
+        if found is not None and found[0] is candidates:
+            _, known, known_root, pick = found
+            if pick is None or known is not mean or known_root is not root:
+                pick = prepared(rule, candidates, mean, root, self.batch)
+                self._prepared[len(candidates)] = candidates, mean, root, pick
+            if pick is not None:
+                best: Indices = pick(noise)
+                return best
+        elif len(candidates) <= FEW:
+            self._prepared[len(candidates)] = candidates, mean, root, None
         if isinstance(rule, Mixed):
             each = rule.probabilities(candidates, mean, root, noise, self.batch, self.rounds)
-            pick = rule.drawn(each, noise)
-            self.propensity = float(each[pick])
-            return pick
+            drawn = rule.drawn(each, noise)
+            self.propensity = float(each[drawn])
+            return drawn
         if self._fixed and isinstance(rule, Challenging):
             arms = candidates.tobytes()
             if self._weights is None or self._weights[0] != arms:
@@ -169,11 +185,6 @@ class Learner:
         chosen = sampling.reshape(-1, *(1,) * (picks.ndim - 1))
         return np.where(chosen, picks, others)
 
-    def _sums(self, arms: Array, offered: Indices) -> Array:
-        each = (arms @ self._repeats.direction)[..., None]
-        sums: Array = gathered(each, offered[:, :COMPARED])[..., 0].sum(-1)
-        return sums
-
     def observe(self, x: Array) -> None:
         """Update the model with the features (..., d) of the last pick."""
         if self.model.moves:
@@ -193,7 +204,8 @@ class Learner:
         if self.model.moves:
             return self._one_by_one(gathered(arms, offered))
         if self.in_batch < self._compared:
-            self._repeats.add(self._sums(arms, offered))
+            each = (arms @ self._repeats.direction)[..., None]
+            self._repeats.add(gathered(each, offered[:, :COMPARED])[..., 0].sum(-1))
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
@@ -246,7 +258,8 @@ class Learner:
         self.batch += 1
         self.in_batch = 0
         self.growth = 0.0
-        self._repeats.end()
+        if self._sampling is not None:
+            self._repeats.end()
         self._open()
 
     def _noise(self) -> Noise:

@@ -260,21 +260,19 @@ class _AllReleases(_Evidence):
         difference = np.eye(size) - np.eye(size, k=-1)
         factor = np.linalg.cholesky(difference @ noise_covariance @ difference.T)
         self.whiten = np.tril(np.linalg.inv(factor))
-        self.grams: list[Array] = []
-        self.increments: list[Array] = []
+        self.grams = np.zeros((size, *self.matrix.shape))
+        self.increments = np.zeros((size, *self.last.shape))
         self.left: list[Array] = []
         self.inverses: list[Array] = []
         self.designs = np.zeros((*lead, size * dimension, dimension))  # F^-1 H, at full size
         self.values = np.zeros((*lead, size * dimension))  # F^-1 y, likewise
 
     def add(self, gram: Array, prefix: Array, kept: float) -> None:
-        k, d = len(self.grams), gram.shape[-1]
-        self.grams.append(gram)
-        self.increments.append(prefix - self.last)
+        k, d = len(self.left), gram.shape[-1]
+        self.grams[k], self.increments[k] = gram, prefix - self.last
         self.last = prefix.copy()
-        rows = self.whiten[: k + 1, : k + 1]
-        y = np.tensordot(rows[k], np.stack(self.increments), 1)
-        grams = np.stack(self.grams)
+        rows, grams = self.whiten[: k + 1, : k + 1], self.grams[: k + 1]
+        y = np.tensordot(rows[k], self.increments[: k + 1], 1)
         h = np.tensordot(rows[k], grams, 1)
         # Cov(y_k, y_i) for all i <= k
         cross = np.tensordot(self.variance * rows * rows[k], grams, 1)
@@ -301,18 +299,15 @@ class _AllReleases(_Evidence):
         return out
 
     def state(self) -> dict[str, Array]:
-        lists = {
-            f"{name}_{i}": array
-            for name in self._LISTS
-            for i, array in enumerate(getattr(self, name))
-        }
-        return super().state() | lists | {"releases": np.array(float(len(self.grams)))}
+        count = len(self.left)
+        each = {f"{n}_{i}": getattr(self, n)[i] for n in self._LISTS for i in range(count)}
+        return super().state() | each | {"releases": np.array(float(count))}
 
     def load(self, state: Mapping[str, Array]) -> None:
         super().load(state)
         for name in self._LISTS:
-            found = [state[f"{name}_{i}"].copy() for i in range(int(state["releases"]))]
-            setattr(self, name, found)
+            for i in range(int(state["releases"])):
+                getattr(self, name)[i : i + 1] = [state[f"{name}_{i}"].copy()]
 
     _STATE = ("last", "matrix", "vector", "designs", "values")
     _LISTS = ("grams", "increments", "left", "inverses")

@@ -10,10 +10,9 @@ from scipy.linalg.blas import dcopy, dscal, dsyrk
 from bandits import checks
 from bandits.algorithms.algorithm import Algorithm
 from bandits.checks import Array
+from bandits.learning.exploration import FEW
 from bandits.learning.rewards import MARGIN
 
-_FEW = 16
-"""Up to this many candidates, all pairwise products take less time than the squares alone."""
 _DOUBLE = np.dtype(np.float64)
 
 
@@ -62,7 +61,8 @@ class Candidates:
                 if item(argmax()) <= MARGIN:
                     return found
         found = table(candidates, self._algorithm.dimension)
-        few = len(found) <= _FEW and type(self._algorithm).prepared is Algorithm.prepared
+        # of few candidates, all pairwise products take less time than the squares alone
+        few = len(found) <= FEW and type(self._algorithm).prepared is Algorithm.prepared
         if few and found.shape not in self._shared:
             self._shared[found.shape] = self._arrays(len(found))
         return self._algorithm.prepared(found)

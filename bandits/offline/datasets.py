@@ -67,9 +67,8 @@ class Ratings:
         checks.real("high - low", width, remedy, at_least=1e-50)
         # messages must not reveal the numbers of users and ratings: private releases protect both
         rating = np.asarray(self.rating)
-        if rating.shape != np.shape(self.user) or rating.ndim != 1:
-            remedy = "Pass one number for each rating."
-            raise ValueError(checks.expected("rating", "...", "as long as user", remedy))
+        wrong, remedy = rating.shape != np.shape(self.user), "Pass one number for each rating."
+        checks.refuse_if(wrong or rating.ndim != 1, "rating", "...", "as long as user", remedy)
         checks.finite("rating", rating, rating.shape, "Pass one number for each rating.")
         for name, ids in (("user", self.user_ids), ("item", self.item_ids)):
             numbers = np.asarray(getattr(self, name))

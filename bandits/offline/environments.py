@@ -62,15 +62,13 @@ def distinct(uniforms: Array, pool: Indices) -> Indices:
 
     `uniforms` in [0, 1) have the shape (..., n), and `pool` is a number or has the shape (...).
     """
-    found: list[Indices] = []
-    for i in range(uniforms.shape[-1]):
-        last = pool - uniforms.shape[-1] + i
-        drawn = (uniforms[..., i] * (last + 1)).astype(np.int64)
-        taken = np.zeros(drawn.shape, dtype=bool)
-        for earlier in found:
-            taken |= earlier == drawn
-        found.append(np.where(taken, last, drawn))
-    return np.stack(found, axis=-1)
+    columns = np.moveaxis(uniforms, -1, 0)
+    found = np.empty(columns.shape, dtype=np.int64)
+    for i, drawn in enumerate(found):
+        last = pool - len(found) + i
+        np.multiply(columns[i], last + 1, out=drawn, casting="unsafe")  # rounds toward zero
+        np.copyto(drawn, last, where=(found[:i] == drawn).any(0))
+    return np.ascontiguousarray(np.moveaxis(found, 0, -1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,10 +241,8 @@ class Replay(Environment):
         checks.count("candidates", self.candidates, "Pass how many items a round offers.")
         for name in ("item", "rating"):
             shape = np.shape(getattr(self, name))
-            if shape != np.shape(self.user):
-                raise ValueError(
-                    checks.expected(f"shape of {name}", shape, "the shape of user", remedy)
-                )
+            wrong = shape != np.shape(self.user)
+            checks.refuse_if(wrong, f"shape of {name}", shape, "the shape of user", remedy)
         for name in ("user", "item"):
             array = np.asarray(getattr(self, name))
             if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -256,9 +252,8 @@ class Replay(Environment):
         for name, dimensions in (("items", 2), ("rating", 1)):
             array = getattr(self, name)
             array = checks.finite(name, array, np.shape(array), "Pass numbers.")
-            if array.ndim != dimensions:
-                rule = f"of {dimensions} dimensions"
-                raise ValueError(checks.expected(f"shape of {name}", array.shape, rule, remedy))
+            rule, wrong = f"of {dimensions} dimensions", array.ndim != dimensions
+            checks.refuse_if(wrong, f"shape of {name}", array.shape, rule, remedy)
             object.__setattr__(self, name, array)
         if np.min(self.item) < 0 or np.max(self.item) >= len(self.items):
             rule = f"in [0, {len(self.items)})"

@@ -116,16 +116,14 @@ def replay(
     """
     options = options or Options()
     action, chosen = np.asarray(action), np.asarray(chosen)
-    if action.ndim != 1 or action.shape != chosen.shape:
-        remedy = "Pass one pick for each logged action."
-        rule = f"(n,), as action's {action.shape}"
-        raise ValueError(checks.expected("shape of chosen", chosen.shape, rule, remedy))
+    wrong = action.ndim != 1 or action.shape != chosen.shape
+    rule, remedy = f"(n,), as action's {action.shape}", "Pass one pick for each logged action."
+    checks.refuse_if(wrong, "shape of chosen", chosen.shape, rule, remedy)
     match = action == chosen
     reward = numbers(reward)
-    if reward.shape != match.shape or match.sum() < 2:
-        rule = f"{match.shape}, with two matches at least"
-        remedy = "Pass one reward for each logged action, and a longer log."
-        raise ValueError(checks.expected("shape of reward", reward.shape, rule, remedy))
+    wrong, rule = reward.shape != match.shape, f"{match.shape}, with two matches at least"
+    remedy = "Pass one reward for each logged action, and a longer log."
+    checks.refuse_if(wrong or match.sum() < 2, "shape of reward", reward.shape, rule, remedy)
     one = np.ones(int(match.sum()))
     options = replace(options, clip=None, largest_weight=1.0)
     found = _estimated("replay", _Weights(one, one, 0.0, 0.0), reward[match], options)
@@ -262,11 +260,9 @@ def _weights(propensity: Array, target: Array, options: Options) -> _Weights:
 def _checked(reward: Array, shape: tuple[int, ...], options: Options) -> Array:
     """Return rewards as floats. Errors do not show them."""
     rewards = numbers(reward)
-    if rewards.shape != shape or rewards.size < 2:
-        rule = f"{shape}, two rounds at least"
-        raise ValueError(
-            checks.expected("shape of reward", rewards.shape, rule, "Pass one reward per round.")
-        )
+    wrong = rewards.shape != shape or rewards.size < 2
+    rule, remedy = f"{shape}, two rounds at least", "Pass one reward per round."
+    checks.refuse_if(wrong, "shape of reward", rewards.shape, rule, remedy)
     if not options.private and not ((rewards >= options.low) & (rewards <= options.high)).all():
         remedy = "Pass low= and high=, or clip the rewards and drop missing ones."
         rule = f"in [{options.low:g}, {options.high:g}]"

@@ -152,11 +152,9 @@ def private_svd_features(
     dimension = checks.count("dimension", dimension, remedy, at_most=ratings.items)
     checks.one_of("relation", relation, dp.NeighboringRelation)
     clip_norm = checks.real("clip_norm", clip_norm, "Pass the norm bound of a row.", above=0)
-    if ratings.items > _LARGEST_GRAM:
-        remedy = "Keep fewer items with ratings.most_rated(items)."
-        raise ValueError(
-            checks.expected("ratings.items", ratings.items, f"<= {_LARGEST_GRAM}", remedy)
-        )
+    remedy = "Keep fewer items with ratings.most_rated(items)."
+    rule, wrong = f"<= {_LARGEST_GRAM}", ratings.items > _LARGEST_GRAM
+    checks.refuse_if(wrong, "ratings.items", ratings.items, rule, remedy)
     multiplier = dp.calibrate(
         lambda sigma: dp.Gaussian(sigma, _REPLACE_DISTANCE),
         epsilon=epsilon,

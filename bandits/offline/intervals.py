@@ -44,11 +44,9 @@ class Privacy:
         checks.real("epsilon", self.epsilon, "Pass the privacy target, such as 1.", above=0)
         remedy = "Pass a small probability, such as 1e-5."
         checks.real("delta", self.delta, remedy, above=0, below=1)
-        if self.seed is not None and not self.simulation:
-            remedy = "Remove it: reproducible noise gives no privacy."
-            raise ValueError(
-                checks.expected("seed", self.seed, "None unless simulation=True", remedy)
-            )
+        remedy = "Remove it: reproducible noise gives no privacy."
+        wrong = self.seed is not None and not self.simulation
+        checks.refuse_if(wrong, "seed", self.seed, "None unless simulation=True", remedy)
         remedy = "Rounds are public, so choose a relation that changes only a reward."
         checks.one_of("relation", self.relation, RELATIONS, remedy)
 

@@ -1129,7 +1129,7 @@ def test_only_one_of_two_concurrently_restored_agents_releases(tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [("PrivateUCB", 25), ("PrivateThompson", 28), ("AdaPrivateTS", 33), ("AdaPrivateUCB", 30)],
+    [("PrivateUCB", 24), ("PrivateThompson", 27), ("AdaPrivateTS", 32), ("AdaPrivateUCB", 29)],
 )
 def test_a_round_takes_few_calls(kind, most):
     """Counts calls of Python and C functions, which take most of a round's time."""

@@ -9,7 +9,15 @@ import pytest
 import bandits
 import privacy as dp
 from bandits.learning import linear_model, rewards, schedules
-from bandits.learning.exploration import Draws, Forced, Greedy, Noise, Thompson, UpperConfidence
+from bandits.learning.exploration import (
+    Draws,
+    Forced,
+    Greedy,
+    Noise,
+    Thompson,
+    UpperConfidence,
+    prepared,
+)
 from bandits.learning.posterior import NoiseAware, Spectrum, most_likely_scale
 from bandits.offline.environments import distinct
 
@@ -203,6 +211,29 @@ def test_explorations_pick_by_their_rule():
     assert Thompson(1.0, decay=0.5).pick(*at[:4], 10, 1) == 0
     assert Forced(Greedy(), gamma=1.0).pick(*at[:5], 1) == 0  # log 1 = 0: never
     assert Forced(Greedy(), gamma=1.0).pick(*at[:5], 2) == 1
+
+
+@pytest.mark.parametrize("rule", [UpperConfidence(0.3), Thompson(0.5, decay=0.9)])
+def test_prepared_picks_are_those_of_the_rule(rule):
+    rng = np.random.default_rng(1)
+    shared = np.empty((5, 3)), np.empty(3), np.empty((3, 3))
+    pick, picks = prepared(rule, *shared, 4), []
+    for _ in range(50):
+        for array in shared:
+            array[...] = rng.standard_normal(array.shape)
+        noise = Noise(rng.standard_normal(3), np.zeros(0))
+        picks.append(int(pick(noise)))
+        assert picks[-1] == rule.pick(*shared, noise, 4, 1)
+    assert set(picks) == set(range(5))
+    assert prepared(Greedy(), *shared, 4) is None
+
+
+def test_a_model_may_replace_its_arrays_in_any_round():
+    learner = bandits.LinUCB(dimension=2, rounds=9).learner(np.random.SeedSequence(1), None)
+    candidates = np.eye(2)  # the same array in all rounds, as in a live agent
+    for i in range(6):
+        learner.model.mean = 9 * candidates[i % 2]
+        assert learner.choose(candidates) == i % 2
 
 
 def test_draws_do_not_depend_on_the_block_size():
