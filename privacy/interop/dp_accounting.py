@@ -148,10 +148,8 @@ def _discrete_gaussian(event: Event, relation: NeighboringRelation) -> Mechanism
 def _sampled(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.sampling_probability == 0:
         return no_op()
-    return mechanisms.PoissonSampled(
-        _read(event.event, relation),
-        sampling_probability=event.sampling_probability,
-    )
+    q, once = event.sampling_probability, _read(event.event, relation)
+    return mechanisms.PoissonSampled(once, sampling_probability=q)
 
 
 def _fixed_size(event: Event, relation: NeighboringRelation) -> Mechanism:
