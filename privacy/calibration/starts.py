@@ -104,8 +104,9 @@ def contour_start(
                 tail = max(1e-3 * min(1.0, move**2), 1e-8)
                 value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
                 last, move = move, math.log(log_delta / value) * value / slope
-                log_x += min(max(move, -reach), reach)
-                if abs(move) < _EXACT or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01):
+                log_x += min(max(move * (1 + min((move / last) ** 2, 1e-4)), -reach), reach)
+                near = max(_EXACT, min(3 * _EXACT, 0.01 * abs(last)))  # Newton's error is quadratic
+                if turn and (abs(move) < near or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01)):
                     found = t
                     break
     except (ArithmeticError, ValueError):
