@@ -28,7 +28,7 @@ from privacy.notions.loss_sums import LossSum
 from privacy.notions.pairs import PairCurve
 from privacy.notions.selection import BestOfCurve
 from privacy.numerics.rounding import U, exp_up, round_up
-from privacy.numerics.solve import invert
+from privacy.numerics.solve import invert, safe_root
 from privacy.relations import NeighboringRelation
 
 if TYPE_CHECKING:
@@ -253,13 +253,24 @@ class ContourCurve(PairCurve):
             found = found._replace(value=min(found.value, least))
         if found.value > 0 and found.error > 1e-4:
             if delta > _LARGE and found.value < _HOPELESS:  # no good line was found
-                searched = invert(
-                    lambda epsilon: self._at_epsilon(epsilon).value, log_delta, rtol=1e-9
-                )
-                return found._replace(value=min(found.value, searched))
+                return found._replace(value=self._lowered(found.value, log_delta))
             if self._at_epsilon(0.0).value <= log_delta:
                 return found._replace(value=0.0)
         return found
+
+    def _lowered(self, epsilon: float, log_delta: float) -> float:
+        """Return a smaller epsilon with this delta, if a search near `epsilon` finds one."""
+
+        def excess(epsilon: float) -> float:
+            return self._at_epsilon(epsilon).value - log_delta
+
+        high, at_high, width = epsilon, excess(epsilon), 1e-5
+        while at_high <= 0 < high:
+            low = max(epsilon * (1 - width), 0.0)
+            if (at_low := excess(low)) > 0:
+                return safe_root(excess, high, low, at_safe=at_high, at_unsafe=at_low, rtol=1e-9)
+            high, at_high, width = low, at_low, 16 * width
+        return high
 
     def _least(
         self, total: LossSum, whole: LossSum, log_delta: float, others: list[Bound]
