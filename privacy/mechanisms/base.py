@@ -66,7 +66,7 @@ class Mechanism:
         """
         null_is_absent = relation is REPLACE_SPECIAL and self.null_is_absent
         if not (relation is ADD_OR_REMOVE_ONE or null_is_absent):
-            reason = "Poisson samples are supported under ADD_OR_REMOVE_ONE only."
+            reason = "Poisson samples are supported under ADD_OR_REMOVE_ONE. Pass that relation."
             raise unproven(self, relation, reason, sampled=True)
         found = self.loss(relation).sampled(sampling_probability)
         if found is None:
