@@ -45,6 +45,8 @@ class Contributions:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
         # float32 would overflow on the lattice
         values = np.asarray(self.values, dtype=np.float64).view()
+        if values.flags.writeable:  # the owner of the array could change it after this check
+            values = values.copy()
         fraction, exponent = math.frexp(bound)
         for part in _blocks(values):
             with np.errstate(over="ignore"):
@@ -210,6 +212,7 @@ def clip_rows(
         else:
             columns = _shortened(columns, bounds[part], norm)
         clipped[part] = columns.T if rows.ndim == 2 else columns[0]
+    clipped.flags.writeable = False
     return clipped
 
 

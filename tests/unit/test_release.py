@@ -231,6 +231,13 @@ def test_users_with_ambiguous_ids_are_refused(users):
         dp.limit_contributions(users, max_contributions=1)
 
 
+def test_an_array_that_changes_after_the_check_is_not_released():
+    values = np.zeros((3, 2))
+    contributions = dp.Contributions(values, 1.0, "l2", "record")
+    values[:] = 1e6
+    assert not contributions.values.any()
+
+
 def test_contribution_values_are_read_only():
     contributions = dp.clip_records(ROWS, clip_norm=1.0)
     with pytest.raises(ValueError, match="read-only"):
