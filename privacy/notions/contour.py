@@ -6,6 +6,7 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -18,11 +19,13 @@ from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair, SampledGaussianPair
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
+from privacy.losses.mixtures import SampledGaussian
 from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array, LossModel
 from privacy.losses.similar import Parts, fewer_parts
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import contour_integral, direct_sums, few_steps
+from privacy.notions.both_lines import BothLines
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum
 from privacy.notions.pairs import PairCurve
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
     from privacy.tradeoffs import LogDeltas
 
+_FINE = 1e-9  # relative error bound above which the general integral is computed
 _LARGE = 0.1  # delta above which epsilon is often 0
 _INEXACT = 1e-6  # relative error bound above which sums on a lattice may be smaller
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
@@ -139,15 +143,40 @@ class ContourCurve(PairCurve):
             found.append((math.log(omitted) if omitted > 0 else -math.inf, sums))
         return [*found, (-math.inf, self._whole)]
 
+    def _equal(
+        self,
+        epsilon: float | None,
+        log_delta: float = 0.0,
+        *,
+        near: float = 1.0,
+        sharp: bool = False,
+    ) -> Answer | None:
+        """Return log delta, or epsilon, of equal sampled Gaussians; None if that is not precise."""
+        (model, count), *others = self._whole[0].parts
+        if others or self.mu_squared or not (self.exact and isinstance(model, SampledGaussian)):
+            return None
+        with suppress(ArithmeticError):
+            if epsilon is None:
+                saddle, guess = self._whole[0].saddle_of_delta(log_delta)
+                lines = BothLines(model, count, saddle, guess)
+                value = contour_integral.on_line(lines, guess, log_delta)
+            else:
+                saddle = near if sharp else self._whole[0].saddle(epsilon, near)
+                lines = BothLines(model, count, saddle, epsilon)
+                value, _ = lines.log_delta(epsilon)
+            if lines.error < _FINE:
+                return self._answer(value, lines.error, hint=saddle + 1)
+        return None
+
     def _serving(self, log_delta: float) -> tuple[LossSum, ...]:
         return next(sums for omitted, sums in self._sums if log_delta >= omitted + _UNSEEN)
 
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
-        near, about = 1.0, -math.inf
-        if hint.order is not None:
-            near, about = hint.order - 1, hint.enough
+        near, about = (1.0, -math.inf) if hint.order is None else (hint.order - 1, hint.enough)
+        if quick := self._equal(epsilon, near=near, sharp=hint.sharp):
+            return quick
         first = Bound(0.0, 0.0, near)
         served: tuple[LossSum, ...] = ()
         for omitted, sums in self._sums:
@@ -240,10 +269,11 @@ class ContourCurve(PairCurve):
         if self._closed_form is not None:
             found = super()._at_delta(delta)
             return found._replace(value=min(found.value, self._supremum))
-        if self._total_variation_within(delta) or (
+        zero = self._total_variation_within(delta) or (
             delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
-        ):
-            return self._answer(0.0)
+        )
+        if quick := self._answer(0.0) if zero else self._equal(None, log_delta):
+            return quick
         bounds: list[Bound] = []
         for total, whole in zip(self._serving(log_delta), self._whole, strict=True):
             bounds.append(self._least(total, whole, log_delta, bounds[:1]))

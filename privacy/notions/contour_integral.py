@@ -8,7 +8,7 @@ bounds on truncation and rounding errors are added (docs/theory/contour.md).
 import math
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from privacy.losses.characteristic import centered_characteristic, log1p
 from privacy.losses.quadrature import Array, Complex, dot
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
+
+if TYPE_CHECKING:
+    from privacy.notions.both_lines import BothLines
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 # relative errors above which a second, a third and a fourth line is tried
@@ -517,7 +520,7 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
             if vague > 3:
                 break
             try:
-                found = _on_line(line, guess, log_delta)
+                found = on_line(line, guess, log_delta)
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
                 if line.error < _LOOSE or (turn and near):
                     return Bound(min(found, total.supremum), line.error + line.kink, c)
@@ -543,7 +546,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
     return max(float(found), 0.0)
 
 
-def _on_line(line: Line, guess: float, log_delta: float) -> float:
+def on_line(line: "Line | BothLines", guess: float, log_delta: float) -> float:
     """Return an epsilon where the line's bound meets the target (Newton), or raise `Unresolved`."""
     low, high = -math.inf, math.inf
     for _ in range(30):

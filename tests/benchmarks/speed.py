@@ -17,7 +17,7 @@ import numpy as np
 
 import privacy as dp
 from privacy.calibration import search
-from privacy.notions import contour_integral
+from privacy.notions import both_lines, contour_integral
 from privacy.notions.loss_sums import LossSum
 
 Row = tuple[str, float, str, float | None]
@@ -55,18 +55,23 @@ def counted() -> Iterator[Counts]:
     """Count the work inside the block. The counts do not depend on the machine or on caches."""
     counts = Counts()
     line, cumulants = contour_integral.Line._evaluate, LossSum.cumulants
+    both = both_lines.BothLines._evaluate
     transform, fold = contour_integral.centered_characteristic, dp.account
 
     def evaluate(self: Any, total: LossSum, count: int) -> int:
         counts.lines += 1
         return line(self, total, count)
 
+    def evaluate_both(self: Any) -> None:
+        counts.lines += len(self._orders)
+        both(self)
+
     def moments(self: LossSum, t: float) -> tuple[float, float, float]:
         counts.moments += 1
         return cumulants(self, t)
 
     def transformed(weight: Any, loss: Any, step: float, count: int) -> Any:
-        counts.frequencies += count
+        counts.frequencies += count * (loss.size // loss.shape[-1])
         counts.products += count * loss.size
         return transform(weight, loss, step, count)
 
@@ -76,7 +81,9 @@ def counted() -> Iterator[Counts]:
 
     with (
         mock.patch.object(contour_integral.Line, "_evaluate", evaluate),
+        mock.patch.object(both_lines.BothLines, "_evaluate", evaluate_both),
         mock.patch.object(LossSum, "cumulants", moments),
+        mock.patch.object(both_lines, "centered_characteristic", transformed),
         mock.patch.object(contour_integral, "centered_characteristic", transformed),
         mock.patch.object(search, "account", accounted),
     ):
