@@ -240,21 +240,15 @@ def _tightest(
             break
         if curve.notion == "pld" or curve.beats_moments:
             break
-        if curve.below:
+        if curve.below or not getattr(curve, "kinked", True):
             late = True
             break
     more = late or "pld" in members  # bounds from moments are computed where they may be smaller
-    backup: tuple[Curve, ...] = ()
     if members.keys() >= _COMPOSING:
-        if getattr(members["pld"], "kinked", False):
-            del members["contour"]
-        else:
-            backup = (members.pop("pld"),)
+        del members["contour" if getattr(members["pld"], "kinked", False) else "pld"]
     more &= not any(curve.beats_moments for curve in members.values())
     asked = tuple(members.values())
-    found = TightestCurve(
-        relation, mechanism=mechanism, first=asked, more=more, backup=backup, whole=whole
-    )
+    found = TightestCurve(relation, mechanism=mechanism, first=asked, more=more, whole=whole)
     if not members and not found._all:
         raise _unanswered(mechanism, relation, refusals)
     return found
@@ -352,14 +346,12 @@ class TightestCurve(Curve):
     theorem: ClassVar[str] = "the smallest of several valid bounds is a valid bound"
     first: tuple[Curve, ...] = ()
     more: bool = False
-    backup: tuple[Curve, ...] = ()
     whole: bool = False
 
     @cached_property
     def _backup(self) -> tuple[Curve, ...]:
-        if self.more and any(curve.below for curve in self.first):
-            return tuple(_curves(self._known, self.relation, [], ["pld"]))
-        return self.backup
+        contour = self.more and any(curve.notion == "contour" for curve in self.first)
+        return tuple(_curves(self._known, self.relation, [], ["pld"])) if contour else ()
 
     @cached_property
     def members(self) -> tuple[Curve, ...]:

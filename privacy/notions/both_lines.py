@@ -19,8 +19,7 @@ _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
 _QUADRATURE = 1e-18  # relative error of a moment: trapezoid rule, and mass beyond the nodes
 _DIGITS = 45.0  # log of the accuracy of the trapezoid rule
 _END = 9.5  # the normal mass beyond it is 2e-21
-_FEW_NODES, _MOST_NODES, _MOST_PRODUCTS, _MOST_RUNS = 100, 500, 2**15, 10**6
-_FEWEST = 3.0  # expected number of samples with the record
+_FEW_NODES, _MOST_NODES, _MOST_PRODUCTS = 100, 500, 2**15
 _THRIFT = 0.25  # accepted increase of log(period) for a factor e of accuracy
 # multiples of the saddle point at which K is computed; c is one of those from 0.55 to 1
 _BESIDE = np.array([0.1, 0.25, 0.4, 0.55, 0.63, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.45, 1.7])
@@ -35,7 +34,8 @@ class BothLines:
 
     With e^L = 1 - q + q exp(z / s - 1 / (2 s^2)) and the standard normal z, E_P exp(t loss) is the
     mean of e^(a L), a = t + 1 if a record is removed and a = -t if one is added. The second row is
-    omitted if a bound at real t suffices. Raises `Unresolved` if the general method is needed.
+    omitted if a bound at real t suffices. Raises `Unresolved` if the general method is needed, as
+    for rare samples; the rounding errors grow with `count`.
     """
 
     def __init__(self, model: SampledGaussian, count: int, saddle: float, epsilon: float) -> None:
@@ -62,8 +62,7 @@ class BothLines:
         size = math.ceil((high - low) / h) + 1
         largest = max(shift * (high - 0.5 * shift) + math.log(q), -math.log1p(-q))
         narrow, large = most * shift * shift > 80, (most + 1) * largest > 600
-        rare = not _FEWEST / q < self._count < _MOST_RUNS
-        if size > _MOST_NODES or narrow or large or rare:
+        if size > _MOST_NODES or narrow or large:
             raise Unresolved("too many nodes")
         z = low + h * np.arange(size)
         self._y, self._squared = shift * (z - 0.5 * shift), z * z

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from privacy.tradeoffs import LogDeltas
 
 _FINE = 1e-9  # relative error bound above which the general integral is computed
+# expected samples with the record, and releases, for which both directions are integrated at once
+_FEWEST, _MOST_EQUAL = 3, 10**6
 _LARGE = 0.1  # delta above which epsilon is often 0
 _INEXACT = 1e-6  # relative error bound above which sums on a lattice may be smaller
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
@@ -153,7 +155,10 @@ class ContourCurve(PairCurve):
     ) -> Answer | None:
         """Return log delta, or epsilon, of equal sampled Gaussians; None if that is not precise."""
         (model, count), *others = self._whole[0].parts
-        if others or self.mu_squared or not (self.exact and isinstance(model, SampledGaussian)):
+        alone = not (others or self.mu_squared) and self.exact and count <= _MOST_EQUAL
+        if not (alone and isinstance(model, SampledGaussian)):
+            return None
+        if model.sampling_probability * count < _FEWEST:
             return None
         with suppress(ArithmeticError):
             if epsilon is None:

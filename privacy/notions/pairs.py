@@ -7,13 +7,18 @@ from typing import ClassVar, Self
 
 from privacy.curves import Curve, merged
 from privacy.losses.claims import NO_LOSS
+from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
+from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction
 from privacy.losses.similar import dominates
 from privacy.numerics.rounding import U, round_up, sum_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
+
+_LARGE = 50.0  # loss of an atom above which the contour integral is used as well
+_FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +54,15 @@ class PairCurve(Curve):
         (pair, count), *others = self.parts.items()
         alone = count == 1 and not others and not self.mu_squared
         return pair.profile if alone and pair.exact_profile else None
+
+    @property
+    def kinked(self) -> bool:
+        """Whether the losses have atoms and nearly no noise, so that contours converge slowly."""
+        kinds = (DiscretePair, LaplacePair, SampledLaplacePair)
+        smooth = [n for pair, n in self.parts.items() if not isinstance(pair, kinds)]
+        if self.mu_squared or len(smooth) == len(self.parts) or sum(smooth) > _FEW:
+            return False
+        return all(pair.claim[0] < _LARGE for pair in self.parts if isinstance(pair, kinds))
 
     def _plus(self, others: Sequence[Self]) -> Self:
         curves = (self, *others)

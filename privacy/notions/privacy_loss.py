@@ -19,7 +19,6 @@ from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.grids import on_grid, own_lattice, spacing, supports
-from privacy.losses.laplace import LaplacePair, SampledLaplacePair
 from privacy.losses.lattice import GridLoss, GridSum
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, Direction
@@ -42,9 +41,7 @@ _COARSE = 30.0  # step of the first grids, which only find the tilt, relative to
 _SHARED, _KEPT = 3e-5, 15  # largest relative error of sums used for other epsilons; most of them
 _LOOSE = 1e-3  # relative error above which another tilt is tried
 _WIDEST = 100.0  # largest step of a grid
-_LARGE = 50.0  # loss of an atom above which the contour integral is used as well
 _FAR = 3.0  # distance from the epsilon of the tilt, in 1 / tilt, above which another is tried
-_FEW = 3  # most releases with Gaussian noise whose sum with atoms is kinked
 _MANY, _BLOCKS = 200, 64  # most different parts of a sum; parts after similar ones are merged
 _NARROW = 0.01  # relative change of a parameter below which no moment bound is smaller
 _ROUNDS = 12
@@ -314,15 +311,6 @@ class LossCurve(PairCurve):
     def exact(self) -> bool:
         """Whether the result is that of the dominating pairs, up to the stated error."""
         return True
-
-    @property
-    def kinked(self) -> bool:
-        """Whether the losses have atoms and nearly no noise, so that contours converge slowly."""
-        kinds = (DiscretePair, LaplacePair, SampledLaplacePair)
-        smooth = [n for pair, n in self.parts.items() if not isinstance(pair, kinds)]
-        if self.mu_squared or len(smooth) == len(self.parts) or sum(smooth) > _FEW:
-            return False
-        return all(pair.claim[0] < _LARGE for pair in self.parts if isinstance(pair, kinds))
 
     @property
     def beats_moments(self) -> bool:

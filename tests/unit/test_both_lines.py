@@ -53,7 +53,7 @@ def test_both_integrals_agree_within_their_error_bounds(cell, away):
 
 @pytest.mark.parametrize(
     "cell",
-    [(1e-4, 0.6, 1000, 1.0), (0.5, 1.0, 10**7, 1.0), (0.5, 0.01, 2, 1.0), (0.01, 0.4, 1000, 30.0)],
+    [(1e-4, 0.4, 1000, 8.0), (0.5, 0.01, 2, 1.0), (0.01, 0.4, 1000, 30.0)],
 )
 def test_other_cells_are_left_to_the_general_integral(cell):
     q, noise, count, epsilon = cell
