@@ -16,7 +16,7 @@ from privacy.notions.loss_sums import Unresolved
 from privacy.numerics.rounding import ULP
 
 _TARGET = 1e-11  # relative size of the alias terms and of the truncated tail
-_QUADRATURE = 1e-18  # relative error of a moment: trapezoid rule, and mass beyond the nodes
+_QUADRATURE = 2e-19  # relative error of a moment: trapezoid rule, and mass beyond the nodes
 _DIGITS = 45.0  # log of the accuracy of the trapezoid rule
 _END = 9.5  # the normal mass beyond it is 2e-21
 _FEW_NODES, _MOST_NODES, _MOST_PRODUCTS = 100, 500, 2**15

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from privacy.losses.divergences import Divergence
     from privacy.tradeoffs import LogDeltas
 
-_FINE = 1e-9  # relative error bound above which the general integral is computed
+_FINE = 1e-10  # relative error bound above which the general integral is computed
 # expected samples with the record, and releases, for which both directions are integrated at once
 _FEWEST, _MOST_EQUAL = 3, 10**6
 _LARGE = 0.1  # delta above which epsilon is often 0
