@@ -59,7 +59,7 @@ LIMITS = {
     ),
     "1,000 epsilons": (
         lambda x: CURVE.epsilon(x * np.geomspace(1e-12, 1e-2, 1000)),
-        Counts(0, 3, 20, 155, 25_900),
+        Counts(0, 3, 19, 171, 30_800),
     ),
     "a trade-off": (lambda x: CURVE.tradeoff(0.01 * x), Counts(0, 1, 3, 33, 4460)),
 }
