@@ -145,28 +145,23 @@ class ContourCurve(PairCurve):
             found.append((math.log(omitted) if omitted > 0 else -math.inf, sums))
         return [*found, (-math.inf, self._whole)]
 
-    def _equal(
-        self,
-        epsilon: float | None,
-        log_delta: float = 0.0,
-        *,
-        near: float = 1.0,
-        sharp: bool = False,
-    ) -> Answer | None:
+    def _equal(self, epsilon: float | None, hint: Hint, log_delta: float = 0.0) -> Answer | None:
         """Return log delta, or epsilon, of equal sampled Gaussians; None if that is not precise."""
-        (model, count), *others = self._whole[0].parts
+        whole = self._whole[0]
+        (model, count), *others = whole.parts
         alone = not (others or self.mu_squared) and self.exact and count <= _MOST_EQUAL
         if not (alone and isinstance(model, SampledGaussian)):
             return None
         if model.sampling_probability * count < _FEWEST:
             return None
+        near = 1.0 if hint.order is None else hint.order - 1
         with suppress(ArithmeticError):
             if epsilon is None:
-                saddle, guess = self._whole[0].saddle_of_delta(log_delta)
+                saddle, guess = whole.saddle_of_delta(log_delta)
                 lines = BothLines(model, count, saddle, guess)
                 value = contour_integral.on_line(lines, guess, log_delta)
             else:
-                saddle = near if sharp else self._whole[0].saddle(epsilon, near)
+                saddle = near if hint.sharp else whole.saddle(epsilon, near)
                 lines = BothLines(model, count, saddle, epsilon)
                 value, _ = lines.log_delta(epsilon)
             if lines.error < _FINE:
@@ -180,7 +175,7 @@ class ContourCurve(PairCurve):
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
         near, about = (1.0, -math.inf) if hint.order is None else (hint.order - 1, hint.enough)
-        if quick := self._equal(epsilon, near=near, sharp=hint.sharp):
+        if quick := self._equal(epsilon, hint):
             return quick
         first = Bound(0.0, 0.0, near)
         served: tuple[LossSum, ...] = ()
@@ -277,7 +272,7 @@ class ContourCurve(PairCurve):
         zero = self._total_variation_within(delta) or (
             delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
         )
-        if quick := self._answer(0.0) if zero else self._equal(None, log_delta):
+        if quick := self._answer(0.0) if zero else self._equal(None, NO_HINT, log_delta):
             return quick
         bounds: list[Bound] = []
         for total, whole in zip(self._serving(log_delta), self._whole, strict=True):
