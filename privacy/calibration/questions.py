@@ -126,8 +126,9 @@ def calibrate(
     whole number. `notion` and `relation` are as in `account`. `certify` verifies the result with
     interval arithmetic (needs python-flint). It may be some ulps more private than without.
 
-    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` without a proof
-    for ``certify=True``, and ValueError if the family is not monotone, or an invalid argument.
+    Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
+    found with ``certify=True``, and ValueError if an argument is invalid or the family is not
+    monotone.
 
     Examples
     --------

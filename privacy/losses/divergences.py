@@ -114,10 +114,12 @@ def _log_expm1(x: Array) -> Array:
 def largest_rho(divergence: Divergence, supremum: float) -> float:
     """Return an upper bound on divergence / order over all orders > 1.
 
-    Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one. With t = order -
-    1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary 2), and K <= t
-    supremum. Between two t the chord A + B t, A <= 0, is above K, and (A + B t) / (t (t + 1)) is
-    largest where B t^2 + 2 A t + A = 0. Panels with a larger bound are split.
+    Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one.
+
+    With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
+    2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
+    (A + B t) / (t (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels whose bound exceeds the
+    largest computed value are split.
     """
     if not supremum < 1e150:
         return math.inf
@@ -262,9 +264,10 @@ class SampledNoise(Divergence):
 class SampledGaussianNoise(Formula):
     """The Poisson-sampled Gaussian mechanism in direction "remove".
 
-    At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3), A - 1
-    = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1), without cancellation;
-    at fractional orders, quadrature. Removing is at least as bad as adding (their Theorem 5).
+    At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
+    A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
+    without cancellation; at fractional orders, quadrature. Removing is at least as bad as
+    adding (their Theorem 5).
     """
 
     mu: float

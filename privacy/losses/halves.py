@@ -24,7 +24,7 @@ _WAYS: tuple[Direction, Direction] = ("remove", "add")
 class HalfGaussian(SampledGaussian):
     """The losses > 0 of the sampled Gaussian when removing; when adding, those < 0.
 
-    The noise is z = shift / 2 + log(1 + e^u) (docs/theory/contour.md). The weights sum to < 1.
+    The noise is z = shift / 2 + log(1 + e^u) (docs/theory/contour.md). The weights do not sum to 1.
     """
 
     @property

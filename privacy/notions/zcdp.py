@@ -84,10 +84,10 @@ def _log_delta_at(rho: float, epsilon: float, x: float) -> float:
 def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "optimal") -> float:
     """Return the epsilon that rho-zCDP, rho > 0, guarantees at `delta` in [0, 1), rounded up.
 
-    A delta of 0 gives infinity. `conversion` is ``"optimal"``: min over a > 1 of a rho + log(1 -
-    1/a) - log(a delta)/(a - 1) (Canonne, Kamath and Steinke 2020, Proposition 12), at least 0;
-    ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition 1.3), valid but
-    loose; or ``"gaussian"``: exact, only for Gaussian noise.
+    A delta of 0 gives infinity. `conversion` is ``"optimal"``: min over a > 1 of
+    a rho + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath and Steinke 2020, Proposition 12),
+    at least 0; ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition
+    1.3), valid but loose; or ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
 
     Examples
     --------
@@ -110,9 +110,10 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
 def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "optimal") -> float:
     """Return the delta that rho-zCDP, rho > 0, guarantees at `epsilon` >= 0, rounded up.
 
-    `conversion` is ``"optimal"``: min over a > 1 of exp((a - 1)(a rho - epsilon)) / (a - 1) (1 -
-    1/a)^a (Canonne, Kamath and Steinke 2020, Corollary 13); ``"classic"``: exp(-(epsilon - rho)^2 /
-    (4 rho)) for epsilon > rho, else 1; or ``"gaussian"``: exact, only for Gaussian noise.
+    `conversion` is ``"optimal"``: min over a > 1 of
+    exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1/a)^a (Canonne, Kamath and Steinke 2020, Corollary
+    13); ``"classic"``: exp(-(epsilon - rho)^2 / (4 rho)) for epsilon > rho, else 1; or
+    ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
     """
     _check_conversion(conversion)
     rho = checks.real("rho", rho, _RHO, above=0)
@@ -130,8 +131,9 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
 def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "optimal") -> float:
     """Return the largest rho that guarantees (epsilon > 0, delta in (0, 1)), rounded down.
 
-    `conversion` is ``"optimal"``: inverse of `epsilon_from_rho`; ``"classic"``: (sqrt(epsilon + L)
-    - sqrt(L))^2, L = log(1/delta); or ``"gaussian"``: the exact inverse, only for Gaussian noise.
+    `conversion` is ``"optimal"``: inverse of `epsilon_from_rho`; ``"classic"``:
+    (sqrt(epsilon + L) - sqrt(L))^2, L = log(1/delta); or ``"gaussian"``: the exact inverse, only
+    for Gaussian noise.
 
     Examples
     --------

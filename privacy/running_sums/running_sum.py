@@ -56,8 +56,9 @@ class RunningSum:
     loses nor repeats the charge: construct or restore the sum again with the same path.
 
     `releases` is the number of releases made, `sensitivity` that of C x to one record, in clip
-    norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm * sensitivity +
-    step * sqrt(K d)). Rounding can move each of K d coordinates of C x by one step more.
+    norms, and `sigma` the standard deviation of z:
+    noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)). Rounding can move each
+    of K d coordinates of C x by one step more.
     """
 
     def __init__(
