@@ -13,8 +13,8 @@ from bandits import checks
 from bandits.checks import Array, Indices
 
 _NEEDED = (
-    "Propensities are needed: log ticket.propensity of an agent with explore= > 0, or pass the "
-    "known probabilities of the logging policy."
+    "Log ticket.propensity of an agent with explore > 0, or pass the known probabilities of the "
+    "logging policy."
 )
 
 

@@ -305,7 +305,7 @@ def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
 
 
 def plot_ledger(ledger: "Ledger") -> "Figure":
-    """Plot the share of every `Budget` of a ledger that was spent, over time."""
+    """Plot the spent share of every `Budget` of a ledger over time."""
     axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
     for number, (name, (times, shares)) in enumerate(ledger.history().items()):
         kept = sorted({*range(0, len(times), 1 + len(times) // 2000), len(times) - 1})

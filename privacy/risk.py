@@ -159,7 +159,7 @@ class Risk:
 
         rest = remainder_of(remainder)
         end = self.epsilon(rest)
-        remedy = "Pass a remainder above the delta of the mechanism."
+        remedy = "Pass a remainder above the smallest delta of the mechanism."
         rule = "larger than delta(epsilon) for some epsilon"
         checks.refuse_if(not math.isfinite(end), "remainder", remainder, rule, remedy)
         mu, regret = dominating_gaussian(self._profile(), end, rest)

@@ -47,7 +47,7 @@ class _AdaPrivate(Private):
 
     def __post_init__(self) -> None:
         if self.growth is not None and self.frozen:
-            remedy = "Pass frozen=False: growth= requires A to be updated in every round."
+            remedy = "Pass frozen=False: with growth=, the matrix A is updated in every round."
             raise ValueError(checks.expected("frozen", self.frozen, "False with growth=", remedy))
         super().__post_init__()
 

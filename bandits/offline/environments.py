@@ -135,7 +135,7 @@ class Synthetic(Environment):
 
 @dataclass(frozen=True, kw_only=True)
 class RankDeficient(Synthetic):
-    """`Synthetic` with contexts in a subspace of `rank` coordinates, new every `period` rounds.
+    """`Synthetic` with contexts in `rank` coordinates, which change every `period` rounds.
 
     Estimates from one period give no information about the next one, and the features of a period
     do not span the space.

@@ -190,7 +190,7 @@ def doubly_robust(
             raise ValueError(checks.expected(name, "...", rule, remedy))
     if shrinkage is not None:
         if shrinkage == "auto":
-            remedy = "Pass a number: a choice by the rewards is not private."
+            remedy = "Pass a number: choosing it from the rewards is not private."
             checks.refuse_if(options.private, "shrinkage", shrinkage, "a number", remedy)
             rewards = _checked(reward, shape, options)
             shrinkage = _best_shrinkage(weights.base, rewards - predicted, baseline)

@@ -44,7 +44,7 @@ def by_batches(values: Values, takes: Iterable[str], *, participations: bool = F
     if sampler == "poisson" and len(values.keys() & {"batch_size", "records"}) == 1:
         missing += [name for name in ("batch_size", "records") if name not in values]
     if missing:
-        raise ValueError(f"Missing {flags(missing, ' and ')}, which the sampler {sampler} needs.")
+        raise ValueError(f"Pass {flags(missing, ' and ')}, which the sampler {sampler} needs.")
     size, records = values.get("batch_size"), values.get("records")
     if size is not None and records is not None:
         remedy = "Pass the number of records in one batch."

@@ -31,7 +31,7 @@ class Targeted(Asked):
         kind = next((kind for kind in KINDS if given == set(kind)), None)
         if kind is None:
             kinds = "; ".join(map(flags, KINDS))
-            raise ValueError(f"Expected one kind of target. Pass options of one of: {kinds}.")
+            raise ValueError(f"Expected one kind of target. Pass the options of one: {kinds}.")
         return Asked(needs=kind, takes=self.takes).settled(options)
 
 

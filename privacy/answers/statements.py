@@ -19,8 +19,8 @@ _NEIGHBORS = {
     "Replacing a record counts as two changes.",
     NeighboringRelation.REPLACE_ONE: "they differ in the value of one record. The number of "
     "records is not protected.",
-    NeighboringRelation.REPLACE_SPECIAL: "a null record, which contributes exactly zero, replaces "
-    "one record in one of them. Public information, such as the number of records, is not "
+    NeighboringRelation.REPLACE_SPECIAL: "one has a null record, which contributes exactly zero, "
+    "in place of a record of the other. Public information, such as the number of records, is not "
     "protected.",
 }
 
@@ -152,7 +152,7 @@ _OTHERWISE = {
     "fixed-size": "The batches of a shuffled epoch are not drawn independently in every step.",
     "truncated-poisson": "Shuffled or fixed-size batches are not truncated Poisson samples.",
     "random-allocation": "In a shuffled epoch, the steps of the records are not independent.",
-    "shuffle": "The same holds for any batches with as many participations per record.",
+    "shuffle": "Batches drawn in another way have their own bounds.",
 }
 """Which batches are drawn in another way, by sampler."""
 

@@ -61,7 +61,7 @@ def falsify_noise(
         tail = 0.5 * np.exp(-np.abs(x))
         spread, distribution = float(np.abs(x).mean()), np.where(x < 0, tail, 1 - tail)
     else:
-        remedy = "Audit each Gaussian and Laplace part alone, or the outputs."
+        remedy = "Audit each Gaussian and Laplace part alone, or audit the outputs."
         raise TypeError(checks.expected("claim", claim, "Gaussian or Laplace", remedy))
     gap, shape = _shape(np.sort(distribution))
     repeats = x.size - np.unique(x).size

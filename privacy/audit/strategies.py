@@ -64,7 +64,7 @@ def neighboring_pairs(
 
 
 def edge_floats(bound: float = 1.0) -> st.SearchStrategy[float]:
-    """Return a Hypothesis strategy for floats up to 2 `bound`, next to it, huge, tiny, NaN, inf."""
+    """Return a Hypothesis strategy: floats up to 2 `bound`, near `bound`, huge, tiny, NaN, inf."""
     bound = checks.real("bound", bound, "Pass the norm bound that is tested.", above=0)
     edges = [0.0, bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0), bound / 3]
     edges += [1e308, 5e-324, 2.0**-1022, 2.0**53 + 2]

@@ -18,7 +18,7 @@ FilterNotion = Literal["zcdp", "gaussian", "rdp", "approximate"]
 _SCHEMA = "dpcalib.budget/1"
 _KEYS = ("epsilon", "delta", "notion", "order", "relation", "unit", "of_epsilon")
 _SUMS = ("limit", "most", "spent")
-_ONE_OF = "Pass exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP), and a delta."
+_ONE_OF = "Pass delta, and exactly one of epsilon, rho (of zCDP) and mu (of Gaussian DP)."
 
 
 class BudgetExceeded(ValueError):

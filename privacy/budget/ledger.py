@@ -445,7 +445,7 @@ def _check_alone(tops: list[Row], budget: AnyBudget, dataset: str) -> None:
     """Raise if another budget without a parent covers the same data: their spends add up."""
     for top in map(ledger_rows.account_of, tops):
         rule = f"a data set without a budget for {budget.unit!r}"
-        remedy = f"Open it with parent={top.name!r}, or spend from that budget."
+        remedy = f"Open the budget with parent={top.name!r}, or spend from {top.name!r}."
         checks.refuse_if(top.opened.unit == budget.unit, "dataset", dataset, rule, remedy)
 
 

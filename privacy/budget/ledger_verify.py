@@ -101,7 +101,7 @@ class _Check:
         assert isinstance(sums.budget, IndividualBudget)
         sums.budget, admitted = sums.budget.spend(mechanism, detail["sensitive_shares"])
         if admitted.tolist() != detail["sensitive_admitted"]:
-            raise ValueError("it admits other users than those whose budget suffices")
+            raise ValueError("the admitted users are not those whose budgets suffice")
 
     def _costs(self, row: Row) -> dict[str, Cost]:
         """Return the costs in an entry, which must be at least those of its mechanism."""

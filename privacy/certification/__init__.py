@@ -149,7 +149,7 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
     if guarantee.mechanism is None:
         raise Unproven("the guarantee states no mechanism")
     if not 1 <= size <= _LARGEST_SIZE:
-        raise Unproven(f"the unit {guarantee.unit!r} is not 1 to 2^53 records")
+        raise Unproven(f"the unit {guarantee.unit!r} does not have 1 to 2^53 records")
     if guarantee.notion == "rdp" and guarantee.order is None:
         raise Unproven("the guarantee states no Rényi order")
     return _proven_delta(

@@ -250,7 +250,7 @@ def _composed_delta(
         return (1 - kept + kept * _laplace.delta(simple, epsilon)).min(basic)
     least = (limit - (1 - kept)) / kept
     if not least > 0:
-        raise Unproven("the deltas of its claims exceed the delta")
+        raise Unproven("the composed deltas of the claims exceed delta")
     both = any(isinstance(part, _SAMPLED) for part in counts)
     sums = [
         _contour.Sum(tuple((losses(way), n) for losses, n in parts), squared)

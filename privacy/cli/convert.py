@@ -5,8 +5,8 @@ from privacy.cli.questions import command
 
 _HELP = """Convert between epsilon, rho, mu and sigma.
 
-epsilon is that of (epsilon, delta)-DP at --delta, rho of zCDP, mu of Gaussian
-DP, and sigma the noise standard deviation of one Gaussian release.
+epsilon belongs to (epsilon, delta)-DP at --delta, rho to zCDP, and mu to
+Gaussian DP. sigma is the noise standard deviation of one Gaussian release.
 
 With --conversion optimal or classic, epsilon holds for every rho-zCDP
 mechanism. With --conversion gaussian, epsilon is exact and holds only for

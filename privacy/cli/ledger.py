@@ -110,7 +110,7 @@ def _spend(**given: Any) -> None:
 
 
 def _reserve(**given: Any) -> None:
-    """Reserve a mechanism, which counts as spent.
+    """Reserve a mechanism; the reservation counts as spent.
 
     Commit or cancel it by its key. The exit code is 0 if it was reserved, and 3 if it does not fit.
     """
@@ -143,7 +143,7 @@ def _show(*, url: str, as_json: bool) -> None:
         return
     head = ("budget", "data set", "unit", "epsilon", "delta", "spent", "left", "used", "spends")
     output.columns("budgets", head, [_row(row, depth) for row, depth in _nested(rows)])
-    words = "spent and left are converted to epsilon and need not add up."
+    words = "spent and left, converted to epsilon, need not add up to its epsilon."
     click.echo(f"\nThe guarantee is (epsilon, delta) of the whole budget. {words}")
 
 
@@ -213,7 +213,7 @@ def _verify(*, url: str, head: str | None, as_json: bool) -> None:
 
 
 def _plot(*, url: str, file: Path) -> None:
-    """Plot the share of every budget that was spent over time.
+    """Plot the spent share of every budget over time.
 
     FILE ends with .png, .svg or .pdf.
     """

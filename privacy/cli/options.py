@@ -72,7 +72,7 @@ _SAMPLER = """How batches are drawn: poisson (default), fixed-size, truncated-po
 random-allocation or shuffle."""
 _RELATION = "add-or-remove-one (default), replace-one, or replace-special."
 _CONVERSION = """Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; \
-gaussian, exact, only for Gaussian noise."""
+gaussian (exact), for Gaussian noise only."""
 _CERTIFY = """Verify the numbers with interval arithmetic, or exit with 4.  \
 [default: verify if it is fast]"""
 

@@ -22,8 +22,8 @@ _FILES = click.Argument(["files"], metavar="PLAN...", type=READ, nargs=-1, requi
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
     """Show the guarantee of a plan and its parts.
 
-    The composed plan is accounted by every accounting method, and each part alone by the tightest
-    one. PLAN is a TOML file. The delta is that of the plan's budget unless --delta is given.
+    Every accounting method bounds the composed plan; the tightest one bounds each part alone. PLAN
+    is a TOML file. The delta is that of the plan's budget unless --delta is given.
     """
     with refusals():
         answer = account_plan(dp.load_plan(file), delta=delta)
@@ -56,11 +56,11 @@ def _check(
 ) -> None:
     """Check whether each plan fits its budget.
 
-    With --ledger, check whether one plan fits what is left there. The exit code is 0 if all fit and
-    3 if not. PLAN is a TOML file; without --ledger, its budget needs an epsilon.
+    With --ledger, check whether one plan fits the remaining budget. The exit code is 0 if all fit
+    and 3 if not. PLAN is a TOML file; without --ledger, its budget needs an epsilon.
     """
     if ledger is not None and len(files) > 1:
-        raise click.UsageError("Pass one plan with --ledger: together, several may not fit.")
+        raise click.UsageError("Pass one plan with --ledger: several may not fit together.")
     fits = True
     for file in files:
         with ledger_refusals():

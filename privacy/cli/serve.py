@@ -128,9 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, help="[default: 8765]")
 @click.option("--seconds", type=click.IntRange(1, 3600), default=30, help="[default: 30]")
 def serve(port: int, seconds: int) -> None:
-    """Serve forms for calculations in a browser.
+    """Serve a calculator for your browser.
 
-    Other computers cannot open them. An answer takes at most --seconds. Port 0
+    Other computers cannot open it. An answer takes at most --seconds. Port 0
     is any free port.
     """
     try:

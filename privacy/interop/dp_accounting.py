@@ -176,7 +176,8 @@ def _truncated(event: Event, _: NeighboringRelation) -> Mechanism:
 
 def _tree(event: Event, relation: NeighboringRelation) -> Mechanism:
     if relation is ADD_OR_REMOVE_ONE:
-        raise _refused(event, "An added record may move others: pass relation=REPLACE_SPECIAL.")
+        reason = "An added record may move others to other steps: pass relation=REPLACE_SPECIAL."
+        raise _refused(event, reason)
     counts = event.step_counts
     trees = [n for n in ([counts] if isinstance(counts, int) else counts) if n != 0]
     if not trees:

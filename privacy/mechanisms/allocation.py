@@ -94,7 +94,7 @@ def _gaussian(sampler: "RandomAllocation | CyclicPoisson") -> Mechanism:
 
 @dataclass(frozen=True)
 class CyclicPoisson(Mechanism):
-    """Poisson sampling of records in `groups` groups, of one group per step in turn.
+    """Poisson sampling from one of `groups` groups of records in each step, in turn.
 
     Each record is in one group, random or given by its public index, independently of all others.
     Step i of `steps` uses group i mod `groups`, and includes each of its records independently with

@@ -33,7 +33,7 @@ class ExponentialMechanism(EpsilonClaim):
 
 @dataclass(frozen=True)
 class PermuteAndFlip(PureDP):
-    """Permute-and-flip, which is epsilon-DP; also report noisy max with exponential noise.
+    """Permute-and-flip (report noisy max with exponential noise), which is epsilon-DP.
 
     Candidates are visited in random order. Each is chosen with probability exp(epsilon * (score -
     best score) / (2 * sensitivity)), or without the factor 2 if adding a record decreases no score

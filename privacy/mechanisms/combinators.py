@@ -75,7 +75,7 @@ class Parallel(base.OfParts):
             for part in _nested(self):
                 if part.fixed_count:
                     reason = (
-                        "It needs a fixed number of records, which cells by record do not have. "
+                        "It needs a fixed number of records, but a record can change its cell. "
                         'If cells are fixed by public data, pass cells="by_public_index".'
                     )
                     raise unproven(part, relation, reason)

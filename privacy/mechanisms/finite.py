@@ -38,7 +38,7 @@ class FiniteMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         p, q = _probabilities("p", self.p), _probabilities("q", self.q)
-        remedy = "Pass one probability for each output in both."
+        remedy = "Pass one probability for each output in both p and q."
         checks.refuse_if(len(p) != len(q), "q", f"{len(q)} values", f"{len(p)} values", remedy)
         apart = not any(a and b for a, b in zip(p, q, strict=True))
         rule = "positive for some output with p > 0"

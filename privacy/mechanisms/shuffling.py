@@ -33,7 +33,7 @@ class ShuffledReports(Mechanism):
     categories: int | None = None
 
     def __post_init__(self) -> None:
-        remedy = "Pass the local epsilon; a larger one is not amplified: use PureDP."
+        remedy = "Pass the local epsilon; above 100, use PureDP."
         epsilon = checks.real("epsilon", self.epsilon, remedy, above=0, at_most=100)
         remedy = "Pass the number of reports that the shuffler waits for."
         reports = checks.count("reports", self.reports, remedy)

@@ -102,8 +102,8 @@ class ContourCurve(PairCurve):
         claims = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
         if claims and not self.mu_squared:
             return (
-                f"Accounting method {self.notion!r} does not support compositions of (epsilon, "
-                "delta) claims and randomized response alone."
+                f"Accounting method {self.notion!r} does not support compositions of only "
+                "(epsilon, delta) claims and randomized response."
             )
         if sum(isinstance(pair, DiscretePair) for pair, _ in self._fewer[0]) > _MOST_DISCRETE:
             return (

@@ -58,7 +58,7 @@ class DirectSum:
         self, pairs: Sequence[tuple[LossPair, int]], total: LossSum, epsilon: float
     ) -> None:
         if not 0 < epsilon < total.supremum:
-            raise ArithmeticError("no loss, or each one, is above epsilon")
+            raise ArithmeticError("no loss, or every loss, is above epsilon")
         # one large loss may make up all of epsilon, where delta falls faster than at the saddle
         here, beside = (
             np.array([pair.profile.log_delta(e) for pair, _ in pairs])

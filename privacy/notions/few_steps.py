@@ -151,7 +151,7 @@ class Lattice:
 
     def __init__(self, total: LossSum, epsilon: float, log_delta: float) -> None:
         if not 0 < epsilon < total.supremum:
-            raise ArithmeticError("no loss, or each one, is above epsilon")
+            raise ArithmeticError("no loss, or every loss, is above epsilon")
         goal = log_delta - _DIGITS
         rare = goal - math.log(sum(count for _, count in total.parts))
         coarse = [_coarse(model, total.direction, n, rare) for model, n in total.parts]  # type: ignore[arg-type]

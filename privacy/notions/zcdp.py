@@ -129,11 +129,11 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
 
 
 def rho_from_epsilon(epsilon: float, delta: float, *, conversion: Conversion = "optimal") -> float:
-    """Return the largest rho that guarantees (epsilon > 0, delta in (0, 1)), rounded down.
+    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP, rounded down.
 
-    `conversion` is ``"optimal"``: inverse of `epsilon_from_rho`; ``"classic"``:
-    (sqrt(epsilon + L) - sqrt(L))^2, L = log(1/delta); or ``"gaussian"``: the exact inverse, only
-    for Gaussian noise.
+    epsilon > 0, delta in (0, 1). `conversion` is ``"optimal"``: inverse of `epsilon_from_rho`;
+    ``"classic"``: (sqrt(epsilon + L) - sqrt(L))^2, L = log(1/delta); or ``"gaussian"``: the exact
+    inverse, only for Gaussian noise.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def choose_clip_norm(
     rng: Any = None,
     simulation: bool = False,
 ) -> ChosenNorm:
-    """Choose privately a public candidate norm that about `quantile` of the rows do not exceed.
+    """Choose a public candidate norm privately, close to the `quantile` of the rows' norms.
 
     By `PermuteAndFlip`, which is epsilon-DP, with exact probabilities. The score of a candidate is
     -abs(number of rows inside it - quantile * number of rows). Its sensitivity is max(quantile, 1 -

@@ -83,7 +83,7 @@ def release_sum(
     exponent = 0 if is_discrete else _floor_log2(scale / Fraction(resolution))
     step = Fraction(2) ** exponent
     remedy = "Rescale the data: the noise's lattice step is too small for a float."
-    checks.refuse_if(not float(step), "mechanism", mechanism, "larger", remedy)
+    checks.refuse_if(not float(step), "mechanism", mechanism, "of a larger scale", remedy)
     remedy = f"Pass a smaller one: {float(bound / step):.3g} steps per contribution are too many."
     checks.refuse_if(bound / step >= _LARGEST_INTEGER, "resolution", resolution, "smaller", remedy)
     is_gaussian = isinstance(mechanism, Gaussian | DiscreteGaussian)
@@ -130,7 +130,7 @@ def _noise(contributions: Any, mechanism: Any) -> tuple[Fraction, Fraction]:
         bound, multiplier = contributions.bound_in("l1"), mechanism.scale
     if not math.isfinite(bound * multiplier):
         remedy = "Rescale the data: the noise's scale is too large for a float."
-        raise ValueError(checks.expected("mechanism", mechanism, "smaller", remedy))
+        raise ValueError(checks.expected("mechanism", mechanism, "of a smaller scale", remedy))
     return Fraction(bound), Fraction(bound) * Fraction(multiplier)
 
 
@@ -146,7 +146,7 @@ def _integer_noise(
     assert mechanism.replace_sensitivity is not None
     if mechanism.sensitivity < bound or mechanism.replace_sensitivity < 2 * bound:
         remedy = f"Pass sensitivity={bound} and leave replace_sensitivity out."
-        rule = f"of a sensitivity >= {bound}, and >= {2 * bound} to replacing a record"
+        rule = f"of sensitivity >= {bound} and replace_sensitivity >= {2 * bound}"
         raise ValueError(checks.expected("mechanism", mechanism, rule, remedy))
     if isinstance(mechanism, DiscreteGaussian):
         return Fraction(bound), Fraction(mechanism.sigma)

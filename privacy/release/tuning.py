@@ -37,7 +37,7 @@ def tune(
     rng: Any = None,
     simulation: bool = False,
 ) -> Tuned[_T]:
-    """Call `run` a random number of times and return the call with the highest score.
+    """Call `run` a random number of times and return the result with the highest score.
 
     The number of calls is drawn exactly from the distribution of `mechanism`. It must stay secret,
     as must the outputs of the other calls: write no log, and do not publish the running time. A

@@ -308,7 +308,7 @@ def check_parts(name: str, *arrays: Array | None, good: bool) -> None:
             good = good and bool(np.all(np.isfinite(array)))
             array.flags.writeable = False
     remedy = "Pass a C that is lower triangular and finite, with a positive diagonal."
-    checks.refuse_if(not good, name, "...", "parts of a valid C", remedy)
+    checks.refuse_if(not good, name, "...", "values that give a valid C", remedy)
 
 
 Kind = TypeVar("Kind", bound=type[Factorization])

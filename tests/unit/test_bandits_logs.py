@@ -134,7 +134,7 @@ def test_logs_of_data_frames(frame):
     assert bandits.ips(log.reward, log.propensity, np.full(3, 1 / 3)).rounds == 3
     with pytest.raises(ValueError, match=r"^Expected action='b' to be one of arms"):
         bandits.BanditLog.from_frame(frame(COLUMNS), **names, arms=["a"])
-    with pytest.raises(ValueError, match="Propensities are needed"):
+    with pytest.raises(ValueError, match=r"Log ticket\.propensity"):
         bandits.BanditLog.from_frame(frame(COLUMNS), **names | {"propensity": "missing"})
     with pytest.raises(TypeError, match=r"^Expected action=.*as arms=\.$"):
         bandits.BanditLog.from_frame(frame(COLUMNS), **names)
@@ -161,7 +161,7 @@ def test_logs_of_vowpal_wabbit(tmp_path):
     assert log.propensity.tolist() == [0.8, 0.8]
     assert log.context.tolist() == [[0.5, 1.0, 0.0]] * 2
     del line["_label_probability"]
-    with pytest.raises(ValueError, match="Propensities are needed"):
+    with pytest.raises(ValueError, match=r"Log ticket\.propensity"):
         bandits.BanditLog.from_json_lines([json.dumps(line)])
     with pytest.raises(ValueError, match=r"^Expected lines='\.\.\.' to be not empty"):
         bandits.BanditLog.from_json_lines([""])

@@ -320,10 +320,10 @@ class TestSamplers:
     @pytest.mark.parametrize(
         ("typed", "told"),
         [
-            (("--sampler", "fixed-size", "--steps", 9), "Missing --batch-size and --records,"),
-            (("--batch-size", 9), "Missing --records, which"),
-            (("--sampler", "truncated-poisson", "-q", 0.1), "Missing --max-batch-size and --rec"),
-            (("--sampler", "shuffle"), "Missing --epochs, which"),
+            (("--sampler", "fixed-size", "--steps", 9), "Pass --batch-size and --records, which"),
+            (("--batch-size", 9), "Pass --records, which"),
+            (("--sampler", "truncated-poisson", "-q", 0.1), "Pass --max-batch-size and --rec"),
+            (("--sampler", "shuffle"), "Pass --epochs, which"),
             (("--epochs", 15), "--sampler shuffle"),
             (("-q", 0.1, "--steps", 9, "--epochs", 3), "does not use --epochs. Remove --epochs."),
             (("-q", 0.1, *LOADER), "Remove --sampling-probability."),

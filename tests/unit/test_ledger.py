@@ -151,7 +151,7 @@ def test_a_parent_protects_the_same_data(ledger, budget, dataset, names):
 def test_a_data_set_has_one_budget_without_a_parent_per_unit(ledger):
     budget = dp.Budget(rho=1, delta=1e-6)
     for other in (budget, dp.Odometer(delta=1e-6)):
-        with pytest.raises(ValueError, match="parent='all', or spend from that"):
+        with pytest.raises(ValueError, match="parent='all', or spend from 'all'"):
             ledger.open("second", other, dataset="salaries")
     other = dp.Budget(rho=1, delta=1e-6, relation="REPLACE_ONE")
     with pytest.raises(ValueError, match="or spend from the parent if it covers the same data"):
