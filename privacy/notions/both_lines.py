@@ -60,7 +60,10 @@ class BothLines:
             room -= most * np.log(np.cos(0.5 * shift * depth))
         h = float((2 * math.pi * depth / room).max())
         size = math.ceil((high - low) / h) + 1
-        largest = max(shift * (high - 0.5 * shift) + math.log(q), -math.log1p(-q))
+        above = math.log(q) + shift * (high - 0.5 * shift)
+        # the loss is at most log(1 + e^above)
+        above = max(above, 0.0) + math.log1p(math.exp(-abs(above)))
+        largest = max(above, -math.log1p(-q))
         narrow, large = most * shift * shift > 80, (most + 1) * largest > 600
         if size > _MOST_NODES or narrow or large:
             raise Unresolved("too many nodes")

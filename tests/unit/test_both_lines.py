@@ -53,12 +53,17 @@ def test_both_integrals_agree_within_their_error_bounds(cell, away):
 
 @pytest.mark.parametrize(
     "cell",
-    [(1e-4, 0.4, 1000, 8.0), (0.5, 0.01, 2, 1.0), (0.01, 0.4, 1000, 30.0)],
+    [
+        (1e-4, 0.4, 1000, 8.0, 3.0),
+        (0.5, 0.01, 2, 1.0, 3.0),
+        (0.01, 0.4, 1000, 30.0, 3.0),
+        (0.0627, 22.0, 103, 1.28, 1189.0),  # exp(1.7 saddle * loss) would overflow
+    ],
 )
 def test_other_cells_are_left_to_the_general_integral(cell):
-    q, noise, count, epsilon = cell
+    q, noise, count, epsilon, saddle = cell
     with np.errstate(all="raise"), pytest.raises(Unresolved):
-        BothLines(SampledGaussian(q, noise), count, 3.0, epsilon)
+        BothLines(SampledGaussian(q, noise), count, saddle, epsilon)
 
 
 def test_an_epsilon_far_from_the_given_one_has_no_error_bound():
