@@ -178,10 +178,11 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     if isinstance(node, mechanisms.Repeated):
         return node.count * _fold(node.mechanism, notion, relation)
     if isinstance(node, mechanisms.Composed):
-        curves = [_fold(part, notion, relation) for part in node.parts[:2]]
-        curves[0].plus(curves[1:])  # may be refused, before many are folded
-        curves += [_fold(part, notion, relation) for part in node.parts[2:]]
-        return curves[0].plus(curves[1:])
+        first, *rest = [_fold(part, notion, relation) for part in node.parts[:2]]
+        if others := node.parts[2:]:
+            first.plus(rest)  # may be refused, before many are folded
+            rest += [_fold(part, notion, relation) for part in others]
+        return first.plus(rest)
     if isinstance(node, mechanisms.BestOf):
         return _whole(node.mechanism, notion, relation).best_of(node)
     if isinstance(node, mechanisms.Parallel):

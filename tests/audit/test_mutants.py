@@ -25,8 +25,8 @@ PACKAGE = {
     ),
     "part forgotten": (
         "privacy.accounting",
-        "return curves[0].plus(curves[1:])",
-        "return curves[0].plus(curves[2:])",
+        "return first.plus(rest)",
+        "return first.plus(rest[1:])",
     ),
     "parallel: first cell alone": (
         "privacy.accounting",
