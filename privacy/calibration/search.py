@@ -11,6 +11,7 @@ from privacy.accounting import Notion, account
 from privacy.curves import Answer, Curve, Hint
 from privacy.guarantees import NotCertified
 from privacy.mechanisms import Mechanism
+from privacy.numerics.display import rounded
 from privacy.numerics.rounding import ULP
 from privacy.numerics.solve import safe_root
 from privacy.relations import NeighboringRelation
@@ -34,7 +35,7 @@ class Infeasible(ValueError):
 
 
 def _unreachable(target: str, best: float, value: float, name: str) -> str:
-    where = f"the smallest {name} is {best:.6g}, at the parameter value {value:g}"
+    where = f"the smallest {name} is {rounded(best)}, at the parameter value {value:g}"
     return f"Expected {target} to be reachable: {where}. Pass a larger {name}."
 
 

@@ -1,6 +1,7 @@
 """Calibration at its limits: unreachable targets, non-monotone families, ends of the domain."""
 
 import math
+import re
 
 import mpmath as mp
 import pytest
@@ -60,6 +61,14 @@ class TestInfeasible:
         assert caught.value.best_epsilon == pytest.approx(expected, rel=1e-9)
         assert caught.value.best_epsilon > 1
         assert isinstance(caught.value, ValueError)
+
+    def test_the_printed_epsilon_can_be_reached(self):
+        limits = {"delta": 1e-5, "domain": (0.5, 3.3)}
+        with pytest.raises(dp.Infeasible) as caught:
+            dp.calibrate(dp.Gaussian, epsilon=0.1, **limits)
+        printed = re.search(r"smallest epsilon is (\S+),", str(caught.value))[1]
+        assert float(printed) == pytest.approx(caught.value.best_epsilon, rel=1e-5)
+        assert dp.calibrate(dp.Gaussian, epsilon=float(printed), **limits) <= 3.3
 
     def test_no_noise_makes_a_gaussian_pure(self):
         with pytest.raises(dp.Infeasible) as caught:
