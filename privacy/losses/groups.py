@@ -84,7 +84,7 @@ class GroupSampledGaussian(AgainstNormal):
         place, weight, log_weight = self._centers()
         return place, weight, log_weight, np.multiply.outer(z, place) - 0.5 * place * place
 
-    def _pull(self, z: float) -> float:
+    def pull(self, z: float) -> float:
         place, _, log_weight, exponent = self._exponents(np.array(z))
         tilted = np.exp(log_weight + exponent - (log_weight + exponent).max())
         return float(tilted @ place / tilted.sum())

@@ -31,8 +31,8 @@ class HalfGaussian(SampledGaussian):
     def _reach(self) -> float:
         return min(math.pi, super()._reach)
 
-    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
-        _, high = super()._range(direction, t)
+    def extent(self, direction: Direction, t: float) -> tuple[float, float]:
+        _, high = super().extent(direction, t)
         return _FROM, high - self.shift / 2
 
     def _live(

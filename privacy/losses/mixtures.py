@@ -37,7 +37,7 @@ class AgainstNormal(NormalMixtures):
         """Return the position and the weight of each center."""
         raise NotImplementedError
 
-    def _pull(self, z: float) -> float:
+    def pull(self, z: float) -> float:
         """Return the derivative of log dR/dN, which increases."""
         raise NotImplementedError
 
@@ -50,16 +50,16 @@ class AgainstNormal(NormalMixtures):
     def _line_ratio(self, x: Array, y: Array | float) -> Array | Complex:
         raise NotImplementedError
 
-    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+    def extent(self, direction: Direction, t: float) -> tuple[float, float]:
         if direction == "remove":
-            return -TAIL, _right_end(self._pull, self._span, t + 1)
+            return -TAIL, _right_end(self.pull, self._span, t + 1)
         # the mode of -z^2/2 - t log dR/dN is the root of a monotone function
-        low, high = -t * self._pull(0.0), 0.0
+        low, high = -t * self.pull(0.0), 0.0
         for _ in range(30):
             if high - low < NARROW:
                 break
             middle = (low + high) / 2
-            if -t * self._pull(middle) > middle:
+            if -t * self.pull(middle) > middle:
                 low = middle
             else:
                 high = middle
@@ -96,7 +96,7 @@ class SampledGaussian(AgainstNormal):
         q = self.sampling_probability
         return np.array([0.0, self.shift]), np.array([1 - q, q])
 
-    def _pull(self, z: float) -> float:
+    def pull(self, z: float) -> float:
         m = self.shift
         return m * slope(m * (z - m / 2), self.sampling_probability)
 
@@ -123,7 +123,7 @@ class AntipodalGaussian(NormalMixtures):
     sampling_probability: float
     noise_multiplier: float
 
-    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+    def extent(self, direction: Direction, t: float) -> tuple[float, float]:
         m, q = self.shift, self.sampling_probability
         # the log density of Q has a slope of at most m slope(...), to the power -t
 

@@ -60,7 +60,7 @@ class NormalMixtures(LossModel):
         """Return on which side of the real line arg dP/dQ > 0."""
         return 1 if direction == "remove" else -1
 
-    def _range(self, direction: Direction, t: float) -> tuple[float, float]:
+    def extent(self, direction: Direction, t: float) -> tuple[float, float]:
         """Return the range of z outside of which the integrand is negligible."""
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class NormalMixtures(LossModel):
 
     def _shared_grid(self, direction: Direction, t: float) -> tuple[Array, float] | None:
         outer = self._outer(t)
-        low, high = outer._range(direction, t)
+        low, high = outer.extent(direction, t)
         if high - low > _FEW * 0.4 * min(1.0, outer._reach / math.pi):
             return None
         return whole_grid(self._rounded(t), direction, t)
@@ -193,7 +193,7 @@ class NormalMixtures(LossModel):
         return scan, *self._log_integrand(direction, scan, depth, t)
 
     def _cells(self, direction: Direction, t: float, spare: float = 0.0) -> Array:
-        low, high = self._outer(t)._range(direction, t)
+        low, high = self._outer(t).extent(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
         cells = np.arange(math.ceil((high - low) / _CELL) + 1)
         if cells.size > _WIDE:

@@ -52,8 +52,8 @@ class BothLines:
     def _set_grid(self, most: float, last: float, rows: int) -> None:
         """Compute the losses on nodes that serve t <= `most` and frequencies up to `last`."""
         shift, q = self._model.shift, self._model.sampling_probability
-        low = -_END - (most * self._model._pull(0.0) if rows == 2 else 0.0)
-        high = self._model._range("remove", most)[1] + 0.5
+        low = -_END - (most * self._model.pull(0.0) if rows == 2 else 0.0)
+        high = self._model.extent("remove", most)[1] + 0.5
         depth = min(0.95 * math.pi / shift, _END) * _STRIP
         room = _DIGITS + 0.5 * depth * depth + last * shift * depth
         if rows == 2:
