@@ -45,7 +45,8 @@ class Contributions:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
         # float32 would overflow on the lattice
         values = np.asarray(self.values, dtype=np.float64).view()
-        if values.flags.writeable:  # the owner of the array could change it after this check
+        # the owner could change it after this check; pandas gives read-only views of such arrays
+        if values.base is None or values.base.flags.writeable:
             values = values.copy()
         fraction, exponent = math.frexp(bound)
         for part in _blocks(values):
@@ -197,23 +198,22 @@ def clip_rows(
 ) -> Floats:
     """Return rows whose exact norm is at most `bound` (one for all, or one for each row).
 
-    With m the largest |coordinate| and y = x / m in floats, ||y|| is in [1, d], so nothing over- or
-    underflows. Its value, raised by more than all rounding errors, is an upper bound. Each
-    coordinate of y times a rounded-down factor, moved one float toward zero, is at most the
-    product.
+    With m the largest |coordinate| and y = x / m in floats, ||y|| is in [1, d]: nothing overflows
+    or underflows. Its value, raised by more than all rounding errors, is an upper bound. Each y_i
+    times a rounded-down factor, moved one float toward zero, is at most the product.
     """
     norm_of(norm)
     bounds = np.broadcast_to(bound, len(rows))
-    clipped = np.empty(rows.shape[::-1]).T  # contiguous columns
+    clipped = np.empty(rows.shape[::-1])  # contiguous columns
     for part in _blocks(rows):
         columns = columns_of(_tables.finite(rows[part], not_finite))
         if norm == "linf" or len(columns) == 1:
             columns = np.clip(columns, -bounds[part], bounds[part])
         else:
             columns = _shortened(columns, bounds[part], norm)
-        clipped[part] = columns.T if rows.ndim == 2 else columns[0]
+        clipped.T[part] = columns.T if rows.ndim == 2 else columns[0]
     clipped.flags.writeable = False
-    return clipped
+    return clipped.T
 
 
 def _shortened(columns: Floats, bounds: Floats, norm: Norm) -> Floats:
