@@ -157,7 +157,7 @@ def stamp(path: Path) -> Stamp | None:
     """Return an identifier of the written version of a file, None if there is no file."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_ino, found.st_mtime_ns
 

@@ -56,9 +56,8 @@ class RunningSum:
     loses nor repeats the charge: construct or restore the sum again with the same path.
 
     `releases` is the number of releases made, `sensitivity` that of C x to one record, in clip
-    norms, and `sigma` the standard deviation of z:
-    noise_multiplier * (clip_norm * sensitivity + step * sqrt(K d)). Rounding can move each
-    of K d coordinates of C x by one step more.
+    norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm * sensitivity +
+    step * sqrt(K d)). Rounding can move each of the K d coordinates of C x by one more step.
     """
 
     def __init__(
@@ -281,7 +280,7 @@ class RunningSum:
             if not self.simulation and place != self._path:
                 remedy = "To move a sum, stop it, move its file, and call RunningSum.restore(path)."
                 rule = "a new file, or that of this sum"
-                taken = self._path is not None or place.exists()
+                taken = self._left is not None or place.exists()
                 checks.refuse_if(taken, "path", str(path), rule, remedy)
                 self._path = place
             self._write(place)

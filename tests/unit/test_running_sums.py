@@ -734,6 +734,16 @@ def test_a_saved_sum_and_its_file_do_not_both_go_on(tmp_path):
         released().save(tmp_path / "sums.npz")
 
 
+def test_a_save_that_failed_can_name_another_file(tmp_path):
+    sums = released()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        sums.save(tmp_path / "file" / "sums.npz")
+    sums.save(tmp_path / "sums.npz")
+    last = sums.step(np.zeros(2))
+    assert np.array_equal(dp.RunningSum.restore(tmp_path / "sums.npz").prefix, last)
+
+
 def test_files_are_versioned_private_and_checked(tmp_path):
     path = tmp_path / "sums.npz"
     sums = released(path=path)
