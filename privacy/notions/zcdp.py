@@ -117,7 +117,7 @@ def delta_from_rho(rho: float, epsilon: float, *, conversion: Conversion = "opti
     """
     _check_conversion(conversion)
     rho = checks.real("rho", rho, _RHO, above=0)
-    epsilon = checks.real("epsilon", epsilon, "Pass a privacy loss bound.", at_least=0)
+    epsilon = checks.query_epsilon(epsilon)
     if conversion == "gaussian":
         return _gaussian_curve(rho).delta(epsilon)
     if conversion == "classic":
