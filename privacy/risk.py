@@ -111,8 +111,8 @@ class Risk:
     def bayes_risk(self, prior: float) -> float:
         """Return the least error probability of an attack, given the prior probability `prior`.
 
-        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, p = `prior` that the
-        record is present.
+        ``min(p, 1 - p) (1 - delta(abs(log(p / (1 - p)))))``, rounded down, where p = `prior` is the
+        probability, in [0, 1], that the record is present.
         """
         rare, epsilon = _odds(prior)
         return 0.0 if rare == 0 else max(rare * (1 - self.delta(epsilon)) * (1 - 8 * U), 0.0)

@@ -43,8 +43,8 @@ def check_plan(
 ) -> Record:
     """Check whether a plan fits its budget (``fits`` in the returned dict).
 
-    `plan` is as in `account_plan`, with an epsilon; or a `ledger`'s `budget` and parents are
-    checked.
+    `plan` is as in `account_plan`, with an epsilon. With a `ledger`, its budget named `budget` and
+    the parents are checked instead.
     """
     plan = _checked(plan)
     if ledger is not None:

@@ -1,7 +1,7 @@
 """Exact confidence bounds from scores: lower bounds, not estimates.
 
 Scores are log-likelihood ratios log P1 / P0 of outputs, known or fitted on other outputs.
-Thresholds are fixed before scores are seen, so counts are binomial and bounds exact for all.
+Thresholds are fixed in advance, so counts are binomial and bounds are exact for any scores.
 """
 
 import math

@@ -48,9 +48,9 @@ class Budget(Immutable):
     `epsilon` and `delta` are the guarantee at any stopping time; or pass `rho` or `mu`, a limit
     that implies epsilon at `delta`. `notion` is ``"zcdp"`` (adds rho; the default), ``"gaussian"``
     (adds mu^2, of unsampled Gaussian noise; the default with `mu`), ``"rdp"`` (adds the divergence
-    at one Rényi `order` > 1; sampled noise too), or ``"approximate"`` (adds epsilon and
-    delta, which may be 0). Tighter methods require a plan fixed in advance. `relation` is the
-    neighboring relation, `unit` the unit of privacy in words.
+    at one Rényi `order` > 1; sampled noise too), or ``"approximate"`` (adds epsilon and delta,
+    which may be 0). Tighter methods require a plan fixed in advance. `relation` is the neighboring
+    relation, `unit` the unit of privacy in words.
 
     Examples
     --------

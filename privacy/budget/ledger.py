@@ -153,7 +153,7 @@ class Ledger:
     ) -> list[dict[str, Any]]:
         """Return what a mechanism or a plan would cost each budget, and whether it fits.
 
-        A dict for the budget and each parent: ``asked``, ``left`` (None: no limit), ``measure``.
+        A dict for the budget and each parent: ``asked``, ``left`` (None: no limit), in ``measure``.
         """
         account = self._account(budget)
         mechanism = ledger_rows.mechanism_of(mechanism, account)
@@ -396,8 +396,8 @@ class Ledger:
     def verify(self, *, head: str | None = None) -> dict[str, Any]:
         """Recompute every sum and hash, and return the number of entries and the last hash.
 
-        With `head`, the last hash of an earlier call, a chain that replaced all entries is
-        detected. Raises `LedgerError` if the ledger is damaged or was changed.
+        With `head`, the last hash of an earlier call, kept elsewhere, it detects a chain that
+        replaced all entries. Raises `LedgerError` if the ledger is damaged or was changed.
         """
         from privacy.budget.ledger_verify import verify
 

@@ -417,8 +417,7 @@ def _rho(mechanism: Mechanism, relation: NeighboringRelation) -> arb:
     """Return rho of one release: the supremum over orders of its divergence / order.
 
     For a Gaussian mu^2 / 2 (Bun and Steinke 2016, Proposition 1.6). For a pure claim and Laplace
-    noise it is the Kullback-Leibler divergence: epsilon tanh(epsilon / 2), and d - 1 + e^-d at d
-    scales.
+    noise the Kullback-Leibler divergence: epsilon tanh(epsilon / 2), and d - 1 + e^-d at d scales.
     """
     match mechanism:
         case RandomAllocation(mechanism=inner):

@@ -192,8 +192,7 @@ def register_mechanism(
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
     `example` is an instance of the class, a frozen dataclass, which then suggests its fields for
-    keywords of other libraries. `build`, by default the class, makes one from the fields of its
-    JSON.
+    keywords of other libraries. `build`, by default the class, is called with the fields of JSON.
     """
     example = checked(example, "example")
     kind: Any = type(example)

@@ -167,6 +167,7 @@ def _best(counts: Array, objective: str) -> Array:
 
 def banded(releases: int, band: int) -> Array:
     """Return `band` Toeplitz coefficients of small mean variance at sensitivity 1, by BFGS."""
+    # noise and sensitivity are computed from them, so they need not be optimal
     weights = 1 - np.arange(releases) / releases
 
     def objective(rest: Array) -> tuple[float, Array]:

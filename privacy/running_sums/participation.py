@@ -25,7 +25,8 @@ Cap = Literal["l1", "l2"]
 class Participation(ABC):
     """The releases that one record can take part in. Build it with one of the methods below.
 
-    They depend on a public index (the round). Count two participations if replacing changes it.
+    They depend on the record's public index, such as its round. If a replacement can move a record
+    to another release, count two participations.
     """
 
     __slots__ = ()
