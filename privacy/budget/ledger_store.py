@@ -147,7 +147,7 @@ class Store:
             return
         if _identity(self.path) != self._file:
             raise LedgerError(
-                f"Ledger {str(self)!r}: its file was deleted, moved or replaced: nothing was "
+                f"Ledger {str(self)!r}: its file was deleted, moved or replaced. Nothing was "
                 "spent. Stop all programs that use it, and open the ledger again."
             )
         if problem := storage.linked(self.path):
@@ -235,6 +235,7 @@ class Store:
                 )
             writer.sequence, writer.last = head["sequence"], head["hash"]
             yield writer
+            self._check_file()  # again: it may have been replaced during the wait for the lock
 
     def budgets(self, name: str | None = None, *, most: int | None = None) -> list[Row]:
         query = sa.select(BUDGETS).order_by(BUDGETS.c.name).limit(most)

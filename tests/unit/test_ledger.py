@@ -309,6 +309,11 @@ def test_a_deleted_ledger_is_refused(ledger, path, how):
     assert path.exists() == (how != "deleted")
 
 
+def test_a_ledger_deleted_during_a_spend_is_refused(ledger, path):
+    with pytest.raises(dp.LedgerError, match="deleted, moved or replaced"), ledger._store.writes():
+        path.unlink()
+
+
 def test_an_interrupted_creation_can_be_repeated(path):
     path.touch()
     dp.Ledger.create(path).open("all", dp.Budget(rho=1, delta=1e-6), dataset="d")
