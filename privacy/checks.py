@@ -57,7 +57,7 @@ def real(
     at_most: float | None = None,
 ) -> float:
     """Return `value` as a finite float inside its domain; refuse bools and strings too."""
-    kind = type(value)  # floats first: the class Real takes longer to ask
+    kind = type(value)  # floats first: isinstance of the abstract Real is slow
     wrong = kind is not float and (kind is bool or not isinstance(value, Real))
     try:
         number = math.nan if wrong else float(value)

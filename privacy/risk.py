@@ -187,9 +187,8 @@ def bayes_target(bayes_risk: float, prior: float) -> tuple[float, float]:
     remedy = "Pass an error probability below min(prior, 1 - prior)."
     risk = checks.real("bayes_risk", bayes_risk, remedy, above=0, below=rare or math.ulp(0.0))
     delta = 1 - round_up(risk / rare, 8 * U)
-    checks.refuse_if(
-        delta <= 0, "bayes_risk", bayes_risk, f"< {rare} by more than a rounding error", remedy
-    )
+    rule = f"< {rare} by more than a rounding error"
+    checks.refuse_if(delta <= 0, "bayes_risk", bayes_risk, rule, remedy)
     return epsilon, delta
 
 

@@ -118,7 +118,7 @@ def audit_until_falsified(
     """Run a release on both data sets until its claim is falsified, at most `max_runs` times.
 
     The result has the number of runs per data set. The other parameters are as in
-    `privacy.audit.audit`; by default, at most 1,000 more outputs of each fit the score.
+    `privacy.audit.audit`; by default, at most 1,000 more outputs per data set fit the score.
     """
     most = checks.count("max_runs", max_runs, "Pass the largest number of runs per data set.")
     watch = SequentialAudit(claim, significance=significance, relation=relation)

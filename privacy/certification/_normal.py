@@ -1,4 +1,4 @@
-"""Closed forms of normal noise."""
+"""Closed forms of Gaussian noise in ball arithmetic."""
 
 from flint import arb
 

@@ -23,8 +23,8 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
     Each aggregation gets noise in inverse proportion to its weight. All together have the total
     epsilon and delta for one privacy id that is added or removed, by the tightest method. Partition
     selection and thresholds are (epsilon_i, delta_i) claims, which PipelineDP implements: epsilon_i
-    as of Laplace noise of the same weight, the delta_i half the total delta. `total_epsilon` and
-    `total_delta` are the budget of the pipeline; others are as in ``NaiveBudgetAccountant``.
+    is that of Laplace noise of the same weight; the delta_i add up to half the total.
+    The budget is `total_epsilon`, `total_delta`; others are as in ``NaiveBudgetAccountant``.
     """
 
     def __init__(

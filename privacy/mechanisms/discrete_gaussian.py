@@ -20,7 +20,7 @@ class DiscreteGaussian(IntegerNoise):
     """Integer noise with probability proportional to ``exp(-x^2 / (2 sigma^2))``.
 
     The noise is added to one integer. For several coordinates, account for ``ZeroConcentratedDP``
-    with rho = (L2 sensitivity)^2 / (2 sigma^2). The profile of ``Gaussian`` does not hold for it.
+    with rho = (L2 sensitivity)^2 / (2 sigma^2). The privacy profile is not that of ``Gaussian``.
 
     `sigma` is in the unit of the query, in [0.01, 10,000]. `sensitivity` is that to adding or
     removing one record, an integer in [1, 10,000], `replace_sensitivity` that to replacing one, an
@@ -47,7 +47,7 @@ class DiscreteGaussian(IntegerNoise):
 class DiscreteGaussianPair(DiscretePair):
     """Discrete Gaussian noise centered at `distance` against the same noise centered at 0.
 
-    The loss increases with the output, P(X > t) with the distance: a larger one dominates.
+    The loss increases with the output, P(X > t) with the distance: a larger distance dominates.
     """
 
     sigma: float

@@ -300,8 +300,7 @@ class RunningSum:
         """Continue from a state file, to which later releases are saved.
 
         `prefix` is the last release, which may not have been used before a crash. `ledger` is that
-        of the construction. Raises ValueError for a damaged or changed file or part, or another
-        ledger.
+        of the construction. Raises ValueError for a changed file or part, or another ledger.
         """
         return state_file.restored(cls, Path(path), ledger)
 
