@@ -8,6 +8,7 @@ noise that its RDP accountant needs for a target. Together they take half a minu
 import functools
 import itertools
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ REPEATED = [(1.0, 0.01, 1000), (0.9, 0.1, 10), (4.0, 0.25, 200)]
 MIXED = [("gaussian", 5.0, 1.0, 3), ("gaussian", 1.0, 0.05, 20), ("laplace", 4.0, 1.0, 2)]
 TARGETS = [(0.5, 0.2, 50), (3.0, 0.01, 1000)]
 Part = tuple[str, float, float, int]
+PLANS: list[tuple[list[Part], str, tuple[float, ...]]] = [
+    *(([("gaussian", *x, 1)], rel, DELTAS) for x, rel in itertools.product(ONE, RELATIONS)),
+    *(([("gaussian", *x)], r, COMPOSED_DELTAS) for x, r in itertools.product(REPEATED, RELATIONS)),
+    (MIXED, RELATIONS[0], COMPOSED_DELTAS),
+]
 
 
 def distribution(part: Part, relation: str, *, pessimistic: bool) -> Any:
@@ -38,12 +44,17 @@ def distribution(part: Part, relation: str, *, pessimistic: bool) -> Any:
     return one.self_compose(count) if count > 1 else one
 
 
+def composed(*parts: Part, relation: str = RELATIONS[0], pessimistic: bool) -> Any:
+    """Return the distribution of several parts."""
+    each = (distribution(part, relation, pessimistic=pessimistic) for part in parts)
+    return functools.reduce(lambda one, other: one.compose(other), each)
+
+
 def case(parts: list[Part], relation: str, deltas: tuple[float, ...]) -> dict[str, Any]:
     """Return a plan and its bounds on epsilon."""
     found: dict[str, Any] = {"parts": parts, "relation": relation, "deltas": deltas}
     for name, pessimistic in (("low", False), ("high", True)):
-        each = (distribution(part, relation, pessimistic=pessimistic) for part in parts)
-        whole = functools.reduce(lambda one, other: one.compose(other), each)
+        whole = composed(*parts, relation=relation, pessimistic=pessimistic)
         found[name] = [float(whole.get_epsilon_for_delta(delta)) for delta in deltas]
     return found
 
@@ -65,18 +76,13 @@ def calibrated(epsilon: float, q: float, steps: int) -> float:
 
 def main() -> None:
     """Write the file."""
-    one = itertools.product(ONE, RELATIONS)
-    repeated = itertools.product(REPEATED, RELATIONS)
-    cases = [
-        *(case([("gaussian", sigma, q, 1)], rel, DELTAS) for (sigma, q), rel in one),
-        *(case([("gaussian", *rest)], rel, COMPOSED_DELTAS) for rest, rel in repeated),
-        case(MIXED, RELATIONS[0], COMPOSED_DELTAS),
-    ]
+    cases = [case(*plan) for plan in PLANS]
     targets = [
         {"epsilon": epsilon, "q": q, "steps": steps, "sigma": calibrated(epsilon, q, steps)}
         for epsilon, q, steps in TARGETS
     ]
-    found = {"source": "dp-accounting 0.6.0", "cases": cases, "targets": targets}
+    source = f"dp-accounting {version('dp-accounting')}"
+    found = {"source": source, "cases": cases, "targets": targets}
     path = Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
