@@ -135,7 +135,7 @@ def prepared(
         return sampled
     if type(rule) is not UpperConfidence:
         return None
-    reach, total = np.empty_like(candidates), np.empty(len(candidates))
+    reach, total = np.empty(candidates.shape), np.empty(len(candidates))
     reached = partial(candidates.dot, root, reach)
     squared = partial(multiply, reach, reach, reach)
     summed = partial(reach.dot, np.full(len(mean), rule.width**2), total)

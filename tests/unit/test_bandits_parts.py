@@ -228,6 +228,17 @@ def test_prepared_picks_are_those_of_the_rule(rule):
     assert prepared(Greedy(), *shared, 4) is None
 
 
+@pytest.mark.parametrize("kind", [bandits.LinUCB, bandits.LinTS])
+@pytest.mark.parametrize("candidates", [np.eye(4)[:, :2].T, np.eye(2, 4, dtype=int)])
+def test_a_live_round_takes_candidates_of_any_order_and_type(kind, candidates):
+    learner = kind(dimension=4, rounds=9).learner(np.random.SeedSequence(1), None)
+    other = kind(dimension=4, rounds=9).learner(np.random.SeedSequence(1), None)
+    for _ in range(4):
+        pick = learner.choose(candidates)
+        assert pick == other.choose(np.array(candidates, dtype=float, order="C"))
+        learner.model.mean, other.model.mean = (np.eye(4)[1 - int(pick)] for _ in range(2))
+
+
 def test_a_model_may_replace_its_arrays_in_any_round():
     learner = bandits.LinUCB(dimension=2, rounds=9).learner(np.random.SeedSequence(1), None)
     candidates = np.eye(2)  # the same array in all rounds, as in a live agent
