@@ -918,8 +918,8 @@ def test_a_certificate_holds_for_its_own_claim_alone(relation, notion):
     seen = set()
     for tree, size in product(kinds(relation), (1, 3)):
         chain = notion == "rdp" and size == 3 and not linear(tree)
-        if chain and relation is not ADD:
-            continue  # a chain of orders is proven under no relation; to try it is slow
+        if chain and relation is not ADD and "Gaussian" in repr(tree):
+            continue  # slow: chains of sampled Gaussians are tried under ADD alone
         orders = (2.0,) if chain else None  # the search for the best one is slow
         try:
             curve = account(tree, notion=notion, relation=relation, orders=orders).group(size)
