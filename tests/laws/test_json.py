@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
-from tests.laws.strategies import deltas, epsilons, leaves, relations, trees
+from tests.laws.strategies import deltas, epsilons, relations, trees
 
 
 @settings(max_examples=200)
@@ -42,9 +42,9 @@ notions = st.sampled_from(["tightest", "zcdp", "rdp"])
 names = st.text(min_size=1).filter(lambda text: text.isprintable() and text.strip())
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
-    st.dictionaries(names, leaves, min_size=1, max_size=4),
+    st.dictionaries(names, trees, min_size=1, max_size=2),
     names,
     st.one_of(st.none(), epsilons),
     st.one_of(st.just(0.0), deltas),
