@@ -121,7 +121,7 @@ def replay(
     checks.refuse_if(wrong, "shape of chosen", chosen.shape, rule, remedy)
     match = action == chosen
     reward = numbers(reward)
-    wrong, rule = reward.shape != match.shape, f"{match.shape}, with two matches at least"
+    wrong, rule = reward.shape != match.shape, f"{match.shape}, with at least two matches"
     remedy = "Pass one reward for each logged action, and a longer log."
     checks.refuse_if(wrong or match.sum() < 2, "shape of reward", reward.shape, rule, remedy)
     one = np.ones(int(match.sum()))
@@ -261,7 +261,7 @@ def _checked(reward: Array, shape: tuple[int, ...], options: Options) -> Array:
     """Return rewards as floats. Errors do not show them."""
     rewards = numbers(reward)
     wrong = rewards.shape != shape or rewards.size < 2
-    rule, remedy = f"{shape}, two rounds at least", "Pass one reward per round."
+    rule, remedy = f"{shape}, for at least two rounds", "Pass one reward per round."
     checks.refuse_if(wrong, "shape of reward", rewards.shape, rule, remedy)
     if not options.private and not ((rewards >= options.low) & (rewards <= options.high)).all():
         remedy = "Pass low= and high=, or clip the rewards and drop missing ones."

@@ -63,14 +63,14 @@ def thompson_propensities(
     mean = checks.finite("mean", mean, candidates.shape[-1:], remedy)
     root = checks.finite("root", root, (len(mean), *np.shape(root)[1:2]), remedy)
     if candidates.ndim < 2 or root.ndim < 2:
-        rule = "of two dimensions at least"
+        rule = "of at least two dimensions"
         raise ValueError(checks.expected("shape of candidates", candidates.shape, rule, remedy))
     remedy = "Pass the factor v of the standard deviation."
     checks.real("scale", scale, remedy, at_least=1e-100, at_most=1e100)
     draws = checks.count("draws", draws, "Pass the number of samples to average.")
     n = candidates.shape[-2]
     remedy = "Pass two candidates or more; a single one has probability 1."
-    checks.refuse_if(n < 2, "candidates", candidates.shape, "two at least", remedy)
+    checks.refuse_if(n < 2, "candidates", candidates.shape, "at least two", remedy)
     means = candidates @ mean
     factors = scale * (candidates @ root)  # scores = means + factors @ normals
     if n == 2:

@@ -27,8 +27,7 @@ def convert(options: Mapping[str, Any]) -> Record:
     release = {"rho": None, "mu": None, "noise_multiplier": None, **values}
     if given == "epsilon":
         if "delta" not in values:
-            remedy = "Pass the delta at which epsilon holds, such as 1e-5."
-            raise ValueError(f"Missing --delta. {remedy}")
+            raise ValueError("Pass --delta: the delta at which epsilon holds, such as 1e-5.")
         pair = values["epsilon"], values["delta"]
         release["rho"] = dp.rho_from_epsilon(*pair, conversion=values["conversion"])
     # Under REPLACE_ONE, the sensitivity of a clipped sum is 2 * clip_norm: the noise doubles.

@@ -201,10 +201,10 @@ def _refuse_missing(values: Values, needs: Iterable[str], one_of: tuple[str, ...
     if by_epochs:
         missing.append("steps")
     chosen = [name for name in one_of if name in values]
-    told = [f"Missing {flags([name])}: {TEXTS[name]}" for name in missing]
+    told = [f"Pass {flags([name])}: {TEXTS[name]}" for name in missing]
     told += [WITHOUT_STEPS] * by_epochs
     if one_of and not chosen:
-        told.append(f"Missing one of {flags(one_of)}.")
+        told.append(f"Pass one of {flags(one_of)}.")
     if told:
         raise ValueError(" ".join(told))
     if len(chosen) > 1:

@@ -162,7 +162,7 @@ def _sampling(answer: Record, *, stated: bool) -> str:
     some = steps is None or epochs < steps
     whole = "steps" if steps is None else f"{steps} steps"
     most = f"at most {epochs} of the {whole}" if some else "any number of steps"
-    source = "as given by --epochs" if stated else "--epochs limits it"
+    source = "as given by --epochs" if stated else "pass --epochs to limit it"
     losses = "".join(
         f"\n- Under {relation}{_CHANGES[relation]}, {_loss(epsilon)}."
         for relation, epsilon in answer["epsilon_without_poisson"].items()

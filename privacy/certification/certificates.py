@@ -70,7 +70,7 @@ def _prove_again(guarantee: Guarantee, claimed: float) -> None:
         if bound <= claimed <= guarantee.delta:
             return
         reason = f"delta is proven to be at most {bound!r}, not {claimed!r}"
-    raise NotCertified(f"No proof of {guarantee} from its certificate: {reason}. Compute it again.")
+    raise NotCertified(f"No proof of {guarantee} from its certificate: {reason}. Make a new one.")
 
 
 def verify(form: Any) -> Guarantee:

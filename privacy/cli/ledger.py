@@ -23,7 +23,7 @@ _KEY = click.Argument(["key"])
 _BUDGET = click.Option(["--budget"], help="Name of the budget.  [default: the only one]")
 _SPENDER = click.Option(["--spender"], help="Who spends.  [default: the login name]")
 _SPENT = [
-    click.Option(["--label"], help="What it is for.  [default: the name of the plan]"),
+    click.Option(["--label"], help="Purpose of the spend.  [default: the name of the plan]"),
     click.Option(["--plan"], type=READ, help="Spend all parts of a plan (TOML)."),
     click.Option(
         ["--mechanism"], help='Mechanism in JSON, such as {"type": "PureDP", "epsilon": 0.1}.'

@@ -104,7 +104,7 @@ def _non_private(event: Event, _: NeighboringRelation) -> Mechanism:
 
 
 def _unsupported(event: Event, _: NeighboringRelation) -> Mechanism:
-    raise _refused(event, "It describes no mechanism.")
+    raise _refused(event, "It describes no mechanism: pass the event of what ran.")
 
 
 def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
@@ -196,7 +196,7 @@ def _best_of(event: Event, relation: NeighboringRelation) -> Mechanism:
 
 def _zcdp(event: Event, relation: NeighboringRelation) -> Mechanism:
     if event.xi != 0:
-        raise _refused(event, "Only zCDP without an additive constant xi is supported.")
+        raise _refused(event, "An additive constant is not supported: pass an event with xi=0.")
     if event.rho == 0:
         return no_op()
     return mechanisms.ZeroConcentratedDP(event.rho, relation)

@@ -19,9 +19,10 @@ from privacy.numerics.binomial import log_binomial_tails
 from privacy.numerics.rounding import U, ratio_up, sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
-_BATCH = "Pass the number of records in a batch, a whole number >= 1."
+_BATCH = "Pass the (largest) number of records in a batch, a whole number >= 1."
 _RECORDS = "Pass the number of records of the data set, a public whole number."
 _PASSES = "Pass the number of passes over the data set (epochs), at least 1."
+_MOMENTS = "It has only bounds on its moments. Pass a mechanism with a dominating pair."
 _LEAST = 1e-60  # total probability of the numbers of copies that count as an infinite loss
 _DISPLACED = (
     "Batch sizes are fixed, so an added record displaces others, as in "
@@ -37,7 +38,7 @@ class _OfBatches(Mechanism):
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Raise: the number of records of a Poisson sample is not public."""
-        reason = "It cannot run on a Poisson sample, whose size is not public."
+        reason = "A Poisson sample has no public size. Remove the PoissonSampled around it."
         raise unproven(self, relation, reason, sampled=True)
 
 
@@ -127,7 +128,7 @@ def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> Los
         if pair != null:
             pair = _larger(node, pair, null)
     if not pair.symmetric:
-        raise unproven(node, relation, "The dominating pair of a replaced record is not symmetric.")
+        raise unproven(node, relation, "The pair of a replacement is asymmetric. Pass other noise.")
     return pair
 
 
@@ -154,7 +155,7 @@ def _of_batch(node: Any, relation: NeighboringRelation, copies: int) -> LossPair
     refuse_composition(node, relation)
     loss = (inner if copies == 1 else inner.for_group(copies)).loss(relation)
     if not isinstance(loss, LossPair):
-        raise unproven(node, relation, "It has no dominating pair, only bounds on its moments.")
+        raise unproven(node, relation, _MOMENTS)
     return loss
 
 
@@ -211,7 +212,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
             pairs = (added, replaced(exchanged, share))
         known = [pair for pair in pairs if isinstance(pair, LossPair)]
         if len(known) < len(pairs):
-            raise unproven(self, relation, "It has no dominating pair, only bounds on its moments.")
+            raise unproven(self, relation, _MOMENTS)
         # a probability that was rounded to 0 is at most 1e-300
         return mixed(known, [max(math.exp(log), 1e-300) for log in (rest, full)])
 

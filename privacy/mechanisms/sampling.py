@@ -64,7 +64,7 @@ class PoissonSampled(base.OfParts, metaclass=_Unsampled):
         replaced = mu_squared(inner, REPLACE_ONE)
         assert replaced is not None
         if not math.isclose(replaced, 4 * squared, rel_tol=1e-12):
-            reason = "With sampling, the dominating pair is known only for replace_distance=2."
+            reason = "With sampling, a pair is known only for replace_distance=2. Pass 2."
             raise unproven(self, relation, reason)
         return AntipodalPair(joint.mu, q)
 
@@ -98,12 +98,12 @@ class GroupSampled(base.OfParts):
         squared = mu_squared(self.mechanism, relation)
         if relation is REPLACE_ONE or squared is None:
             reason = (
-                "With sampling, several records of one user have a proven bound only for "
-                "Gaussians under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL."
+                "Several sampled records of one user are supported only for Gaussian noise. Pass "
+                "Gaussian noise, and relation=ADD_OR_REMOVE_ONE or REPLACE_SPECIAL."
             )
             raise unproven(self, relation, reason)
         if self.size > _LARGEST_GROUP:
-            reason = f"A sampled group may have at most {_LARGEST_GROUP} records."
+            reason = f"Pass at most {_LARGEST_GROUP} records per group: more are not supported."
             raise unproven(self, relation, reason)
         return GroupSampledPair(GaussianPair(squared).mu, self.sampling_probability, self.size)
 
@@ -112,8 +112,8 @@ def refuse_composition(node: Any, relation: NeighboringRelation) -> None:
     """Raise if several releases run on one sample: no bound is known unless all are Gaussian."""
     if isinstance(node.mechanism, Repeated | Composed | Parallel | BestOf):
         reason = (
-            "Several releases on ONE sample have a proven bound only for Gaussians. If "
-            f"each draws its own sample, use repeat({type(node).__name__}(...), count)."
+            "Several releases on ONE sample have a proven bound only for Gaussians. If each "
+            f"release draws its own sample, use repeat({type(node).__name__}(...), count)."
         )
         raise unproven(node, relation, reason)
 

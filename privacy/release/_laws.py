@@ -186,7 +186,7 @@ def _refined_block(law: Law, uniform: int, bits: int, source: Source) -> int:
         v = bisect_left(below, uniform + 1)  # below[v - 1] <= uniform < below[v]
         if v < len(below) and (v == 0 or above[v - 1] <= uniform):
             if v >= 1 << 15:
-                raise OverflowError("The noise does not fit in 64 bits.")
+                raise OverflowError("The noise does not fit in 64 bits. Reduce its scale.")
             return v
 
 

@@ -214,7 +214,7 @@ def test_answers_are_those_of_python(name, texts):
     ("name", "texts", "field", "message"),
     [
         ("epsilon", RUN | {"delta": "5"}, "delta", "Expected delta=5 to be > 0 and < 1."),
-        ("epsilon", RUN | {"delta": ""}, "delta", "Missing --delta: "),
+        ("epsilon", RUN | {"delta": ""}, "delta", "Pass --delta: "),
         ("epsilon", RUN | {"sigma": "2"}, "noise_multiplier", "Expected exactly one of"),
         ("epsilon", RUN | {"steps": "many"}, "steps", "steps='many' is not a number."),
         ("epsilon", RUN | {"delta": "nan"}, "delta", "Expected delta=nan"),

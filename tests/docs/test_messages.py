@@ -377,10 +377,7 @@ def test_messages_are_those_of_the_snapshot():
 
 def test_templates_resolve_names_and_alternatives():
     listed = listing()
-    assert (
-        "ValueError: Missing --delta. Pass the delta at which epsilon holds, such as 1e-5."
-        in listed
-    )
+    assert "ValueError: Pass --delta: the delta at which epsilon holds, such as 1e-5." in listed
     assert "_positive(rho): Pass the rho of zCDP, such as rho=0.1." in listed
     assert "--rho: rho of zCDP." in listed
     assert sum(line.startswith("== ") for line in listed) > 60

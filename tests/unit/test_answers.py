@@ -315,7 +315,7 @@ def test_an_unknown_question_name():
     ],
 )
 def test_an_epoch_without_steps_is_not_one_step(options):
-    with pytest.raises(ValueError, match="Missing --steps"):
+    with pytest.raises(ValueError, match="Pass --steps"):
         answers.epsilon({"noise_multiplier": 1.0, "delta": 1e-5, **options})
 
 

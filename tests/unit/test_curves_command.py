@@ -131,8 +131,8 @@ def test_the_text_plot_has_every_curve():
         (("--tradeoff", *RUN, "--epsilon", "1"), "Remove --epsilon"),
         (("--tradeoff", *RUN, "--points", "1"), "Expected points=1 to be >= 2"),
         (("--tradeoff", *RUN, "--plot", "a.bmp"), "end with .png, .svg or .pdf"),
-        (("--tradeoff",), "Missing one of --noise-multiplier, --sigma"),
-        (("--epsilon-against", "steps", *RUN), "Missing --delta"),
+        (("--tradeoff",), "Pass one of --noise-multiplier, --sigma"),
+        (("--epsilon-against", "steps", *RUN), "Pass --delta"),
         (("--tradeoff", *RUN, "--notion", "moon"), "Expected notion='moon'"),
     ],
 )
