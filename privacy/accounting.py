@@ -55,17 +55,22 @@ def account(
 ) -> Curve:
     """Return the privacy curve of a mechanism.
 
-    Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)`` of the curve.
+    Call ``.epsilon(delta)``, ``.delta(epsilon)`` or ``.guarantee(...)`` of the curve. Raises
+    `UnsupportedMechanism` if the method has no proven bound for a part of the mechanism.
 
-    `mechanism` is what ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``. `notion`
-    is the accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"`` (or
-    ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest of their bounds.
-    `relation` is the neighboring relation. `orders` are the only Rényi orders (> 1) for
-    ``notion="rdp"`` to use, such as ``range(2, 65)``, by default all. `unit` is the unit of
-    privacy, in words, for the guarantee: pass ``"one user"`` if the noise covers all data of one
-    user.
-
-    Raises `UnsupportedMechanism` if the method has no proven bound for a part of the mechanism.
+    Parameters
+    ----------
+    mechanism
+        What ran, such as ``repeat(PoissonSampled(Gaussian(1.0), ...), 1000)``.
+    notion
+        The accounting method: ``"gaussian"``, ``"approximate"``, ``"contour"``, ``"pld"`` (or
+        ``"prv"``, ``"fft"``), ``"zcdp"``, ``"rdp"``, or ``"tightest"``, the smallest bound of all.
+    relation
+        The neighboring relation.
+    orders
+        The only Rényi orders (> 1) for ``notion="rdp"``, such as ``range(2, 65)``; by default all.
+    unit
+        The unit of privacy, in words: ``"one user"`` if the noise covers all data of one user.
 
     Examples
     --------

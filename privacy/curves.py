@@ -319,10 +319,7 @@ class Curve(Risk, ABC):
         return self._asked_epsilon(delta).value
 
     def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
-        """Return the Rényi order that gives the bound for exactly one of `epsilon` and `delta`.
-
-        None if the method has no orders or no finite epsilon holds.
-        """
+        """Return the Rényi order of the bound for `epsilon` or `delta`; None if there is none."""
         return self.answer(epsilon=epsilon, delta=delta).order
 
     def guarantee(

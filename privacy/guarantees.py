@@ -23,10 +23,9 @@ class Guarantee:
 
     P(event) <= e^epsilon P'(event) + delta for every event and all neighboring data sets. `notion`
     is the accounting method, ``"none"`` if there is no privacy; `order` its Rényi order, if it has
-    one; `theorem` the reference for the formula. `certified`: whether
-    ``guarantee(certify=True)`` verified this pair of floats with interval arithmetic;
-    `dataclasses.replace` resets it. `unit` is the unit of privacy: one record, a group of records,
-    or one user.
+    one; `theorem` the reference for the formula. `certified`: whether ``guarantee(certify=True)``
+    verified this pair of floats with interval arithmetic; `dataclasses.replace` resets it. `unit`
+    is the unit of privacy: one record, a group of records, or one user.
     """
 
     epsilon: float

@@ -146,7 +146,7 @@ def plot_tradeoff(
     *,
     title: str | None = None,
 ) -> "Figure":
-    """Plot the trade-off between both error rates, and the empirical one of an attack.
+    """Plot the trade-off between both error rates, and the empirical trade-off of an attack.
 
     `curves` is a curve, or several by label. `scores_0` and `scores_1` are both or none:
     log-likelihood ratios of outputs on the two data sets, shape (runs,) each. The default title is

@@ -11,7 +11,7 @@ class NeighboringRelation(StrEnum):
     ADD_OR_REMOVE_ONE
         One data set has one record more than the other.
     REPLACE_ONE
-        Both have the same number of records; one record has a different value.
+        Both data sets have equally many records; one record has a different value.
     REPLACE_SPECIAL
         One record is replaced by a null record that contributes exactly zero ("zero-out");
         public data does not change.

@@ -43,8 +43,8 @@ def check_plan(
 ) -> Record:
     """Check whether a plan fits its budget (``fits`` in the returned dict).
 
-    `plan` is as in `account_plan`, with an epsilon. With a `ledger`, its budget named `budget` and
-    the parents are checked instead.
+    `plan` is as in `account_plan`, with an epsilon. With a `ledger`, the plan is checked against
+    its budget named `budget` and the parents instead.
     """
     plan = _checked(plan)
     if ledger is not None:

@@ -33,14 +33,13 @@ def falsify_one_run(
     """Test a claim on the guesses about the canaries of one run.
 
     A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
-    whole significance level. Any other claim is tested at 8 values of delta, from 1e-2 to 1e-9
+    whole `significance` level. Any other claim is tested at 8 values of delta, from 1e-2 to 1e-9
     divided by the number of canaries, with equal shares of the level.
 
     `claim` is a mechanism, or its curve, under ADD_OR_REMOVE_ONE. Each of m = `canaries` <= 2^53
     canaries was included with probability 1/2, independently. The auditor guessed about r =
     `guesses` of them, r <= m and <= 10^7, chosen in any way; `correct` were correct. The result
-    has a warning if fewer are right than by chance (at level 1e-6). `significance` is as in
-    `falsify`.
+    has a warning if fewer are right than by chance (at level 1e-6).
     """
     level = checked_significance(significance)
     _check(canaries, guesses, correct)

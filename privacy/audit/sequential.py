@@ -23,8 +23,7 @@ class SequentialAudit:
 
     While the claim is true, the wealth of the bets is a nonnegative supermartingale that starts at
     1, so it ever reaches 1 / significance with probability at most `significance`, in (0, 1/4]
-    (Ville 1939). `claim` and `relation` are as in `falsify`. `runs` is the number of pairs of runs
-    so far.
+    (Ville 1939). `claim` and `relation` are as in `falsify`. `runs` counts the pairs of runs.
 
     A pair of runs, one on each data set, gives two guesses. Let p = (1 + delta(0)) / 2, the largest
     average accuracy under the claim. A bet q > p multiplies wealth by q / p for a correct guess and

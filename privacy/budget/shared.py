@@ -51,10 +51,7 @@ class SharedBudget(Generic[_B]):
     def spend(self: "SharedBudget[Odometer]", mechanism: Mechanism) -> Odometer: ...
 
     def spend(self, mechanism: Mechanism, shares: Any = None) -> Any:
-        """Spend a mechanism and return the result of the budget's `spend`, with its exceptions.
-
-        Raises RuntimeError if the process was forked.
-        """
+        """Spend a mechanism, with the result and the exceptions of the budget's `spend`."""
         if os.getpid() != self._process:  # before the lock: a fork may inherit it locked
             rule = f"{self._process}, the process that created the budget"
             raise RuntimeError(checks.expected("process", os.getpid(), rule, _ONE_PROCESS))

@@ -127,8 +127,7 @@ def calibrate(
     interval arithmetic (needs python-flint). It may be some ulps more private than without.
 
     Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
-    found with ``certify=True``, and ValueError if an argument is invalid or the family is not
-    monotone.
+    found, and ValueError if an argument is invalid or the family is not monotone.
 
     Examples
     --------
@@ -177,10 +176,18 @@ def noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier of a (sampled, repeated) Gaussian that meets a target.
 
-    The target, `notion`, `relation` and `certify` are those of `calibrate`; delta > 0. `epsilon`,
-    `delta`, `sampling_probability` and `steps` may be arrays or lists, which broadcast to an array
-    of results. `sampling_probability` is the q in (0, 1] of Poisson sampling, and `steps` the
-    number of releases, each with a new sample.
+    Arrays or lists of epsilon, delta, q and steps broadcast to an array of results.
+
+    Parameters
+    ----------
+    epsilon, delta, advantage, true_positive_rate, false_positive_rate, bayes_risk, prior
+        The target, as in `calibrate`; delta > 0.
+    sampling_probability
+        The q in (0, 1] of Poisson sampling.
+    steps
+        The number of releases, each with a new sample.
+    notion, relation, certify
+        As in `calibrate`.
     """
     rates = (advantage, true_positive_rate, false_positive_rate, bayes_risk, prior)
     target = dict(zip(Target.__annotations__, (epsilon, delta, *rates), strict=True))
@@ -269,8 +276,12 @@ def max_steps(
 ) -> int:
     """Return the largest number of sampled Gaussian releases that meets the target.
 
-    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`. Raises
-    `Infeasible` if one release already exceeds the target.
+    Raises `Infeasible` if one release already exceeds the target.
+
+    Parameters
+    ----------
+    epsilon, delta, noise_multiplier, sampling_probability, notion, relation, certify
+        As in `Gaussian` and `privacy.noise_multiplier`, or arrays of them.
     """
     one = _sampled(noise_multiplier, sampling_probability)
     target = checks.epsilon(epsilon), checks.delta(delta)
@@ -294,7 +305,10 @@ def max_sampling_probability(
 ) -> float:
     """Return the largest Poisson sampling probability in (0, 1] that meets the target.
 
-    Parameters, or arrays of them, are as in `Gaussian` and `privacy.noise_multiplier`.
+    Parameters
+    ----------
+    epsilon, delta, noise_multiplier, steps, notion, relation, certify
+        As in `Gaussian` and `privacy.noise_multiplier`, or arrays of them.
     """
     steps = checks.count("steps", steps, "Pass the number of releases, at least 1.")
     target = checks.epsilon(epsilon), checks.delta(delta)

@@ -72,8 +72,7 @@ def contour_start(
 
     The third value is the saddle point there, if it is known. The start is accurate to some
     percent. Newton's method on the contour integral, with the derivative from the same nodes and no
-    error bounds, adds digits: nine, unless the characteristic function decays so slowly that it is
-    cut off.
+    error bounds, gives nine digits, or fewer if the characteristic function decays slowly.
     """
 
     def at(log_x: float) -> Run:

@@ -50,7 +50,6 @@ def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, noti
     It evaluates no formula. It is False also for a part proven under another relation; for a claim
     that is sampled or in a cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples
     under REPLACE_ONE, except of Gaussians with replace_distance 2.
-
     `relation` is that of the guarantee. `notion` ``"gaussian"`` covers Gaussians; ``"approximate"``
     one release, sampled or not, and compositions of claims; ``"contour"`` and ``"pld"`` also
     compositions with Gaussian and Laplace noise, sampled in any way, or with `user_level` (64
@@ -86,12 +85,10 @@ def proves(
 
     False if the theorem does not give the pair, the balls are too wide at 1024 bits, the pair is
     not of floats in its domain, or `can_prove` is False. Raises ImportError without python-flint.
-
     `relation` and `notion` are as in `can_prove`; `epsilon` >= 0 and `delta` in [0, 1] are exact
     binary numbers. `order` > 1, the Rényi order of the conversion, is required for ``"rdp"``, by
     default the best one for ``"zcdp"``, else ignored. `size` is the number of records that change
-    together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise a chain of neighboring data sets
-    (Vadhan 2017, Lemma 2.2).
+    together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise Vadhan 2017, Lemma 2.2.
     """
     claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
     return _is_proven(lambda: _proven_delta(*claim, THOROUGH))

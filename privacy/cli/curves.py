@@ -51,8 +51,7 @@ def _curve(
 
     Pass one of --epsilon-against, --delta-against, --sigma-against, --tradeoff
     and --plan. The option of the horizontal axis, such as --steps, sets its
-    maximum. Repeat --notion to compare accounting methods, and --plan to
-    compare plans.
+    maximum. Repeat --notion or --plan to compare several.
 
     \b
     dpcalib curve --epsilon-against steps -q 0.01 --sigma 1 --delta 1e-5

@@ -201,10 +201,8 @@ def _cell(value: Any) -> Any:
 def _verify(*, url: str, head: str | None, as_json: bool) -> None:
     """Recompute every sum and every hash.
 
-    The exit code is 2 if the ledger was changed.
-
-    Keep the printed hash elsewhere, and pass it later as --head: then a ledger whose entries were
-    replaced is refused too.
+    The exit code is 2 if the ledger was changed. Keep the printed hash elsewhere, and pass it
+    later as --head to detect replaced entries.
     """
     with ledger_refusals():
         found = dp.Ledger(url).verify(head=head)
@@ -213,10 +211,7 @@ def _verify(*, url: str, head: str | None, as_json: bool) -> None:
 
 
 def _plot(*, url: str, file: Path) -> None:
-    """Plot the spent share of every budget over time.
-
-    FILE ends with .png, .svg or .pdf.
-    """
+    """Plot the spent share of every budget over time to FILE, a .png, .svg or .pdf file."""
     with ledger_refusals():
         output.check_picture(file)
         output.draw(file, "plot_ledger", dp.Ledger(url))

@@ -33,7 +33,7 @@ sampling_probability = _run(
 def _verify(*, file: Path, as_json: bool) -> None:
     """Prove a certificate again, from its file alone.
 
-    The exit code is 0 if the claim of CERTIFICATE, a file that --certificate wrote, is proven at
+    CERTIFICATE is a file that --certificate wrote. The exit code is 0 if its claim is proven at
     another precision, and 4 if not.
     """
     with refusals():

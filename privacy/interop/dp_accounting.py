@@ -406,7 +406,6 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
     """A `dp_accounting.PrivacyAccountant` that computes with `privacy.account`.
 
     For dp-accounting, jax-privacy and TF-Privacy, as ``calibrate_dp_mechanism(DpAccountant, ...)``.
-
     `neighboring_relation` is one of dp-accounting or ours, `notion` by default the tightest.
     """
 

@@ -266,8 +266,7 @@ class SampledGaussianNoise(Formula):
 
     At integer orders a it is the finite sum of Mironov, Talwar and Zhang 2019 (section 3.3),
     A - 1 = sum over k >= 2 of C(a, k) (1-q)^(a-k) q^k (e^(k (k-1) mu^2 / 2) - 1),
-    without cancellation; at fractional orders, quadrature. Removing is at least as bad as
-    adding (their Theorem 5).
+    without cancellation; at fractional orders, quadrature. Removing is worse (their Theorem 5).
     """
 
     mu: float

@@ -60,10 +60,7 @@ class _Sampled(LossPair):
 
 
 class SampledGaussianPair(_Sampled):
-    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1).
-
-    It is a dominating pair (Zhu, Dong and Wang 2022, arXiv 2106.08567, Theorem 11).
-    """
+    """(1 - q) N(0, 1) + q N(mu, 1) against N(0, 1) (Zhu, Dong and Wang 2022, Theorem 11)."""
 
     @property
     def profile(self) -> Profile:
@@ -108,10 +105,7 @@ class AntipodalPair(_Sampled):
 
 @dataclass(frozen=True)
 class GroupSampledPair(LossPair):
-    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1).
-
-    It is a dominating pair, also under adaptive composition (Ganesh 2024, arXiv 2401.10294).
-    """
+    """sum over j of Bin(j; k, q) N(j mu, 1) against N(0, 1) (Ganesh 2024, arXiv 2401.10294)."""
 
     mu: float
     q: float

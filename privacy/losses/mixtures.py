@@ -116,8 +116,7 @@ class SampledGaussian(AgainstNormal):
 class AntipodalGaussian(NormalMixtures):
     """(1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2).
 
-    One replaced record, v against -v, with Poisson sampling. Both directions are equal by
-    symmetry.
+    One replaced record, v against -v, with Poisson sampling. Both directions are equal.
     """
 
     sampling_probability: float

@@ -34,8 +34,7 @@ class NormalMixtures(LossModel):
 
     The error of the trapezoid rule in z with spacing h on Im z = d0 is at most
     F(d) / (exp(2 pi |d - d0| / h) - 1), summed over one d above and one below d0. F(d) is the
-    integral of |integrand| on Im z = d, in the strip |Im z| < pi / shift, where a mixture has no
-    zero.
+    integral of |integrand| on Im z = d, |Im z| < pi / shift, where a mixture has no zero.
     """
 
     sampling_probability: float  # or a column, for several models
@@ -110,8 +109,7 @@ class NormalMixtures(LossModel):
 
         That grid is at least as wide. For q <= 1/2 a change of log q by x, else one of log(1 - q),
         changes log |dP/dQ| by at most 2 x on the real line, and 2 x / cos(_EDGE pi / 2) in the
-        strip. The log of the rule's error changes by at most t + 1 times that; it stays below
-        e^-30.
+        strip. The log of the rule's error changes by at most t + 1 times that; it stays < e^-30.
         """
         q, fine = _most(self.sampling_probability), 2 * max(t, 16.0)
         if 0.5 < q < 1:

@@ -107,8 +107,12 @@ def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
 def repeat(mechanism: Mechanism, count: int) -> Mechanism:
     """Return `count` runs of `mechanism`, each with independent randomness.
 
-    One run is `mechanism` itself, and nested repetitions multiply. `count` is the number of runs
-    (the steps T), a whole number >= 0; 0 gives `no_op`.
+    Parameters
+    ----------
+    mechanism
+        What each run runs. One run is `mechanism` itself, and nested repetitions multiply.
+    count
+        The number of runs (the steps T), a whole number >= 0; 0 gives `no_op`.
     """
     mechanism = checked(mechanism, "mechanism")
     if type(count) is int and count == 1:

@@ -34,10 +34,14 @@ class Noise(Mechanism):
 class Gaussian(Noise):
     """Gaussian noise on a sum (or another query) of clipped records.
 
-    `noise_multiplier` > 0 is the standard deviation of the noise / L2 norm bound (clip norm) of ONE
-    record's contribution, for every relation; no unit. `replace_distance` in (0, 2] is the
-    sensitivity to replacing one record, in clip norms, for REPLACE_ONE. The default 2 (v against
-    -v) is always valid; pass less if it changes less (1 for rewards in [0, 1] of public rounds).
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise / L2 norm bound (clip norm) of ONE record's contribution,
+        for every relation; > 0, no unit.
+    replace_distance
+        Sensitivity to replacing one record, in (0, 2] clip norms, for REPLACE_ONE. 2 (v against -v)
+        is always valid; pass less if it changes less (1 for rewards in [0, 1] of public rounds).
     """
 
     noise_multiplier: float
@@ -59,8 +63,12 @@ class Gaussian(Noise):
 class Laplace(Noise):
     """Laplace noise on a query of records clipped in L1 norm.
 
-    `scale` > 0 is b (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's contribution;
-    `replace_distance` is as in `Gaussian`, in L1 clip norms.
+    Parameters
+    ----------
+    scale
+        b (density ``exp(-|x| / b) / 2b``) / L1 norm bound of one record's contribution, > 0.
+    replace_distance
+        As in `Gaussian`, in L1 clip norms.
     """
 
     scale: float

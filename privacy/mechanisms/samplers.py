@@ -175,7 +175,7 @@ class _Limited(type):
 
 @dataclass(frozen=True)
 class TruncatedPoisson(_OfBatches, metaclass=_Limited):
-    """`mechanism` run once on a Poisson sample that is cut to a largest size.
+    """`mechanism` run once on a Poisson sample of at most `max_batch_size` records.
 
     Each record is included independently with `sampling_probability` q in (0, 1]. If more than
     `max_batch_size` are, a uniformly chosen subset of that size is used; if `records` is not

@@ -39,9 +39,14 @@ class _Unsampled(type):
 class PoissonSampled(base.OfParts, metaclass=_Unsampled):
     """`mechanism` on a Poisson sample: each record is included independently with probability q.
 
-    q = `sampling_probability` is in (0, 1]; 1 gives `mechanism` itself. Nested probabilities
-    multiply. The sample, which all of `mechanism` uses, must stay secret. For T steps with a new
-    sample each, use ``repeat(PoissonSampled(m, ...), T)``.
+    The sample must stay secret. T new samples are ``repeat(PoissonSampled(m, ...), T)``.
+
+    Parameters
+    ----------
+    mechanism
+        What runs on the sample. All its parts use the same sample.
+    sampling_probability
+        q in (0, 1]; 1 gives `mechanism` itself. Nested probabilities multiply.
     """
 
     mechanism: Mechanism

@@ -21,10 +21,7 @@ _FLOAT_USERS = (
 
 
 def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = None) -> Floats:
-    """Return the numbers of an array or series, (n,) or (n, d), or of a frame's columns, (n, d).
-
-    By default the columns are all but `without`, the column of the users.
-    """
+    """Return an array, a series, or a frame's columns (default: all but `without`) as numbers."""
     remedy = "Pass numbers: an array of shape (n,) or (n, d), or a frame with numeric columns."
     if isinstance(columns, str):
         raise TypeError(checks.expected("columns", columns, "a list of names", "Pass a list."))

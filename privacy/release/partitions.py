@@ -59,8 +59,7 @@ def select_keys(
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
       keys whose noisy number is at least a threshold are selected, together with that number. The
       returned mechanism composes `mechanism` with ``ApproximateDP(0, delta)``: account for it
-      alone. For each user, delta bounds the probability that any key of this user alone is
-      selected.
+      alone. For each user, delta bounds the probability that any key of only this user is selected.
 
     `users` and `keys` are n user ids and n keys, one of each per row: whole numbers or strings.
     `seed` is as in `limit_contributions` (None keeps each user's first keys), `rng` and
