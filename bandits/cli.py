@@ -129,7 +129,8 @@ def _environment(data: Path | None, dimension: int, synthetic: dict[str, Any]) -
     rating = table[:, 2]
     if not np.isfinite(table).all() or len(np.unique(rating)) < 2:
         rule = "a CSV file of numbers with the columns user, item and rating"
-        raise ValueError(f"Expected --data={str(data)!r} to be {rule}, and two different ratings.")
+        remedy = "Pass one with at least two different ratings."
+        raise ValueError(f"Expected --data={str(data)!r} to be {rule}. {remedy}")
     (users, user), (items, item) = (np.unique(each, return_inverse=True) for each in table.T[:2])
     low, high = float(rating.min()), float(rating.max())
     ratings = bandits.Ratings(data.name, user, item, rating, low, high, users, items)

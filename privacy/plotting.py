@@ -83,7 +83,6 @@ def plot_privacy_profiles(
     """Plot privacy profiles: delta as a function of epsilon, on a log scale.
 
     The axis label has the relation and unit if all curves share them, else the legend has them.
-
     `curves` are by label, `epsilons` by default from 0 to where delta is 1e-10. The default title
     is the mechanism, if all curves have the same one.
     """

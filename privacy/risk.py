@@ -54,7 +54,6 @@ class Risk:
 
         f(a) = max over epsilon >= 0 of 1 - delta(epsilon) - e^epsilon a and
         e^-epsilon (1 - delta(epsilon) - a) (Dong, Roth and Su 2022, Prop. 2.5).
-
         `false_positive_rate` has any shape and values in [0, 1]; others raise ValueError.
         The result is a lower bound of the same shape; `tradeoff_interval` also gives an upper one.
         """

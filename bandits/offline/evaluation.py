@@ -117,7 +117,10 @@ def replay(
     options = options or Options()
     action, chosen = np.asarray(action), np.asarray(chosen)
     wrong = action.ndim != 1 or action.shape != chosen.shape
-    rule, remedy = f"(n,), as action's {action.shape}", "Pass one pick for each logged action."
+    rule, remedy = (
+        f"(n,), the shape of action={action.shape}",
+        "Pass one pick for each logged action.",
+    )
     checks.refuse_if(wrong, "shape of chosen", chosen.shape, rule, remedy)
     match = action == chosen
     reward = numbers(reward)

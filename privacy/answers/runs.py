@@ -34,7 +34,6 @@ def sigma(options: Mapping[str, Any]) -> Record:
     ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
     ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
     (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify if it is fast).
-
     Raises `Infeasible` if no value meets the target, or no finite epsilon holds. Raises
     `NotCertified` if ``certify`` is True and no proof is found. Raises `UnsupportedMechanism` if no
     bound is proven for that accounting method and relation.

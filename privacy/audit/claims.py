@@ -36,7 +36,6 @@ def falsify(
     with probability at most (1 + delta(0)) / 2, averaged over both data sets, Phi(mu / 2) for a
     mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr + delta(epsilon)
     at every claimed epsilon, both rates of 14 events bounded at once (Clopper-Pearson, Bonferroni).
-
     `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
     `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data
     set, shape (runs,) each, known (`gaussian_score`) or fitted on other outputs (`fit_score`).

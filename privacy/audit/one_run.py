@@ -35,7 +35,6 @@ def falsify_one_run(
     A single pure claim (`PureDP`, `RandomizedResponse`, `Laplace`) is tested at delta = 0, with the
     whole `significance` level. Any other claim is tested at 8 values of delta, from 1e-2 to 1e-9
     divided by the number of canaries, with equal shares of the level.
-
     `claim` is a mechanism, or its curve, under ADD_OR_REMOVE_ONE. Each of m = `canaries` <= 2^53
     canaries was included with probability 1/2, independently. The auditor guessed about r =
     `guesses` of them, r <= m and <= 10^7, chosen in any way; `correct` were correct. The result

@@ -146,7 +146,6 @@ def privacy_parameter(release: Callable[[Any, Any], Any], pair: Any) -> tuple[st
     The outputs are query + J z for noise z, with J J' the same on both data sets. If the query
     moves by D, the cost is mu = the L2 norm of the shortest z with J z = D (Gaussian noise: exact,
     correlated noise included), or epsilon = its L1 norm (Laplace noise, J invertible).
-
     ``release(data, rng)`` adds noise from ``rng.normal``, ``rng.standard_normal`` or
     ``rng.laplace`` to the query; later steps must be linear. `pair` is two neighboring data sets.
     Return ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the

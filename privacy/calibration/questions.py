@@ -115,19 +115,33 @@ def calibrate(
 ) -> float:
     """Return the smallest (or largest) parameter whose mechanism meets a target.
 
-    `make` maps the parameter to a mechanism, monotone in privacy. The target is `epsilon` > 0 and
-    `delta` in [0, 1); or `advantage`, the largest true positive rate minus false positive rate of
-    an attack, in (0, 1); or its largest `true_positive_rate` at a `false_positive_rate`; or
-    `bayes_risk`, its least error probability, if a record is present with probability `prior`.
-
-    `seek` is ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
-    `domain` is the search interval, 0 <= low < high, finite ends other than 0 included. If every
-    value meets the target, the end is returned (1e-9 in place of 0). `integer`: the parameter is a
-    whole number. `notion` and `relation` are as in `account`. `certify` verifies the result with
-    interval arithmetic (needs python-flint). It may be some ulps more private than without.
-
     Raises `Infeasible` if no value in the domain meets the target, `NotCertified` if no proof was
     found, and ValueError if an argument is invalid or the family is not monotone.
+
+    Parameters
+    ----------
+    make
+        Maps the parameter to a mechanism; monotone in privacy.
+    epsilon, delta
+        The target, epsilon > 0 and delta in [0, 1), if none of the following is given.
+    advantage
+        The largest true positive rate minus false positive rate of an attack, in (0, 1).
+    true_positive_rate, false_positive_rate
+        The largest true positive rate of an attack at this false positive rate.
+    bayes_risk, prior
+        The least error probability of an attack if a record is present with probability `prior`.
+    seek
+        ``"smallest"`` for noise; ``"largest"`` if smaller parameters are more private.
+    domain
+        The search interval, 0 <= low < high, finite ends other than 0 included. If every value
+        meets the target, the end is returned (1e-9 in place of 0).
+    integer
+        Whether the parameter is a whole number.
+    notion, relation
+        As in `account`.
+    certify
+        Verify the result with interval arithmetic (needs python-flint). It may be some ulps more
+        private than without.
 
     Examples
     --------

@@ -110,7 +110,7 @@ def _unfinished() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.error("The audit is inconclusive: it was interrupted.")
+        output.error("The audit is inconclusive: it was interrupted. Rerun it.")
         raise
     except (NotFinished, SystemExit) as error:  # an output's __float__ can raise SystemExit
         explained = isinstance(error, NotFinished)

@@ -143,7 +143,7 @@ def _show(*, url: str, as_json: bool) -> None:
         return
     head = ("budget", "data set", "unit", "epsilon", "delta", "spent", "left", "used", "spends")
     output.columns("budgets", head, [_row(row, depth) for row, depth in _nested(rows)])
-    words = "spent and left, converted to epsilon, need not add up to its epsilon."
+    words = "spent and left, converted to epsilon, need not add up to that epsilon."
     click.echo(f"\nThe guarantee is (epsilon, delta) of the whole budget. {words}")
 
 

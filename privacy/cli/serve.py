@@ -124,15 +124,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
 
-@click.command(cls=Command)
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, help="[default: 8765]")
-@click.option("--seconds", type=click.IntRange(1, 3600), default=30, help="[default: 30]")
-def serve(port: int, seconds: int) -> None:
-    """Serve a calculator for your browser.
+_PORT = "Port; 0 is any free port.  [default: 8765]"
+_SECONDS = "Time limit of one answer.  [default: 30]"
 
-    Other computers cannot open it. An answer takes at most --seconds. Port 0
-    is any free port.
-    """
+
+@click.command(cls=Command)
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, help=_PORT)
+@click.option("--seconds", type=click.IntRange(1, 3600), default=30, help=_SECONDS)
+def serve(port: int, seconds: int) -> None:
+    """Serve a calculator for your browser. Other computers cannot open it."""
     try:
         template()
         server = Server(port, seconds)

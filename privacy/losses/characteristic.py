@@ -22,7 +22,6 @@ def centered_characteristic(
     The nodes j are on the last axis, which k replaces. With psi(y) = e^y - 1 - y, weights that sum
     to 1 and a loss of mean 0, this is the characteristic function minus 1, with an error of a few
     ulp of (k step)^2 E |loss|^2.
-
     From k = b size + a, psi(x + y) = psi(x) + psi(y) + (e^x - 1) (e^y - 1) splits the table of
     count x nodes numbers into two of sqrt(count) x nodes and a matrix product. A long one is split
     again. |psi(i x)| <= x^2 / 2 and |e^(i x) - 1| <= x, so a split adds at most 2 ulp of (x + y)^2.

@@ -115,7 +115,6 @@ def largest_rho(divergence: Divergence, supremum: float) -> float:
     """Return an upper bound on divergence / order over all orders > 1.
 
     Its relative error is 1e-12 at a sharp maximum, and up to 2e-5 at a flat one.
-
     With t = order - 1, K = t D is convex and 0 at t = 0 (van Erven and Harremoës 2014, Corollary
     2), and K <= t supremum. Between two t the chord A + B t, A <= 0, is above K, and
     (A + B t) / (t (t + 1)) is largest where B t^2 + 2 A t + A = 0. Panels whose bound exceeds the

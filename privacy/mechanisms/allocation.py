@@ -16,7 +16,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 # a larger mu treats the record's steps as known; from 37 on, probabilities without it underflow
 _LARGEST_MU = 20.0
 _MOST_STEPS = 10**7
-_ONE_SAMPLE = "No dominating pair is known for several steps on one sample."
+_ONE_SAMPLE = "No pair is known for several steps on one sample. Remove the outer sampler."
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ class ExponentialMechanism(EpsilonClaim):
     Compositions may be adaptive and of different epsilons (Zhu, Dong and Wang 2022, Theorem 10;
     Mironov 2017, Proposition 1). The tighter composition of Dong, Durfee and Rogers for mechanisms
     that are fixed in advance is not used.
-
     Sources: McSherry and Talwar 2007; Durfee and Rogers 2019; Dong, Durfee and Rogers 2020, section
     4; Cesar and Rogers 2021 (zCDP with rho at most epsilon^2 / 8).
     """
@@ -39,7 +38,6 @@ class PermuteAndFlip(PureDP):
     best score) / (2 * sensitivity)), or without the factor 2 if adding a record decreases no score
     (or increases none). The expected score is at least that of the exponential mechanism.
     `relation` is that of the sensitivity.
-
     Sources: McKenna and Sheldon 2020; Ding, Kifer, Sayed M., Steinke, Wang, Xiao and Zhang 2021
     (the same as report noisy max with exponential noise).
     """

@@ -25,7 +25,6 @@ class DiscreteGaussian(IntegerNoise):
     `sigma` is in the unit of the query, in [0.01, 10,000]. `sensitivity` is that to adding or
     removing one record, an integer in [1, 10,000], `replace_sensitivity` that to replacing one, an
     integer up to 2 * sensitivity (the default).
-
     Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Definition 1 and Theorem 4.
     """
 

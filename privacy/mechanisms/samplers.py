@@ -59,7 +59,6 @@ class FixedSizeSampled(_OfBatches):
     For T steps, use ``repeat(FixedSizeSampled(m, ...), T)``. The batch must stay secret; the
     number of records is public. With `replacement`, a record may be drawn several times. Valid
     under REPLACE_ONE and REPLACE_SPECIAL, for which a null record takes part in the draw.
-
     Sources: Balle, Barthe and Gaboardi 2018, Theorems 9 (without replacement) and 10 (with); Zhu,
     Dong and Wang 2022, arXiv 2106.08567, Theorem 11 (the dominating pair).
     """

@@ -17,7 +17,6 @@ class AboveThreshold(PureDP):
     c D / e2 if no two queries change in opposite directions; and c D / e3 on the value of a query
     above the threshold, if that is published. For less noise with many positive answers,
     ``repeat(AboveThreshold(epsilon), c)`` describes c runs that each draw a new threshold.
-
     Source: Lyu, Su and Li 2017, Algorithm 7, Theorems 4 and 5.
     """
 
