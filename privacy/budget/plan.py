@@ -33,8 +33,7 @@ _OTHER_KEYS = {
 _LARGEST_FILE = 8_000_000  # bytes: about 100,000 parts, read in a few seconds
 _MOST_VALUES = 100_000  # values per part, and parts per plan
 _DEEPEST = 100
-# tomllib takes quadratic time for a dotted key; the lookbehind and the possessive quantifiers keep
-# this search linear
+# tomllib takes quadratic time for a dotted key; this search, without backtracking, is linear
 _DEEP_KEY = re.compile(
     rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}"""
 )

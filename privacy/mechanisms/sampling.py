@@ -81,10 +81,7 @@ class PoissonSampled(base.OfParts, metaclass=_Unsampled):
 
 @dataclass(frozen=True)
 class GroupSampled(base.OfParts):
-    """`mechanism` on a Poisson sample, for a group of `size` records that change together.
-
-    Each record is included independently with `sampling_probability`. Built by `user_level`.
-    """
+    """`PoissonSampled` for a group of `size` records that change together; see `user_level`."""
 
     mechanism: Mechanism
     sampling_probability: float

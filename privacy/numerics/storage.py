@@ -23,8 +23,7 @@ _PART = "part-"
 _VERSION = 2
 _VALUES = (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError)
 _PACKED = (struct.error, zipfile.BadZipFile, zlib.error)
-# MemoryError: a corrupt length; RuntimeError: an encrypted member, an unknown compression, or JSON
-# nested too deeply
+# MemoryError: a corrupt length; RuntimeError: encryption, unknown compression, deeply nested JSON
 DAMAGES = (*_VALUES, *_PACKED, MemoryError, RuntimeError)
 
 

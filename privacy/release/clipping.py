@@ -98,13 +98,21 @@ def clip_records(
 ) -> Contributions:
     """Clip every record: x * min(1, C / ||x||), or coordinate by coordinate for ``"linf"``.
 
-    `data` is an array of shape (n,) or (n, d), or a pandas or polars frame; a row is a record, and
-    `columns` are those of a frame, by default all. `clip_norm` is the bound C > 0, in the data's
-    unit; public. `choose_clip_norm` chooses one at a privacy cost. The exact norm of each row of
-    floats is at most C. As `norm`, Gaussian noise needs ``"l2"``, Laplace noise ``"l1"``; with
-    another norm the noise may grow with the dimension (see `Contributions.bound_in`). With
-    `not_finite` ``"zero"``, a NaN or an infinity contributes 0. ``"raise"`` raises; the error is
-    then an output that depends on the data.
+    The exact norm of each row of floats is at most C.
+
+    Parameters
+    ----------
+    data, columns
+        An array of shape (n,) or (n, d), or a pandas or polars frame and its columns to use, by
+        default all. A row is a record.
+    clip_norm
+        The public bound C > 0, in the data's unit. `choose_clip_norm` chooses one privately.
+    norm
+        ``"l2"`` for Gaussian noise, ``"l1"`` for Laplace noise. With another norm the noise may
+        grow with the dimension (see `Contributions.bound_in`).
+    not_finite
+        With ``"zero"``, a NaN or an infinity contributes 0. ``"raise"`` raises an error, which is
+        an output that depends on the data.
     """
     bound = clip_norm_of(clip_norm)
     rows = _tables.rows_of(data, columns)
