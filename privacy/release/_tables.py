@@ -37,8 +37,8 @@ def rows_of(data: Any, columns: Sequence[str] | None, *, without: str | None = N
     except ValueError:
         shown = "<rows of several lengths>"
         raise ValueError(checks.expected("data", shown, "rows of numbers", remedy)) from None
-    remedy = "Pass an array with only these columns."
-    checks.refuse_if(columns is not None, "columns", columns, "None for an array", remedy)
+    alone = "Pass an array with only these columns."
+    checks.refuse_if(columns is not None, "columns", columns, "None for an array", alone)
     if rows.dtype.kind not in "biuf" or rows.ndim not in {1, 2} or 0 in rows.shape[1:]:
         schema = {} if frame is None else frame.schema
         words = [name for name, kind in schema.items() if not kind.is_numeric()]

@@ -43,11 +43,8 @@ class Contributions:
 
     def __post_init__(self) -> None:
         bound, norm = clip_norm_of(self.bound), norm_of(self.norm)
-        # float32 would overflow on the lattice
-        values = np.asarray(self.values, dtype=np.float64).view()
-        # the owner could change it after this check; pandas gives read-only views of such arrays
-        if values.base is None or values.base.flags.writeable:
-            values = values.copy()
+        # a copy: another view of the memory could change the values after the check
+        values = np.array(_tables.rows_of(self.values, None))
         fraction, exponent = math.frexp(bound)
         for part in _blocks(values):
             with np.errstate(over="ignore"):
@@ -220,7 +217,6 @@ def clip_rows(
         else:
             columns = _shortened(columns, bounds[part], norm)
         clipped.T[part] = columns.T if rows.ndim == 2 else columns[0]
-    clipped.flags.writeable = False
     return clipped.T
 
 

@@ -232,12 +232,24 @@ def test_users_with_ambiguous_ids_are_refused(users):
 
 
 def test_an_array_that_changes_after_the_check_is_not_released():
-    values = np.zeros((3, 2))
+    values, owner, buffer = np.zeros((3, 2)), np.zeros((3, 2)), bytearray(48)
     view = values.view()
     view.flags.writeable = False  # as that of a pandas frame, whose owner can still write
-    kept = [dp.Contributions(given, 1.0, "l2", "record").values for given in (values, view)]
-    values[:] = 1e6
+    writer = owner.view()
+    owner.flags.writeable = False
+    of_buffer = np.frombuffer(memoryview(buffer).toreadonly()).reshape(3, 2)
+    given = (values, view, owner, of_buffer)
+    kept = [dp.Contributions(one, 1.0, "l2", "record").values for one in given]
+    values[:] = writer[:] = 1e6
+    np.frombuffer(buffer)[:] = 1e6
+    assert np.all(given)
     assert not np.any(kept)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 1), (2, 1, 3), (2, 0), ()])
+def test_rows_of_more_than_one_dimension_are_not_summed(shape):
+    with pytest.raises((TypeError, ValueError), match="Pass numbers: an array of shape"):
+        dp.Contributions(np.ones(shape), 1.0, "l2", "record")  # the norm of (3, 1) is above 1
 
 
 def test_contribution_values_are_read_only():
