@@ -10,9 +10,10 @@ import sqlite3
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from privacy import checks
@@ -145,13 +146,13 @@ class Store:
         """Raise if the path leads to another file: SQLite would go on writing to the old one."""
         if self.path is None:
             return
+        if problem := storage.linked(self.path):
+            raise LedgerError(problem)
         if _identity(self.path) != self._file:
             raise LedgerError(
                 f"Ledger {str(self)!r}: its file was deleted, moved or replaced. Nothing was "
                 "spent. Stop all programs that use it, and open the ledger again."
             )
-        if problem := storage.linked(self.path):
-            raise LedgerError(problem)
 
     @contextmanager
     def _clear(self) -> Iterator[None]:
@@ -332,7 +333,10 @@ def chained(last: str, row: Row) -> str:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    return (path.stat().st_dev, path.stat().st_ino) if path.is_file() else None
+    with suppress(OSError):
+        found = path.stat()
+        return (found.st_dev, found.st_ino) if S_ISREG(found.st_mode) else None
+    return None
 
 
 def _closed(engine: sa.Engine, process: int) -> None:

@@ -79,13 +79,13 @@ def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None
 
 def check(path: Path, left: Stamp | None) -> None:
     """Raise `Overtaken` unless the file at `path` has the stamp `left` and one hard link."""
+    if left is not None and (problem := linked(path)):
+        raise Overtaken(problem)
     if stamp(path) != left:
         raise Overtaken(
             f"The file {str(path)!r} was moved or written by another object. Restore from it: "
             "this object would draw a release again, with different noise."
         )
-    if left is not None and (problem := linked(path)):
-        raise Overtaken(problem)
 
 
 def linked(path: Path) -> str:
@@ -93,7 +93,9 @@ def linked(path: Path) -> str:
 
     An old state could be read under another name, and noise drawn again for the same release.
     """
-    links = path.stat().st_nlink
+    links = 0
+    with suppress(FileNotFoundError, NotADirectoryError):  # `stamp` reports a missing file
+        links = path.stat().st_nlink
     if links <= 1:
         return ""
     return (

@@ -314,6 +314,21 @@ def test_a_ledger_deleted_during_a_spend_is_refused(ledger, path):
         path.unlink()
 
 
+@pytest.mark.parametrize("count", range(1, 6))
+def test_a_ledger_deleted_during_a_check_is_refused(ledger, path, count, monkeypatch):
+    """Every look at the file can be the first that misses it."""
+    stat, looks = Path.stat, itertools.count(1)
+
+    def look(self, **options):
+        if self == path and next(looks) == count:
+            path.unlink(missing_ok=True)
+        return stat(self, **options)
+
+    monkeypatch.setattr(Path, "stat", look)
+    with pytest.raises(dp.LedgerError, match=r"deleted, moved or replaced|cannot be opened"):
+        [ledger.spend(TINY, label="x") for _ in range(5)]
+
+
 def test_an_interrupted_creation_can_be_repeated(path):
     path.touch()
     dp.Ledger.create(path).open("all", dp.Budget(rho=1, delta=1e-6), dataset="d")
