@@ -198,7 +198,10 @@ class Factorization(ABC):
         """
         rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
         checks.instance("participation", participation, Participation | None, rule, remedy)
-        return (participation or Participation.once()).sensitivity(self)
+        found = (participation or Participation.once()).sensitivity(self)
+        remedy = "Scale C, or the contributions, and the noise by the same factor."
+        checks.refuse_if(not 1e-150 < found < 1e150, "sensitivity", found, "in range", remedy)
+        return found
 
     def proves_sensitivity(
         self, sensitivity: float, participation: Participation | None = None

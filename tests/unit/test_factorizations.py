@@ -139,6 +139,14 @@ def test_separated_participations_by_brute_force(name, count, separation):
         assert claimed <= reached * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("entry", [1e-200, 3e-162, 1e200])
+def test_a_sensitivity_whose_square_is_out_of_range_is_refused(entry):
+    """The square of 1e-200 is 0: noise of 1e-200 would have cost nothing."""
+    tiny = dp.Factorization.from_encoder([[entry]])
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="sensitivity=.* in range"):
+        tiny.mechanism(entry)
+
+
 @pytest.mark.parametrize("coefficients", [[1.0, 2.0, 4.0], [1.0, -2.0, 3.0], [1.0, 0.5, 0.7]])
 def test_the_sensitivity_formula_requires_nonincreasing_coefficients(coefficients):
     """The first columns are the worst ones only where the coefficients fall and stay >= 0."""
