@@ -200,7 +200,8 @@ class Factorization(ABC):
         checks.instance("participation", participation, Participation | None, rule, remedy)
         found = (participation or Participation.once()).sensitivity(self)
         remedy = "Scale C, or the contributions, and the noise by the same factor."
-        checks.refuse_if(not 1e-150 < found < 1e150, "sensitivity", found, "in range", remedy)
+        far, rule = not 1e-150 < found < 1e150, "between 1e-150 and 1e150"
+        checks.refuse_if(far, "sensitivity", found, rule, remedy)
         return found
 
     def proves_sensitivity(
