@@ -44,17 +44,21 @@ def page() -> str:
         notes = [filled(note, cells) for note in text["notes"].get(place, ())]
         parts += [f"\n{note}\n" for note in notes if note]
         parts.append("\n| what | preprint | here | verdict |\n|---|---|---|---|\n")
+        methods: dict[tuple[str, ...], list[str]] = {}  # of lines that differ in nothing else
         for line, row, verdict in same:
             rest = line.place.partition(", ")[2]
-            what = f"{rest}: {line.says}" if rest else line.says
+            what, of, method = line.says.partition(" epsilon of ")
+            what = f"{rest}: {what}{of}" if rest else what + of
             ours = "" if row is None else shown(row, line.kind)
-            parts.append(f"| {what} | {line.shown} | {ours} | {verdict} |\n")
+            methods.setdefault((what, line.shown, ours, verdict), []).append(method)
+        for (what, *others), own in methods.items():
+            parts.append(f"| {what}{'; '.join(own)} | {' | '.join(others)} |\n")
     return "".join([*parts, text["ours"], *our_places(), text["advice"]])
 
 
 def our_places() -> list[str]:
     """Return lines with the least paired gain of our agent in each setting of each table."""
-    lines = ["\n| table | setting | compared with | gain in points | |\n|---|---|---|---|---|\n"]
+    tables: dict[tuple[str, ...], list[str]] = {}
     for path in sorted(FULL.glob("*.csv")):
         gains = [row for row in read_rows(path) if row.subject.startswith(f"{OURS_AT_TRUE} - ")]
         gains = [row for row in gains if not row.subject.endswith(OURS)]
@@ -63,7 +67,9 @@ def our_places() -> list[str]:
             other = row.subject.removeprefix(f"{OURS_AT_TRUE} - ")
             reach = 2 * row.error
             place = "first" if row.ours > reach else "not first" if row.ours < -reach else "equal"
-            lines.append(f"| {path.stem} | {setting} | {other} | {shown(row)} | {place} |\n")
+            tables.setdefault((setting, other, shown(row), place), []).append(path.stem)
+    lines = ["\n| tables | setting | compared with | gain in points | |\n|---|---|---|---|---|\n"]
+    lines += [f"| {', '.join(own)} | {' | '.join(key)} |\n" for key, own in tables.items()]
     return lines
 
 
