@@ -14,7 +14,7 @@ from privacy.losses.densities import log_mixture, refuse_beyond
 from privacy.losses.discrete import Atoms, DiscretePair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.groups import GroupSampledGaussian
-from privacy.losses.laplace import LaplacePair, SampledLaplacePair
+from privacy.losses.laplace import LaplacePair
 from privacy.losses.lattice import MOST_CELLS, GridLoss, from_atoms, from_cells, together
 from privacy.losses.mixtures import AgainstNormal, SampledGaussian
 from privacy.losses.pair import LossPair
@@ -54,7 +54,7 @@ def supports(pair: LossPair) -> bool:
     """Return whether a pair has its own `on_grid`, is discrete, or has a loss monotone in noise."""
     if pair.gridded:
         return True
-    if isinstance(pair, LaplacePair | SampledLaplacePair):
+    if isinstance(pair, LaplacePair):
         return pair.distance < _LARGEST
     if isinstance(pair, GaussianPair):
         return pair.mu < _LARGEST
@@ -96,7 +96,7 @@ def spacing(pair: LossPair, direction: Direction) -> float:
     if isinstance(pair, DiscretePair):
         lattice = own_lattice(pair, direction)
         return 0.0 if lattice is None else lattice[0].step
-    if isinstance(pair, LaplacePair | SampledLaplacePair):
+    if isinstance(pair, LaplacePair):
         (_, low), (_, high) = _laplace(pair, direction).atoms
         return abs(high - low)
     return 0.0
@@ -143,7 +143,7 @@ def _discrete(
 
 
 def _noise(pair: LossPair, direction: Direction, log_tail: float) -> Noise:
-    if isinstance(pair, LaplacePair | SampledLaplacePair):
+    if isinstance(pair, LaplacePair):
         return _laplace(pair, direction)
     if isinstance(pair, GaussianPair):
         return _normal(SampledGaussian(1.0, 1 / pair.mu), direction, log_tail)
@@ -194,10 +194,9 @@ def _log_excess(loss: Array, q: float) -> Array:
     return np.asarray(np.where(loss < 500, near, loss - math.log(q)))
 
 
-def _laplace(pair: LaplacePair | SampledLaplacePair, direction: Direction) -> Noise:
+def _laplace(pair: LaplacePair, direction: Direction) -> Noise:
     """Return Laplace noise of scale 1: two atoms, and a density for noise between 0 and d."""
-    d = pair.distance
-    q = pair.q if isinstance(pair, SampledLaplacePair) else 1.0
+    d, q = pair.distance, pair.q
     side = 1 if direction == "remove" else -1
 
     def loss(z: Array) -> Array:

@@ -18,25 +18,40 @@ from privacy.numerics.rounding import U, round_up
 
 @dataclass(frozen=True)
 class RangePair(LossPair):
-    """Two logistic distributions of scale 1 at a distance of `width`."""
+    """(1 - q) N + q P against N, logistic distributions of scale 1 at a distance of `width`.
+
+    Without sampling, q is 1.
+    """
 
     width: float
+    q: float = 1.0
 
-    symmetric = True  # a reflection exchanges the two
     exact_model = False  # no one mechanism attains the profile at every epsilon
 
     @property
+    def symmetric(self) -> bool:
+        """A reflection exchanges unsampled distributions."""
+        return self.q == 1
+
+    @property
     def profile(self) -> Profile:
-        return RangeProfile(self.width)
+        whole = RangeProfile(self.width)
+        return whole if self.q == 1 else SampledProfile(whole, self.q)
 
     @property
     def divergence(self) -> "losses.divergences.Divergence":
         """The largest over all losses t, t - width; less than that of the dominating pair."""
-        return losses.divergences.BoundedRange(self.width)
+        whole, model = losses.divergences.BoundedRange(self.width), self.model
+        if self.q == 1 or model is None:
+            return whole
+        sampled = losses.divergences.SampledNoise(model, whole)
+        return losses.divergences.Smallest((whole, sampled))
 
     @property
-    def rho(self) -> float:
-        """At most width^2 / 8 (Cesar and Rogers 2021)."""
+    def rho(self) -> float | None:
+        """Without sampling, at most width^2 / 8 (Cesar and Rogers 2021)."""
+        if self.q < 1:
+            return None
         most = round_up(0.125 * self.width * self.width, 4 * U)
         if self.width < 1e-6:  # both bounds agree to a relative 1e-12
             return most
@@ -44,37 +59,9 @@ class RangePair(LossPair):
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":
-        return _model(1.0, self.width)
+        if not 1e-140 < self.width < math.inf:
+            return None
+        return losses.panels.SampledLogistic(self.q, 1 / self.width)
 
-    def sampled(self, sampling_probability: float) -> "SampledRangePair":
-        return SampledRangePair(self.width, sampling_probability)
-
-
-@dataclass(frozen=True)
-class SampledRangePair(LossPair):
-    """(1 - q) N + q P against N, for the two distributions P, N of a `RangePair`."""
-
-    width: float
-    q: float
-
-    exact_model = False
-
-    @property
-    def profile(self) -> Profile:
-        return SampledProfile(RangeProfile(self.width), self.q)
-
-    @property
-    def divergence(self) -> "losses.divergences.Divergence":
-        whole = losses.divergences.BoundedRange(self.width)
-        if (model := _model(self.q, self.width)) is None:
-            return whole
-        sampled = losses.divergences.SampledNoise(model, whole)
-        return losses.divergences.Smallest((whole, sampled))
-
-    @property
-    def model(self) -> "losses.quadrature.LossModel | None":
-        return _model(self.q, self.width)
-
-
-def _model(q: float, width: float) -> "losses.quadrature.LossModel | None":
-    return losses.panels.SampledLogistic(q, 1 / width) if 1e-140 < width < math.inf else None
+    def sampled(self, sampling_probability: float) -> "RangePair | None":
+        return RangePair(self.width, sampling_probability) if self.q == 1 else None

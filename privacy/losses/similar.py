@@ -9,7 +9,7 @@ import numpy as np
 
 from privacy.losses.claims import ClaimPair
 from privacy.losses.gaussian import AntipodalPair, SampledGaussianPair
-from privacy.losses.laplace import LaplacePair, SampledLaplacePair
+from privacy.losses.laplace import LaplacePair
 from privacy.losses.pair import LossPair
 from privacy.losses.quadrature import Array, Index
 from privacy.numerics.rounding import U
@@ -20,9 +20,8 @@ Parts = tuple[tuple[LossPair, int], ...]
 _INCREASING: dict[Any, tuple[str, ...]] = {
     AntipodalPair: ("mu", "q"),
     ClaimPair: ("epsilon",),
-    LaplacePair: ("distance",),
+    LaplacePair: ("distance", "q"),
     SampledGaussianPair: ("mu", "q"),
-    SampledLaplacePair: ("distance", "q"),
 }
 """The fields with which the privacy loss increases: a pair with smaller ones is a postprocessing.
 
@@ -46,11 +45,14 @@ def dominates(one: LossPair, other: LossPair) -> bool:
 
 
 def _kind(pair: LossPair) -> Any:
-    """Return a key that pairs share if they differ only in the fields of `_INCREASING`."""
+    """Return a key that pairs share if they differ only in the fields of `_INCREASING`.
+
+    Unsampled Laplace noise, alone symmetric, has a key of its own.
+    """
     fixed = _FIXED.get(type(pair))
-    if not fixed:
-        return pair if fixed is None else type(pair)
-    return (type(pair), *(getattr(pair, name) for name in fixed))
+    if fixed is None:
+        return pair
+    return (type(pair), pair.symmetric, *(getattr(pair, name) for name in fixed))
 
 
 class Blend(NamedTuple):

@@ -9,7 +9,7 @@ from privacy.curves import Curve, merged
 from privacy.losses.claims import NO_LOSS
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import GaussianPair
-from privacy.losses.laplace import LaplacePair, SampledLaplacePair
+from privacy.losses.laplace import LaplacePair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Direction
@@ -58,7 +58,7 @@ class PairCurve(Curve):
     @property
     def kinked(self) -> bool:
         """Whether the losses have atoms and nearly no noise, so that contours converge slowly."""
-        kinds = (DiscretePair, LaplacePair, SampledLaplacePair)
+        kinds = (DiscretePair, LaplacePair)
         smooth = [n for pair, n in self.parts.items() if not isinstance(pair, kinds)]
         if self.mu_squared or len(smooth) == len(self.parts) or sum(smooth) > _FEW:
             return False
