@@ -10,7 +10,7 @@ import numpy as np
 
 from privacy import checks
 from privacy.mechanisms import ApproximateDP, Gaussian, Laplace, Mechanism, compose, repeat
-from privacy.numerics.normal import log_tail
+from privacy.numerics.normal import quantile
 from privacy.numerics.rounding import round_up
 from privacy.release import _tables
 from privacy.release._laws import Law, Source, draw, exp_bounds
@@ -142,19 +142,11 @@ class _Threshold:
             remedy = "Reduce the noise: it does not fit in 64 bits."
             raise ValueError(checks.expected("mechanism", mechanism, "less noisy", remedy))
         # noise exceeds x scales with probability at most `each`
-        x = _quantile(math.log(each)) if gaussian else max(-math.log(2 * each), 0.0)
+        x = max(-quantile(each) if gaussian else -math.log(2 * each), 0.0)
         x = (x + 1e-12) * (1 + 1e-12)
         # one more step covers the rounding of the noise to the nearest step
         least = math.ceil(Fraction(2**bits) * (1 + scale * Fraction(x))) + 1
         return cls(Law(scale * 2**bits, gaussian, is_rounded=True), bits, least)
-
-
-def _quantile(log_probability: float) -> float:
-    """Return x >= 0 with log P(N(0, 1) > x) <= `log_probability`, by bisection."""
-    low, high = 0.0, 60.0
-    while (middle := 0.5 * (low + high)) not in (low, high):
-        low, high = (low, middle) if log_tail(middle) <= log_probability else (middle, high)
-    return high
 
 
 def _counts(
