@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from privacy import checks
 from privacy.accounting import Notion, account
@@ -52,8 +52,7 @@ class Family:
 
     def __post_init__(self) -> None:
         remedy = "Pass 'smallest' for noise, 'largest' for a number of steps."
-        wrong, rule = self.seek not in ("smallest", "largest"), "'smallest' or 'largest'"
-        checks.refuse_if(wrong, "seek", self.seek, rule, remedy)
+        checks.one_of("seek", self.seek, get_args(Seek), remedy)
         if not callable(self.make):
             remedy = "Pass a class or a lambda, such as lambda sigma: Gaussian(sigma)."
             rule = "a function from the parameter to a mechanism"

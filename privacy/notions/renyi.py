@@ -168,9 +168,8 @@ class RenyiCurve(Curve):
         `conversion` ``"optimal"`` is that of the module, ``"classic"`` D + log(1/delta)/(a - 1)
         (Mironov 2017, Proposition 3), valid but loose.
         """
-        wrong = conversion not in get_args(Conversion)
-        rule, remedy = "'optimal' or 'classic'", "Use 'optimal' unless you must match another tool."
-        checks.refuse_if(wrong, "conversion", conversion, rule, remedy)
+        remedy = "Use 'optimal' unless you must match another tool."
+        checks.one_of("conversion", conversion, get_args(Conversion), remedy)
         if conversion == "optimal":
             return super().epsilon(delta)
         return self._best(checks.query_delta(delta), conversion).value

@@ -25,9 +25,8 @@ _RHO = "Pass the rho of rho-zCDP, such as rho=0.1."
 
 
 def _check_conversion(conversion: str) -> None:
-    rule = "'optimal', 'classic' or 'gaussian'"
     remedy = "Use 'optimal' for any zCDP mechanism, 'gaussian' only for Gaussian noise."
-    checks.refuse_if(conversion not in get_args(Conversion), "conversion", conversion, rule, remedy)
+    checks.one_of("conversion", conversion, get_args(Conversion), remedy)
 
 
 def _gaussian_curve(rho: float) -> GaussianCurve:

@@ -1,7 +1,7 @@
 """Rows and users from NumPy arrays and pandas or polars frames."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -68,9 +68,8 @@ def _chosen(known: list[str], columns: Sequence[str] | None, without: str | None
 
 
 def finite(values: Floats, not_finite: NotFinite) -> Floats:
-    if not_finite not in {"zero", "raise"}:
-        remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' for an error."
-        raise ValueError(checks.expected("not_finite", not_finite, "'zero' or 'raise'", remedy))
+    remedy = "Pass 'zero' to replace NaN and infinities by 0, 'raise' for an error."
+    checks.one_of("not_finite", not_finite, get_args(NotFinite), remedy)
     good = np.isfinite(values)
     if good.all():
         return values
