@@ -17,7 +17,7 @@ from privacy.numerics.normal import log_tail
 from privacy.numerics.rounding import U
 
 _LEAST = 1e-60  # total probability of the numbers of records that `likely` omits
-_ENTRIES, _MOST_ENTRIES = 2**20, 2**22  # nodes times centers: per block, in total
+_ENTRIES, _MOST_ENTRIES = 2**20, 2**23  # nodes times centers: per block, in total
 _A = TypeVar("_A", Array, Complex)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privacy.losses import densities, quadrature
 from privacy.losses.densities import log_sum, refuse_beyond
@@ -34,12 +33,6 @@ class HalfGaussian(SampledGaussian):
     def extent(self, direction: Direction, t: float) -> tuple[float, float]:
         _, high = super().extent(direction, t)
         return _FROM, high - self.shift / 2
-
-    def _live(
-        self, direction: Direction, t: float, low: float, count: int, spare: float
-    ) -> NDArray[np.bool_]:
-        """Return True for every cell: the bound on blocks holds for z, not for u."""
-        return np.ones(count, dtype=bool)
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability

@@ -65,10 +65,6 @@ class AgainstNormal(NormalMixtures):
                 high = middle
         return low - TAIL, TAIL + 2 * self._span
 
-    def _bend(self, direction: Direction, t: float, low: float) -> float:
-        # log dR/dN is convex; its second derivative is a variance of the centers
-        return 1.0 if direction == "remove" else 1 + t * self._span**2 / 4
-
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         ratio = self.log_ratio(z)
         return (self._log_mixture(z), ratio) if direction == "remove" else (-0.5 * z * z, -ratio)
@@ -130,11 +126,6 @@ class AntipodalGaussian(NormalMixtures):
             return m * slope(m * (z - m / 2), q)
 
         return -TAIL - 2 * m, _right_end(pull, m, t + 1, t * pull(0.0))
-
-    def _bend(self, direction: Direction, t: float, low: float) -> float:
-        # for -t log Q: the weight of the center -shift is at most this right of `low`
-        share = slope(self.shift * (-low - self.shift / 2), self.sampling_probability)
-        return 1 + t * self.shift**2 * (share * (1 - share) if share < 0.5 else 0.25)
 
     def _log_densities(self, direction: Direction, z: Array) -> tuple[Array, Array]:
         m, q = self.shift, self.sampling_probability

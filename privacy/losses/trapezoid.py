@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privacy.losses import quadrature
 from privacy.losses.densities import log_sum, refuse_beyond
@@ -23,7 +22,6 @@ _DIGITS = 42.0  # trapezoid error: exp(-42) = 6e-19
 _NEGLIGIBLE = 100.0  # log of the ratio of weights in a bound on the decay
 _EDGE = 0.95  # fraction of the strip of analyticity that is used
 _CELL = 0.5  # cell width, in sigmas, of the scan for the support of an integrand
-_WIDE, _BLOCK = 2000, 16  # scans of more cells first evaluate blocks of them
 _FEW = 1500  # most nodes of a set that is shared by all t
 _MOST_CELLS = 2**14  # most cells of a scan; more only for deltas below any positive float
 _DEPTHS = np.array([0, 0.15, 0.4, 0.7, 1])
@@ -150,7 +148,7 @@ class NormalMixtures(LossModel):
         error bound has the factor exp(w arg). The worst row decides.
         """
         depth, spare = self._outer(t)._strip * _DEPTHS, math.pi * frequency
-        scan, base, arg = self._scan(direction, t, spare, depth[:, None, None])
+        scan, base, arg = self._scan(direction, t, depth[:, None, None])
         size = base[0]
         within = (size > size.max(axis=-1, keepdims=True) - 200 - spare).any(axis=0)
         strip, turned = log_sum((base + np.multiply.outer([0.0, frequency], arg))[..., within])
@@ -181,47 +179,16 @@ class NormalMixtures(LossModel):
         return LineNodes(weight, log_ratio, rounding, error if error.size > 1 else float(error[0]))
 
     def _scan(
-        self, direction: Direction, t: float, spare: float = 0.0, depth: Array | float = 0.0
+        self, direction: Direction, t: float, depth: Array | float = 0.0
     ) -> tuple[Array, Array, Array]:
-        """Return a coarse grid, and what `_log_integrand` returns there.
-
-        A wide grid omits cells where that log is about 200 + `spare` below its maximum.
-        """
-        scan = self._cells(direction, t, spare)
+        """Return a coarse grid, and what `_log_integrand` returns there."""
+        scan = self._cells(direction, t)
         return scan, *self._log_integrand(direction, scan, depth, t)
 
-    def _cells(self, direction: Direction, t: float, spare: float = 0.0) -> Array:
+    def _cells(self, direction: Direction, t: float) -> Array:
         low, high = self._outer(t).extent(direction, t)
         refuse_beyond(_MOST_CELLS, (high - low) / _CELL)
-        cells = np.arange(math.ceil((high - low) / _CELL) + 1)
-        if cells.size > _WIDE:
-            cells = cells[self._live(direction, t, low, cells.size, spare)]
-        return low + _CELL * cells
-
-    def _live(
-        self, direction: Direction, t: float, low: float, count: int, spare: float
-    ) -> NDArray[np.bool_]:
-        """Return which cells may matter, from bounds on blocks of cells.
-
-        The log of the integrand is at most log Q + (t + 1) max(log r, 0) - z^2 / 2, which exceeds
-        a chord by at most width^2 / 8 times a bound on minus its second derivative.
-        """
-        above = (_BLOCK * _CELL) ** 2 / 8 * self._bend(direction, t, low)
-        if above > 100:
-            return np.ones(count, dtype=bool)
-        z = low + _CELL * _BLOCK * np.arange(count // _BLOCK + 2)
-        log_q, log_ratio = self._on_line(direction, z, 0.0)
-        base = log_q.real - 0.5 * z * z
-        bound = base + (t + 1) * np.maximum(log_ratio.real, 0.0)
-        size = self._log_integrand(direction, z, 0.0, t)[0].max() - 220 - spare
-        mass = (base + (t + 1) * log_ratio.real).max() - 2 * _DIGITS
-        live = np.maximum(bound[:-1], bound[1:]) + above >= min(size, mass)
-        live[1:] |= live[:-1].copy()  # the last cell of a block ends in the next one
-        return np.repeat(live, _BLOCK)[:count]
-
-    def _bend(self, direction: Direction, t: float, low: float) -> float:
-        """Return a bound on minus the second derivative of the log mass, right of `low`."""
-        raise NotImplementedError
+        return low + _CELL * np.arange(math.ceil((high - low) / _CELL) + 1)
 
     def _spaced(
         self, direction: Direction, t: float, scan: Array, size: Array, h: float
