@@ -171,9 +171,8 @@ def _whole(mechanism: Mechanism, notion: str, relation: NeighboringRelation) -> 
     except UnsupportedMechanism:
         if not isinstance(mechanism, mechanisms.Parallel):
             raise
-        return WorstCurve.of(
-            _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
-        )
+        cells = _cells(mechanism, relation, lambda part, each: _whole(part, notion, each))
+        return WorstCurve(relation, tuple(cells))
     if curve.refusal:
         raise UnsupportedMechanism(curve.refusal, mechanism=mechanism, notion=notion)
     return curve
@@ -380,7 +379,8 @@ class TightestCurve(Curve):
         found: list[Curve] = []
         if isinstance(self._known, mechanisms.Parallel):
             with suppress(UnsupportedMechanism):
-                found.append(WorstCurve.of(_cells(self._known, self.relation, _tightest)))
+                cells = _cells(self._known, self.relation, _tightest)
+                found.append(WorstCurve(self.relation, tuple(cells)))
         dense = unsampled(self._known) if self.first else self._known
         if dense is not self._known:
             with suppress(UnsupportedMechanism):

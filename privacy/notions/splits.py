@@ -181,13 +181,7 @@ class WorstCurve(_Combined):
     """The pointwise maximum of the profiles of parallel cells: each record is in one of them."""
 
     theorem: ClassVar[str] = "the largest bound of all cells"
-    cells: tuple[Curve, ...] = ()
-
-    @classmethod
-    def of(cls, cells: Iterable[Curve]) -> "WorstCurve":
-        """Return the curve of these cells."""
-        first, *rest = cells
-        return cls(first.relation, cells=(first, *rest))
+    cells: tuple[Curve, ...]
 
     @property
     def notion(self) -> str:  # type: ignore[override]
