@@ -171,20 +171,6 @@ class AntipodalProfile(Profile):
 
 
 @dataclass(frozen=True)
-class WorstProfile(Profile):
-    """The pointwise maximum of the profiles of parallel releases."""
-
-    profiles: tuple[Profile, ...]
-
-    @property
-    def supremum(self) -> float:  # type: ignore[override]
-        return max(profile.supremum for profile in self.profiles)
-
-    def log_delta(self, epsilon: float) -> float:
-        return max(profile.log_delta(epsilon) for profile in self.profiles)
-
-
-@dataclass(frozen=True)
 class MixedProfile(Profile):
     """The weighted sum of profiles, and a mass at infinity."""
 

@@ -16,7 +16,6 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
-from privacy.losses.worst import WorstPair
 from privacy.mechanisms.base import UnsupportedMechanism
 from privacy.mechanisms.selection import BestOf
 from privacy.notions import claim_sums
@@ -230,22 +229,55 @@ class ApproximateCurve(Curve):
     def _worst_of(self, other: "ApproximateCurve") -> "ApproximateCurve":
         if self.parts == other.parts:
             return self
-        both = WorstPair.of(self._pair, other._pair)
+        both = _WorstPair.of(self._pair, other._pair)
         return ApproximateCurve(self.relation, {both: 1}, self.exact and other.exact)
 
     def _moved(self, other: "ApproximateCurve") -> "ApproximateCurve":
         return ApproximateCurve(REPLACE_ONE, (self + other).parts, known=False)
 
 
-@dataclass(frozen=True)
-class _SumPair(LossPair, Profile):
-    """A pair with the profile of several claims."""
+class _WithProfile(LossPair, Profile):
+    """A pair that is its own profile."""
 
-    curve: ApproximateCurve
+    __slots__ = ()
 
     @property
     def profile(self) -> Profile:
         return self
+
+
+@dataclass(frozen=True)
+class _WorstPair(_WithProfile):
+    """A pair whose profile is the pointwise maximum of several profiles."""
+
+    pairs: tuple[LossPair, ...]
+
+    @classmethod
+    def of(cls, *pairs: LossPair) -> LossPair:
+        """Return the worst of all pairs, flattened; a single pair is returned itself."""
+        flat: dict[LossPair, None] = {}
+        for pair in pairs:
+            flat.update(dict.fromkeys(pair.pairs if isinstance(pair, cls) else (pair,)))
+        return next(iter(flat)) if len(flat) == 1 else cls(tuple(flat))
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        epsilons, masses = zip(*(pair.claim for pair in self.pairs), strict=True)
+        return max(epsilons), max(masses)
+
+    @property
+    def supremum(self) -> float:  # type: ignore[override]
+        return max(pair.profile.supremum for pair in self.pairs)
+
+    def log_delta(self, epsilon: float) -> float:
+        return max(pair.profile.log_delta(epsilon) for pair in self.pairs)
+
+
+@dataclass(frozen=True)
+class _SumPair(_WithProfile):
+    """A pair with the profile of several claims."""
+
+    curve: ApproximateCurve
 
     @property
     def claim(self) -> tuple[float, float]:
