@@ -127,5 +127,5 @@ def mu_from_rho(rho: float) -> float:
     """
     rho = checks.real("rho", rho, "Pass the rho of a Gaussian mechanism.", above=0)
     guess = math.sqrt(2) * math.sqrt(rho)
-    above = least(guess, lambda mu: mu * mu > 2 * Fraction(rho))
+    above = least(guess, lambda mu: Fraction(mu) ** 2 > 2 * Fraction(rho))
     return math.nextafter(above, 0.0)

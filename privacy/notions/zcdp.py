@@ -169,14 +169,14 @@ def rho_from_noise_multiplier(noise_multiplier: float) -> float:
     if not 1e-150 < ratio < 1e154:
         return math.inf if ratio > 1 else math.ulp(0.0)
     square = Fraction(noise_multiplier) ** 2
-    return least(0.5 * ratio * ratio, lambda rho: 2 * rho * square >= 1)
+    return least(0.5 * ratio * ratio, lambda rho: 2 * Fraction(rho) * square >= 1)
 
 
 def noise_multiplier_from_rho(rho: float) -> float:
     """Return noise_multiplier = 1 / sqrt(2 rho), rounded up (conservative)."""
     rho = checks.real("rho", rho, _RHO, above=0)
     guess = math.sqrt(0.5) / math.sqrt(rho)
-    return least(guess, lambda multiplier: 2 * Fraction(rho) * multiplier**2 >= 1)
+    return least(guess, lambda multiplier: 2 * Fraction(rho) * Fraction(multiplier) ** 2 >= 1)
 
 
 def rho_from_mu(mu: float) -> float:
@@ -184,7 +184,7 @@ def rho_from_mu(mu: float) -> float:
     mu = checks.real("mu", mu, "Pass the mu of mu-GDP.", above=0)
     if not 1e-150 < mu < 1e154:
         return math.inf if mu > 1 else math.ulp(0.0)
-    return least(0.5 * mu * mu, lambda rho: 2 * rho >= Fraction(mu) ** 2)
+    return least(0.5 * mu * mu, lambda rho: 2 * Fraction(rho) >= Fraction(mu) ** 2)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 from functools import lru_cache
 
 U = 2.0**-53
@@ -30,13 +29,13 @@ def round_down(value: float, relative: float = 0.0) -> float:
     return max(0.0, math.nextafter(value * (1 - relative), 0.0))
 
 
-def least(guess: float, holds: Callable[[Fraction], bool]) -> float:
+def least(guess: float, holds: Callable[[float], bool]) -> float:
     """Return the smallest float that satisfies a monotone exact inequality, starting at `guess`."""
     if not math.isfinite(guess):
         return guess
-    while guess > 0 and holds(Fraction(math.nextafter(guess, 0.0))):
-        guess = math.nextafter(guess, 0.0)
-    while math.isfinite(guess) and not holds(Fraction(guess)):
+    while guess > 0 and holds(lower := math.nextafter(guess, 0.0)):
+        guess = lower
+    while math.isfinite(guess) and not holds(guess):
         guess = math.nextafter(guess, math.inf)
     return guess
 
@@ -54,11 +53,7 @@ def ratio_up(numerator: float, denominator: float) -> float:
         p, q = value.as_integer_ratio()
         return p * below >= above * q
 
-    while not holds(ratio):
-        ratio = math.nextafter(ratio, math.inf)
-    while holds(lower := math.nextafter(ratio, 0.0)):
-        ratio = lower
-    return ratio
+    return least(ratio, holds)
 
 
 def exp_up(log_value: float, error: float = 0.0) -> float:
