@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from copy import copy
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from privacy import checks
 from privacy.budget import ledger_rows
-from privacy.budget._measures import added, up
+from privacy.budget._measures import added, cost_to_json, up
 from privacy.budget.filter import Budget
 from privacy.budget.individual import IndividualBudget
 from privacy.budget.ledger_rows import Account, AnyBudget, LedgerEntry, Row
@@ -118,7 +119,9 @@ class Ledger:
                 _check_alone(writer.tops(dataset), budget, dataset)
             about = {"kind": "open", "budget": name, "label": name, "time": _now()}
             writer.append(**about, spender=self._spender_or(None), detail=detail)
-            spent, nothing = ledger_rows.spent_text(budget), ledger_rows.nothing_text(budget)
+            spent = ledger_rows.spent_text(budget)
+            amounts = 0 if isinstance(budget, IndividualBudget) else len(budget._spent)
+            nothing = json.dumps(cost_to_json((Fraction(0),) * amounts))
             row = {"name": name, "parent": parent, "dataset": dataset, "form": form}
             writer.open(**row, spent=spent, reserved=nothing, entries=0)
 

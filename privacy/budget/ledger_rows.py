@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
@@ -95,13 +94,6 @@ def spent_text(budget: AnyBudget) -> str:
     if isinstance(budget, IndividualBudget):
         return json.dumps(budget._spent.tolist())
     return json.dumps(cost_to_json(budget._spent))
-
-
-def nothing_text(budget: AnyBudget) -> str:
-    """Return the text of zero reserved."""
-    if isinstance(budget, IndividualBudget):
-        return "[]"
-    return json.dumps(cost_to_json((Fraction(0),) * len(budget._spent)))
 
 
 def moved(text: str, cost: Cost, times: int) -> str:
