@@ -146,11 +146,6 @@ def _notion(value: Any) -> str:
     return word
 
 
-def _certify(value: Any) -> bool:
-    checks.instance("certify", value, bool, "true or false", "Omit it for the default.")
-    return bool(value)
-
-
 RISKS = tuple(name for kind in KINDS[1:] for name in kind)
 """The options of a target for attacks."""
 
@@ -180,7 +175,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "relation": _relation,
     "notion": _notion,
     "conversion": _choice("conversion", lambda: CONVERSIONS, "Omit it for the optimal conversion."),
-    "certify": _certify,
+    "certify": lambda value: checks.flag("certify", value, "Omit it for the default."),
     **{name: _rate(name) for name in RISKS},
 }
 

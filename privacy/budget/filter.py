@@ -231,8 +231,7 @@ class Budget(Immutable):
         measure = _measure(notion, values["order"])
         epsilon = checks.real("epsilon", values["epsilon"], SAVED, at_least=0)
         delta = _delta(values["delta"], notion)
-        by = values["of_epsilon"]
-        checks.instance("of_epsilon", by, bool, "true or false", SAVED)
+        by = checks.flag("of_epsilon", values["of_epsilon"], SAVED)
         length = 2 if notion == "approximate" else 1
         limit, most, spent = (measures.cost_from_json(name, values[name], length) for name in _SUMS)
         # epsilon was rounded; refuse a file whose limit was raised
