@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy import multiply, sqrt
-from scipy.linalg.blas import dgemv
+from scipy.linalg.blas import dgemv, dsyrk
 from scipy.special import ndtr
 
 from bandits import checks
@@ -126,25 +126,31 @@ def prepared(
 
     Its calls share the arrays of their results.
     """
+    total = np.empty(len(candidates))
+    best = total.argmax
     if type(rule) is Thompson:
         scale, columns, fit = rule.scale * rule.decay**batch, root.T, candidates.dot
 
         def sampled(noise: Noise) -> Any:
-            return fit(dgemv(scale, columns, noise.normals, 1.0, mean, 0, 1, 0, 1, 1)).argmax()
+            fit(dgemv(scale, columns, noise[0], 1.0, mean, 0, 1, 0, 1, 1), total)
+            return best()
 
         return sampled
     if type(rule) is not UpperConfidence:
         return None
-    reach, total = np.empty(candidates.shape), np.empty(len(candidates))
+    reach = np.empty(candidates.shape)
+    products = np.zeros((len(candidates), len(candidates)))
     reached = partial(candidates.dot, root, reach)
-    squared = partial(multiply, reach, reach, reach)
-    summed = partial(reach.dot, np.full(len(mean), rule.width**2), total)
-    rooted = partial(sqrt, total, total)
+    multiplied = partial(dsyrk, rule.width**2, reach.T, 0.0, products.T, 1, 0, 1)
+    rooted = partial(sqrt, products.diagonal(), total)
     added = partial(dgemv, 1.0, candidates.T, mean, 1.0, total, 0, 1, 0, 1, 1, 1)
 
     def bounded(_: Noise) -> Any:
-        reached(), squared(), summed(), rooted(), added()
-        return total.argmax()
+        reached()
+        multiplied()
+        rooted()
+        added()
+        return best()
 
     return bounded
 

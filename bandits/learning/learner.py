@@ -6,6 +6,7 @@ Live agents run it one round at a time, simulations run many replicates by round
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Learner:
         scored = self._fixed and not samples
         self._score = base.scores if scored and isinstance(base, ByScore) else None
         # a live learner's picks by number of candidates, with the arrays that they are prepared for
-        self._prepared: dict[int, tuple[Array, Array, Array, Callable[[Noise], Any] | None]] = {}
+        self._prepared: dict[int, tuple[Any, ...]] = {}
 
     @property
     def ended(self) -> bool:
@@ -125,22 +126,22 @@ class Learner:
         if self.in_batch < self._compared:
             repeats = self._repeats
             repeats.add(candidates.dot(repeats.direction).sum(-1, keepdims=True))
-        model, rule = self.model, self._rule
+        model = self.model
         mean, root = model.mean, model.root
+        seen = self._prepared.get(len(candidates))
+        if seen is not None and seen[0] is candidates and seen[1] is mean and seen[2] is root:
+            best: Indices = seen[3](self._nothing if self._fixed else self._noise())
+            return best
+        rule = self._rule
         if not self.draws.live:
             return self._pick(candidates, mean, root, lambda _: self._noise(), self.rounds)
-        noise = self._nothing if self._fixed else self._noise()
-        found = self._prepared.get(len(candidates))
-        if found is not None and found[0] is candidates:
-            _, known, known_root, pick = found
-            if pick is None or known is not mean or known_root is not root:
-                pick = prepared(rule, candidates, mean, root, self.batch)
-                self._prepared[len(candidates)] = candidates, mean, root, pick
+        noise = self._noise()
+        if len(candidates) <= FEW:
+            again = seen is not None and seen[0] is candidates
+            pick = prepared(rule, candidates, mean, root, self.batch) if again else None
+            self._prepared[len(candidates)] = candidates, pick and mean, root, pick
             if pick is not None:
-                best: Indices = pick(noise)
-                return best
-        elif len(candidates) <= FEW:
-            self._prepared[len(candidates)] = candidates, mean, root, None
+                return np.asarray(pick(noise))
         if isinstance(rule, Mixed):
             each = rule.probabilities(candidates, mean, root, noise, self.batch, self.rounds)
             drawn = rule.drawn(each, noise)
@@ -276,8 +277,10 @@ class Learner:
 
     def _draw_ahead(self) -> None:
         drawn = self.draws.noise(self.exploration, _AHEAD, self.dimension)
-        rows = (np.moveaxis(part, -2, 0) for part in drawn)
-        self._ahead = list(map(partial(tuple.__new__, Noise), zip(*rows, strict=True)))
+        normals, uniforms = (np.moveaxis(part, -2, 0) for part in drawn)
+        # views take time, so rounds without uniforms share one
+        each = uniforms if uniforms.size else repeat(uniforms[0], _AHEAD)
+        self._ahead = list(map(partial(tuple.__new__, Noise), zip(normals, each, strict=True)))
 
     def progress(self) -> dict[str, Any]:
         """Return the state of a live learner, except for the arrays of its components."""

@@ -10,7 +10,8 @@ with arguments by place: names take more time than a small product.
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from math import sqrt
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
@@ -73,19 +74,23 @@ def add_round(root: Array, x: Array) -> tuple[Array, Array | float]:
     shape (..., d), and x'A^-1 x, shape (...).
     """
     if root.ndim == 2:
-        columns = root.T
-        u = dgemv(1.0, columns, x)
-        inverse_x = root.dot(u)
-        square = ddot(u, u)
-        shrink = -1 / (1 + square + math.sqrt(1 + square))
-        dger(shrink, u, inverse_x, 1, 1, columns, 1, 1, 1)  # the last 1 overwrites `columns`
-        return inverse_x, square
+        inverse_x = np.zeros(len(x))
+        return inverse_x, _add_one(root.T, x, np.zeros(len(x)), inverse_x)
     u = times(transposed(root), x)
     inverse_x = times(root, u)
     square = np.einsum("...i,...i->...", u, u)
     shrink = 1 / (1 + square + np.sqrt(1 + square))
     root -= (shrink[..., None] * inverse_x)[..., :, None] * u[..., None, :]
     return inverse_x, square
+
+
+def _add_one(columns: Array, x: Array, u: Array, inverse_x: Array) -> float:
+    """Update S' = `columns`, Fortran-ordered, write u and A^-1 x, and return x'A^-1 x."""
+    dgemv(1.0, columns, x, 0.0, u, 0, 1, 0, 1, 0, 1)  # the last arguments: trans, overwrite_y
+    dgemv(1.0, columns, u, 0.0, inverse_x, 0, 1, 0, 1, 1, 1)
+    square: float = ddot(u, u)
+    dger(-1 / (1 + square + sqrt(1 + square)), u, inverse_x, 1, 1, columns, 1, 1, 1)
+    return square
 
 
 def inverse_root(matrix: Array, floor: float) -> Array:
@@ -176,16 +181,25 @@ class Ridge(Stored):
         self.precision = np.zeros(square) + ridge * np.eye(dimension) if frozen else np.zeros(0)
         self.prior = ridge * (np.zeros(dimension) + prior_mean)
         self.mean = np.zeros((*lead, dimension)) + prior_mean
+        self._shared: Any = None, None, None, None  # arrays of a live learner's rounds
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_shared": (None,) * 4}  # its second array is a view of `root`
 
     def observe(self, x: Array) -> Array | float:
         if not self.moves:
             return 0.0
-        inverse_x, square = add_round(self.root, x)
         if x.ndim == 1:
-            daxpy(inverse_x, self.mean, len(x), -ddot(x, self.mean) / (1 + square))
-        else:
-            fit = np.einsum("...i,...i->...", x, self.mean) / (1 + square)
-            self.mean -= fit[..., None] * inverse_x
+            known, columns, u, inverse_x = self._shared
+            if known is not self.root:
+                known, columns, u, inverse_x = self.root, self.root.T, *np.zeros((2, len(x)))
+                self._shared = known, columns, u, inverse_x
+            grown = _add_one(columns, x, u, inverse_x)
+            daxpy(inverse_x, self.mean, len(x), -ddot(x, self.mean) / (1 + grown))
+            return grown
+        inverse_x, square = add_round(self.root, x)
+        fit = np.einsum("...i,...i->...", x, self.mean) / (1 + square)
+        self.mean -= fit[..., None] * inverse_x
         return square
 
     def close(self, features: Array, prefix: Array) -> None:

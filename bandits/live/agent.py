@@ -25,7 +25,7 @@ from bandits.learning.users import AS_TEXT, User, as_text, user_of
 from bandits.live import checkpoint
 from bandits.live.candidates import Candidates, table
 from bandits.live.journal import Journal
-from bandits.live.tickets import Missed, Ticket, is_ticket
+from bandits.live.tickets import Missed, Ticket, round_of
 from bandits.logs import BanditLog
 
 _MOST_LATE = 2**16
@@ -64,7 +64,8 @@ if hasattr(os, "register_at_fork"):  # absent on Windows
 class Agent:
     """A running algorithm, created by ``algorithm.start()``.
 
-    Threads can share an agent, because each call holds a lock. Processes cannot.
+    Threads can share an agent, because each call holds a lock. Processes cannot, nor may a signal
+    handler or finalizer call it.
 
     The attributes `algorithm` and `fsync` are those of the start. `simulation`: whether the
     noise is seeded float noise, which gives no privacy.
@@ -74,7 +75,7 @@ class Agent:
         self.algorithm = algorithm
         sums = getattr(learner.channel, "sums", None)
         self.simulation = simulation or (sums is not None and sums.simulation)
-        self._lock: Any = threading.RLock()  # reentrant, because a release calls save()
+        self._lock: Any = threading.RLock()  # reentrant, because finish() calls save()
         _agents.add(self)
         self._learner = learner
         self._range = algorithm.reward_range
@@ -95,6 +96,7 @@ class Agent:
         self._user_kind: str | None = None
         self._late: dict[int, Array] = {}  # features of past rounds that wait for a reward
         self._closing: tuple[int, int] | None = None  # batch being released, and its rounds
+        self._releasing = False  # the lock does not stop a signal handler of the same thread
         self._joined: list[tuple[int, Array, float]] = []  # late rewards, by batch joined
         self._counts = {"late": 0, "missing": 0, "clipped": 0}
         self._finished = False
@@ -236,17 +238,16 @@ class Agent:
             if learner.rounds >= self._until or user is not None:
                 owner = self._ready(user)
             action = int(learner.choose(features))
-            number, key, propensity = self._start + learner.in_batch, self._key, learner.propensity
-            x = features[action]
+            number, key, x = self._start + learner.in_batch, self._key, features[action]
             self._begin_round(number, x, owner, key)
             if self._logged is not None:
-                self._logged[number] = [candidates, action, propensity, None]
+                self._logged[number] = [candidates, action, learner.propensity, None]
             if self._journal is not None:
                 self._journal.select(number, learner.compared, x, owner)
+            # the constructor of a named tuple takes twice the time
+            return tuple.__new__(Ticket, (action, number, key, learner.propensity))
         finally:
             lock.release()
-        # the constructor of a named tuple takes twice the time
-        return tuple.__new__(Ticket, (action, number, key, propensity))
 
     def _ready(self, user: Any) -> User | None:
         """Check that a round can start, and release the batches that are due.
@@ -274,11 +275,26 @@ class Agent:
             self._until = min(learner.rounds + (learner.left or 0), self.algorithm.rounds)
         return owner
 
-    def _close_due(self) -> None:
-        while self._learner.due:
-            self._close()
-        if self._closing is not None:
-            self._settle()
+    def _check_no_release(self) -> None:
+        if self._releasing:
+            raise RuntimeError(
+                "Expected no call from within a release. Call the agent from a thread, not from a "
+                "signal handler or finalizer."
+            )
+
+    def _close_due(self, *, everything: bool = False) -> None:
+        """Release the batches that are due, or all and the open one."""
+        self._check_no_release()
+        self._releasing = True
+        try:
+            if everything and self._learner.in_batch:
+                self._learner.turn()
+            while self._learner.due or (everything and self._learner.waiting):
+                self._close()
+            if self._closing is not None:
+                self._settle()
+        finally:
+            self._releasing = False
 
     def _begin_round(self, number: int, x: Array, owner: User | None, key: str) -> None:
         place = number - self._first
@@ -331,19 +347,23 @@ class Agent:
         Raises ValueError if the ticket was used before or is another agent's, and TypeError if it
         is no `Ticket` or the reward is no number; the ticket then stays open.
         """
-        if not is_ticket(ticket):
-            remedy = "Rebuild stored tickets with Ticket(*values)."
-            shown = type(ticket).__name__
-            raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
+        if type(ticket) is Ticket and type(ticket[1]) is int:  # faster than `round_of`
+            _, number, key, _ = ticket
+        else:
+            number, key = round_of(ticket), ticket.key
         value, kind = self._range.read(reward)
-        number, key, lock = int(ticket.round), ticket.key, self._lock
+        lock = self._lock
         lock.acquire()
         try:
             open_now = number in self._pending and self._pending[number] == key
             if open_now or self._missed.has(number, key):
                 if self._journal is not None:
                     self._usable(self._journal).update(number, key, value, kind)
-                self._answer(number, value, kind, late=not open_now)
+                if open_now and kind is None and self._logged is None:  # most rewards
+                    del self._pending[number]
+                    self._rewards[number - self._first] = value
+                else:
+                    self._answer(number, value, kind, late=not open_now)
                 return
         finally:
             lock.release()
@@ -375,12 +395,11 @@ class Agent:
         The time of this call must not depend on rewards.
         """
         with self._lock:
+            self._check_no_release()
             self._until = 0
             if not self._finished:
-                if release and self._learner.in_batch:
-                    self._learner.turn()
-                while release and self._learner.waiting:
-                    self._close()
+                if release:
+                    self._close_due(everything=True)
                 self._finished = True
                 self._missed.add(self._pending, self._learner.rounds)
                 self._pending, self._joined = {}, []
@@ -455,7 +474,7 @@ class Agent:
 
     def _autosave(self) -> None:
         if self._folder is not None and self._learner.channel.private:
-            self.save(self._folder)
+            checkpoint.save(self, self._folder)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.simulation:
@@ -484,4 +503,5 @@ class Agent:
         if another agent was restored from it.
         """
         with self._lock:
+            self._check_no_release()
             checkpoint.save(self, Path(folder))

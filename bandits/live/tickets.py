@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bandits import checks
 from bandits.checks import Indices
 
 
@@ -34,12 +35,13 @@ class Ticket(NamedTuple):
     propensity: float | None = None
 
 
-_WHOLE = (int, np.integer)  # a constant, because building a union takes longer than the test
-
-
-def is_ticket(value: Any) -> bool:
-    """Return whether a value is a ticket with a whole round number."""
-    return isinstance(value, Ticket) and isinstance(value.round, _WHOLE)
+def round_of(ticket: Any) -> int:
+    """Return the round of a ticket, checked to be one with a whole round number."""
+    if isinstance(ticket, Ticket) and isinstance(ticket.round, int | np.integer):
+        return int(ticket.round)
+    remedy = "Rebuild stored tickets with Ticket(*values)."
+    shown = type(ticket).__name__
+    raise TypeError(checks.expected("ticket", shown, "a Ticket of select()", remedy))
 
 
 class Missed:

@@ -11,6 +11,7 @@ import threading
 import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -453,9 +454,36 @@ def test_a_fork_of_an_agent_is_refused_whichever_thread_held_its_lock():
 def test_a_copied_simulation_has_its_own_lock():
     agent = build("AdaPrivateTS").start(simulation=True, seed=1)
     run(agent, 5)
-    for copied in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+    copies = copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))
+    expected = run(agent, 20, first=5)
+    for copied in copies:
         assert copied._lock is not agent._lock
-        assert run(copied, 20, first=5) == run(copy.deepcopy(agent), 20, first=5)
+        assert run(copied, 20, first=5) == expected
+        np.testing.assert_array_equal(copied._learner.model.root, agent._learner.model.root)
+
+
+@pytest.mark.parametrize("call", ["channel.release", "learn"])
+def test_a_call_from_within_a_release_makes_no_second_one(call, monkeypatch, tmp_path):
+    agent = build("AdaPrivateTS").start(simulation=True, seed=1)
+    owner = agent._learner.channel if call == "channel.release" else agent._learner
+    name = call.split(".")[-1]
+    original, refused = getattr(owner, name), []
+
+    def handled(*values):
+        original(*values)
+        for inner, *given in (
+            (agent.select, np.eye(3)),
+            (agent.save, tmp_path),
+            (partial(agent.finish, release=False),),
+        ):
+            with pytest.raises(RuntimeError, match="from within a release"):
+                inner(*given)
+            refused.append(inner)
+
+    monkeypatch.setattr(owner, name, handled)
+    run(agent, 60)
+    assert len(refused) == 3 * agent.releases > 0
+    assert agent._learner.channel.releases == agent.releases
 
 
 def test_a_simulation_guarantees_nothing():
