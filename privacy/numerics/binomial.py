@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
-_MOST_BITS = 2**11
+_PRECISIONS = (128, 256, 512, 1024, 2048)  # bits
 
 
 @lru_cache(maxsize=256)
@@ -20,17 +20,13 @@ def log_binomial_tails(trials: int, probability: float, least: int) -> tuple[flo
         return -math.inf, 0.0
     if least > trials:
         return 0.0, -math.inf
-    before, ctx.prec = ctx.prec, 128
-    try:
-        while ctx.prec <= _MOST_BITS:
+    for bits in _PRECISIONS:
+        with ctx.workprec(bits):
             p = arb(fmpq(*probability.as_integer_ratio()))
             above = p.beta_lower(least, trials - least + 1, regularized=True)
-            both = [_log(1 - above), _log(above)]
-            if not any(map(math.isnan, both)):
-                return both[0], both[1]
-            ctx.prec *= 2
-    finally:
-        ctx.prec = before
+            both = _log(1 - above), _log(above)
+        if not any(map(math.isnan, both)):
+            return both
     raise OverflowError(f"the binomial tail of {trials} trials could not be enclosed")
 
 
