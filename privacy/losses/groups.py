@@ -15,6 +15,7 @@ from privacy.losses.profiles import Profile
 from privacy.losses.quadrature import Array, Complex, Direction
 from privacy.numerics.normal import log_tail
 from privacy.numerics.rounding import U
+from privacy.numerics.solve import safe_root
 
 _LEAST = 1e-60  # total probability of the numbers of records that `likely` omits
 _ENTRIES, _MOST_ENTRIES = 2**20, 2**23  # nodes times centers: per block, in total
@@ -221,17 +222,14 @@ class GroupSampledProfile(Profile):
     def _place(self, level: float) -> float:
         """Return the x at which the part of dR/dN from centers other than 0 has log `level`.
 
-        Bisection: the part is at most P(some are sampled) e^(mu x), x <= 0, at least its last term.
+        The part is at most P(some are sampled) e^(mu x), x <= 0, at least its last term.
         """
         j, _, log_weight = _binomial(self.size, self.q)
         place = j[1:] * self.mu
         base = log_weight[1:] - 0.5 * place * place
         low = min(0.0, (level - math.log(self._some)) / self.mu)
         high = (level - float(base[-1])) / float(place[-1])
-        while (middle := 0.5 * (low + high)) not in (low, high):
-            below = log_sum(base + place * middle) < level
-            low, high = (middle, high) if below else (low, middle)
-        return low
+        return safe_root(lambda x: float(log_sum(base + place * x)) - level, low, high)
 
     def _share(self, ours: float, theirs: float, x: float, epsilon: float) -> float:
         reach = abs(x) + self.size * self.mu
